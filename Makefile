@@ -1,0 +1,76 @@
+# Every target sets up what it needs: `make test` and `make reproduce` each work alone from a fresh clone.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
+
+# The first of these that really runs (a version manager's shim may exist without its Python).
+PYTHON ?= $(shell for name in python3.11 python3; do "$$name" -c '' 2>/dev/null && { echo "$$name"; break; }; done)
+WORKERS ?= 2
+FIGURES ?=
+
+# Processes run side by side: one numba thread each.
+export NUMBA_NUM_THREADS ?= 1
+
+.PHONY: help setup test test-slow check format bench reproduce docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s  %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## create .venv and install peakrl with its development tools
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "peakrl needs Python 3.11 or newer, and neither python3.11 nor python3 runs." \
+		"On Debian or Ubuntu: apt install python3 python3-venv" >&2; exit 1; }
+	@"$(PYTHON)" -c '' 2>/dev/null || { echo "'$(PYTHON)' does not run. Name another Python: make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "peakrl needs Python 3.11 or newer; '$(PYTHON)' is $$("$(PYTHON)" -V). Name another: make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "'$(PYTHON)' cannot create virtual environments: ensurepip is missing." \
+		"On Debian or Ubuntu: apt install python3-venv (or $$("$(PYTHON)" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'))" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	@touch $@
+
+test: $(STAMP) ## run the test suite (WORKERS=2)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-slow: $(STAMP) ## run the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+check: $(STAMP) ## lint, formatting, types and architecture
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy src
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP) ## format the code and mend what the linter can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP) ## time the kernels, planners and learners
+	$(BIN)/peakrl bench
+
+reproduce: $(STAMP) ## rerun the paper's experiments into results/ and draw the report (FIGURES="..." for some only)
+	$(BIN)/peakrl reproduce $(FIGURES)
+	$(BIN)/peakrl report
+
+docs: $(DOCS_STAMP) ## build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b linkcheck -D nb_execution_mode=off docs docs/_build/links
+	@echo "docs/_build/html/index.html"
+
+clean: ## remove caches and builds; .venv and results stay
+	rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,94 @@
+"""The straightforward C version of Algorithm 1 (`benchmarks/reference.c`), compiled here and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Floats, Longs
+from peakrl.kernels.learning import MODIFIED, PAYOFF_COLUMNS
+from peakrl.learning.algorithm_one import AlgorithmOne
+from peakrl.learning.settings import LearnerSettings
+from peakrl.model import TabularModel
+
+#: Beside this file where peakrl is installed, in benchmarks/ where it is run from its source tree.
+SOURCES = (Path(__file__).with_name("reference.c"), Path(__file__).parents[3] / "benchmarks" / "reference.c")
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = ("-O3", "-march=native", "-shared", "-fPIC")
+
+
+class NoReference(Exception):
+    """The C version cannot be had here; the message says why."""
+
+
+@cache
+def reference() -> Any:
+    """Return the compiled C function; raises NoReference where there is no source or no compiler."""
+    source = next((path for path in SOURCES if path.exists()), None)
+    if source is None:
+        raise NoReference("reference.c is not part of this installation")
+    compiler = next((path for path in map(shutil.which, COMPILERS) if path), None)
+    if compiler is None:
+        raise NoReference(f"no C compiler found (looked for {', '.join(COMPILERS)})")
+    # Loaded libraries outlive their file, so that the folder need not stay.
+    with tempfile.TemporaryDirectory(prefix="peakrl-bench-") as folder:
+        library = Path(folder) / "reference.so"
+        done = subprocess.run(
+            [compiler, *FLAGS, "-o", str(library), str(source), "-lm"], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise NoReference(f"{Path(compiler).name} failed: {done.stderr.strip().splitlines()[-1:]}")
+        function = ctypes.CDLL(str(library)).learn
+    function.restype = ctypes.c_double
+    return function
+
+
+def cumulative(start: Longs, probability: Floats) -> Floats:
+    """Return the running sums within each distribution."""
+    sums = np.cumsum(probability)
+    before = np.concatenate(([0.0], sums))[start[:-1]]
+    result: Floats = sums - np.repeat(before, np.diff(start))
+    return result
+
+
+class ReferenceRun:
+    """A run of the C version, ready to be started as often as one likes."""
+
+    def __init__(self, model: TabularModel, settings: LearnerSettings, episodes: int, seed: int = 0) -> None:
+        engine, layout = AlgorithmOne(model, settings, episodes), model.layout
+        constants = engine.constants
+        modified = np.ascontiguousarray(engine.payoff[MODIFIED::PAYOFF_COLUMNS])
+        sums = cumulative(layout.outcome_start, layout.outcome_probability)
+        first = np.cumsum(model.first_probability)
+        integer, real = ctypes.c_int64, ctypes.c_double
+        self.kept = (modified, sums, first, engine)
+        self.function = reference()
+        self.arguments = (
+            integer(model.horizon), integer(layout.node_stride), integer(layout.entry_stride),
+            integer(model.num_nodes), integer(model.num_entries),
+            address(layout.row_start), address(layout.row_distribution), address(layout.outcome_start),
+            address(layout.outcome_next), address(sums), integer(model.payoffs.stride),
+            address(model.payoffs.row_payoff), address(modified),
+            integer(len(first)), address(model.first_slot), address(first),
+            address(constants.start), address(constants.cap), ctypes.c_int(int(settings.bonus == "bernstein")),
+            real(settings.c1), real(settings.c2), real(constants.bound),
+            real(model.max_states * model.max_actions), real(constants.log_term),
+            integer(episodes), ctypes.c_uint64(seed),
+        )  # fmt: skip
+
+    def __call__(self) -> float:
+        """Run; return the sum of modified rewards."""
+        return float(self.function(*self.arguments))
+
+
+def address(array: NDArray[Any]) -> ctypes.c_void_p:
+    """Return where an array's numbers lie."""
+    return array.ctypes.data_as(ctypes.c_void_p)

@@ -1,0 +1,51 @@
+"""The command `peakrl`: parse, call, print. Each command has its module here and imports what is heavy when it runs."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from peakrl.cli.audit import audit as audit_command
+from peakrl.cli.bench import bench as bench_command
+from peakrl.cli.evaluate import evaluate as evaluate_command
+from peakrl.cli.init import init as init_command
+from peakrl.cli.plan import plan as plan_command
+from peakrl.cli.report import report as report_command
+from peakrl.cli.reproduce import reproduce as reproduce_command
+from peakrl.cli.solve import solve as solve_command
+from peakrl.cli.sweep import summarize as summarize_command
+from peakrl.cli.sweep import sweep as sweep_command
+from peakrl.cli.train import train as train_command
+from peakrl.errors import PeakError
+
+app = typer.Typer(
+    name="peakrl",
+    help="Decision problems whose constraints must hold at every step: learn, solve, certify.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("bench")(bench_command)
+app.command("reproduce")(reproduce_command)
+app.command("report")(report_command)
+app.command("solve")(solve_command)
+app.command("summarize")(summarize_command)
+app.command("sweep")(sweep_command)
+app.command("audit")(audit_command)
+app.command("evaluate")(evaluate_command)
+app.command("init")(init_command)
+app.command("plan")(plan_command)
+app.command("train")(train_command)
+
+
+def main() -> None:
+    """Run the command line; exit codes: 0 fine, 1 infeasible or a check failed, 2 bad input, 130 interrupted."""
+    try:
+        app()
+    except PeakError as error:
+        print(f"peakrl: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("peakrl: interrupted; what was finished is kept", file=sys.stderr)
+        sys.exit(130)

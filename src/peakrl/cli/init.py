@@ -1,0 +1,37 @@
+"""`peakrl init`: a commented problem file to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peakrl.errors import SettingsError, StorageError
+
+KINDS = ("energy", "jobs", "tables", "python")
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the file, with or without .toml.")],
+    kind: Annotated[str, typer.Option(help=f"What it describes: {', '.join(KINDS)}.")] = "energy",
+) -> None:
+    """Write a commented problem file (and the files it needs) that trains as it stands."""
+    from peakrl.problem_files.templates import template_files
+
+    if kind not in KINDS:
+        raise SettingsError(f"--kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+    base = Path(name.removesuffix(".toml"))
+    if not base.name.isidentifier():
+        raise SettingsError(f"{base.name!r} is no good name: use letters, digits and _, and begin with a letter")
+    files = {base.with_name(base.name + suffix): text for suffix, text in template_files(kind, base.name).items()}
+    for path in files:
+        if path.exists():
+            raise StorageError(f"{path} exists already; remove it or choose another name")
+    for path, text in files.items():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        print(f"wrote {path}")
+    print(f"next: peakrl train {base}.toml --out {base}.run")

@@ -1,0 +1,59 @@
+"""How commands print: tables for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(value: Any) -> None:
+    """Print strict JSON: numpy becomes plain, NaN and infinities become null."""
+    print(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """Return `value` made of dicts, lists, strings, numbers and None only."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table; numbers to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for index, column in enumerate(columns):
+        numeric = all(isinstance(row[index], int | float | None) for row in rows) if rows else False
+        table.add_column(Text(column), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(Text(shown(cell)) for cell in row))  # Text: a label with brackets is not markup
+    # A file or a pipe has no width to keep to.
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200)
+    if title:
+        console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(table)
+
+
+def shown(cell: Any) -> str:
+    """Return a cell's text."""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, float):
+        return f"{cell:,.6g}"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return "" if cell is None else str(cell)

@@ -1,0 +1,70 @@
+"""`peakrl plan`: what Theorem 1 asks for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peakrl.errors import SettingsError
+
+LABELS = {
+    "slack": "slack xi",
+    "slater": "Slater constant gamma",
+    "penalty": "penalty eta",
+    "log_term": "log term l",
+    "episodes": "episodes K, as printed",
+    "steps": "steps K * H",
+    "regret_episodes": "episodes for the regret bound to hold",
+    "strict_episodes": "episodes with nothing hidden in the constant",
+}
+
+
+def plan(
+    epsilon: Annotated[float, typer.Option(help="Accuracy of value and violation; rewards range over [0, 1].")],
+    problem: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the sizes from this problem file.")] = None,
+    states: Annotated[int | None, typer.Option(help="S, the most states of a step.")] = None,
+    actions: Annotated[int | None, typer.Option(help="A, the most actions of a state.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="H, the steps of an episode.")] = None,
+    constraints: Annotated[int | None, typer.Option(help="I, the number of constraints; 1 unless given.")] = None,
+    failure_probability: Annotated[float, typer.Option(help="p, how often it may fail.")] = 0.05,
+    constant: Annotated[float, typer.Option(help="c, which the theorem leaves open.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+) -> None:
+    """Say how many episodes Theorem 1 asks for, and with which slack and penalty."""
+    from peakrl.cli.output import print_json, print_table
+    from peakrl.theory import pac_plan
+
+    sizes = {"states": states, "actions": actions, "horizon": horizon, "constraints": constraints}
+    known = sizes_of(problem) if problem is not None else {"constraints": 1}
+    merged = known | {name: size for name, size in sizes.items() if size is not None}
+    missing = [f"--{name}" for name in sizes if name not in merged]
+    if missing:
+        raise SettingsError(f"{', '.join(missing)} missing: give every size, or a problem file with --problem")
+    answer = pac_plan(
+        epsilon=epsilon, failure_probability=failure_probability, constant=constant,
+        states=merged["states"], actions=merged["actions"],
+        horizon=merged["horizon"], constraints=merged["constraints"],
+    )  # fmt: skip
+    if as_json:
+        inputs = {"epsilon": epsilon, "failure_probability": failure_probability, "constant": constant, **merged}
+        print_json(inputs | asdict(answer))
+        return
+    title = f"Theorem 1 for S = {merged['states']:,}, A = {merged['actions']:,}, H = {merged['horizon']:,}, "
+    title += f"I = {merged['constraints']:,}, epsilon = {epsilon:g}, p = {failure_probability:g}, c = {constant:g}"
+    print_table(title, ("quantity", "value"), [(LABELS[name], value) for name, value in asdict(answer).items()])
+
+
+def sizes_of(path: Path) -> dict[str, int]:
+    """Return the sizes of a problem file's model."""
+    from peakrl.problem_files import read_problem_file
+
+    model = read_problem_file(path).model(progress=True)
+    return {
+        "states": model.max_states,
+        "actions": model.max_actions,
+        "horizon": model.horizon,
+        "constraints": max(model.num_constraints, 1),
+    }

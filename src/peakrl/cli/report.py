@@ -1,0 +1,32 @@
+"""`peakrl report`: one self-contained page of figures, runs or a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    source: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="A results folder, a sweep's folder, or a run file.")
+    ] = Path("results"),
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Where it goes; by default report.html in the folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+) -> None:
+    """Write what was run, what came out and how far it is from the optimum into one HTML file; no network needed."""
+    from peakrl.cli.output import print_json
+    from peakrl.report.page import write_page
+
+    place, page = write_page(source, out)
+    size = place.stat().st_size
+    if as_json:
+        sections = [{"id": part.id, "title": part.title, "verdict": part.badge[1] or None} for part in page.sections]
+        print_json({"file": str(place), "bytes": size, "sections": sections})
+        return
+    for part in page.sections:
+        print(f"  {part.title}" + (f" ({part.badge[1]})" if part.badge[1] else ""))
+    print(f"{place}: {len(page.sections)} parts, {size / 1e6:.1f} MB; open it in any browser")

@@ -1,0 +1,152 @@
+"""`peakrl sweep` and `peakrl summarize`: many runs, and what they say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from peakrl.evaluation.statistics import Estimate
+    from peakrl.sweeps.summary import Comparison, Group
+    from peakrl.sweeps.sweeping import SweepReport
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Which problems, settings and seeds.")],
+    folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the results go, in place of what the file says.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    engine: Annotated[str, typer.Option(help="loky (this machine), ray or dask.")] = "loky",
+    address: Annotated[str | None, typer.Option(help="Of the Ray or Dask cluster.")] = None,
+    retries: Annotated[int, typer.Option(help="How often a run is tried again whose worker died.")] = 2,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="The most a run may take.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs that are missing; make none.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+) -> None:
+    """Make the runs of a sweep that its folder does not hold yet. Exit code 1 where some failed."""
+    from peakrl.cli.output import print_json
+    from peakrl.sweeps.sweeping import sweep as run_sweep
+
+    report = run_sweep(
+        file, folder=folder, workers=workers, engine=engine, address=address, retries=retries,
+        time_limit=time_limit, dry_run=dry_run, progress=not as_json or sys.stderr.isatty(),
+    )  # fmt: skip
+    if as_json:
+        print_json(report_json(report, dry_run=dry_run))
+    else:
+        show_report(report, dry_run=dry_run)
+    raise typer.Exit(1 if report.failures else 0)
+
+
+def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
+    """Return a report as plain values."""
+    answer: dict[str, Any] = {
+        "name": report.plan.name,
+        "folder": str(report.folder),
+        "runs": report.found + report.made + len(report.failures) + len(report.missing),
+        "found": report.found,
+        "made": report.made,
+        "failed": [
+            {"key": failure.task.key, "message": failure.message, "attempts": failure.attempts, **brief(failure.task)}
+            for failure in report.failures
+        ],
+    }
+    if dry_run:
+        answer["missing"] = [{"key": task.key, **brief(task)} for task in report.missing]
+    return answer
+
+
+def brief(task: Any) -> dict[str, Any]:
+    """Return what tells a run from the others."""
+    return {"episodes": task.config["episodes"], "seed": task.config["seed"]}
+
+
+def show_report(report: SweepReport, *, dry_run: bool) -> None:
+    """Print a report."""
+    from peakrl.sweeps.summary import Labels
+
+    labels = Labels([report.plan.names()])
+
+    def line(task: Any) -> str:
+        config = task.config
+        names = labels.of("problems", config["problem"]), labels.of("settings", config["settings"])
+        return f"{task.key[:10]}  {names[0]}, {names[1]}, {config['episodes']:,} episodes, seed {config['seed']}"
+
+    if dry_run:
+        for task in report.missing:
+            print(line(task))
+        print(f"Runs: {len(report.missing):,} to make, {report.found:,} found; {report.folder}")
+        return
+    print(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
+    for failure in report.failures:
+        tried = f" (tried {failure.attempts} times)" if failure.attempts > 1 else ""
+        print(f"  {line(failure.task)}: {failure.message}{tried}")
+
+
+def summarize(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a sweep.")],
+    csv: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write one row a run.")] = None,
+    parquet: Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="The same; needs pyarrow.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="How far from the optimum counts as there; by default 1 % of it.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+) -> None:
+    """Sum up the runs of a folder: what each learner reached, how surely, and which is better."""
+    from peakrl.cli.output import print_json
+    from peakrl.sweeps import summary
+
+    records = summary.read_records(folder, epsilon)
+    groups, comparisons = summary.summarize(records, confidence=confidence)
+    if csv is not None:
+        summary.write_csv(records, csv)
+    if parquet is not None:
+        summary.write_parquet(records, parquet)
+    if as_json:
+        print_json(summary.as_json(groups, comparisons))
+    else:
+        show_summary(groups, comparisons, confidence)
+
+
+def show_summary(groups: list[Group], comparisons: list[Comparison], confidence: float) -> None:
+    """Print a summary."""
+    from peakrl.cli.output import print_table
+
+    print_table(
+        f"Interquartile means over seeds with {confidence:.0%} intervals",
+        ["problem", "settings", "episodes", "seeds", "value", "gap", "violation", "solved", "episodes to reach"],
+        [
+            [
+                group.problem, group.settings, group.episodes, group.seeds, shown(group.value), shown(group.gap),
+                shown(group.violation), shown(group.share_solved, percent=True), reach(group),
+            ]
+            for group in groups
+        ],
+    )  # fmt: skip
+    if comparisons:
+        print_table(
+            "Probability that a run is better: it violates less, or as much with more value",
+            ["problem", "episodes", "a run of", "is better than one of", "with probability"],
+            [[one.problem, one.episodes, one.better, one.worse, shown(one.probability)] for one in comparisons],
+        )
+
+
+def shown(estimate: Estimate, *, percent: bool = False) -> str:
+    """Return an estimate with its interval."""
+    if percent:
+        return f"{estimate.value:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]"
+    return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+
+
+def reach(group: Group) -> str:
+    """Return how many seeds got within eps and stayed, and when."""
+    if group.reached is None:
+        return "no curve"
+    if group.episodes_to_reach is None:
+        return f"none of {group.seeds}"
+    return f"{group.episodes_to_reach:,.0f} ({group.reached} of {group.seeds})"

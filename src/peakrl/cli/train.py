@@ -1,0 +1,269 @@
+"""`peakrl train`: learn the problem of a file, watch it, keep the run, and say how good the result is."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from peakrl.errors import SettingsError, StorageError
+
+if TYPE_CHECKING:
+    from peakrl.learning.run import LearningRun
+    from peakrl.planning import Solution
+    from peakrl.policy import AnyPolicy
+
+#: Above this many outcomes the optimum, and above this many changes times states the averaged policy, is not computed.
+MOST_OUTCOMES, MOST_CHANGES = 5e8, 5e10
+PROOF_LINES = 12
+
+
+def train(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A problem file (.toml or .json); see `peakrl init`.")
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="In total; by default as the file, or the run to resume, says.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the run; by default as the file says.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Keep the run here: checkpoints on the way, all of it at the end."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Continue this run; FILE is not needed then.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Write checkpoints here, not to --out or where the file says.")
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(metavar="N", help="Episodes between checkpoints; by default about 30 seconds.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew even if --out or --checkpoint holds a run.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
+) -> None:
+    """Learn a problem. A run that was stopped goes on when the same command with --out is given again.
+
+    Exit code 1 where the problem is infeasible.
+    """
+    from peakrl.cli.output import print_json
+
+    begun = time.perf_counter()
+    if resume is not None and seed is not None:
+        raise SettingsError("--seed cannot be changed in a run that is resumed: leave it out")
+    if resume is None and file is None:
+        raise SettingsError("name a problem file (`peakrl init NAME` writes one), or a run with --resume")
+    try:
+        with warnings.catch_warnings():
+            vars(warnings)["showwarning"] = show_warning
+            if resume is not None:
+                run, kept = resumed(resume, file, episodes, out, checkpoint, checkpoint_every, overwrite)
+            elif file is not None:
+                run, kept = learned(file, episodes, seed, out, checkpoint, checkpoint_every, overwrite)
+    except KeyboardInterrupt:
+        place = checkpoint or out or resume
+        kept_in = f"; {place} holds the run so far" if place is not None and place.exists() else ""
+        print(f"peakrl: interrupted{kept_in}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    answer = report(run, time.perf_counter() - begun)
+    answer["run_file"] = None if kept is None else str(kept)
+    if as_json:
+        print_json(answer)
+    else:
+        show(answer)
+    raise typer.Exit(1 if answer["feasible"] is False else 0)
+
+
+def learned(
+    file: Path,
+    episodes: int | None,
+    seed: int | None,
+    out: Path | None,
+    checkpoint: Path | None,
+    every: int | None,
+    overwrite: bool,
+) -> tuple[LearningRun, Path | None]:
+    """Learn what a problem file describes; return the run and where it is kept."""
+    from peakrl.learning.run import learn
+    from peakrl.problem_files import read_problem_file
+
+    described = read_problem_file(file)
+    asked = described.run
+    place = checkpoint or out or described.checkpoint
+    keep(out, place, overwrite)
+    run = learn(
+        described.model(progress=True),
+        described.settings,
+        episodes=asked.episodes if episodes is None else episodes,
+        seed=asked.seed if seed is None else seed,
+        record=asked.record,
+        average=asked.average,
+        checkpoint=place,
+        checkpoint_every=(every or asked.checkpoint_every) if place is not None else every,
+        progress=True,
+    )
+    if out is not None and out != place:
+        run.save(out)
+    return run, out or place
+
+
+def resumed(
+    path: Path,
+    file: Path | None,
+    episodes: int | None,
+    out: Path | None,
+    checkpoint: Path | None,
+    every: int | None,
+    overwrite: bool,
+) -> tuple[LearningRun, Path | None]:
+    """Continue a run file; the problem file is needed only where the run file could not hold its model."""
+    from peakrl.learning.checkpoint import resume
+    from peakrl.problem_files import read_problem_file
+
+    model = None if file is None else read_problem_file(file).model(progress=True)
+    place = checkpoint or out or path
+    for other in {out, place} - {None, path}:
+        keep(other, None, overwrite)
+    run = resume(path, episodes=episodes, model=model, checkpoint=place, checkpoint_every=every, progress=True)
+    if (out or place) != path:
+        run.save(out or place)
+    return run, out or place
+
+
+def keep(out: Path | None, place: Path | None, overwrite: bool) -> None:
+    """Make room for a run, or refuse where another one would be lost; `learn` itself goes on from `place`."""
+    for path in (out, place):
+        if path is None or not path.exists():
+            continue
+        if overwrite:
+            path.unlink()
+        elif path != place:
+            raise StorageError(f"{path} exists already; give --out another name, or --overwrite")
+
+
+# What came out --------------------------------------------------------------------------------------------------------
+
+
+def report(run: LearningRun, seconds: float) -> dict[str, Any]:
+    """Return what there is to say about a run."""
+    optimum = optimum_of(run)
+    last = figures(run, run.policy)
+    answer: dict[str, Any] = {
+        "problem": run.model.name,
+        "states": run.model.num_states,
+        "pairs": run.model.num_pairs,
+        "horizon": run.model.horizon,
+        "constraints": list(run.model.constraint_names),
+        "settings": run.settings.as_dict(),
+        "episodes": run.episodes,
+        "seed": run.seed,
+        "seconds": seconds,
+        "policy": last,
+        "averaged_policy": averaged_figures(run),
+        "optimum": None if optimum is None else {"value": optimum.value, "violation": optimum.violation},
+        "violating_episodes": run.violations,
+        "last_violation_episode": run.last_violation_episode,
+    }
+    for found in (last, answer["averaged_policy"]):
+        if found is not None and optimum is not None:
+            found["below_optimum"] = gap(found["value"], optimum.value)
+    answer["feasible"] = feasible(run, optimum)
+    answer["verdict"] = verdict(run, optimum, last)
+    answer["reason"] = None if optimum is None else optimum.reason
+    answer["proof"] = [str(line) for line in run.proof]
+    return answer
+
+
+def gap(value: float, optimum: float) -> float:
+    """Return how far a value lies below the optimum; what is only rounding counts as 0."""
+    below = optimum - value
+    return below if abs(below) > 1e-12 * max(1.0, abs(optimum)) else 0.0
+
+
+def optimum_of(run: LearningRun) -> Solution[Any] | None:
+    """Return the exact optimum where that is quick."""
+    from peakrl.planning import solve
+
+    layout = run.model.layout
+    outcomes = len(layout.outcome_next) * (run.model.horizon if run.model.stationary else 1)
+    return solve(run.model) if outcomes + run.model.num_entries <= MOST_OUTCOMES else None
+
+
+def figures(run: LearningRun, policy: AnyPolicy) -> dict[str, Any]:
+    """Return the exact figures of a policy."""
+    from peakrl.evaluation import evaluate
+
+    found = evaluate(run.model, policy)
+    return {
+        "value": found.value,
+        "violation": found.violation,
+        "violation_probability": found.violation_probability,
+    }
+
+
+def averaged_figures(run: LearningRun) -> dict[str, Any] | None:
+    """Return the exact figures of the averaged policy, if it was kept; from the history where that is quicker."""
+    if run._averaged is None:
+        return None
+    if run.averaged_policy.num_changes * run.model.num_nodes <= MOST_CHANGES:
+        return figures(run, run.averaged_policy)
+    if not len(run.history):
+        return None
+    history = run.history
+    value, violation = float(history.averaged_value[-1]), float(history.averaged_violation[-1])
+    return {"value": value, "violation": violation, "violation_probability": None}
+
+
+def feasible(run: LearningRun, optimum: Solution[Any] | None) -> bool | None:
+    """Return what is known of the problem: the learner's own proof, or the planner's."""
+    if run.feasible is not None:
+        return run.feasible
+    return None if optimum is None else optimum.feasible
+
+
+def verdict(run: LearningRun, optimum: Solution[Any] | None, last: dict[str, Any]) -> str:
+    """Return in a sentence where the problem and the last policy stand."""
+    if run.feasible is False:
+        return "infeasible: the learner has seen every way out of the first state fail"
+    if optimum is not None and not optimum.feasible:
+        return f"infeasible: {optimum.reason}"
+    known = "feasible" if optimum is not None else "feasibility not known"
+    if last["violation_probability"] == 0:
+        return f"{known}; the last policy never violates a constraint"
+    return f"{known}; the last policy violates a constraint with probability {last['violation_probability']:.6g}"
+
+
+def show(answer: dict[str, Any]) -> None:
+    """Print it for people."""
+    from peakrl.cli.output import print_table
+
+    sizes = f"{answer['states']:,} states, {answer['pairs']:,} pairs, horizon {answer['horizon']}"
+    print(f"{answer['problem']}: {sizes}; {answer['episodes']:,} episodes with seed {answer['seed']}")
+    rows: list[tuple[Any, ...]] = []
+    for label, key in (("last policy", "policy"), ("averaged policy", "averaged_policy"), ("optimum", "optimum")):
+        found = answer[key]
+        if found is not None:
+            numbers = ("value", "below_optimum", "violation", "violation_probability")
+            rows.append((label, *(found.get(number) for number in numbers)))
+    columns = ("", "value", "below optimum", "violation", "violation probability")
+    print_table("", columns, rows)
+    last = answer["last_violation_episode"]
+    print(f"violating episodes: {answer['violating_episodes']:,}" + (f", the last of them {last:,}" if last else ""))
+    print(f"verdict: {answer['verdict']}")
+    for line in answer["proof"][:PROOF_LINES]:
+        print(f"  {line}")
+    if len(answer["proof"]) > PROOF_LINES:
+        print(f"  ... and {len(answer['proof']) - PROOF_LINES:,} more (all with --json)")
+    if answer["run_file"]:
+        print(f"kept in {answer['run_file']}; see `peakrl evaluate {answer['run_file']}`")
+
+
+def show_warning(message: Warning | str, *_: Any) -> None:
+    """Print a warning as the rest of the command line prints."""
+    print(f"peakrl: {message}", file=sys.stderr)

@@ -1,0 +1,301 @@
+"""How energy arrives: E_0, E_1, ... whole numbers of energy units, one for each step.
+
+A process says which arrivals an episode may start with and which may follow a given one:
+
+    independent   P(E_{h+1} = e) = p(e), the same at every step
+    frozen        E_h is the h-th number of a sequence that every episode replays
+    Markov        P(E_{h+1} = e' | E_h = e) = T[e, e'], and P(E_0 = e) = d(e)
+
+The truncated normal law takes X ~ normal(mean, std) given 0 <= X <= M, then rounds it: p(e) is the mass of X on
+[e - 1/2, e + 1/2], cut at 0 and M. The end values 0 and M thus get the mass of half an interval. (Rounding before
+truncating would give them a whole one, and other optima than the ones that this problem is known for.)
+
+Sequences are drawn by inversion, E = the least e with p(0) + ... + p(e) > u, from one stream of uniform numbers for a
+seed, row after row. So sequence i of a seed does not depend on how many are drawn, and laws of different means share
+their random numbers, which keeps a comparison between means free of that noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import ProblemError
+from peakrl.kernels.arrays import Floats, Longs
+
+#: (probability, arrival) pairs.
+Law = Iterable[tuple[float, int]]
+#: Probabilities may miss a sum of 1 by this much.
+ROUNDING = 1e-9
+LARGEST_SEED = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class IndependentArrivals:
+    """Each step's arrival is drawn from the same law: probabilities[e] is that of e."""
+
+    probabilities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        given = checked_probabilities(self.probabilities, "probabilities of the arrivals", 1)
+        object.__setattr__(self, "probabilities", tuple(given.tolist()))
+
+    @classmethod
+    def truncated_normal(cls, *, mean: float, std: float, max_arrival: int) -> IndependentArrivals:
+        """Return normal(mean, std) truncated to [0, max_arrival], then rounded."""
+        return cls(tuple(truncated_normal(mean, std, max_arrival).tolist()))
+
+    @property
+    def largest(self) -> int:
+        """The largest arrival that the law speaks of."""
+        return len(self.probabilities) - 1
+
+    @property
+    def stationary(self) -> bool:
+        """True: no step differs from another."""
+        return True
+
+    def first(self) -> Law:
+        """Return the law of the first arrival."""
+        return [(p, e) for e, p in enumerate(self.probabilities) if p > 0]
+
+    def following(self, step: int, arrival: int) -> Law:
+        """Return the law of the arrival after the one of `step`."""
+        return self.first()
+
+    def draw(self, count: int, horizon: int, seed: int) -> Longs:
+        """Return `count` sequences, [sequence, step]."""
+        return invert(np.array(self.probabilities), draw_uniforms(count, horizon, seed))
+
+
+@dataclass(frozen=True)
+class FrozenArrivals:
+    """One sequence that every episode replays; after it nothing more arrives."""
+
+    sequence: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        numbers = whole_numbers(self.sequence, "arrivals", None)
+        if numbers.ndim != 1:
+            raise ProblemError(f"arrivals have shape {numbers.shape}; one sequence has one dimension")
+        object.__setattr__(self, "sequence", tuple(numbers.tolist()))
+
+    @property
+    def largest(self) -> int:
+        """The largest arrival of the sequence."""
+        return max(self.sequence, default=0)
+
+    @property
+    def stationary(self) -> bool:
+        """False: what arrives depends on the step."""
+        return False
+
+    def first(self) -> Law:
+        """Return the first arrival."""
+        return [(1.0, self.sequence[0])]
+
+    def following(self, step: int, arrival: int) -> Law:
+        """Return the arrival after the one of `step`."""
+        return [(1.0, self.sequence[step + 1] if step + 1 < len(self.sequence) else 0)]
+
+    def draw(self, count: int, horizon: int, seed: int) -> Longs:
+        """Return the sequence `count` times; the seed does not matter."""
+        return np.tile(np.array(self.sequence[:horizon], np.int64), (count, 1))
+
+
+@dataclass(frozen=True, init=False)
+class MarkovArrivals:
+    """Arrivals 0 .. n-1 that remember the last one: matrix[e][e'], and the law of the first (or the first itself)."""
+
+    matrix: tuple[tuple[float, ...], ...]
+    initial: tuple[float, ...]
+
+    def __init__(self, matrix: Any, initial: Any) -> None:
+        rows = checked_probabilities(matrix, "Markov matrix", 2)
+        size = len(rows)
+        if rows.shape[1] != size:
+            raise ProblemError(f"Markov matrix has shape {rows.shape}; it must be square")
+        if np.ndim(initial) == 0:
+            arrival = whole_number(initial, "Markov first arrival", 0, size - 1)
+            law = np.eye(size)[arrival]
+        else:
+            law = checked_probabilities(initial, "Markov first distribution", 1)
+        if len(law) != size:
+            raise ProblemError(f"Markov first distribution has {len(law)} numbers for the matrix's {size} arrivals")
+        object.__setattr__(self, "matrix", tuple(map(tuple, rows.tolist())))
+        object.__setattr__(self, "initial", tuple(law.tolist()))
+
+    @property
+    def largest(self) -> int:
+        """The largest arrival that the matrix speaks of."""
+        return len(self.initial) - 1
+
+    @property
+    def stationary(self) -> bool:
+        """True: the matrix is the same at every step."""
+        return True
+
+    def first(self) -> Law:
+        """Return the law of the first arrival."""
+        return [(p, e) for e, p in enumerate(self.initial) if p > 0]
+
+    def following(self, step: int, arrival: int) -> Law:
+        """Return the law of the arrival after `arrival`."""
+        return [(p, e) for e, p in enumerate(self.matrix[arrival]) if p > 0]
+
+    def draw(self, count: int, horizon: int, seed: int) -> Longs:
+        """Return `count` sequences, [sequence, step]."""
+        numbers = draw_uniforms(count, horizon, seed)
+        arrivals = np.empty((count, horizon), np.int64)
+        arrivals[:, 0] = invert(np.array(self.initial), numbers[:, 0])
+        for step in range(1, horizon):
+            for before, law in enumerate(self.matrix):
+                here = arrivals[:, step - 1] == before
+                arrivals[here, step] = invert(np.array(law), numbers[here, step])
+        return arrivals
+
+
+Arrivals = IndependentArrivals | FrozenArrivals | MarkovArrivals
+
+
+def truncated_normal(mean: float, std: float, max_arrival: int) -> Floats:
+    """Return [e]: the probabilities of normal(mean, std) truncated to [0, max_arrival] and then rounded."""
+    mean = real_number(mean, "mean")
+    std = real_number(std, "std")
+    if std <= 0:
+        raise ProblemError(f"std is {std:g}; it must be above 0")
+    top = whole_number(max_arrival, "max_arrival", 0)
+    if top == 0:
+        return np.ones(1)
+    edges = np.concatenate(([0.0], np.arange(top) + 0.5, [float(top)]))
+    with np.errstate(over="ignore"):  # a std near 0 puts edges at infinity, where the law is still right
+        edge = (edges - mean) / std
+        width = np.diff(edges) / std
+    log_mass = log_normal_mass(edge[:-1], edge[1:], width)
+    if not log_mass.max() > -math.inf:
+        raise ProblemError(f"normal({mean:g}, {std:g}) is too far from 0..{top} to be truncated to it")
+    mass = np.exp(log_mass - log_mass.max())
+    return np.asarray(mass / mass.sum(), np.float64)
+
+
+def log_normal_mass(low: Floats, high: Floats, width: Floats) -> Floats:
+    """Return log(Phi(high) - Phi(low)) without the cancellation of far-off or narrow intervals; -inf where it is 0."""
+    from scipy.special import log_ndtr
+
+    # On the side where Phi is small the logarithms keep their digits.
+    near, far = np.where(low > 0, -low, high), np.where(low > 0, -high, low)
+    with np.errstate(all="ignore"):
+        log_near = log_ndtr(near)
+        log_mass = log_near + np.log(-np.expm1(log_ndtr(far) - log_near))
+        # A narrow interval: its width times the density in its middle, to second order in the width.
+        middle = low + width / 2
+        slim = np.log(width) - middle**2 / 2 - math.log(2 * math.pi) / 2 + np.log1p((middle**2 - 1) * width**2 / 24)
+        chosen = np.where(width * np.maximum(1.0, np.abs(middle)) < 1e-3, slim, log_mass)
+    return np.where(np.isnan(chosen), -math.inf, chosen)
+
+
+def draw_arrivals(
+    count: int, *, horizon: int = 20, mean: float = 10, std: float = 5, max_arrival: int = 20, seed: int = 0
+) -> Longs:
+    """Return `count` sequences of the truncated normal law, [sequence, step].
+
+    Sequence i depends on the seed and on i, not on `count`; sequence 0 is the one of `arrivals="frozen"`.
+    """
+    law = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)
+    return law.draw(whole_number(count, "count", 0), whole_number(horizon, "horizon", 1), seed)
+
+
+def draw_uniforms(count: int, horizon: int, seed: int) -> Floats:
+    """Return uniform numbers [sequence, step] from the stream of a seed."""
+    from peakrl.kernels.harvesting import uniforms
+
+    start = np.uint64(whole_number(seed, "seed", 0, LARGEST_SEED))
+    return uniforms(start, count * horizon).reshape(count, horizon)
+
+
+def invert(law: Floats, numbers: Floats) -> Longs:
+    """Return for each uniform number u the least e with p(0) + ... + p(e) > u."""
+    cumulated = np.cumsum(law)
+    # Dividing makes the end exactly 1, so that no u < 1 lands beyond it.
+    return np.searchsorted(cumulated / cumulated[-1], numbers, side="right").astype(np.int64)
+
+
+# Validation ---------------------------------------------------------------------------------------------------
+
+
+def recorded_sequences(given: Any, *, horizon: int, max_arrival: int) -> Longs:
+    """Return validated arrivals [step] or [sequence, step], cut to the first `horizon` steps."""
+    numbers = whole_numbers(given, "arrivals", max_arrival)
+    if numbers.ndim not in (1, 2):
+        raise ProblemError(f"arrivals have shape {numbers.shape}; they must be [step] or [sequence, step]")
+    if numbers.shape[-1] < horizon:
+        raise ProblemError(f"arrivals hold {numbers.shape[-1]} steps; a horizon of {horizon} needs at least as many")
+    return np.ascontiguousarray(numbers[..., :horizon])
+
+
+def whole_numbers(given: Any, what: str, largest: int | None) -> Longs:
+    """Return an array of whole numbers from 0 to `largest`, or raise naming the first that is not."""
+    try:
+        numbers = np.asarray(given)
+    except ValueError:
+        raise ProblemError(f"{what} must be an array of whole numbers, with rows of equal length") from None
+    if numbers.size == 0:
+        return np.zeros(numbers.shape, np.int64)
+    if numbers.dtype.kind not in "iuf":
+        raise ProblemError(f"{what} must be an array of whole numbers, not of type {numbers.dtype}")
+    top = np.iinfo(np.int32).max if largest is None else largest
+    with np.errstate(invalid="ignore"):
+        bad = ~((numbers >= 0) & (numbers <= top) & (numbers == np.floor(numbers)))
+    if bad.any():
+        position = tuple(int(i) for i in np.argwhere(bad)[0])
+        limit = "whole numbers of at least 0" if largest is None else f"whole numbers from 0 to {largest} (max_arrival)"
+        raise ProblemError(f"{what}{list(position)} is {numbers[position]}; they must be {limit}")
+    return numbers.astype(np.int64)
+
+
+def checked_probabilities(given: Any, what: str, dimensions: int) -> Floats:
+    """Return an array whose last axis holds probabilities that sum to 1, or raise."""
+    try:
+        numbers = np.asarray(given, np.float64) + 0.0
+    except (TypeError, ValueError):
+        raise ProblemError(f"{what} must be an array of numbers, with rows of equal length") from None
+    if numbers.ndim != dimensions or numbers.size == 0:
+        raise ProblemError(
+            f"{what} has shape {numbers.shape}; it must have {dimensions} dimension(s), none of them empty"
+        )
+    bad = ~(np.isfinite(numbers) & (numbers >= 0))
+    if bad.any():
+        position = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ProblemError(f"{what}, position {list(position)}: {numbers[position]} is not a probability")
+    totals = np.atleast_1d(numbers.sum(axis=-1))
+    off = np.flatnonzero(np.abs(totals - 1.0) > ROUNDING)
+    if off.size:
+        where = f"{what}, row {off[0]}" if dimensions > 1 else what
+        raise ProblemError(f"{where}: probabilities sum to {totals[off[0]]:.12g}, not to 1")
+    return numbers
+
+
+def whole_number(given: Any, what: str, least: int, most: int | None = None) -> int:
+    """Return an int within bounds, or raise."""
+    limit = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+    value = given.item() if isinstance(given, np.generic | np.ndarray) and np.ndim(given) == 0 else given
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
+        raise ProblemError(f"{what} is {value!r}; it must be {limit}")
+    if value < least or (most is not None and value > most):
+        raise ProblemError(f"{what} is {int(value)}; it must be {limit}")
+    return int(value)
+
+
+def real_number(given: Any, what: str) -> float:
+    """Return a finite float, or raise."""
+    try:
+        value = math.nan if isinstance(given, bool | str) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ProblemError(f"{what} is {given!r}; it must be a finite number")
+    return value

@@ -1,0 +1,37 @@
+"""Every error that a user can cause.
+
+Each is a :class:`PeakError` and says which value is at fault, where it stands, and what would be right.
+"""
+
+from typing import Any
+
+
+class PeakError(Exception):
+    """Base class of every error that peakrl raises on purpose."""
+
+
+class ProblemError(PeakError, ValueError):
+    """A problem or a model is not well formed."""
+
+
+class SettingsError(PeakError, ValueError):
+    """An argument or a learner's setting is out of range."""
+
+
+class PolicyError(PeakError, ValueError):
+    """A policy does not fit the model, the step or the state it is asked about."""
+
+
+class StorageError(PeakError, OSError):
+    """A file is missing, damaged, foreign or of another version."""
+
+
+class TargetError(PeakError, RuntimeError):
+    """A Gymnasium environment broke the rules that learning relies on, or raised an error of its own."""
+
+    #: What had been learned by then, a `LearningRun`; None where not one episode was complete.
+    run: Any = None
+
+
+class SweepError(PeakError, RuntimeError):
+    """A sweep is ill described, or some of its runs failed."""

@@ -1,0 +1,6 @@
+"""What a policy is worth: exactly, by simulation, and the statistics of many runs."""
+
+from peakrl.evaluation.exact import Evaluation, evaluate
+from peakrl.evaluation.simulation import Simulation, simulate
+
+__all__ = ["Evaluation", "Simulation", "evaluate", "simulate"]

@@ -1,0 +1,103 @@
+"""Monte Carlo on a Gymnasium environment: the policy is asked for every action by the state that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
+from peakrl.gym.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
+from peakrl.kernels.arrays import Floats
+from peakrl.policy import AnyPolicy, AveragedPolicy
+
+Rule = Callable[[int, Any], Hashable]
+
+
+class Walk:
+    """An episode in progress."""
+
+    def __init__(self, number: int, rule: Rule) -> None:
+        self.number, self.rule = number, rule
+        self.step = 0
+        self.seen: Seen | None = None
+
+
+def environment_episodes(
+    env: Any, policy: AnyPolicy, episodes: int, seed: int, **declared: Any
+) -> tuple[Floats, Floats]:
+    """Return the reward and the violation of each episode; `declared` goes to `gym.adapters.adapt`."""
+    if not is_environment(env):
+        raise TargetError(f"{env!r} cannot be simulated; compile_model(problem) makes a model that can")
+    unknown = set(declared) - {"horizon", "constraint", "constraint_bounds"}
+    if unknown:
+        raise SettingsError(f"simulate has no argument {', '.join(sorted(unknown))}")
+    lanes = adapt(env, needs_range=False, **declared)
+    generator = np.random.default_rng(seed)
+    rewards, violations = np.zeros(episodes), np.zeros(episodes)
+    walks: list[Walk | None] = [None] * lanes.count
+    started = done = 0
+    try:
+        while done < episodes:
+            free = [place for place, walk in enumerate(walks) if walk is None][: episodes - started]
+            for place in free:
+                walks[place] = Walk(started, rule_for_episode(policy, generator))
+                started += 1
+            if free:
+                seeds = [episode_seed(seed, walk.number) for walk in (walks[place] for place in free) if walk]
+                for place, seen in zip(free, lanes.begin(free, seeds), strict=True):
+                    show(walks[place], seen)
+            actions = [choose(lanes, walk) for walk in walks]
+            for place, event in enumerate(lanes.advance(actions)):
+                walk = walks[place]
+                if isinstance(event, Seen):
+                    show(walk, event)
+                elif walk is not None and isinstance(event, Step):
+                    rewards[walk.number] += event.reward
+                    violations[walk.number] += sum(max(-value, 0.0) for value in event.constraints)
+                    walk.step, walk.seen = walk.step + 1, event.following
+                    if event.over or walk.step == lanes.rules.horizon:
+                        walks[place] = None
+                        done += 1
+    except LaneError as error:
+        fail(error, walks)
+    return rewards, violations
+
+
+def rule_for_episode(policy: AnyPolicy, generator: np.random.Generator) -> Rule:
+    """Return what to follow for one episode; a mixture draws one of its policies for all of it."""
+    if isinstance(policy, AveragedPolicy):
+        episode = policy.reset(generator)
+        return lambda step, state: policy.action_in(episode, step, state)
+    if not hasattr(policy, "action") or not hasattr(policy, "reset"):
+        raise PolicyError(f"{policy!r} is none of the policies that can be simulated")
+    policy.reset(generator)
+    return policy.action
+
+
+def show(walk: Walk | None, seen: Seen | None) -> None:
+    """Put the first state of an episode before its policy."""
+    if walk is not None:
+        walk.seen = seen
+
+
+def choose(lanes: Lanes, walk: Walk | None) -> int | None:
+    """Return the number of the action that the policy takes."""
+    if walk is None or walk.seen is None:
+        return None
+    action = walk.rule(walk.step, walk.seen.state)
+    index = lanes.rules.actions.index(action)
+    if index not in walk.seen.offer:
+        raise PolicyError(
+            f"episode {walk.number + 1}, step {walk.step}: the policy takes {action!r} in state {walk.seen.state!r}, "
+            "where the environment does not offer it"
+        )
+    return index
+
+
+def fail(error: LaneError, walks: list[Walk | None]) -> NoReturn:
+    """Raise what went wrong with where it did."""
+    walk = walks[error.lane] if error.lane is not None else next(filter(None, walks), None)
+    where = "" if walk is None else f"episode {walk.number + 1}, step {walk.step}: "
+    raise TargetError(f"{where}{error}") from (error.__cause__ if not isinstance(error.__cause__, PeakError) else None)

@@ -1,0 +1,125 @@
+"""The exact value and violation of a policy, without sampling.
+
+For a policy pi on a model with horizon H and constraints f_1 .. f_I, in the units in which the model was given:
+
+    value     = sum_h E[r_h],     violation = sum_h sum_i E[|min(f_i, 0)|] at step h,
+    violation_probability = P(some f_i < 0 at some step of an episode).
+
+The averaged policy of Theorem 1 draws one of K policies for a whole episode, so each of its figures is the mean over
+pi^1 .. pi^K; a policy that stayed in force for several episodes is evaluated once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import PolicyError, SettingsError
+from peakrl.evaluation.stopped import stopped_at_violation
+from peakrl.kernels.arrays import Floats, Ints, Layout
+from peakrl.kernels.curve import new_curve, summed_totals
+from peakrl.kernels.evaluation import forward_totals
+from peakrl.model import TabularModel, frozen
+from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, check_model
+
+#: What two exact computations of the same value may differ by, for each unit of it.
+ROUNDING = 1e-9
+NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
+NO_ROWS: Ints = frozen(np.empty(0), np.int32)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """What a policy earns and violates, exactly."""
+
+    #: Expected reward of an episode.
+    value: float
+    #: Expected violation of an episode: |min(f_i, 0)| added up over all steps and constraints.
+    violation: float
+    #: Probability that an episode violates any constraint at any step.
+    violation_probability: float
+    #: [step]: expected reward.
+    step_rewards: Floats
+    #: [step, constraint]: expected violation.
+    step_violations: Floats
+    #: [constraint]: the least value of f_i that can come up; below 0 where the constraint can be violated.
+    worst_margin: Floats
+
+    def is_pac(self, epsilon: float, optimum: Any) -> bool:
+        """Is this within `epsilon` of the optimal value, and its violation at most `epsilon`?
+
+        `optimum` is the optimal value or anything with a `value`. Rounding (1e-9 of the optimum) is forgiven.
+        """
+        epsilon = as_number(epsilon, "epsilon")
+        if epsilon < 0:
+            raise SettingsError(f"epsilon is {epsilon}; it must be at least 0")
+        best = as_number(getattr(optimum, "value", optimum), "optimum")
+        room = epsilon + ROUNDING * max(1.0, abs(best))
+        return bool(best - self.value <= room and self.violation <= epsilon)
+
+    def __repr__(self) -> str:
+        margins = ", ".join(f"{margin:.6g}" for margin in self.worst_margin)
+        return (
+            f"<Evaluation: value {self.value:.6g}, violation {self.violation:.6g}, "
+            f"violation probability {self.violation_probability:.6g}, worst margins [{margins}]>"
+        )
+
+
+def as_number(given: Any, what: str) -> float:
+    """Return a finite number or raise."""
+    try:
+        number = float(given)
+    except (TypeError, ValueError, OverflowError):
+        raise SettingsError(f"{what} is {given!r}; it must be a number") from None
+    if not math.isfinite(number):
+        raise SettingsError(f"{what} is {number}; it must be finite")
+    return number
+
+
+def evaluate(model: TabularModel, policy: AnyPolicy) -> Evaluation:
+    """Return what `policy` earns and violates on `model`, exactly."""
+    if not isinstance(model, TabularModel):
+        raise SettingsError(f"{model!r} is not a TabularModel; compile_model(problem) makes one")
+    check_model(model, policy)
+    payoffs = np.column_stack([model.row_reward, model.row_violation])
+    totals, worst_margin = expected_totals(model, model.layout, payoffs, model.row_margin, policy)
+    return Evaluation(
+        value=float(totals[:, 0].sum()),
+        violation=float(totals[:, 1:].sum()),
+        violation_probability=violation_probability(model, policy) if (worst_margin < 0).any() else 0.0,
+        step_rewards=frozen(totals[:, 0], np.float64),
+        step_violations=frozen(totals[:, 1:], np.float64),
+        worst_margin=frozen(worst_margin, np.float64),
+    )
+
+
+def violation_probability(model: TabularModel, policy: AnyPolicy) -> float:
+    """Return P(an episode violates anything): what the process stopped at the first violation is paid."""
+    layout, probability = stopped_at_violation(model)
+    totals, _ = expected_totals(model, layout, probability[:, None], np.empty((model.num_rows, 0)), policy)
+    return min(1.0, float(totals.sum()))  # a sum of probabilities may pass 1 by rounding
+
+
+def expected_totals(
+    model: TabularModel, layout: Layout, payoffs: Floats, margins: Floats, policy: AnyPolicy
+) -> tuple[Floats, Floats]:
+    """Return what each step pays [step, quantity], and the least of each margin that can come up."""
+    if isinstance(policy, AveragedPolicy):
+        first = (model.first_slot, model.first_probability)
+        curve = new_curve(layout, payoffs, margins, *first, policy.first)
+        changes = (policy.change_episode, policy.change_node, policy.change_row)
+        sums = np.zeros_like(curve.totals)
+        summed_totals(layout, curve, *changes, policy.episodes, sums)
+        return sums / policy.episodes, curve.worst
+    if isinstance(policy, Policy):
+        rows, weights = policy.rows, NO_WEIGHTS
+    elif isinstance(policy, StochasticPolicy):
+        rows, weights = NO_ROWS, policy.weights
+    else:
+        raise PolicyError(f"{policy!r} is none of the policies that can be evaluated")
+    used = np.zeros(model.num_rows, np.bool_)
+    totals = forward_totals(layout, payoffs, model.first_slot, model.first_probability, rows, weights, used)
+    return totals, margins[used].min(axis=0)

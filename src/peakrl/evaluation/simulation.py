@@ -1,0 +1,127 @@
+"""Monte Carlo: follow a policy for many episodes and say how sure the averages are.
+
+The mean of n episodes has the interval mean +- t * s / sqrt(n) with Student's t for n - 1 degrees of freedom; it
+relies on the central limit theorem. The share of episodes that violate anything has the exact interval of Clopper
+and Pearson, which holds for every n and also where no violation was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import PolicyError, SettingsError
+from peakrl.evaluation.statistics import Interval, check_confidence, check_count, clopper_pearson, mean_interval
+from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.sampling import seed_state
+from peakrl.kernels.simulation import simulate_episodes
+from peakrl.model import TabularModel, frozen
+from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, check_model
+
+#: Keeps a simulation's stream apart from the one that a learner draws from the same seed.
+STREAM = 0x73696D756C617465
+NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
+NO_ROWS: Ints = frozen(np.empty(0), np.int32)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation:
+    """What a policy earned and violated in simulated episodes."""
+
+    episodes: int
+    #: Of every interval below.
+    confidence: float
+    #: Reward of an episode: mean, standard deviation, interval of the mean.
+    value: float
+    value_std: float
+    value_interval: Interval
+    #: Violation of an episode, all steps and constraints: mean, standard deviation, interval of the mean.
+    violation: float
+    violation_std: float
+    violation_interval: Interval
+    #: Share of the episodes that violated anything, and its exact interval.
+    violation_frequency: float
+    violation_frequency_interval: Interval
+    #: [episode]
+    rewards: Floats
+    violations: Floats
+
+    def __repr__(self) -> str:
+        return (
+            f"<Simulation of {self.episodes:,} episodes, {self.confidence:.6g} intervals: "
+            f"value {self.value:.6g} {show(self.value_interval)}, "
+            f"violation {self.violation:.6g} {show(self.violation_interval)}, "
+            f"violation frequency {self.violation_frequency:.6g} {show(self.violation_frequency_interval)}>"
+        )
+
+
+def show(interval: Interval) -> str:
+    """Return an interval for reading."""
+    return f"[{interval.low:.6g}, {interval.high:.6g}]"
+
+
+def simulate(
+    target: Any, policy: AnyPolicy, *, episodes: int, seed: int = 0, confidence: float = 0.95, **declared: Any
+) -> Simulation:
+    """Follow `policy` for `episodes` episodes on `target`, a model or an environment; equal seeds give equal episodes.
+
+    For an environment that does not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`.
+    """
+    episodes = check_count(episodes, "episodes", least=2)
+    confidence = check_confidence(confidence)
+    seed = check_count(seed, "seed", least=0)
+    if seed >= 2**64:
+        raise SettingsError(f"seed is {seed}; it must be below 2^64")
+    if not isinstance(target, TabularModel):
+        from peakrl.evaluation.environments import environment_episodes
+
+        return summary(*environment_episodes(target, policy, episodes, seed, **declared), confidence)
+    if declared:
+        raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
+    rewards, violations = model_episodes(target, policy, episodes, seed)
+    return summary(rewards, violations, confidence)
+
+
+def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: int) -> tuple[Floats, Floats]:
+    """Return the reward and the violation of each episode on a model."""
+    check_model(model, policy)
+    if isinstance(policy, Policy):
+        weights, rows, policies, changes = NO_WEIGHTS, policy.rows, 1, no_changes(model)
+    elif isinstance(policy, StochasticPolicy):
+        weights, rows, policies, changes = policy.weights, NO_ROWS, 1, no_changes(model)
+    elif isinstance(policy, AveragedPolicy):
+        weights, rows, policies, changes = NO_WEIGHTS, policy.first, policy.episodes, policy.by_node
+    else:
+        raise PolicyError(f"{policy!r} is none of the policies that can be simulated")
+    state = seed_state(np.uint64(seed ^ STREAM))
+    rewards, violations = np.empty(episodes), np.empty(episodes)
+    simulate_episodes(
+        model.layout, model.payoffs, model.sampler, state, weights, rows, policies, *changes, rewards, violations
+    )
+    return rewards, violations
+
+
+def no_changes(model: TabularModel) -> tuple[Longs, Ints, Ints]:
+    """Return an empty list of changes, grouped by node."""
+    return frozen(np.zeros(model.num_nodes + 1), np.int64), NO_ROWS, NO_ROWS
+
+
+def summary(rewards: Floats, violations: Floats, confidence: float) -> Simulation:
+    """Put episodes in a user's terms."""
+    episodes, violating = len(rewards), int((violations > 0).sum())
+    return Simulation(
+        episodes=episodes,
+        confidence=confidence,
+        value=float(rewards.mean()),
+        value_std=float(rewards.std(ddof=1)),
+        value_interval=mean_interval(rewards, confidence),
+        violation=float(violations.mean()),
+        violation_std=float(violations.std(ddof=1)),
+        violation_interval=mean_interval(violations, confidence),
+        violation_frequency=violating / episodes,
+        violation_frequency_interval=clopper_pearson(violating, episodes, confidence),
+        rewards=frozen(rewards, np.float64),
+        violations=frozen(violations, np.float64),
+    )

@@ -1,0 +1,161 @@
+"""Statistics of episodes and of repeated runs: pure functions of numbers, nothing drawn.
+
+* Share of successes x of n trials: Clopper and Pearson's exact interval, whose ends are the quantiles
+  B(a/2; x, n-x+1) and B(1-a/2; x+1, n-x) of beta distributions, a = 1 - confidence.
+* Mean: x-bar +- t_{n-1}(1-a/2) * s / sqrt(n).
+* Interquartile mean: the mean of what is left when the lowest and the highest quarter (rounded down) are dropped;
+  robust to outlying runs, with a percentile bootstrap interval.
+* Probability of improvement: P(X > Y) + P(X = Y)/2 over all pairs of runs, which is Mann and Whitney's U / (n m).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from peakrl.errors import SettingsError
+from peakrl.kernels.arrays import Floats
+
+
+class Interval(NamedTuple):
+    """The ends of a confidence interval."""
+
+    low: float
+    high: float
+
+
+class Estimate(NamedTuple):
+    """A statistic with its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> Interval:
+    """Return the exact two-sided interval of a probability from `successes` among `trials`."""
+    from scipy.special import betaincinv
+
+    trials = check_count(trials, "trials", least=1)
+    successes = check_count(successes, "successes", least=0)
+    if successes > trials:
+        raise SettingsError(f"successes are {successes} of {trials} trials; there cannot be more than trials")
+    tail = (1.0 - check_confidence(confidence)) / 2.0
+    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes > 0 else 0.0
+    high = float(betaincinv(successes + 1, trials - successes, 1.0 - tail)) if successes < trials else 1.0
+    return Interval(low, high)
+
+
+def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return Student's interval of the mean of two or more values."""
+    from scipy.special import stdtrit
+
+    sample = check_sample(values, "values", least=2)
+    tail = (1.0 - check_confidence(confidence)) / 2.0
+    half = float(stdtrit(len(sample) - 1, 1.0 - tail) * sample.std(ddof=1) / math.sqrt(len(sample)))
+    mean = float(sample.mean())
+    return Interval(mean - half, mean + half)
+
+
+def interquartile_mean(
+    values: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Estimate:
+    """Return the mean of the middle half of `values` with its percentile bootstrap interval."""
+    sample = check_sample(values, "values", least=1)
+    low, high = bootstrap((sample,), middle_mean, confidence, resamples, seed)
+    return Estimate(float(middle_mean(sample)), low, high)
+
+
+def middle_mean(sample: Floats, axis: int = -1) -> Any:
+    """Return the mean along `axis` without the lowest and the highest quarter, rounded down."""
+    count = sample.shape[axis]
+    cut = count // 4
+    kept = np.take(np.sort(sample, axis=axis), np.arange(cut, count - cut), axis=axis)
+    return kept.mean(axis=axis)
+
+
+def improvement_probability(
+    better: ArrayLike, worse: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Estimate:
+    """Return how likely a run of `better` is above a run of `worse`, a tie counting half, with its interval."""
+    first, second = check_sample(better, "better", least=1), check_sample(worse, "worse", least=1)
+    low, high = bootstrap((first, second), share_above, confidence, resamples, seed)
+    return Estimate(float(share_above(first, second)), low, high)
+
+
+def share_above(better: Floats, worse: Floats, axis: int = -1) -> Any:
+    """Return P(better > worse) + P(equal)/2 over all pairs along `axis`."""
+    first, second = np.moveaxis(better, axis, -1)[..., :, None], np.moveaxis(worse, axis, -1)[..., None, :]
+    return ((first > second) + 0.5 * (first == second)).mean(axis=(-2, -1))
+
+
+def bootstrap(
+    samples: tuple[Floats, ...], statistic: Callable[..., Any], confidence: float, resamples: int, seed: int
+) -> Interval:
+    """Return the percentile bootstrap interval."""
+    from scipy.stats import bootstrap as scipy_bootstrap
+
+    # Scipy wants two values at least; one value, twice, is resampled to the same thing as one.
+    samples = tuple(np.repeat(sample, 2) if len(sample) == 1 else sample for sample in samples)
+    confidence = check_confidence(confidence)
+    resamples = check_count(resamples, "resamples", least=1)
+    result = scipy_bootstrap(
+        samples,
+        statistic,
+        confidence_level=confidence,
+        n_resamples=resamples,
+        method="percentile",
+        vectorized=True,
+        batch=64,
+        random_state=np.random.default_rng(check_count(seed, "seed", least=0)),
+    )
+    return Interval(float(result.confidence_interval.low), float(result.confidence_interval.high))
+
+
+def episodes_to_reach(episodes: ArrayLike, distance: ArrayLike, tolerance: float) -> int | None:
+    """Return the first of `episodes` from which on `distance` stays at or below `tolerance`; None if it never does."""
+    when, gap = check_sample(episodes, "episodes", least=1), check_sample(distance, "distance", least=1)
+    if when.shape != gap.shape:
+        raise SettingsError(f"there are {len(when)} episodes for {len(gap)} distances; there must be as many")
+    if (np.diff(when) <= 0).any():
+        raise SettingsError("episodes must be in increasing order")
+    limit = float(check_sample([tolerance], "tolerance", least=1)[0])
+    above = np.flatnonzero(gap > limit)
+    position = int(above[-1]) + 1 if above.size else 0
+    return int(when[position]) if position < len(when) else None
+
+
+def check_confidence(confidence: float) -> float:
+    """Return a confidence level strictly between 0 and 1 or raise."""
+    try:
+        level = float(confidence)
+    except (TypeError, ValueError):
+        level = math.nan
+    if not 0.0 < level < 1.0:
+        raise SettingsError(f"confidence is {confidence!r}; it must lie between 0 and 1, such as 0.95")
+    return level
+
+
+def check_count(count: Any, what: str, *, least: int) -> int:
+    """Return a whole number of at least `least` or raise."""
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
+        raise SettingsError(f"{what} is {count!r}; it must be a whole number of at least {least}")
+    return int(count)
+
+
+def check_sample(values: ArrayLike, what: str, *, least: int) -> Floats:
+    """Return finite numbers as a flat array or raise."""
+    try:
+        sample = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise SettingsError(f"{what} must be a sequence of numbers, got {values!r}") from None
+    if sample.ndim != 1 or len(sample) < least:
+        raise SettingsError(f"{what} have shape {sample.shape}; they must be a sequence of at least {least} numbers")
+    bad = np.flatnonzero(~np.isfinite(sample))
+    if bad.size:
+        raise SettingsError(f"{what}: number {bad[0]} is {sample[bad[0]]}; it must be finite")
+    return sample

@@ -1,0 +1,166 @@
+"""Observations and actions of Gymnasium spaces as labels: whole numbers, words and tuples of such.
+
+Discrete -> int;  MultiDiscrete, MultiBinary -> tuple of ints, nested like the array;  Text -> str
+Tuple -> tuple of labels;  Dict -> tuple of (key, label) pairs in the order of the keys
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from peakrl.errors import SettingsError, TargetError
+
+#: More actions than this cannot be told apart by a table of sensible size.
+MOST_ACTIONS = 1_000_000
+Offer = tuple[int, ...]
+
+
+def label_of(observation: Any) -> Hashable:
+    """Return an observation as a hashable label; what is no whole number, word or collection of them is an error."""
+    if isinstance(observation, str):
+        return str(observation)
+    if isinstance(observation, int | np.integer | np.bool_):
+        return int(observation)
+    if isinstance(observation, np.ndarray):
+        if observation.dtype.kind not in "biu":
+            raise TargetError(f"an observation holds an array of {observation.dtype}; it must hold whole numbers")
+        return nested(observation.tolist())
+    if isinstance(observation, tuple | list):
+        return tuple(map(label_of, observation))
+    if isinstance(observation, dict):
+        return tuple((str(key), label_of(observation[key])) for key in sorted(observation))
+    raise TargetError(f"an observation holds {shown(observation)}; it must be made of whole numbers and words")
+
+
+def nested(value: Any) -> Hashable:
+    """Return lists within lists of whole numbers as tuples."""
+    return tuple(map(nested, value)) if isinstance(value, list) else int(value)
+
+
+def shown(value: Any) -> str:
+    """Return a value for an error message, with its type, cut to a sensible length."""
+    try:
+        text = repr(value)
+    except Exception:  # a user's object may fail in any way
+        text = "something"
+    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
+
+
+def check_observation_space(space: Any) -> None:
+    """Raise unless every observation of the space has a label."""
+    if isinstance(space, spaces.Tuple):
+        for part in space.spaces:
+            check_observation_space(part)
+    elif isinstance(space, spaces.Dict):
+        for part in space.spaces.values():
+            check_observation_space(part)
+    elif not isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Text):
+        raise SettingsError(
+            f"the observation space holds a {type(space).__name__}; peakrl learns tables, so it must be made of "
+            "Discrete, MultiDiscrete, MultiBinary and Text (a wrapper can round or bin what is continuous)"
+        )
+
+
+def space_size(space: Any) -> int:
+    """Return how many observations a space has."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return math.prod(int(n) for n in space.nvec.ravel())
+    if isinstance(space, spaces.MultiBinary):
+        return 1 << math.prod(space.shape)
+    if isinstance(space, spaces.Text):
+        letters = len(space.character_set)
+        return int(sum(letters**length for length in range(space.min_length, space.max_length + 1)))
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+    return math.prod(map(space_size, parts))
+
+
+class ActionSet:
+    """The actions of a space, numbered: labels for us, and what `step` takes for the environment."""
+
+    def __init__(self, space: Any) -> None:
+        self.sizes: tuple[int, ...] | None = None
+        if isinstance(space, spaces.Discrete):
+            self.labels: Sequence[Hashable] = range(int(space.start), int(space.start) + int(space.n))
+        elif isinstance(space, spaces.MultiDiscrete):
+            self.sizes = tuple(int(n) for n in space.nvec.ravel())
+            count = math.prod(self.sizes)
+            if count > MOST_ACTIONS:
+                raise SettingsError(f"{space} has {count:,} actions; at most {MOST_ACTIONS:,} fit a table")
+            lowest = [int(first) for first in np.broadcast_to(space.start, space.nvec.shape).ravel()]
+            ranges = [range(first, first + size) for first, size in zip(lowest, self.sizes, strict=True)]
+            self.labels = list(itertools.product(*ranges))
+        else:
+            raise SettingsError(f"the action space is {shown(space)}; it must be Discrete or MultiDiscrete")
+        self.space = space
+        self.everything: Offer = tuple(range(len(self.labels)))
+        self._offers: dict[bytes, Offer] = {}
+        self._index: dict[Hashable, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def value(self, index: int) -> Any:
+        """Return what `step` takes."""
+        label: Any = self.labels[index]
+        if self.sizes is None:
+            return label
+        return np.array(label, self.space.dtype).reshape(self.space.shape)
+
+    def index(self, label: Hashable) -> int:
+        """Return the number of an action given by its label; -1 where the space has no such action."""
+        if not self._index:
+            self._index = {known: index for index, known in enumerate(self.labels)}
+        try:
+            return self._index.get(label, -1)
+        except TypeError:
+            return -1
+
+    def batch(self, indices: Sequence[int]) -> Any:
+        """Return what the `step` of a vectorised environment takes."""
+        return np.array([self.value(index) for index in indices], self.space.dtype)
+
+    def offer(self, mask: Any) -> Offer:
+        """Return the numbers of the actions that `info["action_mask"]` leaves; none given leaves all."""
+        if mask is None:
+            return self.everything
+        flat = self._flat(mask)
+        key = flat.tobytes()
+        offer = self._offers.get(key)
+        if offer is None:
+            offer = tuple(np.flatnonzero(flat).tolist())
+            if not offer:
+                raise TargetError('info["action_mask"] leaves no action; at least one must be on offer')
+            self._offers[key] = offer
+        return offer
+
+    def leaves_any(self, mask: Any) -> bool:
+        """Does a mask leave any action?"""
+        return bool(self._flat(mask).any())
+
+    def _flat(self, mask: Any) -> Any:
+        """Return the mask as one truth value for each action."""
+        if isinstance(mask, tuple | list) and self.sizes is not None and len(mask) == len(self.sizes):
+            # Gymnasium's own form for MultiDiscrete: one mask for each component.
+            parts = [self._truths(part, size) for part, size in zip(mask, self.sizes, strict=True)]
+            return np.array([all(chosen) for chosen in itertools.product(*parts)])
+        return self._truths(mask, len(self))
+
+    @staticmethod
+    def _truths(mask: Any, size: int) -> Any:
+        try:
+            array = np.asarray(mask)
+        except (TypeError, ValueError):
+            array = np.empty(0, object)
+        if array.shape != (size,) or array.dtype.kind not in "biu" or not np.isin(array, (0, 1)).all():
+            raise TargetError(
+                f'info["action_mask"] is {shown(mask)}; it must hold a 0 or a 1 for each of the {size} actions'
+            )
+        return array.astype(np.bool_)

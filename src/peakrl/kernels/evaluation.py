@@ -1,0 +1,63 @@
+"""Exact forward evaluation: who is where, and what is paid, step by step.
+
+With m_h(s) the probability to be in slot s at step h and w_h(row) that of its rows there,
+
+    total[h, q] = sum_s m_h(s) sum_{rows of s} w_h(row) * q(row)
+
+for every quantity q that rows pay. Mass moves on through the distributions that rows share: each collects what all
+its rows send and spreads it over its outcomes once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Floats, Ints, Layout
+from peakrl.kernels.jit import kernel
+
+
+@kernel
+def forward_totals(
+    layout: Layout,
+    row_payoffs: Floats,
+    first_slot: Ints,
+    first_probability: Floats,
+    rows: Ints,
+    weights: Floats,
+    used: NDArray[np.bool_],
+) -> Floats:
+    """Return total [step, quantity], and mark in `used` [row] every row of positive probability.
+
+    The policy is `weights` [entry], or where that is empty `rows` [node].
+    """
+    # Local names: numba counts references at every access through a tuple.
+    row_start, row_distribution, outcome_start = layout.row_start, layout.row_distribution, layout.outcome_start
+    outcome_next, outcome_probability = layout.outcome_next, layout.outcome_probability
+    mass = np.zeros(row_start.shape[0] - 1)
+    sent = np.zeros(outcome_start.shape[0] - 1)
+    totals = np.zeros((layout.horizon, row_payoffs.shape[1]))
+    for i in range(first_slot.shape[0]):
+        mass[first_slot[i]] = first_probability[i]
+    table = weights.shape[0] == 0
+    for step in range(layout.horizon):
+        here, entries = step * layout.node_stride, step * layout.entry_stride
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            if mass[slot] == 0.0:
+                continue
+            first_row = np.int64(rows[here + slot]) if table else row_start[slot]
+            last_row = first_row + 1 if table else row_start[slot + 1]
+            for row in range(first_row, last_row):
+                part = mass[slot] if table else mass[slot] * weights[entries + row]
+                if part > 0.0:
+                    used[row] = True
+                    sent[row_distribution[row]] += part
+                    for q in range(totals.shape[1]):
+                        totals[step, q] += part * row_payoffs[row, q]
+            mass[slot] = 0.0
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            if sent[d] > 0.0:
+                for o in range(outcome_start[d], outcome_start[d + 1]):
+                    mass[outcome_next[o]] += sent[d] * outcome_probability[o]
+                sent[d] = 0.0
+    return totals

@@ -1,0 +1,88 @@
+"""The one decorator of every kernel: compiled on first use, without the GIL, kept in a disk cache.
+
+Numba's own cache notices an edit of the file that holds a function, but not of another file whose functions it
+calls. The cache folder of a file is therefore named by a digest of that file and of all kernel files that it imports,
+directly or not: an edit starts a new folder for just the files that it may concern.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+_IMPORTS = re.compile(r"^from peakrl\.kernels\.(\w+) import", re.MULTILINE)
+
+
+def source_digest(path: str | Path | None = None) -> str:
+    """Return the digest of a kernel file with all that it imports (of every kernel file: None) and of its compilers."""
+    here = Path(__file__).parent
+    files = set(here.glob("*.py")) if path is None else {Path(__file__)}
+    pending = [] if path is None else [Path(path)]
+    while pending:
+        file = pending.pop()
+        if file not in files and file.exists():
+            files.add(file)
+            pending += [here / f"{name}.py" for name in _IMPORTS.findall(file.read_text(encoding="utf-8"))]
+    digest = hashlib.blake2b(digest_size=10)
+    digest.update(f"{sys.version_info[:2]} {numba.__version__}".encode())
+    for file in sorted(files):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@cache
+def _cache_folder(path: str) -> Path | None:
+    """Return a writable folder for the compiled kernels of a file, or None where there is none."""
+    root = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        folder = Path(root).expanduser() / "peakrl" / f"{Path(path).stem}-{source_digest(path)}"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+#: max and min may ignore NaN and the sign of zero; everything else stays strictly IEEE, so results are reproducible.
+_FLOATS = {"nnan", "nsz"}
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that may allocate arrays."""
+    return _compile(function)
+
+
+def loop(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that allocates nothing: without reference counts, which would cost more than the work."""
+    return _compile(function, _nrt=False, fastmath=_FLOATS)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a small function that is merged into the `kernel` or `loop` that calls it."""
+    return _compile(function, inline="always")
+
+
+def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    folder = _cache_folder(function.__code__.co_filename)
+    if folder is None:
+        return cast(Callable[P, R], numba.njit(nogil=True, **options)(function))
+    # Numba fixes a function's cache folder when it is decorated: set it for that moment only, so that the
+    # user's own numba functions are left alone.
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder)
+    try:
+        return cast(Callable[P, R], numba.njit(nogil=True, cache=True, **options)(function))
+    finally:
+        config.CACHE_DIR = before

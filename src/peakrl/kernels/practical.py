@@ -1,0 +1,451 @@
+"""The practical learner: Q-learning with tight optimism, constraint memory and all-step sharing.
+
+An episode follows the greedy policy; after it, its transitions (h, s, a, r, f, s') are learned from, the last one
+first, so that what the end of an episode shows reaches its beginning at once:
+
+    t = N(s,a) += 1,   delta = R + W_{h+1}(s') - Q_h(s,a)
+    Q_h(s,a) <- Q_h(s,a) + alpha delta,   W_h(s) = max_a Q_h(s,a),   W_H = 0
+
+* Tight optimism: Q_h starts at span * (H - h), the most that steps h .. H-1 can earn above the range's lower end.
+* Constraint memory: R = r - lo. An observed violation sets Q(s,a) to minus infinity at every step; W = -inf marks a
+  dead state, and -inf spreads through the update to every pair that was seen to lead to one. An entry at -inf stays.
+  In a dead state the action of least known harm is taken. A dead first state proves the problem infeasible: the tables
+  start afresh with R = r - lo - penalty * violation and nothing is forbidden any more. Penalties are rare and large, so
+  from then on alpha = (H+1)/(H+m+t): the start counts for m visits, and no action is given up for one unlucky outcome.
+* All-step sharing: where nothing depends on the step, a transition updates Q_h(s,a) for every h with one shared count.
+* Step sizes: alpha = (H+1)/(H+t), or adaptive ones that tell trend from noise (the bias-adjusted Kalman filter of
+  George and Powell, 2006): with g = c/(c+t), smoothed error b <- (1-g) b + g delta and square v <- (1-g) v + g delta^2,
+
+      alpha = 1 - (v - b^2) / ((1 + l) v),   l <- (1-alpha)^2 l + alpha^2,
+
+  at least 1/t, and 1 at the first two visits. While optimism is being washed out the
+  errors agree in sign and alpha stays near 1; afterwards they cancel and alpha falls to that of a plain average.
+
+* Outcome sharing: pairs that are declared to have one law of the next state learn it together (post-decision states):
+
+      X_h(law) <- X_h(law) + alpha (W_{h+1}(s') - X_h(law)),   Q_h(s,a) = mean reward of (s,a) + X_h(law of (s,a)),
+
+  with the count of the law in place of N(s,a), and the most that one step can earn as the reward of a pair not yet
+  tried. A law seen to lead to a dead state forbids every pair that has it. Q of a state is computed when it is met.
+
+Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and there is just one in a
+layered model, whose slots belong to a step already.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
+from peakrl.kernels.jit import inlined, loop
+from peakrl.kernels.learning import Log
+from peakrl.kernels.sampling import Words, draw_first, draw_outcome
+
+#: Where `PracticalTables.status` holds: are constraints remembered (1) or penalised (0); the episode of the proof of
+#: infeasibility (0: none); the first slot that died.
+REMEMBERS, PROVED, DEAD_FIRST = 0, 1, 2
+#: After the proof of infeasibility: how many visits the optimistic start is worth.
+PATIENCE = 20.0
+#: Tables of parts that are switched off.
+NO_FLOATS: Floats = np.empty((0, 0))
+NO_REWARDS: Floats = np.empty(0)
+NO_INTS: Ints = np.empty(0, np.int32)
+NO_WITNESSES: Ints = np.empty((0, 0), np.int32)
+#: Witness of a forbidden entry: none yet, or seen to violate; a slot number says: seen to lead to that dead slot.
+NO_WITNESS, VIOLATES = -2, -1
+
+
+class PracticalTables(NamedTuple):
+    """What the practical learner remembers."""
+
+    #: [row, column]
+    q: Floats
+    #: [row, column, or one column where the count is shared]; by law where outcomes are shared.
+    visits: Ints
+    #: [slot, column + 1 in a stationary model]
+    w: Floats
+    #: [slot, column]: greedy row.
+    greedy: Longs
+    #: [as visits, 3]: b, v and l of the adaptive step size; nothing where it is not used.
+    errors: Floats
+    #: [row]: the largest violation seen.
+    harm: Floats
+    #: [row, column]
+    witness: Ints
+    status: Longs
+    #: Where outcomes are shared: X [law, column], why it is minus infinity [law, column], mean reward and count [row].
+    x: Floats = NO_FLOATS
+    law_witness: Ints = NO_WITNESSES
+    reward: Floats = NO_REWARDS
+    tried: Ints = NO_INTS
+
+
+class Groups(NamedTuple):
+    """Rows whose constraints are the same: rows[start[g]] .. rows[start[g+1]] are group g."""
+
+    of_row: Ints
+    start: Longs
+    rows: Ints
+    slot_of_row: Ints
+    #: [row]: its law of the next state; empty where outcomes are not shared.
+    law_of_row: Ints = NO_INTS
+
+
+class Path(NamedTuple):
+    """[step]: the episode at hand."""
+
+    slot: Longs
+    row: Longs
+    record: Longs
+    following: Longs
+
+
+class Options(NamedTuple):
+    """Numbers that the settings come to."""
+
+    #: 1 where a column is a step (stationary), 0 where slots belong to steps (layered)
+    shift: int
+    #: does one transition teach every column?
+    share: bool
+    #: H of (H+1)/(H+t); c of the adaptive step size
+    offset: float
+    #: [column]: optimistic start in a stationary model; [slot] in a layered one
+    start: Floats
+    #: room in the change list that the next episode may need
+    reserve: int
+    #: Where outcomes are shared: the most that one step can earn, and the start of X.
+    most: float = 0.0
+    law_start: Floats = NO_FLOATS
+
+
+@loop
+def fill_practical(layout: Layout, tables: PracticalTables, options: Options) -> None:
+    """Set Q and W to their start, counts to 0, greedy rows to the first."""
+    tables.visits[:] = 0
+    tables.errors[:] = 0.0
+    tables.w[:] = 0.0
+    tables.tried[:] = 0
+    for law in range(tables.x.shape[0]):
+        for column in range(tables.x.shape[1]):
+            tables.x[law, column] = options.law_start[law, column]
+    for slot in range(layout.row_start.shape[0] - 1):
+        first, last = layout.row_start[slot], layout.row_start[slot + 1]
+        for column in range(tables.q.shape[1]):
+            value = options.start[column] if options.shift == 1 else options.start[slot]
+            tables.greedy[slot, column] = first
+            tables.w[slot, column] = value if last > first else 0.0
+            for row in range(first, last):
+                tables.q[row, column] = value
+
+
+@inlined
+def refresh(layout: Layout, tables: PracticalTables, slot: int, low: int, high: int) -> None:
+    """Compute W and the greedy rows of a slot anew in columns low .. high."""
+    first, last = layout.row_start[slot], layout.row_start[slot + 1]
+    for column in range(low, high):
+        tables.w[slot, column] = tables.q[first, column]
+        tables.greedy[slot, column] = first
+    for row in range(first + 1, last):
+        for column in range(low, high):
+            value = tables.q[row, column]
+            better = value > tables.w[slot, column]
+            tables.greedy[slot, column] = row if better else tables.greedy[slot, column]
+            tables.w[slot, column] = value if better else tables.w[slot, column]
+    for column in range(low, high):
+        if tables.w[slot, column] == -np.inf:
+            mildest = first
+            for row in range(first + 1, last):
+                if tables.harm[row] < tables.harm[mildest]:
+                    mildest = row
+            tables.greedy[slot, column] = mildest
+
+
+@inlined
+def recompose(
+    layout: Layout, tables: PracticalTables, groups: Groups, most: float, slot: int, low: int, high: int
+) -> None:
+    """Compute Q of a slot anew from what its rows earn and what their laws lead to; what is forbidden stays so."""
+    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+        law = groups.law_of_row[row]
+        reward = tables.reward[row] if tables.tried[row] > 0 else most
+        for column in range(low, high):
+            if tables.q[row, column] > -np.inf:
+                tables.q[row, column] = reward + tables.x[law, column]
+                if tables.x[law, column] == -np.inf:
+                    tables.witness[row, column] = tables.law_witness[law, column]
+
+
+@inlined
+def patient_rate(horizon: int, t: int) -> float:
+    """Return the step size of visit t after the proof: the start counts for PATIENCE visits."""
+    return (horizon + 1.0) / (horizon + PATIENCE + t)
+
+
+@inlined
+def step_size(
+    layout: Layout, tables: PracticalTables, options: Options, place: int, counted: int, old: float, target: float
+) -> float:
+    """Count one more visit of a row (or law) and return its step size; `old` and `target` are its own column's."""
+    t = tables.visits[place, counted] + 1
+    tables.visits[place, counted] = t
+    if tables.status[PROVED] > 0:
+        return patient_rate(layout.horizon, t)
+    alpha = (options.offset + 1.0) / (options.offset + t)
+    # Both are looked at first: the difference of two infinities is not a number.
+    if tables.errors.shape[0] > 0 and old > -np.inf and target > -np.inf:
+        alpha = adaptive_rate(tables.errors, place, counted, t, target - old, options.offset)
+    return alpha
+
+
+@inlined
+def update_row(
+    layout: Layout,
+    tables: PracticalTables,
+    options: Options,
+    row: int,
+    following: int,
+    reward: float,
+    own: int,
+    low: int,
+    high: int,
+) -> None:
+    """Move Q of a row towards reward + W(following) in columns low .. high."""
+    counted = 0 if options.share else low
+    ahead = options.shift
+    alpha = step_size(
+        layout, tables, options, row, counted, tables.q[row, own], reward + tables.w[following, own + ahead]
+    )  # fmt: skip
+    for column in range(low, high):
+        old = tables.q[row, column]
+        target = reward + tables.w[following, column + ahead]
+        tables.q[row, column] = old + alpha * (target - old) if old > -np.inf else old
+    for column in range(low, high):
+        if tables.q[row, column] == -np.inf and tables.witness[row, column] == NO_WITNESS:
+            tables.witness[row, column] = following
+
+
+@inlined
+def update_law(
+    layout: Layout,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    row: int,
+    following: int,
+    reward: float,
+    own: int,
+    low: int,
+    high: int,
+) -> None:
+    """Move X of a row's law towards W(following) in columns low .. high, and the row's mean reward towards `reward`."""
+    law = groups.law_of_row[row]
+    tries = tables.tried[row] + 1
+    tables.tried[row] = tries
+    kept = tables.reward[row] if tries > 1 else options.most
+    share = patient_rate(layout.horizon, tries) if tables.status[PROVED] > 0 else 1.0 / tries
+    tables.reward[row] = kept + share * (reward - kept)
+    counted = 0 if options.share else low
+    ahead = options.shift
+    alpha = step_size(layout, tables, options, law, counted, tables.x[law, own], tables.w[following, own + ahead])
+    for column in range(low, high):
+        old = tables.x[law, column]
+        target = tables.w[following, column + ahead]
+        tables.x[law, column] = old + alpha * (target - old) if old > -np.inf else old
+        if old > -np.inf and target == -np.inf:
+            tables.law_witness[law, column] = following
+
+
+@inlined
+def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, smoothing: float) -> float:
+    """Take in the error `delta` of visit t and return the step size."""
+    weight = smoothing / (smoothing + t)
+    bias = (1.0 - weight) * errors[row, counted, 0] + weight * delta
+    square = (1.0 - weight) * errors[row, counted, 1] + weight * delta * delta
+    spread = errors[row, counted, 2]
+    alpha = 1.0
+    if t > 2:
+        least = 1.0 / t
+        alpha = 1.0 - (square - bias * bias) / ((1.0 + spread) * square) if square > 0.0 else least
+        alpha = min(1.0, max(alpha, least))
+    errors[row, counted, 0] = bias
+    errors[row, counted, 1] = square
+    errors[row, counted, 2] = (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
+    return alpha
+
+
+@inlined
+def note_changes(
+    layout: Layout,
+    tables: PracticalTables,
+    log: Log,
+    before: Longs,
+    slot: int,
+    low: int,
+    high: int,
+    episode: int,
+    changes: int,
+) -> int:
+    """Log the columns of a slot whose greedy row is not `before` any more; return the new length of the log."""
+    if log.node.shape[0] > 0:
+        for column in range(low, high):
+            if tables.greedy[slot, column] != before[column]:
+                log.episode[changes] = episode
+                log.node[changes] = column * layout.node_stride + slot
+                log.row[changes] = tables.greedy[slot, column]
+                changes += 1
+    return changes
+
+
+@loop
+def forbid(
+    layout: Layout,
+    tables: PracticalTables,
+    groups: Groups,
+    log: Log,
+    before: Longs,
+    row: int,
+    violation: float,
+    episode: int,
+    changes: int,
+) -> int:
+    """Remember that `row`, and every row whose constraints are the same, violates; return the new length of the log."""
+    columns = tables.q.shape[1]
+    group = groups.of_row[row]
+    for i in range(groups.start[group], groups.start[group + 1]):
+        other = groups.rows[i]
+        slot = groups.slot_of_row[other]
+        tables.harm[other] = max(tables.harm[other], violation)
+        for column in range(columns):
+            before[column] = tables.greedy[slot, column]
+            tables.q[other, column] = -np.inf
+            if tables.witness[other, column] == NO_WITNESS:
+                tables.witness[other, column] = VIOLATES
+        refresh(layout, tables, slot, 0, columns)
+        changes = note_changes(layout, tables, log, before, slot, 0, columns, episode, changes)
+    return changes
+
+
+@loop
+def start_afresh(
+    layout: Layout, tables: PracticalTables, options: Options, log: Log, episode: int, changes: int
+) -> int:
+    """Forget everything but the proof; return the new length of the log."""
+    if log.node.shape[0] > 0:
+        for slot in range(layout.row_start.shape[0] - 1):
+            first = layout.row_start[slot]
+            for column in range(tables.q.shape[1]):
+                if tables.greedy[slot, column] != first:
+                    log.episode[changes] = episode
+                    log.node[changes] = column * layout.node_stride + slot
+                    log.row[changes] = first
+                    changes += 1
+    fill_practical(layout, tables, options)
+    return changes
+
+
+@inlined
+def learn_path(
+    layout: Layout,
+    payoff: Floats,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    path: Path,
+    before: Longs,
+    length: int,
+    episode: int,
+    log: Log,
+    changes: int,
+) -> int:
+    """Learn from the `length` steps of `path` that make up episode `episode`; return the new length of the log."""
+    columns = tables.q.shape[1]
+    remembers = tables.status[REMEMBERS] == 1
+    laws = tables.x.shape[0] > 0
+    for back in range(length):
+        step = length - 1 - back
+        slot, row, record, following = path.slot[step], path.row[step], path.record[step], path.following[step]
+        if remembers and payoff[record, 3] > 0.0:
+            changes = forbid(layout, tables, groups, log, before, row, payoff[record, 3], episode + 1, changes)
+        own = step * options.shift
+        low = 0 if options.share else own
+        high = columns if options.share else low + 1
+        reward = payoff[record, 0] if remembers else payoff[record, 1]
+        for column in range(low, high):
+            before[column] = tables.greedy[slot, column]
+        if laws:
+            update_law(layout, tables, groups, options, row, following, reward, own, low, high)
+            recompose(layout, tables, groups, options.most, slot, low, high)
+        else:
+            update_row(layout, tables, options, row, following, reward, own, low, high)
+        refresh(layout, tables, slot, low, high)
+        changes = note_changes(layout, tables, log, before, slot, low, high, episode + 1, changes)
+    first = path.slot[0]
+    if remembers and tables.w[first, 0] == -np.inf:
+        tables.status[REMEMBERS] = 0
+        tables.status[PROVED] = episode
+        tables.status[DEAD_FIRST] = first
+        changes = start_afresh(layout, tables, options, log, episode + 1, changes)
+    return changes
+
+
+@loop
+def learn_practical(
+    layout: Layout,
+    sampler: Sampler,
+    stride: int,
+    row_payoff: Ints,
+    #: [record, 4]: r - lo, r - lo less the penalty, plain reward, total violation.
+    payoff: Floats,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    path: Path,
+    #: [column]
+    before: Longs,
+    generator: Words,
+    done: int,
+    episodes: int,
+    log: Log,
+    #: [episode, 2]: reward and violation as experienced; empty where nobody asks.
+    experience: Floats,
+    counters: Longs,
+) -> tuple[int, int]:
+    """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged.
+
+    It stops early when the log might not hold the next episode.
+    """
+    horizon = layout.horizon
+    changes = 0
+    for k in range(episodes):
+        if log.node.shape[0] > 0 and k > 0 and changes + options.reserve > log.node.shape[0]:
+            return k, changes
+        slot = draw_first(generator, sampler)
+        earned, violated = 0.0, 0.0
+        for step in range(horizon):
+            row = tables.greedy[slot, step * options.shift]
+            record = np.int64(row_payoff[row])
+            following = np.int64(sampler.link[row])
+            if following < 0:
+                distribution = ~following
+                outcome = draw_outcome(generator, layout, sampler, distribution)
+                record += stride * (outcome - layout.outcome_start[distribution])
+                following = np.int64(layout.outcome_next[outcome])
+            path.slot[step] = slot
+            path.row[step] = row
+            path.record[step] = record
+            path.following[step] = following
+            earned += payoff[record, 2]
+            violated += payoff[record, 3]
+            slot = following
+        if violated > 0.0:
+            counters[0] += 1
+            counters[1] = done + k + 1
+        if experience.shape[0] > 0:
+            experience[k, 0] = earned
+            experience[k, 1] = violated
+        changes = learn_path(
+            layout, payoff, tables, groups, options, path, before, horizon, done + k + 1, log, changes
+        )  # fmt: skip
+    return episodes, changes

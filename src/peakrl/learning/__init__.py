@@ -1,0 +1,1 @@
+"""Learning from experience: settings, runs, checkpoints."""

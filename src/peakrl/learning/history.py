@@ -1,0 +1,102 @@
+"""The exact learning curve of a run: value and violation of pi^k and of pi-bar^k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.curve import policy_curve, start_curve
+from peakrl.kernels.learning import Log
+from peakrl.kernels.recording import POINT_COLUMNS, take_points
+from peakrl.model import TabularModel
+from peakrl.policy import first_rows
+
+
+@dataclass(frozen=True)
+class History:
+    """Arrays of equal length, one entry for each recorded episode k (1-based)."""
+
+    episode: Longs
+    #: Of pi^k: expected reward of an episode, expected total violation of an episode.
+    value: Floats
+    violation: Floats
+    #: Of pi-bar^k, the mixture of pi^1 .. pi^k.
+    averaged_value: Floats
+    averaged_violation: Floats
+    #: As experienced in episode k.
+    episode_reward: Floats
+    episode_violation: Floats
+
+    @classmethod
+    def empty(cls) -> History:
+        """A history without entries."""
+        return cls(np.empty(0, np.int64), *(np.empty(0) for _ in range(6)))
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return {name: array}."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Recorder:
+    """Turns experience and the change list into history, chunk by chunk."""
+
+    def __init__(self, model: TabularModel, every: int) -> None:
+        self.model, self.every = model, every
+        self.parts: list[Floats] = []
+        #: The latest episode's numbers, for the last point of the history.
+        self.last: Floats = np.zeros(POINT_COLUMNS)
+        self.sums = np.zeros(2)
+        self.curve = None if model.deterministic else PolicyCurve(model)
+
+    def add(self, done: int, count: int, experience: Floats, log: Log, changes: int) -> None:
+        """Take in episodes done+1 .. done+count."""
+        exact = experience if self.curve is None else self.curve.advance(done, count, log, changes)
+        points = np.empty((count // self.every + 2, POINT_COLUMNS))
+        taken = take_points(exact, experience, self.sums, done, self.every, points)
+        self.parts.append(points[:taken])
+        self.last = points[taken - 1 if (done + count) % self.every == 0 else taken].copy()
+
+    def latest(self) -> dict[str, float]:
+        """Value and violation of the latest policy."""
+        return {"value": float(self.last[1]), "violation": float(self.last[2])}
+
+    def history(self, done: int) -> History:
+        """Everything recorded, the latest episode included."""
+        table = np.concatenate([*self.parts, self.last[None]] if done % self.every else self.parts)
+        return History(table[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in table.T[1:]))
+
+
+class PolicyCurve:
+    """Exact value and violation of every pi^k, from the change list (formulas: `kernels.curve`)."""
+
+    def __init__(self, model: TabularModel, rows: Ints | None = None) -> None:
+        self.model = model
+        violation = model.row_violation.sum(axis=1)
+        begin = first_rows(model) if rows is None else rows
+        first = (model.first_slot, model.first_probability)
+        self.curve = start_curve(model.layout, model.row_reward, violation, *first, begin)
+        #: Changes that hold only from the next chunk on: episode, node, row.
+        self.pending: list[Ints] = [np.empty(0, np.int32)] * 3
+
+    def advance(self, done: int, count: int, log: Log, changes: int) -> Floats:
+        """Return [episode, 2] for episodes done+1 .. done+count."""
+        columns = [np.concatenate([old, new[:changes]]) for old, new in zip(self.pending, log, strict=True)]
+        value, violation = np.empty(count), np.empty(count)
+        episode, node, row = columns
+        used = policy_curve(self.model.layout, self.curve, episode, node, row, done + 1, value, violation)
+        self.pending = [column[used:] for column in columns]
+        return np.stack([value, violation], axis=1)
+
+
+def current_figures(model: TabularModel, rows: Ints) -> dict[str, float]:
+    """Exact value and violation of one policy, [node]."""
+    nothing = Log(*(np.empty(0, np.int32) for _ in range(3)))
+    value, violation = PolicyCurve(model, rows).advance(0, 1, nothing, 0)[0].tolist()
+    return {"value": value, "violation": violation}

@@ -1,0 +1,54 @@
+"""What a user writes: a finite-horizon decision problem with peak constraints.
+
+A problem is a tuple (S, A, H, P, r, f_1..f_I, d): states, actions, horizon, transitions, rewards, constraint
+functions and the distribution of the first state. A policy must keep every f_i >= 0 at every step with
+probability 1 while it collects as much reward as it can over steps 0 .. H-1.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+State = Hashable
+Action = Hashable
+
+
+class Outcome(NamedTuple):
+    """One thing that may happen after an action: how likely, where to, what is earned, what is constrained."""
+
+    probability: float
+    next_state: State
+    reward: float
+    constraints: Sequence[float] = ()
+
+
+class Problem(ABC):
+    """A decision problem in readable form. Subclass it, or offer the same attributes and methods.
+
+    Steps count from 0. States and actions are any hashable values. Rewards and constraints may depend on the
+    outcome. A constraint is met where its value is >= 0; its value is in whatever unit suits the user.
+    """
+
+    name: str = "problem"
+    horizon: int
+    constraint_names: Sequence[str] = ()
+    #: The least and the largest reward of a single step.
+    reward_range: tuple[float, float]
+    #: For each constraint a bound on its absolute value.
+    constraint_bounds: Sequence[float] = ()
+    #: True when actions and outcomes do not depend on the step.
+    stationary: bool = False
+
+    @abstractmethod
+    def initial(self) -> Iterable[tuple[float, State]]:
+        """Return (probability, state) pairs of the first state."""
+
+    @abstractmethod
+    def actions(self, step: int, state: State) -> Iterable[Action]:
+        """Return the actions on offer; before the horizon there must be at least one."""
+
+    @abstractmethod
+    def outcomes(self, step: int, state: State, action: Action) -> Iterable[Outcome]:
+        """Return what may happen; the probabilities sum to 1."""

@@ -1,0 +1,20 @@
+"""Problem files: a problem, a learner's settings and a run in one TOML or JSON file.
+
+    [problem]                        # kind = energy_harvesting, machine_scheduling, scheduling_example, tables, python
+    kind = "energy_harvesting"
+    peak_power = 8
+
+    [settings]                       # learner = practical, paper, published, deterministic
+    learner = "practical"
+
+    [run]                            # episodes, seed, record, average, checkpoint, checkpoint_every
+    episodes = 50_000
+
+Only `problem` is needed. Paths in a file are relative to the folder that the file lies in.
+"""
+
+from __future__ import annotations
+
+from peakrl.problem_files.reading import ProblemFile, read_problem_file
+
+__all__ = ["ProblemFile", "read_problem_file"]

@@ -1,0 +1,206 @@
+"""Problems in tables: arrays in an .npz file, or a list of outcomes in a .csv file.
+
+An .npz file holds the arguments of `TabularModel.from_arrays` by name: transitions, rewards, constraints and, if
+wanted, initial and available. A .csv file has one row for each outcome and the columns
+
+    state, action, next_state, reward        and, if wanted, probability (1 where it is left out) and step;
+
+every other column is a constraint, named by its header. Without a step column nothing depends on the step. States and
+actions are words; they become numbers where all of a kind are whole numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import PeakError, ProblemError, StorageError
+from peakrl.model import TabularModel
+from peakrl.problem import Outcome, Problem
+
+REQUIRED, OPTIONAL = ("state", "action", "next_state", "reward"), ("probability", "step")
+ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_WORD = re.compile(r"-?[0-9]{1,9}")
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return the named arrays of an .npz file."""
+    try:
+        # Opened here: numpy leaves a file that it cannot read open.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as loaded:
+            arrays = {name: loaded[name] for name in loaded.files}
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # a damaged archive makes numpy, zipfile and zlib raise a dozen different things
+        raise StorageError(f"{path} is not an .npz file of plain arrays: {error}") from error
+    for name in arrays:
+        if name not in ARRAYS:
+            raise ProblemError(f"{path}: array {name!r} is unknown; there may be {', '.join(ARRAYS)}")
+    for name in ARRAYS[:3]:
+        if name not in arrays:
+            raise ProblemError(f"{path}: array {name!r} is missing")
+    return arrays
+
+
+def model_of_arrays(path: Path, horizon: int, options: Mapping[str, Any]) -> TabularModel:
+    """Return the model of an .npz file."""
+    arrays: dict[str, Any] = read_arrays(path)
+    transitions, rewards, constraints = (arrays.pop(name) for name in ARRAYS[:3])
+    given = dict(options)
+    initial = given.pop("initial", None)
+    if isinstance(initial, str | dict):
+        raise ProblemError(
+            f"problem.initial is {initial!r}; with arrays it is a state's number or a list of probabilities"
+        )
+    if initial is not None:
+        arrays["initial"] = initial
+    first = arrays.get("initial")
+    if isinstance(first, np.ndarray) and first.ndim == 0:
+        arrays["initial"] = first.item()
+    try:
+        return TabularModel.from_arrays(transitions, rewards, constraints, horizon, **arrays, **given)
+    except PeakError as error:
+        raise ProblemError(f"{path}: {error}") from None
+    except (TypeError, ValueError, OverflowError) as error:  # an array of words, for instance
+        raise ProblemError(f"{path}: the arrays are not tables of numbers ({error})") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedProblem(Problem):
+    """A problem whose every outcome is listed."""
+
+    name: str
+    horizon: int
+    constraint_names: Sequence[str]
+    reward_range: tuple[float, float]
+    constraint_bounds: Sequence[float]
+    stationary: bool
+    first: tuple[tuple[float, Hashable], ...]
+    #: {(step, state): {action: outcomes}}, the step 0 where nothing depends on it.
+    table: Mapping[tuple[int, Hashable], Mapping[Hashable, Sequence[Outcome]]]
+
+    def initial(self) -> Sequence[tuple[float, Hashable]]:
+        """Return where an episode may start."""
+        return self.first
+
+    def actions(self, step: int, state: Hashable) -> list[Hashable]:
+        """Return the actions listed for the state, in the order of the file."""
+        return list(self.table.get((0 if self.stationary else step, state), ()))
+
+    def outcomes(self, step: int, state: Hashable, action: Hashable) -> Sequence[Outcome]:
+        """Return the listed outcomes."""
+        return self.table[0 if self.stationary else step, state][action]
+
+
+def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) -> ListedProblem:
+    """Return the problem of a .csv file."""
+    columns, rows = read_rows(path)
+    constraints = [column for column in columns if column not in REQUIRED + OPTIONAL]
+    names = options.get("constraint_names")
+    if names is not None and sorted(names) != sorted(constraints):
+        raise ProblemError(f"problem.constraint_names is {names}, but the further columns of {path} are {constraints}")
+    state_of, action_of = label_maker(rows, ("state", "next_state")), label_maker(rows, ("action",))
+    table: dict[tuple[int, Hashable], dict[Hashable, list[Outcome]]] = {}
+    for where, cells in rows:
+        step = whole(cells["step"], f"{where}, column 'step'", horizon) if "step" in columns else 0
+        outcome = Outcome(
+            number(cells["probability"], f"{where}, column 'probability'") if "probability" in columns else 1.0,
+            state_of(cells["next_state"]),
+            number(cells["reward"], f"{where}, column 'reward'"),
+            tuple(number(cells[name], f"{where}, column {name!r}") for name in constraints),
+        )
+        actions = table.setdefault((step, state_of(cells["state"])), {})
+        actions.setdefault(action_of(cells["action"]), []).append(outcome)
+    listed = [outcome for actions in table.values() for outcomes in actions.values() for outcome in outcomes]
+    rewards = [outcome.reward for outcome in listed]
+    largest = [max(abs(outcome.constraints[i]) for outcome in listed) or 1.0 for i in range(len(constraints))]
+    lo, hi = options.get("reward_range") or (min(rewards), max(rewards))
+    return ListedProblem(
+        name=options.get("name") or path.stem,
+        horizon=horizon,
+        constraint_names=tuple(constraints),
+        reward_range=(lo, hi),
+        constraint_bounds=tuple(options.get("constraint_bounds") or largest),
+        stationary="step" not in columns,
+        first=first_states(options.get("initial"), state_of, rows[0][1]["state"]),
+        table=table,
+    )
+
+
+def first_states(given: Any, state_of: Callable[[str], Hashable], otherwise: str) -> tuple[tuple[float, Hashable], ...]:
+    """Return (probability, state) pairs of the first state."""
+    if given is None:
+        return ((1.0, state_of(otherwise)),)
+    if isinstance(given, dict):
+        return tuple((probability, state_of(state)) for state, probability in given.items())
+    if isinstance(given, list):
+        raise ProblemError(f"problem.initial is {given!r}; with outcomes it is a state or {{state = probability}}")
+    return ((1.0, state_of(str(given))),)
+
+
+def read_rows(path: Path) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
+    """Return the columns and, for each row, where it stands and its cells."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
+        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except UnicodeDecodeError as error:
+        raise StorageError(f"{path}: byte {error.start} is not UTF-8 text; save the file as CSV in UTF-8") from None
+    except csv.Error as error:
+        raise ProblemError(f"{path}: {error}") from None
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+    numbered = [(place, [cell.strip() for cell in line]) for place, line in enumerate(lines, 1) if any(line)]
+    if len(numbered) < 2:
+        raise ProblemError(f"{path}: it needs a header with {', '.join(REQUIRED)} and a row for each outcome")
+    columns = numbered[0][1]
+    check_columns(path, columns)
+    rows = []
+    for place, cells in numbered[1:]:
+        if len(cells) != len(columns):
+            raise ProblemError(f"{path}, row {place}: {len(cells)} cells for {len(columns)} columns")
+        rows.append((f"{path}, row {place}", dict(zip(columns, cells, strict=True))))
+    return columns, rows
+
+
+def check_columns(path: Path, columns: list[str]) -> None:
+    """Raise unless the header names every column once and lacks none."""
+    for name in REQUIRED:
+        if name not in columns:
+            raise ProblemError(f"{path}: column {name!r} is missing; there are {', '.join(columns)}")
+    for place, name in enumerate(columns):
+        if name in columns[:place] or not name:
+            raise ProblemError(f"{path}: column {place + 1} is named {name!r}; names must differ and not be empty")
+
+
+def label_maker(rows: Sequence[tuple[str, dict[str, str]]], columns: Sequence[str]) -> Callable[[str], Hashable]:
+    """Return what turns a cell into a label: a number where all cells of the columns are whole numbers."""
+    if all(_WORD.fullmatch(cells[column]) for _, cells in rows for column in columns):
+        return lambda cell: int(cell) if _WORD.fullmatch(cell) else cell
+    return str
+
+
+def number(cell: str, where: str) -> float:
+    """Return a finite number or raise."""
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ProblemError(f"{where}: the cell is {cell[:40]!r}; it must be a number")
+    return value
+
+
+def whole(cell: str, where: str, horizon: int) -> int:
+    """Return a step or raise."""
+    if not _WHOLE.fullmatch(cell) or not 0 <= int(cell) < horizon:
+        raise ProblemError(f"{where}: the cell is {cell[:40]!r}; steps count from 0 to {horizon - 1}")
+    return int(cell)

@@ -1,0 +1,59 @@
+"""Progress on anything that takes more than a moment: a bar in a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+
+class Progress:
+    """A progress line with count, rate, free fields and time left; it costs nothing while disabled."""
+
+    def __init__(
+        self, title: str, *, total: int | None = None, unit: str = "it", begin: int = 0, enabled: bool = True
+    ) -> None:
+        self.title, self.total, self.unit, self.enabled = title, total, unit, enabled
+        #: What was done before: it counts, but not for the rate.
+        self.begin = begin
+        self._bar: Any = None
+        self._task: Any = None
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self.enabled:
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as RichProgress
+
+            console = Console(stderr=True)
+            columns = [TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[note]}")]
+            if self.total is not None:
+                columns.append(TimeRemainingColumn())
+            self._bar = RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
+            self._bar.start()
+            self._task = self._bar.add_task(self.title, total=self.total, completed=self.begin, note="")
+        return self
+
+    @property
+    def visible(self) -> bool:
+        """Does anybody see it?"""
+        return self._bar is not None and not self._bar.disable
+
+    def reach(self, count: int, **fields: Any) -> None:
+        """Show that `count` units are done."""
+        if self._bar is None:
+            return
+        elapsed = max(time.monotonic() - self._begun, 1e-9)
+        form = {True: "{} {:,.4g}", False: "{} {:,}"}
+        shown = "  ".join(form[isinstance(value, float)].format(key, value) for key, value in fields.items())
+        of = f"/{self.total:,}" if self.total is not None else ""
+        note = f"{count:,}{of} {self.unit}  {(count - self.begin) / elapsed:,.0f}/s  {shown}"
+        self._bar.update(self._task, completed=count, note=note)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

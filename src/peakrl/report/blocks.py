@@ -1,0 +1,235 @@
+"""What a page is made of: sections of text, tables, charts, policy maps and explorers, all plain data.
+
+A block says what to show, never how: `templates/page.html` lays blocks out, `templates/page.js` draws and answers. What
+a chart needs is its `data`, JSON-ready; the page embeds it once under the block's id.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Drawn numbers keep this many digits; tables keep all of them for their CSV.
+DIGITS = 7
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; `tone` "good", "bad" or "" colours it as a verdict."""
+
+    text: str
+    tone: str = ""
+    kind: ClassVar[str] = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain cells, with a CSV download of every digit."""
+
+    id: str
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    #: A column whose values the reader may filter by; -1 for none.
+    filter_column: int = -1
+    kind: ClassVar[str] = "table"
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers."""
+        return [
+            any(is_number(row[index]) for row in self.rows)
+            and all(is_number(row[index]) or row[index] is None for row in self.rows)
+            for index in range(len(self.columns))
+        ]
+
+    @property
+    def filter_values(self) -> list[str]:
+        """The values to filter by."""
+        return [] if self.filter_column < 0 else list(dict.fromkeys(str(row[self.filter_column]) for row in self.rows))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Names and values, folded away."""
+
+    id: str
+    title: str
+    values: Mapping[str, Any]
+    kind: ClassVar[str] = "settings"
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Dotted names and values as text."""
+        return [(name, "not set" if value is None else str(value)) for name, value in flattened(self.values)]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve. A `level` is the same at every x; `dash` and `mode` are plotly's words, `colour` one of the page's."""
+
+    name: str
+    x: Sequence[float | str]
+    y: Sequence[float | None]
+    std: Sequence[float | None] | None = None
+    colour: str = "blue"
+    dash: str = "solid"
+    mode: str = "lines"
+    level: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "name": self.name,
+            "x": numbers(self.x),
+            "y": numbers(self.y),
+            "std": None if self.std is None else numbers(self.std),
+            "colour": self.colour,
+            "dash": self.dash,
+            "mode": self.mode,
+            "level": self.level,
+        }
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over one axis."""
+
+    id: str
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+    kind: ClassVar[str] = "chart"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page's script draws."""
+        return {
+            "kind": self.kind,
+            "title": self.title,
+            "x": self.x,
+            "y": self.y,
+            "logX": self.log_x,
+            "logY": self.log_y,
+            "series": [series.as_dict() for series in self.series],
+        }
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Anything else that the page's script draws: "heatmap", "gantt" or "explorer"."""
+
+    id: str
+    title: str
+    kind: str
+    content: Mapping[str, Any] = field(repr=False)
+    note: str = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page's script draws."""
+        return {"kind": self.kind, "title": self.title, **self.content}
+
+
+Block = Text | Table | Settings | Chart | Drawn
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: `main` blocks, and `aside` blocks that stand beside them where there is room."""
+
+    id: str
+    title: str
+    lead: str
+    main: Sequence[Block]
+    aside: Sequence[Block] = ()
+    #: "good", "bad" or "" and a few words, shown beside the title.
+    badge: tuple[str, str] = ("", "")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the script needs of this section, by block."""
+        return {block.id: block.data for block in (*self.main, *self.aside) if isinstance(block, Chart | Drawn)}
+
+
+# Plain values ----------------------------------------------------------------------------------------------------
+
+
+def slug(text: str) -> str:
+    """Return a name that can serve as an id."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "part"
+
+
+def is_number(value: Any) -> bool:
+    """Is it a number, and no truth value?"""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def shown(cell: Any) -> str:
+    """Return a cell as people read it."""
+    if isinstance(cell, bool | np.bool_):
+        return "yes" if cell else "no"
+    if isinstance(cell, int | np.integer):
+        return f"{int(cell):,}"
+    if isinstance(cell, float | np.floating):
+        number = float(cell)
+        if 0 < abs(number) < 1e-12:
+            number = 0.0
+        return f"{number:,.5g}" if abs(number) < 1e5 or not math.isfinite(number) else f"{number:,.4g}"
+    return "" if cell is None else str(cell)
+
+
+def exactly(cell: Any) -> str:
+    """Return a cell with every digit, for a CSV; nothing where there is no value."""
+    if cell is None:
+        return ""
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    return repr(cell) if is_number(cell) else shown(cell)
+
+
+def numbers(values: Iterable[Any]) -> list[Any]:
+    """Return numbers that JSON can hold, rounded to what a drawing shows; words stay as they are."""
+    return [value if value is None or isinstance(value, str) else rounded(float(value)) for value in values]
+
+
+def rounded(number: float) -> float | int | None:
+    """Return a number with the digits that a drawing shows; None where it is none."""
+    if not math.isfinite(number):
+        return None
+    short = float(f"{number:.{DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def packed(array: NDArray[Any], dtype: str) -> str:
+    """Return an array as base64 text of little-endian numbers: "<f4", "<i4", "|i1"."""
+    return base64.b64encode(np.ascontiguousarray(array, dtype=np.dtype(dtype)).tobytes()).decode("ascii")
+
+
+def run_lengths(array: NDArray[Any]) -> list[int]:
+    """Return value, count, value, count, ... of the runs of equal whole numbers."""
+    flat = np.asarray(array).ravel()
+    if not flat.size:
+        return []
+    ends = np.append(np.flatnonzero(np.diff(flat)), flat.size - 1)
+    counts = np.diff(np.concatenate(([-1], ends)))
+    return [int(number) for pair in zip(flat[ends], counts, strict=True) for number in pair]
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted names and what they hold, tables within tables opened."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,146 @@
+"""One self-contained HTML page of what was run, what came out and how far it is from the optimum.
+
+    a results folder   the paper's figures and theory, and every run file beside them
+    a sweep's folder   what each learner reached, how surely, and the curves
+    a run file         the run: exact figures, curves, verdict with proof, audit, policy maps, explorer
+
+Everything is inlined (style, script, plotly once, data), and a content security policy keeps the page from reaching
+for anything else. Data is embedded as JSON whose `<`, `>` and `&` are escaped, so that no label can end the script.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from peakrl.errors import StorageError
+from peakrl.report.blocks import Section, exactly, is_number, shown
+from peakrl.storage import write_file
+
+NAME = "report.html"
+TEMPLATES = Path(__file__).parent / "templates"
+#: What ends a script, or begins something else in it, is written so that HTML does not see it.
+ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page before it is written."""
+
+    title: str
+    source: str
+    sections: Sequence[Section]
+    #: Served while a run goes on: the page may then ask where it came from for news.
+    live: bool = False
+
+    def html(self) -> str:
+        """Return the whole page."""
+        import peakrl
+
+        return str(
+            environment()
+            .get_template("page.html")
+            .render(
+                page=self,
+                connect="'self'" if self.live else "'none'",
+                version=peakrl.__version__,
+                style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
+                plotly=plotly_source(),
+                scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in ("charts.js", "policy.js")],
+                data=embedded({key: value for part in self.sections for key, value in part.data.items()}),
+            )
+        )
+
+
+@cache
+def environment() -> Any:
+    """Return the template engine, escaping everything that is not marked as ours."""
+    import jinja2
+
+    engine = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.filters |= {"shown": shown, "exactly": exactly}
+    engine.tests |= {"numeric": is_number}
+    return engine
+
+
+@cache
+def plotly_source() -> str:
+    """Return plotly's script, as the installed package ships it."""
+    from plotly.offline import get_plotlyjs
+
+    source: str = get_plotlyjs()
+    return source.replace("</script", "<\\/script")
+
+
+def embedded(data: Any) -> str:
+    """Return JSON that stands safely inside a script element."""
+    text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    for sign, escape in ESCAPES.items():
+        text = text.replace(sign, escape)
+    return text
+
+
+def make_page(source: str | Path) -> Page:
+    """Return the page of a results folder, a sweep's folder or a run file."""
+    path = Path(source)
+    if path.is_dir():
+        sections = folder_sections(path)
+        if not sections:
+            raise StorageError(
+                f"{path} holds nothing to report: `peakrl reproduce` writes the paper's figures there, "
+                "`peakrl train ... --out` a run, `peakrl sweep` a folder of runs"
+            )
+        return Page(f"Report on {path.resolve().name}", path.name, sections)
+    if not path.exists():
+        raise StorageError(f"{path} does not exist; name a results folder, a sweep's folder or a run file")
+    from peakrl.report.run_sections import run_section
+
+    return Page(f"Report on {path.name}", path.name, [run_section(path)])
+
+
+def folder_sections(folder: Path) -> list[Section]:
+    """Return the sections of everything that a folder holds."""
+    from peakrl.report.paper_sections import paper_sections
+    from peakrl.sweeps.store import MARKER
+
+    if (folder / MARKER).exists():
+        from peakrl.report.sweep_sections import sweep_sections
+
+        return sweep_sections(folder)
+    sections = paper_sections(folder)
+    runs = sorted(folder.glob("*.run"))
+    if runs:
+        from peakrl.report.run_sections import run_section
+
+        sections += [run_section(path, share=len(runs)) for path in runs]
+    return sections
+
+
+def default_place(source: str | Path) -> Path:
+    """Return where the page of something goes unless told otherwise: into a folder, beside a file."""
+    path = Path(source)
+    return path / NAME if path.is_dir() else path.with_suffix(".html")
+
+
+def write_page(source: str | Path, out: str | Path | None = None) -> tuple[Path, Page]:
+    """Write the page of a folder or a run file; return where it is, and the page."""
+    page = make_page(source)
+    place = default_place(source) if out is None else Path(out)
+    if place.is_dir():
+        place = place / NAME
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make the folder {place.parent}: {error.strerror or error}") from error
+    write_file(place, page.html().encode())
+    return place, page

@@ -1,0 +1,235 @@
+"""The paper's part of the page: every figure with the published numbers beside ours, and what its theory asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from peakrl.experiments import EXPERIMENTS
+from peakrl.experiments.records import PAPER, FigureRecord, Row, read_figure
+from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
+
+CHECK_COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
+#: Colour and dash of curves that have the same meaning in several figures.
+STYLES = {
+    "slack 0.1": ("blue", "solid"),
+    "slack 0.01": ("orange", "dash"),
+    "slack 0.001": ("green", "dot"),
+    "Algorithm 1 as printed": ("orange", "solid"),
+    "stepwise start, no bonus": ("purple", "solid"),
+    "practical learner": ("blue", "solid"),
+    "greedy": ("yellow", "solid"),
+    "balanced": ("green", "solid"),
+    "balanced (non-causal)": ("green", "solid"),
+    "learner": ("blue", "solid"),
+    "integer optimum": ("grey", "dot"),
+    "causal optimum": ("grey", "dash"),
+    "convex bound": ("ink", "dash"),
+    "convex bound (non-causal)": ("ink", "dash"),
+    "Algorithm 1, each episode": ("sky", "solid"),
+    "Algorithm 1, averaged policy": ("blue", "solid"),
+    "Algorithm 1": ("blue", "solid"),
+    "DT": ("ink", "dash"),
+    "EDD": ("orange", "dashdot"),
+    "least violation": ("green", "dot"),
+}
+CYCLE = ("blue", "orange", "green", "purple", "sky", "yellow")
+VARIANTS = {
+    "frozen": "arrivals frozen in each trial",
+    "random": "fresh arrivals in every episode",
+    "anew": "times drawn anew in every episode",
+    "once": "times drawn once in each test",
+}
+#: Where curves lie close together: also drawn as distances to this one.
+BOUNDS = {("figure-3", "frozen"): "convex bound", ("figure-3", "random"): "causal optimum"}
+LOG_X = {"figure-6"}
+#: Theory is told for these accuracies (rewards in [0, 1]) and slacks.
+EPSILONS = (1.0, 0.1)
+SLACKS = (0.1, 0.01, 0.001)
+FAILURE = 0.05
+
+
+def figure_names(folder: Path) -> list[str]:
+    """Return the figures that a folder holds records of: the paper's first, in their order, then any others."""
+    found = [path.stem for path in sorted(folder.glob("*.json")) if path.with_suffix(".csv").exists() and is_record(path)]
+    known = [name for name in EXPERIMENTS if name in found]
+    return known + [name for name in found if name not in known]
+
+
+def is_record(path: Path) -> bool:
+    """Does a JSON file say that it describes a figure?"""
+    try:
+        head = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return path.stem in EXPERIMENTS  # a damaged record of ours must be told of, not passed over
+    return isinstance(head, dict) and "figure" in head and "checks" in head
+
+
+def paper_sections(folder: Path) -> list[Section]:
+    """Return a section for each figure on record, then the theory where there is any."""
+    sections = [figure_section(read_figure(folder, name)) for name in figure_names(folder)]
+    return [*sections, theory_section()] if sections else []
+
+
+def figure_section(record: FigureRecord) -> Section:
+    """Return the charts of a figure, its comparison and its settings."""
+    judged = [check.within for check in record.checks if check.within is not None]
+    quick = " This is the small version: comparisons with the paper's curves are shown, not judged."
+    lead = f"{sum(judged)} of {len(judged)} judged comparisons are within tolerance."
+    if record.settings.get("quick"):
+        lead += quick
+    badge = ("", "") if not judged else ("good", "within tolerance") if all(judged) else ("bad", "off tolerance")
+    charts = [chart for variant in record.variants for chart in variant_charts(record, variant)]
+    settings = Settings(f"{record.name}-settings", "Settings", record.settings)
+    name = record.name.replace("-", " ").capitalize()
+    return Section(record.name, f"{name}: {record.title}", lead, charts, [check_table(record), settings], badge)
+
+
+def check_table(record: FigureRecord) -> Table:
+    """Return published number, ours, difference and verdict."""
+    rows = [
+        (check.what, check.against, check.expected, check.ours, check.difference, check.tolerance, within(check.within))
+        for check in record.checks
+    ]
+    title = f"{record.name}: the published or exact number (there), ours, and the difference"
+    return Table(f"{record.name}-checks", title, CHECK_COLUMNS, rows, filter_column=1)
+
+
+def within(verdict: bool | None) -> str:
+    """Say a verdict in a word."""
+    return "not judged" if verdict is None else "yes" if verdict else "NO"
+
+
+def variant_charts(record: FigureRecord, variant: str) -> list[Chart]:
+    """Return one chart for each measure of a variant."""
+    measures = dict.fromkeys(row.measure for row in record.rows if row.variant == variant)
+    charts = []
+    for measure in measures:
+        curves = record.curves(variant, measure)
+        words = VARIANTS.get(variant, variant)
+        title = f"{measure.capitalize()}, {words}"
+        unit = next(iter(curves.values()))[0].unit
+        axis = f"{measure} ({unit})"
+        place = f"{record.name}-{slug(variant)}-{slug(measure)}"
+        log_x = record.name in LOG_X and any(rows[0].x is not None for rows in curves.values())
+        charts.append(Chart(place, title, record.x, axis, curve_series(curves), log_x=log_x))
+        bound = BOUNDS.get((record.name, variant))
+        if bound in curves and measure == "sum rate":
+            title = f"Distance to the {bound}, {words}"
+            axis = f"sum rate minus {bound} ({unit})"
+            charts.append(Chart(f"{place}-distance", title, record.x, axis, distance_series(curves, str(bound))))
+    return charts
+
+
+def curve_series(curves: dict[str, list[Row]]) -> list[Series]:
+    """Return the series of a chart; levels reach over the places of the others."""
+    places = [row.x for rows in curves.values() for row in rows if row.x is not None]
+    if not places:
+        return [single(name, rows[0]) for name, rows in curves.items()]
+    spare = cycle(CYCLE)
+    found = []
+    for name, rows in curves.items():
+        key = name.removeprefix(PAPER)
+        colour, dash = STYLES[key] if key in STYLES else (next(spare), "solid")
+        if rows[0].x is None:
+            ends = [min(places), max(places)]
+            found.append(Series(name, ends, [rows[0].mean] * 2, None, colour, "dash", level=True))
+            continue
+        x, y = [float(row.x or 0) for row in rows], [row.mean for row in rows]
+        std = [row.std for row in rows] if all(row.std is not None for row in rows) else None
+        read_off = name.startswith(PAPER)
+        mode = "markers" if read_off else "lines+markers" if len(rows) < 10 else "lines"
+        found.append(Series(name, x, y, std, colour, dash, mode))
+    return found
+
+
+def single(name: str, row: Row) -> Series:
+    """Return a point with its spread, for charts that compare who, not when."""
+    colour = STYLES.get(name, ("blue", "solid"))[0]
+    return Series(name, [name], [row.mean], None if row.std is None else [row.std], colour, mode="markers")
+
+
+def distance_series(curves: dict[str, list[Row]], bound: str) -> list[Series]:
+    """Return each curve minus the bound of the same sequences; the paper's minus the paper's."""
+    top = {row.x: row.mean for row in curves[bound]}
+    theirs = {row.x: row.mean for row in curves.get(PAPER + bound, [])} or top
+    apart = {}
+    for name, rows in curves.items():
+        base = theirs if name.startswith(PAPER) else top
+        if name.removeprefix(PAPER) != bound and all(row.x in base for row in rows):
+            apart[name] = [row._replace(mean=row.mean - base[row.x], std=None) for row in rows]
+    return curve_series(apart)
+
+
+# Theory ----------------------------------------------------------------------------------------------------------
+
+
+def theory_section() -> Section:
+    """Return what Theorem 1 asks for on the paper's problems, and what the slacks leave."""
+    models = paper_models()
+    lead = (
+        "Theorem 1's arithmetic for the paper's own problems: how many episodes it asks for, with which slack and "
+        f"penalty, for accuracy ε (rewards in [0, 1], |f| ≤ 1), failure probability {FAILURE:g} and constant c = 1; and "
+        "what a slack really leaves, found by solving the modified problem exactly."
+    )
+    blocks: list[Block] = [plan_table(models), audit_table(models[0][1])]
+    blocks.append(
+        Text(
+            "Read the counts as orders of magnitude. The regret bound that the proof rests on holds only from the "
+            "episodes in the last column but one; the last keeps the 1/γ that the printed proof hides in its constant."
+        )
+    )
+    return Section("theory", "Theory: what Theorem 1 asks for", lead, blocks)
+
+
+def paper_models() -> list[tuple[str, Any]]:
+    """Return the compiled problems of the paper."""
+    from peakrl.compilation import compile_model
+    from peakrl.environments.energy_harvesting import energy_harvesting
+    from peakrl.environments.machine_scheduling import scheduling_example
+
+    models = [("energy harvesting, peak 8", compile_model(energy_harvesting(peak_power=8)))]
+    models += [(f"scheduling example {number}", compile_model(scheduling_example(number))) for number in (1, 2, 3)]
+    return models
+
+
+def plan_table(models: Sequence[tuple[str, Any]]) -> Table:
+    """Return `pac_plan` for each problem and accuracy."""
+    from peakrl.theory import pac_plan
+
+    columns = (
+        "problem", "S", "A", "H", "I", "ε", "slack ξ", "Slater γ", "penalty η", "log term",
+        "episodes, as printed", "episodes, for the regret bound", "episodes, nothing hidden",
+    )  # fmt: skip
+    rows = []
+    for name, model in models:
+        sizes = (model.max_states, model.max_actions, model.horizon, model.num_constraints)
+        for epsilon in EPSILONS:
+            plan = pac_plan(
+                epsilon=epsilon, failure_probability=FAILURE,
+                states=sizes[0], actions=sizes[1], horizon=sizes[2], constraints=sizes[3],
+            )  # fmt: skip
+            counts = (float(plan.episodes), float(plan.regret_episodes), float(plan.strict_episodes))
+            rows.append((name, *sizes, epsilon, plan.slack, plan.slater, plan.penalty, plan.log_term, *counts))
+    return Table("theory-plan", "Episodes that Theorem 1 asks for (S and A: the most of any step)", columns, rows)
+
+
+def audit_table(model: Any) -> Table:
+    """Return what figure 2's slacks leave on energy harvesting with fresh arrivals."""
+    from peakrl.auditing import audit
+
+    columns = (
+        "slack ξ", "penalty η", "optimum V*", "modified optimum W*", "free violation", "value won",
+        "is the optimum", "least deterred violation", "smallest violation there is",
+    )  # fmt: skip
+    rows = []
+    for slack in SLACKS:
+        found = audit(model, slack, relaxed=False)
+        rows.append((
+            slack, found.penalty, found.optimum.value, found.modified.value, found.free_violation, found.value_won,
+            found.exact, found.deterred_violation, found.smallest_violation,
+        ))  # fmt: skip
+    return Table("theory-slack", "What a slack leaves, energy harvesting, peak 8, fresh arrivals (bits)", columns, rows)

@@ -1,0 +1,277 @@
+"""The policy of a run on the page: maps by step, an explorer of every action, Gantt charts for schedules.
+
+The explorer embeds what an answer is made of, not the answers. With pi the last policy, D the law of the next state that
+a pair has (many pairs share one), and V the exact value of pi:
+
+    value from here on      r(s, a) + sum_s' D(s') V_{h+1}(s')         by pair and by (step, law), never by (step, pair)
+
+and likewise for the violation of pi and for the least violation of any policy. Where that sum is above 0 and the pair
+itself violates nothing, the action may lead where no policy is safe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Floats, Longs
+from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths
+
+if TYPE_CHECKING:
+    from peakrl.learning.run import LearningRun
+    from peakrl.model import TabularModel
+    from peakrl.planning import Solution
+    from peakrl.policy import Policy
+
+#: How much a page embeds of its policies: (step, state, action) entries, states, and cells of maps.
+MOST_ENTRIES, MOST_STATES, MOST_CELLS = 190_000, 20_000, 60_000
+#: A grid larger than this in one direction cannot be read.
+LONGEST_SIDE = 400
+NO_WITNESS, VIOLATES = -2, -1
+
+
+def policy_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, share: int = 1) -> list[Block]:
+    """Return what shows the policy; `share` runs divide the room among them."""
+    from peakrl.report.schedule_blocks import schedule_blocks
+
+    blocks: list[Block] = [*schedule_blocks(run, place)]
+    blocks += map_blocks(run, optimum, place, MOST_CELLS // share)
+    if len(run.model.layout.outcome_next) and run.model.num_nodes <= 50_000_000:
+        blocks.append(explorer(run, optimum, place, MOST_ENTRIES // share, MOST_STATES // share))
+    else:
+        blocks.append(Text("The policy is too large to be explored on a page."))
+    return blocks
+
+
+# Maps ------------------------------------------------------------------------------------------------------------
+
+
+def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, most: int) -> list[Block]:
+    """Return a map of the policy where its states are one or two whole numbers."""
+    model = run.model
+    grid = grid_of(model)
+    if grid is None:
+        return []
+    frames, shape, cell, names = grid
+    if frames * shape[0] * shape[1] > most or max(shape) > LONGEST_SIDE:
+        return [Text("The policy has too many states for a map on a page.")]
+    labels = [plain_label(label) for label in model.action_labels]
+    policies = {"the last policy": run.policy}
+    if optimum is not None:
+        policies["the optimum"] = optimum.policy
+    nodes = np.flatnonzero(cell >= 0)
+    maps = {}
+    for name, policy in policies.items():
+        values = np.full(frames * shape[0] * shape[1], -1, np.int64)
+        values[cell[nodes]] = model.row_action[policy.rows[nodes]]
+        maps[name] = run_lengths(values)
+    numeric = all(isinstance(label, int | float) for label in labels)
+    if len(maps) == 2 and numeric:
+        maps["the last policy minus the optimum"] = []
+    content = {
+        "frames": frames, "rows": shape[0], "columns": shape[1], "x": names[0], "y": names[1],
+        "maps": maps, "actions": labels, "numeric": numeric,
+    }  # fmt: skip
+    by = f"by {names[1]} and {names[0]}" if frames == 1 else f"by step, {names[1]} and {names[0]}"
+    note = "White: no policy can be there." if frames == 1 else "White: no policy can be there. Click a cell to explore it."
+    return [Drawn(f"{place}-map", f"What the policy does, {by}", "heatmap", content, note)]
+
+
+def grid_of(model: TabularModel) -> tuple[int, tuple[int, int], Longs, tuple[str, str]] | None:
+    """Return frames, (rows, columns), the cell of each node (-1: none) and the names of x and y; None if no grid."""
+    label = model.state_labels[0]
+    width = len(label) if isinstance(label, tuple) else 1
+    if width > 2 or any(not whole(one, width) for one in model.state_labels):
+        return None
+    table = np.array(model.state_labels, np.int64).reshape(len(model.state_labels), width)[model.slot_state]
+    energy = model.name.startswith("energy harvesting")
+    first, second = ("battery", "arrival") if energy else ("first part of the state", "second part of the state")
+    if table.min() < 0:
+        return None
+    nodes, steps, slots = decision_nodes(model)
+    one_dimension = width == 1 or all(
+        len(np.unique(table[slots[steps == step], 1])) <= 1 for step in range(model.horizon)
+    )
+    cell = np.full(model.num_nodes, -1, np.int64)
+    if one_dimension:
+        height = int(table[:, 0].max()) + 1
+        cell[nodes] = table[slots, 0] * model.horizon + steps
+        return 1, (height, model.horizon), cell, ("step", first if width == 2 else "state")
+    height, length = (int(side) + 1 for side in table.max(axis=0))
+    cell[nodes] = (steps * height + table[slots, 0]) * length + table[slots, 1]
+    return model.horizon, (height, length), cell, (second, first)
+
+
+def whole(label: Any, width: int) -> bool:
+    """Is a label a whole number, or a plain tuple of `width` of them?"""
+    if isinstance(label, tuple):
+        return width > 1 and len(label) == width and all(type(part) is int for part in label)
+    return width == 1 and type(label) is int
+
+
+def decision_nodes(model: TabularModel) -> tuple[Longs, Longs, Longs]:
+    """Return node, step and slot wherever something is to be decided and an episode can come by."""
+    stride, has_rows = model.layout.node_stride, np.diff(model.layout.row_start) > 0
+    parts = []
+    for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
+        slots = np.flatnonzero(model.reachable[step * stride + first : step * stride + last] & has_rows[first:last])
+        parts.append((slots + first + step * stride, np.full(len(slots), step), slots + first))
+    node, steps, slot = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
+    return node, steps, slot
+
+
+# Explorer --------------------------------------------------------------------------------------------------------
+
+
+def explorer(
+    run: LearningRun, optimum: Solution[Policy] | None, place: str, most_entries: int, most_states: int
+) -> Drawn:
+    """Return the explorer of a run's last policy."""
+    model = run.model
+    kept = kept_slots(run, most_entries, most_states)
+    rows = np.concatenate([np.arange(*model.layout.row_start[[slot, slot + 1]]) for slot in kept])
+    laws, law_of_row = np.unique(model.layout.row_distribution[rows], return_inverse=True)
+    steps = model.horizon if model.stationary else 1
+    values, violations, least = law_tables(run, optimum, laws)
+    starts = np.concatenate(([0], np.cumsum(np.diff(model.layout.row_start)[kept])))
+    content = {
+        "horizon": model.horizon,
+        "stationary": model.stationary,
+        "slotStep": [] if model.stationary else run_lengths(step_of_slots(model)[kept]),
+        "labels": [shown_state(model.state_of_slot(int(slot))) for slot in kept],
+        "reachable": run_lengths(reachable(model, kept, steps)),
+        "rowStart": starts.tolist(),
+        "actions": [str(plain_label(label)) for label in model.action_labels],
+        "rowAction": packed(model.row_action[rows], "<i4"),
+        "law": packed(law_of_row, "<i4"),
+        "laws": len(laws),
+        "reward": packed(model.row_reward[rows], "<f4"),
+        "violation": packed(model.row_violation[rows].sum(axis=1), "<f4"),
+        "margin": packed(model.row_margin[rows], "<f4"),
+        "constraints": list(model.constraint_names),
+        "lawValue": packed(values, "<f4"),
+        "lawViolation": packed(violations, "<f4"),
+        "lawLeast": None if least is None else packed(least, "<f4"),
+        "policy": chosen(model, run.policy, kept, steps),
+        "optimum": None if optimum is None else chosen(model, optimum.policy, kept, steps),
+        "q": packed(run.q.reshape(steps, -1)[:, rows], "<f4"),
+        **memory(run, rows),
+    }
+    total = int((np.diff(model.layout.row_start) > 0).sum())
+    note = "Values and violations are exact: take this action, then follow the last policy."
+    if len(kept) < total:
+        note += (
+            f" The page holds {len(kept):,} of {total:,} states, those that the last policy comes by most; "
+            "`Policy.explain` answers for all of them."
+        )
+    return Drawn(f"{place}-explorer", "Policy explorer: pick a step and a state", "explorer", content, note)
+
+
+def kept_slots(run: LearningRun, most_entries: int, most_states: int) -> Longs:
+    """Return the states that the page holds: all, or those that the policy comes by most; in their own order."""
+    model = run.model
+    counts = np.diff(model.layout.row_start)
+    slots = np.flatnonzero(counts > 0)
+    steps = model.horizon if model.stationary else 1
+    if counts.sum() * steps <= most_entries and len(slots) <= most_states:
+        return slots
+    order = slots[np.argsort(-presence(run)[slots], kind="stable")]
+    fits = np.cumsum(counts[order]) * steps <= most_entries
+    return np.sort(order[fits][:most_states])
+
+
+def presence(run: LearningRun) -> Floats:
+    """[slot]: how often the last policy is expected to be there in an episode."""
+    model, layout = run.model, run.model.layout
+    now = np.zeros(model.num_slots)
+    now[model.first_slot] = model.first_probability
+    total = now.copy()
+    for step in range(model.horizon - 1):
+        slots = np.flatnonzero(now)
+        rows = run.policy.rows[step * layout.node_stride + slots]
+        acting = rows >= 0
+        following = np.zeros(model.num_slots)
+        for slot, row in zip(slots[acting].tolist(), rows[acting].tolist(), strict=True):
+            law = layout.row_distribution[row]
+            part = slice(layout.outcome_start[law], layout.outcome_start[law + 1])
+            np.add.at(following, layout.outcome_next[part], now[slot] * layout.outcome_probability[part])
+        now = following
+        total += now
+    return total
+
+
+def law_tables(
+    run: LearningRun, optimum: Solution[Policy] | None, laws: Longs
+) -> tuple[Floats, Floats, Floats | None]:
+    """[step, law]: what follows under the last policy (value, violation), and the least violation that can follow."""
+    from peakrl.kernels.planning import value_of
+    from peakrl.planning.exact import row_costs
+
+    model = run.model
+    value = value_of(model.layout, model.num_nodes, model.row_reward, run.policy.rows)
+    violation = value_of(model.layout, model.num_nodes, row_costs(model), run.policy.rows)
+    tables = [by_law(model, value, laws), by_law(model, violation, laws)]
+    return tables[0], tables[1], None if optimum is None else by_law(model, optimum.node_violations, laws)
+
+
+def by_law(model: TabularModel, table: Floats, laws: Longs) -> Floats:
+    """[step, law]: the expectation over each law of a table by node of the next step; one step in a layered model."""
+    layout = model.layout
+    stride = layout.node_stride
+    steps = range(1, model.horizon + 1) if stride else range(1)
+    weight, following = layout.outcome_probability, layout.outcome_next
+    sums = [np.add.reduceat(weight * table[step * stride + following], layout.outcome_start[:-1]) for step in steps]
+    return np.stack(sums)[:, laws]
+
+
+def chosen(model: TabularModel, policy: Policy, kept: Longs, steps: int) -> list[int]:
+    """Return for each step and kept state which of its actions is taken, in run lengths."""
+    nodes = np.arange(steps)[:, None] * model.layout.node_stride + kept
+    return run_lengths(policy.rows[nodes] - model.layout.row_start[kept])
+
+
+def reachable(model: TabularModel, kept: Longs, steps: int) -> NDArray[np.int8]:
+    """[step, kept state]: 1 where an episode can come by."""
+    return model.reachable[np.arange(steps)[:, None] * model.layout.node_stride + kept].astype(np.int8)
+
+
+def memory(run: LearningRun, rows: Longs) -> dict[str, Any]:
+    """Return what the learner has seen fail: by pair and step, with the violation or the state it led to."""
+    tables = getattr(run._engine, "tables", None)
+    witness = getattr(tables, "witness", None)
+    if witness is None:
+        return {"witness": None, "harm": None, "dead": {}}
+    mine = np.asarray(witness)[rows].T
+    dead = np.unique(mine[mine >= 0]).tolist()
+    return {
+        "witness": run_lengths(mine),
+        "harm": packed(np.asarray(tables.harm)[rows], "<f4"),  # type: ignore[union-attr]
+        "dead": {str(slot): shown_state(run.model.state_of_slot(slot)) for slot in dead},
+    }
+
+
+def step_of_slots(model: TabularModel) -> Longs:
+    """[slot]: the step of each slot of a layered model."""
+    steps = np.full(model.num_slots, model.horizon, np.int64)
+    for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
+        steps[first:last] = step
+    return steps
+
+
+def shown_state(label: Any) -> str:
+    """Return a state as the page writes it."""
+    done = getattr(label, "done", None)
+    if done is None:
+        return repr(label)
+    parts = [f"done: {', '.join(map(str, done)) or 'nothing'}"]
+    parts += [f"{name} {value}" for name in ("time", "worst") if (value := getattr(label, name, None)) is not None]
+    return "; ".join(parts)
+
+
+def plain_label(label: Any) -> Any:
+    """Return an action as the page writes it: a number stays one."""
+    if isinstance(label, np.generic):
+        label = label.item()
+    return label if isinstance(label, int | float | str) and not isinstance(label, bool) else repr(label)

@@ -1,0 +1,242 @@
+"""One run on the page: exact figures against the optimum, curves, verdict with its proof, audit, policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
+
+if TYPE_CHECKING:
+    from peakrl.evaluation import Evaluation
+    from peakrl.learning.run import LearningRun
+    from peakrl.planning import Solution
+    from peakrl.policy import AnyPolicy, Policy
+
+#: Above this many outcomes the optimum, and above this many changes times states the averaged policy, is not computed.
+MOST_OUTCOMES, MOST_CHANGES = 5e8, 5e9
+#: Lines of a proof on the page, and points of a curve.
+PROOF_LINES, POINTS = 500, 2000
+#: Audited where the learner itself has no slack.
+USUAL_SLACK = 0.1
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A run and what is computed of it, each when it is first asked for."""
+
+    run: LearningRun
+
+    @cached_property
+    def optimum(self) -> Solution[Policy] | None:
+        """The exact optimum; None where the model is too large for that to be quick."""
+        from peakrl.planning import solve
+
+        model = self.run.model
+        outcomes = len(model.layout.outcome_next) * (model.horizon if model.stationary else 1)
+        known = outcomes > 0 and outcomes + model.num_entries <= MOST_OUTCOMES
+        return solve(model) if known else None
+
+    @cached_property
+    def last(self) -> Evaluation:
+        """The exact figures of the last policy."""
+        return self.evaluated(self.run.policy)
+
+    def evaluated(self, policy: AnyPolicy) -> Evaluation:
+        """Return the exact figures of a policy."""
+        from peakrl.evaluation import evaluate
+
+        return evaluate(self.run.model, policy)
+
+    @property
+    def averaged(self) -> tuple[float, float, float | None] | None:
+        """Value, violation and its probability of the averaged policy, from the history where that is quicker."""
+        run = self.run
+        if run._averaged is None:
+            return None
+        if run.averaged_policy.num_changes * run.model.num_nodes <= MOST_CHANGES:
+            found = self.evaluated(run.averaged_policy)
+            return found.value, found.violation, found.violation_probability
+        if not len(run.history):
+            return None
+        return float(run.history.averaged_value[-1]), float(run.history.averaged_violation[-1]), None
+
+
+def run_section(path: Path, share: int = 1) -> Section:
+    """Return the section of a run file; `share` runs divide the page's room among them."""
+    from peakrl.learning.checkpoint import load_run
+
+    return section_of(load_run(path), path.name, share)
+
+
+def section_of(run: LearningRun, name: str, share: int = 1) -> Section:
+    """Return the section of a run."""
+    from peakrl.report.policy_blocks import policy_blocks
+
+    found, place = Findings(run), f"run-{slug(name)}"
+    verdict, tone, short = verdict_of(found)
+    model = run.model
+    lead = (
+        f"{model.name}: {model.num_states:,} states, {model.num_pairs:,} pairs, {model.horizon} steps, "
+        f"constraints {', '.join(model.constraint_names) or 'none'}; {run.episodes:,} episodes with seed {run.seed}."
+    )
+    main: list[Block] = [Text(verdict, tone), figures_table(found, place), *curves(found, place)]
+    main += policy_blocks(run, found.optimum, place, share)
+    aside: list[Block] = [*proof_blocks(found, place), *audit_blocks(found, place)]
+    aside.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
+    return Section(place, f"{name}: {model.name}", lead, main, aside, (tone, short))
+
+
+# Figures ---------------------------------------------------------------------------------------------------------
+
+
+def figures_table(found: Findings, place: str) -> Table:
+    """Return value and violation of the policies against the optimum."""
+    last, averaged, optimum = found.last, found.averaged, found.optimum
+    rows: list[tuple[Any, ...]] = [
+        ("last policy", last.value, *gap(last.value, optimum), last.violation, last.violation_probability)
+    ]
+    if averaged is not None:
+        rows.append(("averaged policy", averaged[0], *gap(averaged[0], optimum), *averaged[1:]))
+    if optimum is not None:
+        chance = found.evaluated(optimum.policy).violation_probability
+        rows.append(("optimum", optimum.value, 0.0, 0.0, optimum.violation, chance))
+    columns = ("policy", "value", "below the optimum", "gap in %", "violation", "violation probability")
+    return Table(f"{place}-figures", "Exact figures of an episode", columns, rows)
+
+
+def gap(value: float, optimum: Solution[Any] | None) -> tuple[float | None, float | None]:
+    """Return how far a value lies below the optimum, and in percent of it; rounding counts as 0."""
+    if optimum is None:
+        return None, None
+    below = optimum.value - value
+    if abs(below) <= ROUNDING * max(1.0, abs(optimum.value)):
+        return 0.0, 0.0
+    return below, 100.0 * below / abs(optimum.value) if optimum.value else None
+
+
+def curves(found: Findings, place: str) -> list[Chart]:
+    """Return value and violation over the episodes, and over the steps of the last policy."""
+    history, optimum = found.run.history, found.optimum
+    charts = []
+    if len(history):
+        keep = thinned(len(history))
+        x = history.episode[keep].tolist()
+
+        def series(name: str, values: Any, colour: str, mode: str = "lines") -> Series:
+            return Series(name, x, values[keep].tolist(), None, colour, mode=mode)
+
+        value = [series("policy of the episode", history.value, "sky")]
+        value.append(series("averaged policy", history.averaged_value, "blue"))
+        violation = [series("policy of the episode", history.violation, "sky")]
+        violation.append(series("averaged policy", history.averaged_violation, "blue"))
+        violation.append(series("as experienced", history.episode_violation, "orange", "markers"))
+        if optimum is not None:
+            ends = [x[0], x[-1]]
+            value.append(Series("optimum", ends, [optimum.value] * 2, None, "ink", "dash", level=True))
+            violation.append(Series("least possible", ends, [optimum.violation] * 2, None, "ink", "dash", level=True))
+        charts.append(Chart(f"{place}-value", "Value over the episodes", "episode", "value", value))
+        last = found.run.last_violation_episode
+        seen = f"{found.run.violations:,} violating episodes, the last {last:,}" if last else "no violating episode"
+        charts.append(Chart(f"{place}-violation", f"Violation: {seen}", "episode", "violation", violation))
+    return [*charts, step_chart(found, place)]
+
+
+def thinned(count: int) -> Any:
+    """Return which points of a curve to draw: all, or evenly spaced ones with the last."""
+    if count <= POINTS:
+        return np.arange(count)
+    return np.unique(np.linspace(0, count - 1, POINTS).round().astype(np.int64))
+
+
+def step_chart(found: Findings, place: str) -> Chart:
+    """Return what each step earns and violates."""
+    steps = list(range(found.run.model.horizon))
+    last = found.last
+    series = [Series("reward, last policy", steps, last.step_rewards.tolist(), None, "blue", mode="lines+markers")]
+    if found.optimum is not None:
+        best = found.evaluated(found.optimum.policy).step_rewards.tolist()
+        series.append(Series("reward, optimum", steps, best, None, "ink", "dash"))
+    for index, name in enumerate(found.run.model.constraint_names):
+        column = last.step_violations[:, index].tolist()
+        series.append(Series(f"violation of {name}, last policy", steps, column, None, "orange", mode="lines+markers"))
+    return Chart(f"{place}-steps", "Expected reward and violation by step", "step", "by step", series)
+
+
+# Verdict ---------------------------------------------------------------------------------------------------------
+
+
+def verdict_of(found: Findings) -> tuple[str, str, str]:
+    """Return where the problem and the last policy stand: a sentence, its tone, and a few words."""
+    run, optimum, last = found.run, found.optimum, found.last
+    if run.feasible is False:
+        least = f" The least expected violation of any policy is {optimum.violation:.6g}." if optimum else ""
+        text = f"Infeasible, proved by the learner: every way out of a first state was seen to fail.{least}"
+        return f"{text} {optimum.reason or ''}" if optimum else text, "bad", "infeasible"
+    if optimum is not None and not optimum.feasible:
+        return f"Infeasible: {optimum.reason}", "bad", "infeasible"
+    known = "Feasible: the exact planner has a policy that never violates." if optimum else "Feasibility not known."
+    if last.violation_probability == 0:
+        return f"{known} The last policy never violates a constraint, in any outcome.", "good", "no violation"
+    chance = f"{last.violation_probability:.6g}"
+    return f"{known} The last policy violates a constraint with probability {chance}.", "bad", "may violate"
+
+
+def proof_blocks(found: Findings, place: str) -> list[Block]:
+    """Return what the verdict rests on: observations where infeasible, margins of every constraint where not."""
+    run, blocks = found.run, []
+    if run.proof:
+        rows = [
+            (line.step, repr(line.state), repr(line.action), line.violation, shown_label(line.dead_state))
+            for line in run.proof[:PROOF_LINES]
+        ]
+        left = len(run.proof) - len(rows)
+        more = f", the first {len(rows):,} of {len(run.proof):,}" if left else ""
+        caption = f"Proof: every action that was seen to fail, from the first state on{more}"
+        columns = ("step", "state", "action", "violated by", "led to, where all fails")
+        blocks.append(Table(f"{place}-proof", caption, columns, rows))
+    margins = [
+        (name, float(margin), bool(margin >= 0))
+        for name, margin in zip(run.model.constraint_names, found.last.worst_margin, strict=True)
+    ]
+    caption = "The last policy, in every outcome that can come up (0 and above is met)"
+    blocks.append(Table(f"{place}-margins", caption, ("constraint", "least value", "always met"), margins))
+    return list(blocks)
+
+
+def shown_label(label: Any) -> str | None:
+    """Return a state as text."""
+    return None if label is None else repr(label)
+
+
+def audit_blocks(found: Findings, place: str) -> list[Block]:
+    """Return what the slack leaves, and the paper's assumptions one by one."""
+    from peakrl.auditing import audit
+
+    if found.optimum is None or not found.run.model.num_constraints:
+        return []
+    settings = found.run.settings
+    slack = settings.slack or USUAL_SLACK
+    answer = audit(found.run.model, slack, settings.penalty if settings.slack else None, relaxed=False)
+    own = "the learner's" if settings.slack else "the learner has none; for example"
+    rows = [
+        ("slack", answer.slack),
+        ("penalty", answer.penalty),
+        ("optimum V*", answer.optimum.value),
+        ("modified optimum W*", answer.modified.value),
+        ("violation left free, an episode", answer.free_violation),
+        ("value won by it", answer.value_won),
+        ("the modified optimum is the optimum", answer.exact),
+        ("violations that never pay are above", answer.deterred_violation),
+        ("smallest violation in the model", answer.smallest_violation),
+    ]
+    checks = [(check.name, check.holds, check.detail) for check in answer.checks]
+    return [
+        Table(f"{place}-audit", f"What a slack of {slack:g} leaves ({own})", ("quantity", "value"), rows),
+        Table(f"{place}-assumptions", "The paper's assumptions", ("assumption", "holds", "what was seen"), checks),
+    ]

@@ -1,0 +1,123 @@
+"""How static figures look: colours that everyone can tell apart, labels with units, bands of one standard deviation."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peakrl.errors import SettingsError
+from peakrl.experiments.records import Row
+from peakrl.storage import write_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which stays distinct under the common colour blindnesses.
+BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK, GREY = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#666666",
+)  # fmt: skip
+
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.5,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "peakrl",
+    "legend.title_fontsize": 8,
+}
+
+KINDS = (".png", ".pdf", ".svg")
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw and save within this: matplotlib reads its settings when a label or a legend is made."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def new_figure(rows: int, columns: int, *, width: float = 8.4, height: float = 3.1) -> tuple[Figure, list[list[Axes]]]:
+    """Return a figure and its axes [row][column]; `height` is that of one row, in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, [list(row) for row in axes]
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure whole or not at all; equal figures give equal files."""
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise SettingsError(f"{path}: a figure is written as one of {', '.join(KINDS)}; let its name end so")
+    undated = {".png": {"Software": None}, ".pdf": {"CreationDate": None, "Producer": None}, ".svg": {"Date": None}}
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind[1:], dpi=160, metadata=undated[kind])
+    write_file(path, buffer.getvalue())
+    return path
+
+
+def label(axes: Axes, title: str, x: str, rows: Sequence[Row]) -> None:
+    """Write the title and what the axes show, with the unit that the rows are in."""
+    axes.set_title(title, loc="left")
+    axes.set_xlabel(x)
+    if rows:
+        axes.set_ylabel(f"{rows[0].measure} ({rows[0].unit})")
+
+
+def curve(axes: Axes, rows: Sequence[Row], name: str, colour: str, *, band: bool = True, **style: Any) -> None:
+    """Draw a curve with a band of one standard deviation, or a level where there is no x."""
+    if rows[0].x is None:
+        axes.axhline(rows[0].mean, color=colour, label=name, **{"linestyle": "--", "linewidth": 1.2, **style})
+        return
+    x, mean = places(rows), [row.mean for row in rows]
+    axes.plot(x, mean, color=colour, label=name, **style)
+    if band and all(row.std is not None for row in rows):
+        # Violations, tardiness and rates are never below 0, and a logarithmic axis has no 0.
+        low = [max(row.mean - (row.std or 0.0), 1e-9) for row in rows]
+        high = [row.mean + (row.std or 0.0) for row in rows]
+        axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
+
+
+def places(rows: Sequence[Row]) -> list[float]:
+    """Return the places of rows on the horizontal axis."""
+    return [row.x for row in rows if row.x is not None]
+
+
+def read_off(axes: Axes, rows: Sequence[Row], colour: str, name: str | None = None) -> None:
+    """Mark points read off the paper's figure."""
+    axes.plot(
+        places(rows), [row.mean for row in rows], linestyle="none", marker="o", markersize=5,
+        markerfacecolor="white", markeredgecolor=colour, markeredgewidth=1.2, label=name, zorder=5,
+    )  # fmt: skip
+
+
+def count_episodes(axes: Axes) -> None:
+    """Let the horizontal axis count episodes from 0."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    plain_numbers(axes.xaxis)
+    axes.set_xlim(left=0)
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Write 20,000 and 0.1, not powers of ten."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))

@@ -1,0 +1,210 @@
+// Charts, tables and the theme of the page. `window.peakrl` is what the other scripts use.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  const data = JSON.parse(document.getElementById("page-data").textContent);
+  const all = (selector, where = document) => [...where.querySelectorAll(selector)];
+  const coarse = matchMedia("(pointer: coarse)").matches;
+  const config = {
+    responsive: true, displaylogo: false, displayModeBar: coarse ? false : "hover",
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+  };
+  // What the reader has changed: {hidden, logX, logY, revision} by chart.
+  const states = {};
+  const drawn = new Set();
+  const drawers = {};
+
+  // --- theme ---
+  const wide = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : wide.matches);
+  const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  const translucent = (hex, alpha) => {
+    const part = (at) => parseInt(hex.slice(at, at + 2), 16);
+    return `rgba(${part(1)},${part(3)},${part(5)},${alpha})`;
+  };
+
+  function themed() {
+    const button = document.getElementById("theme");
+    button.textContent = dark() ? "light" : "dark";
+    drawn.forEach((id) => draw(id));
+    document.dispatchEvent(new Event("themed"));
+  }
+
+  function remember(theme) {
+    try { localStorage.setItem("peakrl-theme", theme); } catch { /* a page from a file may have no storage */ }
+  }
+
+  document.getElementById("theme").addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    remember(root.dataset.theme);
+    themed();
+  });
+  wide.addEventListener("change", themed);
+  try {
+    const kept = localStorage.getItem("peakrl-theme");
+    if (kept === "light" || kept === "dark") root.dataset.theme = kept;
+  } catch { /* as above */ }
+
+  // --- charts ---
+  function axis(title, log) {
+    return {
+      title: { text: title, standoff: 8, font: { size: 12 } }, type: log ? "log" : undefined, automargin: true,
+      gridcolor: colour("grid"), linecolor: colour("line"), zerolinecolor: colour("line"), showline: true,
+      exponentformat: "none", separatethousands: true,
+    };
+  }
+
+  function layout(spec, more = {}) {
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, hovermode: "closest",
+      font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
+      margin: { l: 48, r: 12, t: 10, b: 40 }, dragmode: coarse ? false : "zoom",
+      hoverlabel: { bgcolor: colour("head"), bordercolor: colour("line"), font: { color: colour("ink") }, namelength: -1 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
+      ...more,
+    };
+  }
+
+  // A logarithmic axis has no 0: the band then ends where the smallest positive number of the chart is.
+  const positive = (spec) => Math.min(...spec.series.flatMap((s) => s.y).filter((y) => y > 0));
+
+  function band(series, spec, state) {
+    const paint = translucent(colour(series.colour), 0.14);
+    const floor = state.logY ? positive(spec) / 3 : -Infinity;
+    const up = series.y.map((y, i) => y + series.std[i]);
+    const least = series.y.every((y) => y >= 0) ? 0 : -Infinity;
+    const down = series.y.map((y, i) => Math.max(y - series.std[i], floor, least));
+    return {
+      x: [...series.x, ...series.x.slice().reverse()], y: [...up, ...down.reverse()], fill: "toself", fillcolor: paint,
+      line: { width: 0, color: paint }, mode: "lines", hoverinfo: "skip", name: `${series.name}, one sd`,
+    };
+  }
+
+  function trace(series, single) {
+    const paint = colour(series.colour);
+    const theirs = series.name.startsWith("paper: ");
+    const value = series.std ? "%{y:,.5~g} ± %{customdata:,.3~g}" : "%{y:,.5~g}";
+    return {
+      x: series.x, y: series.y, customdata: series.std || undefined, name: series.name, mode: series.mode,
+      line: { color: paint, dash: series.dash, width: series.level ? 1.6 : 2 },
+      marker: { color: theirs ? colour("panel") : paint, size: theirs ? 9 : 7, line: { color: paint, width: theirs ? 2 : 0 } },
+      error_y: single && series.std ? { type: "data", array: series.std, color: paint, thickness: 1.5 } : undefined,
+      hovertemplate: series.level ? `${value}<extra>${escaped(series.name)}</extra>`
+        : `%{x:,} : ${value}<extra>${escaped(series.name)}</extra>`,
+    };
+  }
+
+  // plotly reads a few tags in names; a label is text.
+  const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "% {");
+
+  drawers.chart = (id, spec) => {
+    const state = states[id];
+    const shown = spec.series.filter((_, index) => !state.hidden.has(index));
+    const single = spec.series.every((series) => series.x.length === 1);
+    const bands = shown.filter((series) => series.std && !single).map((series) => band(series, spec, state));
+    const lines = shown.map((series) => trace(series, single));
+    Plotly.react(id, [...bands, ...lines], layout(spec, {
+      xaxis: axis(single ? "" : spec.x, state.logX && !single), yaxis: axis(spec.y, state.logY),
+      // A zoom lasts as long as the axes keep their kind.
+      uirevision: `${state.logX}${state.logY}${state.revision}`,
+    }), config);
+  };
+
+  function draw(id) {
+    const spec = data[id];
+    if (!(id in states)) states[id] = { hidden: new Set(), logX: spec.logX, logY: spec.logY, revision: 0 };
+    drawn.add(id);
+    drawers[spec.kind](id, spec, states[id]);
+  }
+
+  function zoom(id, factor) {
+    const state = states[id], element = document.getElementById(id);
+    if (factor === 0) {
+      state.revision += 1;
+      draw(id);
+      return;
+    }
+    const change = {};
+    for (const name of ["xaxis", "yaxis"]) {
+      const [low, high] = element._fullLayout[name].range;
+      const middle = (low + high) / 2, half = ((high - low) / 2) * factor;
+      change[`${name}.range`] = [middle - half, middle + half];
+    }
+    Plotly.relayout(id, change);
+  }
+
+  all("[data-legend]").forEach((legend) => {
+    const id = legend.dataset.legend;
+    legend.addEventListener("change", (event) => {
+      const index = Number(event.target.dataset.series);
+      if (!drawn.has(id)) draw(id);
+      states[id].hidden[event.target.checked ? "delete" : "add"](index);
+      draw(id);
+    });
+  });
+  all("[data-log]").forEach((button) => button.addEventListener("click", () => {
+    const id = button.dataset.chart, key = button.dataset.log === "x" ? "logX" : "logY";
+    if (!drawn.has(id)) draw(id);
+    states[id][key] = !states[id][key];
+    button.setAttribute("aria-pressed", String(states[id][key]));
+    draw(id);
+  }));
+  all("[data-zoom]").forEach((button) => button.addEventListener("click", () => {
+    if (!drawn.has(button.dataset.chart)) draw(button.dataset.chart);
+    zoom(button.dataset.chart, Number(button.dataset.zoom));
+  }));
+
+  // --- tables and downloads ---
+  const cell = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+  const csv = (rows) => rows.map((row) => row.map((value) => cell(String(value ?? ""))).join(",")).join("\n") + "\n";
+
+  function save(name, text) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+    link.download = name;
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  const tableRows = (table) => [...table.rows].map((row) => [...row.cells].map((c) => c.dataset.value ?? c.textContent));
+
+  function chartRows(spec) {
+    const rows = [["series", spec.x, spec.y, "standard deviation"]];
+    for (const series of spec.series) {
+      series.y.forEach((y, i) => rows.push([series.name, series.x[i], y, series.std ? series.std[i] : null]));
+    }
+    return rows;
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-csv-table], [data-csv-chart]");
+    if (!button) return;
+    const table = button.dataset.csvTable, chart = button.dataset.csvChart;
+    if (table) save(`${table}.csv`, csv(tableRows(document.getElementById(table))));
+    else save(`${chart}.csv`, csv(chartRows(data[chart])));
+  });
+  all("[data-filter]").forEach((select) => select.addEventListener("change", () => {
+    const column = Number(select.dataset.column);
+    for (const row of document.getElementById(select.dataset.filter).tBodies[0].rows) {
+      row.hidden = select.value !== "" && row.cells[column].textContent !== select.value;
+    }
+  }));
+
+  // --- start ---
+  window.peakrl = { data, states, drawers, draw, drawn, colour, layout, axis, config, escaped, dark, all };
+  document.addEventListener("DOMContentLoaded", () => {
+    document.getElementById("theme").textContent = dark() ? "light" : "dark";
+    const plots = all(".plot").filter((element) => data[element.id]);
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries.filter((one) => one.isIntersecting)) {
+        watcher.unobserve(entry.target);
+        draw(entry.target.id);
+      }
+    }, { rootMargin: "300px" });
+    plots.forEach((element) => watcher.observe(element));
+    addEventListener("beforeprint", () => plots.forEach((element) => drawn.has(element.id) || draw(element.id)));
+    root.dataset.ready = "yes";
+  });
+})();

@@ -1,0 +1,247 @@
+"""What the runs of a folder say, and how sure it is: pure functions of records.
+
+For the runs of one learner on one problem, over seeds:
+
+    interquartile mean of value, gap and violation, with bootstrap intervals
+    share of seeds within eps of the optimum that violate no more than must be, with exact binomial intervals
+    episodes after which the policies stay that good: how many seeds got there, and the median of those
+    probability that one learner's run is better than another's; a run is better if it violates less, or as much
+    with more value
+
+eps is 1 % of the optimum (at least 0.01) unless given. "No more than must be" is no violation where the problem is
+feasible, and elsewhere the least expected violation that any policy has.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import SettingsError, StorageError
+from peakrl.evaluation.statistics import (
+    Estimate,
+    check_confidence,
+    clopper_pearson,
+    episodes_to_reach,
+    improvement_probability,
+    interquartile_mean,
+)
+from peakrl.kernels.arrays import Floats
+from peakrl.sweeps.learning import FUNCTION
+from peakrl.sweeps.store import Store
+from peakrl.sweeps.tasks import Result, canonical
+
+#: Differences in violation below this are rounding.
+TINY = 1e-9
+#: eps, for each unit of the optimum.
+RELATIVE = 0.01
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one learner on one problem, over seeds."""
+
+    problem: str
+    settings: str
+    episodes: int
+    seeds: int
+    epsilon: float
+    value: Estimate
+    gap: Estimate
+    violation: Estimate
+    averaged_value: Estimate
+    averaged_violation: Estimate
+    #: Seeds whose last policy is eps-optimal without avoidable violation.
+    solved: int
+    share_solved: Estimate
+    #: Seeds whose curve got there and stayed, and the median of when; None without curves.
+    reached: int | None
+    episodes_to_reach: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How likely a run of one learner is better than a run of another."""
+
+    problem: str
+    episodes: int
+    better: str
+    worse: str
+    probability: Estimate
+
+
+def read_records(folder: str | Path, epsilon: float | None = None) -> list[Record]:
+    """Return one flat record a run of the folder, sorted; a configuration counts once, whatever kernels made it."""
+    check_epsilon(epsilon)
+    store = Store.open(folder)
+    labels = Labels(store.kept_names())
+    chosen: dict[str, Record] = {}
+    for key in sorted(store.keys(), key=lambda key: store.path(key).stat().st_mtime_ns):
+        result = store.read(key)
+        if result.task.function == FUNCTION:
+            # Kernels change and keys with them: the latest result of a configuration stands for it.
+            chosen[canonical(result.task.config, "config")] = record_of(result, labels, epsilon)
+    if not chosen:
+        raise StorageError(f"{folder} holds no results of a sweep")
+    order = ("problem", "settings", "episodes", "seed", "key")
+    return sorted(chosen.values(), key=lambda record: tuple(record[name] for name in order))
+
+
+def record_of(result: Result, labels: Labels, epsilon: float | None) -> Record:
+    """Return the flat record of a run."""
+    config, values = result.task.config, result.values
+    eps = RELATIVE * max(1.0, abs(values["optimum"])) if epsilon is None else epsilon
+    excess = max(0.0, values["violation"] - values["least_violation"])
+    return {
+        "problem": labels.of("problems", config["problem"]),
+        "settings": labels.of("settings", config["settings"]),
+        "episodes": config["episodes"],
+        "seed": config["seed"],
+        **values,
+        "epsilon": eps,
+        "solved": bool(values["gap"] <= eps + TINY and excess <= TINY),
+        "episodes_to_reach": reaching(result, eps),
+        "has_curve": "history_episode" in result.arrays,
+        "seconds": result.seconds,
+        "key": result.task.key,
+    }
+
+
+def reaching(result: Result, epsilon: float) -> int | None:
+    """Return the first recorded episode from which on the curve stays eps-optimal without avoidable violation."""
+    arrays, values = result.arrays, result.values
+    if "history_episode" not in arrays:
+        return None
+    gap = values["optimum"] - arrays["history_value"]
+    avoidable = arrays["history_violation"] - values["least_violation"] > TINY
+    distance = np.where(avoidable, np.maximum(gap, 0.0) + 2 * epsilon + 1.0, gap)
+    return episodes_to_reach(arrays["history_episode"], distance, epsilon + TINY)
+
+
+class Labels:
+    """What problems and settings are called: the name in the sweep's file, else their content."""
+
+    def __init__(self, kept: Iterable[Mapping[str, Any]]) -> None:
+        self._names: dict[tuple[str, str], str] = {}
+        used: dict[tuple[str, str], int] = {}
+        for names in kept:
+            for part in ("problems", "settings"):
+                for name, config in names[part].items():
+                    place = (part, canonical(config, part))
+                    if place not in self._names:
+                        # Sweeps that share a folder may use one name for different things.
+                        count = used[part, name] = used.get((part, name), 0) + 1
+                        self._names[place] = name if count == 1 else f"{name} #{count}"
+
+    def of(self, part: str, config: Mapping[str, Any]) -> str:
+        """Return the label of a problem or of settings."""
+        content = canonical(config, part)
+        return self._names.get((part, content), content)
+
+
+def summarize(records: Sequence[Record], *, confidence: float = 0.95) -> tuple[list[Group], list[Comparison]]:
+    """Return the groups of runs and their pairwise comparisons."""
+    check_confidence(confidence)
+    by_cell: dict[tuple[str, int], dict[str, list[Record]]] = {}
+    for record in records:
+        cell = by_cell.setdefault((record["problem"], record["episodes"]), {})
+        cell.setdefault(record["settings"], []).append(record)
+    groups, comparisons = [], []
+    for (problem, episodes), learners in by_cell.items():
+        for name, runs in learners.items():
+            groups.append(group_of(problem, name, episodes, runs, confidence))
+        ranks = ranked(learners)
+        for first, second in itertools.combinations(learners, 2):
+            probability = improvement_probability(ranks[first], ranks[second], confidence=confidence)
+            comparisons.append(Comparison(problem, episodes, first, second, probability))
+    return groups, comparisons
+
+
+def group_of(problem: str, settings: str, episodes: int, runs: Sequence[Record], confidence: float) -> Group:
+    """Sum up the runs of one learner on one problem."""
+
+    def middle(name: str) -> Estimate:
+        return interquartile_mean([run[name] for run in runs], confidence=confidence)
+
+    solved = sum(run["solved"] for run in runs)
+    curves = [run for run in runs if run["has_curve"]]
+    reached = [run["episodes_to_reach"] for run in curves if run["episodes_to_reach"] is not None]
+    return Group(
+        problem, settings, episodes, len(runs),
+        epsilon=max(run["epsilon"] for run in runs),
+        value=middle("value"),
+        gap=middle("gap"),
+        violation=middle("violation"),
+        averaged_value=middle("averaged_value"),
+        averaged_violation=middle("averaged_violation"),
+        solved=solved,
+        share_solved=Estimate(solved / len(runs), *clopper_pearson(solved, len(runs), confidence)),
+        reached=len(reached) if curves else None,
+        episodes_to_reach=float(np.median(reached)) if reached else None,
+    )  # fmt: skip
+
+
+def ranked(learners: Mapping[str, Sequence[Record]]) -> dict[str, Floats]:
+    """Return each run's rank among all: the better the higher, equals alike."""
+    scores = {
+        name: [(-round(run["violation"] / TINY), round(run["value"] / TINY)) for run in runs]
+        for name, runs in learners.items()
+    }
+    places = {score: place for place, score in enumerate(sorted(set(itertools.chain(*scores.values()))))}
+    return {name: np.array([places[score] for score in own], np.float64) for name, own in scores.items()}
+
+
+def check_epsilon(epsilon: float | None) -> None:
+    """Raise unless eps is None or a number of at least 0."""
+    if epsilon is not None and not 0 <= epsilon < float("inf"):
+        raise SettingsError(f"epsilon is {epsilon!r}; it must be a number of at least 0")
+
+
+# --- files ---
+
+
+def write_csv(records: Sequence[Record], path: str | Path) -> None:
+    """Write one row a run; a value that does not exist is an empty cell."""
+    import csv
+    import io
+
+    from peakrl.storage import write_file
+
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    write_file(path, text.getvalue().encode())
+
+
+def write_parquet(records: Sequence[Record], path: str | Path) -> None:
+    """Write one row a run, with types; needs pyarrow."""
+    import importlib
+
+    try:
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise SettingsError("writing Parquet needs pyarrow, which is not installed; CSV needs nothing") from None
+    try:
+        parquet.write_table(arrow.Table.from_pylist(list(records)), str(path))
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error}") from error
+
+
+def as_json(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """Return a summary as plain values."""
+
+    def plain(item: Group | Comparison) -> dict[str, Any]:
+        return {
+            name: value._asdict() if isinstance(value, Estimate) else value
+            for name, value in ((name, getattr(item, name)) for name in item.__dataclass_fields__)
+        }
+
+    return {"groups": [plain(group) for group in groups], "comparisons": [plain(one) for one in comparisons]}

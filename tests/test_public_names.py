@@ -1,0 +1,37 @@
+"""The one public list of names."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import peakrl
+
+
+def test_the_list_is_sorted_and_every_name_has_a_home():
+    assert sorted(peakrl.__all__) == peakrl.__all__
+    assert set(peakrl._HOMES) == set(peakrl.__all__)
+
+
+@pytest.mark.parametrize("name", peakrl.__all__)
+def test_a_public_name_is_what_its_module_defines(name):
+    assert getattr(peakrl, name) is getattr(importlib.import_module(peakrl._HOMES[name]), name)
+
+
+def test_no_public_name_is_also_a_module_that_would_shadow_it():
+    for name in peakrl.__all__:
+        assert importlib.util.find_spec(f"peakrl.{name}") is None, name
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = peakrl.nonsense
+
+
+def test_importing_peakrl_imports_nothing_heavy():
+    code = "import sys, peakrl; print([m for m in ('numpy', 'numba', 'scipy', 'pydantic', 'rich') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
