@@ -176,7 +176,7 @@ def test_cliff_walking_is_learned_to_its_exact_optimum():
     run = learn(
         env,
         LearnerSettings.practical(share_steps=True),
-        episodes=4000,
+        episodes=2500,
         horizon=15,
         reward_range=(-100, 0),
         constraint=lambda transition: -1.0 if transition.reward == -100 else 1.0,
@@ -214,7 +214,7 @@ def test_taxi_is_learned_to_its_exact_optimum():
 def test_what_is_learned_on_our_environment_is_worth_in_simulation_what_the_model_says():
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=4, battery=4, max_arrival=4, mean=2, std=1, peak_power=3)
     model = compile_model(energy_harvesting(horizon=4, battery=4, max_arrival=4, mean=2, std=1, peak_power=3))
-    run = learn(env, LearnerSettings.practical(), episodes=3000, seed=1)
+    run = learn(env, LearnerSettings.practical(), episodes=1500, seed=1)
     exact = evaluate(model, Policy.from_rule(model, run.policy.action))
     simulated = simulate(env, run.policy, episodes=600, seed=2)
     assert simulated.value_interval.low <= exact.value <= simulated.value_interval.high
@@ -226,9 +226,9 @@ def test_what_is_learned_on_our_environment_is_worth_in_simulation_what_the_mode
 def test_the_averaged_policy_is_simulated_as_the_mixture_that_it_is():
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=2)
     run = learn(env, LearnerSettings.published(0.5), episodes=400, seed=1, record=1)
-    simulated = simulate(env, run.averaged_policy, episodes=3000, seed=5)
+    simulated = simulate(env, run.averaged_policy, episodes=1500, seed=5)
     # Every policy was followed once while learning: the mean of what was earned estimates the same number.
-    spread = run.history.episode_reward.std() / 20 + simulated.value_std / np.sqrt(3000)
+    spread = run.history.episode_reward.std() / 20 + simulated.value_std / np.sqrt(1500)
     assert abs(simulated.value - run.history.episode_reward.mean()) < 4 * spread
     assert simulated.violation_frequency == pytest.approx(run.violations / 400, abs=0.1)
 

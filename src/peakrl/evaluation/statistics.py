@@ -89,8 +89,13 @@ def improvement_probability(
 
 def share_above(better: Floats, worse: Floats, axis: int = -1) -> Any:
     """Return P(better > worse) + P(equal)/2 over all pairs along `axis`."""
-    first, second = np.moveaxis(better, axis, -1)[..., :, None], np.moveaxis(worse, axis, -1)[..., None, :]
-    return ((first > second) + 0.5 * (first == second)).mean(axis=(-2, -1))
+    from scipy.stats import rankdata
+
+    # By ranks, ties at their mean rank: U = sum of ranks - n(n+1)/2. The pairs themselves may be too many to hold.
+    count, others = better.shape[axis], worse.shape[axis]
+    ranks = rankdata(np.concatenate([better, worse], axis=axis), axis=axis)
+    total = np.take(ranks, np.arange(count), axis=axis).sum(axis=axis)
+    return (total - count * (count + 1) / 2) / (count * others)
 
 
 def bootstrap(

@@ -101,7 +101,7 @@ class ActionSet:
             raise SettingsError(f"the action space is {shown(space)}; it must be Discrete or MultiDiscrete")
         self.space = space
         self.everything: Offer = tuple(range(len(self.labels)))
-        self._offers: dict[bytes, Offer] = {}
+        self._offers: dict[tuple[str, tuple[int, ...], bytes] | None, Offer] = {}
         self._index: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
@@ -131,14 +131,15 @@ class ActionSet:
         """Return the numbers of the actions that `info["action_mask"]` leaves; none given leaves all."""
         if mask is None:
             return self.everything
-        flat = self._flat(mask)
-        key = flat.tobytes()
+        # A mask that was seen before need not be checked again; it comes with every step.
+        key = (mask.dtype.str, mask.shape, mask.tobytes()) if isinstance(mask, np.ndarray) else None
         offer = self._offers.get(key)
         if offer is None:
-            offer = tuple(np.flatnonzero(flat).tolist())
+            offer = tuple(np.flatnonzero(self._flat(mask)).tolist())
             if not offer:
                 raise TargetError('info["action_mask"] leaves no action; at least one must be on offer')
-            self._offers[key] = offer
+            if key is not None:
+                self._offers[key] = offer
         return offer
 
     def leaves_any(self, mask: Any) -> bool:
@@ -159,7 +160,7 @@ class ActionSet:
             array = np.asarray(mask)
         except (TypeError, ValueError):
             array = np.empty(0, object)
-        if array.shape != (size,) or array.dtype.kind not in "biu" or not np.isin(array, (0, 1)).all():
+        if array.shape != (size,) or array.dtype.kind not in "biu" or not ((array == 0) | (array == 1)).all():
             raise TargetError(
                 f'info["action_mask"] is {shown(mask)}; it must hold a 0 or a 1 for each of the {size} actions'
             )

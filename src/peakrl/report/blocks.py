@@ -146,7 +146,7 @@ Block = Text | Table | Settings | Chart | Drawn
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: `main` blocks, and `aside` blocks that stand beside them where there is room."""
+    """A part of the page: `main` blocks, `aside` blocks beside them where there is room, and `wide` blocks below."""
 
     id: str
     title: str
@@ -155,11 +155,17 @@ class Section:
     aside: Sequence[Block] = ()
     #: "good", "bad" or "" and a few words, shown beside the title.
     badge: tuple[str, str] = ("", "")
+    wide: Sequence[Block] = ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All of them."""
+        return (*self.main, *self.aside, *self.wide)
 
     @property
     def data(self) -> dict[str, Any]:
         """What the script needs of this section, by block."""
-        return {block.id: block.data for block in (*self.main, *self.aside) if isinstance(block, Chart | Drawn)}
+        return {block.id: block.data for block in self.blocks if isinstance(block, Chart | Drawn)}
 
 
 # Plain values ----------------------------------------------------------------------------------------------------
@@ -187,6 +193,16 @@ def shown(cell: Any) -> str:
             number = 0.0
         return f"{number:,.5g}" if abs(number) < 1e5 or not math.isfinite(number) else f"{number:,.4g}"
     return "" if cell is None else str(cell)
+
+
+def shown_state(label: Any) -> str:
+    """Return a state as the page writes it."""
+    done = getattr(label, "done", None)
+    if done is None:
+        return repr(label)
+    parts = [f"done: {', '.join(map(str, done)) or 'nothing'}"]
+    parts += [f"{name} {value}" for name in ("time", "worst") if (value := getattr(label, name, None)) is not None]
+    return "; ".join(parts)
 
 
 def exactly(cell: Any) -> str:

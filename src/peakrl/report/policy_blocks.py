@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Longs
-from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths
+from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
@@ -71,7 +71,7 @@ def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, m
     if len(maps) == 2 and numeric:
         maps["the last policy minus the optimum"] = []
     content = {
-        "frames": frames, "rows": shape[0], "columns": shape[1], "x": names[0], "y": names[1],
+        "frames": frames, "start": frames // 2, "rows": shape[0], "columns": shape[1], "x": names[0], "y": names[1],
         "maps": maps, "actions": labels, "numeric": numeric,
     }  # fmt: skip
     by = f"by {names[1]} and {names[0]}" if frames == 1 else f"by step, {names[1]} and {names[0]}"
@@ -258,16 +258,6 @@ def step_of_slots(model: TabularModel) -> Longs:
     for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
         steps[first:last] = step
     return steps
-
-
-def shown_state(label: Any) -> str:
-    """Return a state as the page writes it."""
-    done = getattr(label, "done", None)
-    if done is None:
-        return repr(label)
-    parts = [f"done: {', '.join(map(str, done)) or 'nothing'}"]
-    parts += [f"{name} {value}" for name in ("time", "worst") if (value := getattr(label, name, None)) is not None]
-    return "; ".join(parts)
 
 
 def plain_label(label: Any) -> Any:

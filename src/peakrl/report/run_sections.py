@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
+from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, shown_state, slug
 
 if TYPE_CHECKING:
     from peakrl.evaluation import Evaluation
@@ -86,10 +86,10 @@ def section_of(run: LearningRun, name: str, share: int = 1) -> Section:
         f"constraints {', '.join(model.constraint_names) or 'none'}; {run.episodes:,} episodes with seed {run.seed}."
     )
     main: list[Block] = [Text(verdict, tone), figures_table(found, place), *curves(found, place)]
-    main += policy_blocks(run, found.optimum, place, share)
+    wide = policy_blocks(run, found.optimum, place, share)
     aside: list[Block] = [*proof_blocks(found, place), *audit_blocks(found, place)]
     aside.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
-    return Section(place, f"{name}: {model.name}", lead, main, aside, (tone, short))
+    return Section(place, f"{name}: {model.name}", lead, main, aside, (tone, short), wide)
 
 
 # Figures ---------------------------------------------------------------------------------------------------------
@@ -131,11 +131,11 @@ def curves(found: Findings, place: str) -> list[Chart]:
         def series(name: str, values: Any, colour: str, mode: str = "lines") -> Series:
             return Series(name, x, values[keep].tolist(), None, colour, mode=mode)
 
-        value = [series("policy of the episode", history.value, "sky")]
-        value.append(series("averaged policy", history.averaged_value, "blue"))
-        violation = [series("policy of the episode", history.violation, "sky")]
-        violation.append(series("averaged policy", history.averaged_violation, "blue"))
-        violation.append(series("as experienced", history.episode_violation, "orange", "markers"))
+        value = [series("policy of the episode", history.value, "blue")]
+        value.append(series("averaged policy", history.averaged_value, "orange"))
+        violation = [series("policy of the episode", history.violation, "blue")]
+        violation.append(series("averaged policy", history.averaged_violation, "orange"))
+        violation.append(series("as experienced", history.episode_violation, "grey", "markers"))
         if optimum is not None:
             ends = [x[0], x[-1]]
             value.append(Series("optimum", ends, [optimum.value] * 2, None, "ink", "dash", level=True))
@@ -177,7 +177,7 @@ def verdict_of(found: Findings) -> tuple[str, str, str]:
     if run.feasible is False:
         least = f" The least expected violation of any policy is {optimum.violation:.6g}." if optimum else ""
         text = f"Infeasible, proved by the learner: every way out of a first state was seen to fail.{least}"
-        return f"{text} {optimum.reason or ''}" if optimum else text, "bad", "infeasible"
+        return text + (f" The planner agrees: {optimum.reason}" if optimum else ""), "bad", "infeasible"
     if optimum is not None and not optimum.feasible:
         return f"Infeasible: {optimum.reason}", "bad", "infeasible"
     known = "Feasible: the exact planner has a policy that never violates." if optimum else "Feasibility not known."
@@ -192,7 +192,7 @@ def proof_blocks(found: Findings, place: str) -> list[Block]:
     run, blocks = found.run, []
     if run.proof:
         rows = [
-            (line.step, repr(line.state), repr(line.action), line.violation, shown_label(line.dead_state))
+            (line.step, shown_state(line.state), repr(line.action), line.violation, dead_end(line.dead_state))
             for line in run.proof[:PROOF_LINES]
         ]
         left = len(run.proof) - len(rows)
@@ -209,9 +209,9 @@ def proof_blocks(found: Findings, place: str) -> list[Block]:
     return list(blocks)
 
 
-def shown_label(label: Any) -> str | None:
-    """Return a state as text."""
-    return None if label is None else repr(label)
+def dead_end(label: Any) -> str | None:
+    """Return a state that an action led to as text, if it led to one."""
+    return None if label is None else shown_state(label)
 
 
 def audit_blocks(found: Findings, place: str) -> list[Block]:

@@ -87,7 +87,7 @@
     return {
       x: series.x, y: series.y, customdata: series.std || undefined, name: series.name, mode: series.mode,
       line: { color: paint, dash: series.dash, width: series.level ? 1.6 : 2 },
-      marker: { color: theirs ? colour("panel") : paint, size: theirs ? 9 : 7, line: { color: paint, width: theirs ? 2 : 0 } },
+      marker: { color: theirs ? colour("panel") : paint, size: theirs ? 9 : series.mode === "markers" && !single ? 4 : 7, line: { color: paint, width: theirs ? 2 : 0 } },
       error_y: single && series.std ? { type: "data", array: series.std, color: paint, thickness: 1.5 } : undefined,
       hovertemplate: series.level ? `${value}<extra>${escaped(series.name)}</extra>`
         : `%{x:,} : ${value}<extra>${escaped(series.name)}</extra>`,

@@ -49,7 +49,7 @@
   drawers.heatmap = (id, spec, state) => {
     spec.cache ??= {};
     state.which ??= Object.keys(spec.maps)[0];
-    state.frame ??= 0;
+    state.frame ??= spec.start;
     const { grid, words, apart } = frame(spec, state.which, state.frame);
     const numbers = spec.actions.map(Number);
     const range = !spec.numeric ? [0, spec.actions.length - 1]
