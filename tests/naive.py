@@ -464,10 +464,10 @@ class PracticalTwin:
     """The practical learner from its formulas, with dictionaries; keys are (step, state label, action label).
 
     The constants are those that the formulas name, given by the test: penalty, start [step], window (c of the adaptive
-    step size) and patience (m after the proof).
+    step size), patience (m after the proof) and caution (c of replay).
     """
 
-    def __init__(self, model, settings, *, penalty, start, window, patience):
+    def __init__(self, model, settings, *, penalty, start, window, patience, caution):
         self.model, self.settings, self.penalty = model, settings, penalty
         self.start, self.window, self.patience = list(start), window, patience
         self.horizon = model.horizon
@@ -480,6 +480,7 @@ class PracticalTwin:
                     actions = [model.action_of_row(row) for row in model.rows_of_slot(slot)]
                     self.nodes[step, model.state_of_slot(slot)] = actions
         self.q, self.harm, self.forbidden = {}, {}, set()
+        self.caution, self.transitions = caution, {}
         self.begin()
 
     def begin(self):
@@ -509,6 +510,8 @@ class PracticalTwin:
         return (state, action) if self.model.stationary else (h, state, action)
 
     def law(self, h, state, action):
+        if not self.settings.share_outcomes:
+            return self.pair(h, state, action)
         return int(self.model.layout.row_distribution[self.model.row_of(h, state, action)])
 
     def columns(self, h, state):
@@ -575,15 +578,42 @@ class PracticalTwin:
         kept = self.mean.get(pair, most)
         share = (self.horizon + 1.0) / (self.horizon + self.patience + tries) if self.proved else 1.0 / tries
         self.mean[pair] = kept + share * (reward - kept)
+        if self.settings.replay and not self.proved:
+            counts = self.transitions.setdefault(law, {})
+            counts[following] = counts.get(following, 0) + 1
+            self.replay(state, self.columns(h, state))
+        else:
+            self.follow_law(h, law, following)
+        self.compose(state, self.columns(h, state))
+
+    def follow_law(self, h, law, following):
         # A law's own column is a step; every step of a shared law is taught, whether or not the state occurs there.
-        columns = range(self.horizon) if self.share else [h]
+        columns, most = range(self.horizon) if self.share else [h], self.start[-1]
         alpha = self.step_size(
             (law, None if self.share else h), self.x.get((h, law), self.start[h] - most), self.w(h + 1, following)
         )
         for c in columns:
             old = self.x.get((c, law), self.start[c] - most)
             self.x[c, law] = old + alpha * (self.w(c + 1, following) - old) if old > -math.inf else old
-        self.compose(state, self.columns(h, state))
+
+    def replay(self, state, columns):
+        for c in columns:
+            for action in self.nodes[c, state]:
+                law, top = self.law(c, state, action), self.start[c] - self.start[-1]
+                counts = self.transitions.get(law)
+                if not counts or self.x.get((c, law)) == -math.inf:
+                    continue
+                n, total, square = sum(counts.values()), 0.0, 0.0
+                values = [(count, self.w(c + 1, following)) for following, count in counts.items()]
+                if any(value == -math.inf for _, value in values):
+                    self.x[c, law] = -math.inf
+                    continue
+                for count, value in values:
+                    total += count * value
+                    square += count * value * value
+                mean = total / n
+                deviation = math.sqrt(max(square / n - mean * mean, 0.0) / n)
+                self.x[c, law] = min(top, mean + self.caution * deviation)
 
     def compose(self, state, columns):
         most = self.start[-1]
@@ -605,7 +635,8 @@ class PracticalTwin:
             if not self.remembers and f:
                 beyond = sum(min(0.0, min(x, 0.0) + self.settings.slack) for x in f)
                 reward = r + (self.penalty / len(f)) * beyond - self.model.reward_range[0]
-            update = self.update_law if self.settings.share_outcomes else self.update_pair
+            by_law = self.settings.share_outcomes or self.settings.replay
+            update = self.update_law if by_law else self.update_pair
             update(h, state, action, reward, following)
 
     def run(self, episodes, seed):

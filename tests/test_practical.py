@@ -17,7 +17,7 @@ from peakrl.environments.machine_scheduling import scheduling_example
 from peakrl.errors import SettingsError
 from peakrl.evaluation import evaluate
 from peakrl.kernels.learning import Log
-from peakrl.kernels.practical import PATIENCE
+from peakrl.kernels.practical_tables import CAUTION, PATIENCE
 from peakrl.kernels.sampling import seed_state
 from peakrl.learning import run as running
 from peakrl.learning.practical import ERROR_WINDOW, Practical
@@ -39,6 +39,9 @@ SETTINGS = {
     "shared outcomes, plain steps": practical(share_outcomes=True, adaptive_steps=False),
     "shared outcomes, separate steps": practical(share_outcomes=True, share_steps=False),
     "shared outcomes, no memory": practical(share_outcomes=True, constraint_memory=False, penalty=3.0),
+    "replay": practical(replay=True),
+    "replay, shared outcomes": practical(replay=True, share_outcomes=True),
+    "replay, no memory": practical(replay=True, constraint_memory=False, slack=0.1),
     "everything off": practical(
         tight_optimism=False, constraint_memory=False, share_steps=False, adaptive_steps=False, slack=0.2
     ),
@@ -55,7 +58,9 @@ def twin(model, settings):
     penalty = settings.penalty if settings.penalty is not None else 2 * horizon * count * span / slater
     level = span if settings.start == "tight" else max(penalty, span)
     start = [level * (horizon - h) for h in range(horizon)]
-    return naive.PracticalTwin(model, settings, penalty=penalty, start=start, window=ERROR_WINDOW, patience=PATIENCE)
+    return naive.PracticalTwin(
+        model, settings, penalty=penalty, start=start, window=ERROR_WINDOW, patience=PATIENCE, caution=CAUTION
+    )
 
 
 def twin_differences(problem, settings, seed, episodes=40):
@@ -111,7 +116,7 @@ def test_violations_that_hold_for_all_alike_equal_the_twins(share_outcomes):
         assert twin_differences(alike_by_action(seed), settings, seed) == []
     frozen = energy_harvesting(horizon=3, battery=2, max_arrival=3, peak_power=2, mean=2, std=1, arrivals="frozen")
     assert twin_differences(frozen, settings, 1) == []
-    settings = practical(constraint_depends_on="pair", share_outcomes=share_outcomes)
+    settings = practical(constraint_depends_on="pair", share_outcomes=share_outcomes, replay=True)
     assert twin_differences(random_problem(3, stationary=True, outcome_payoffs=False), settings, 4) == []
 
 
@@ -284,6 +289,7 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
     frozen = compile_model(energy_harvesting(horizon=3, arrivals="frozen"))
     for model, settings, culprit in [
         (frozen, practical(share_steps=True), "share_steps"),
+        (energy, practical(share_steps=False, replay=True), "replay"),
         (energy, practical(constraint_depends_on="state"), "constraint_depends_on"),
         (energy, practical(most_reward=1.0), r"most_reward is 1.0, but state \(0, 2\), action 2 earns 1.58496"),
         (energy, practical(most_reward=99.0), "most_reward"),
@@ -307,8 +313,12 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
 def test_settings_that_make_no_sense_are_refused_by_name(values, culprit):
     with pytest.raises(SettingsError, match=culprit):
         practical(**values)
-    with pytest.raises(SettingsError, match="share_outcomes"):
-        LearnerSettings(slack=0.1, share_outcomes=True)
+
+
+def test_what_only_the_practical_learner_has_is_refused_elsewhere():
+    for name in ("share_outcomes", "replay", "constraint_memory", "adaptive_steps", "share_steps"):
+        with pytest.raises(SettingsError, match=name):
+            LearnerSettings(slack=0.1, **{name: True})
 
 
 def test_a_declared_most_reward_is_where_optimism_starts():
@@ -355,6 +365,6 @@ def test_example_3_is_proved_infeasible_and_ends_at_the_least_violation():
     for seed in range(3):
         run = learn(model, practical(), episodes=20_000, seed=seed, record="none", average=False)
         assert run.feasible is False
-        assert run._engine.tables.status[1] < 2000
+        assert run._engine.proved_in < 2000
         assert faults_of_proof(problem, run.proof) == []
         assert evaluate(model, run.policy).violation <= 1.05 * least

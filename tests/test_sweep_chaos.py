@@ -206,3 +206,17 @@ def test_a_ray_node_that_goes_costs_its_own_runs_only(cluster: Any, tmp_path: Pa
     assert digests(folder) == digests(tmp_path / "calm")
     assert observer.most() == 1
     assert len(observer.seen) == 60
+
+
+# --- Dask ---
+
+
+# Dask leaves its event loop to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_dask_gives_the_results_of_one_core(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'peakrl[dask]'")
+    plan = read_plan(SWEEP)
+    complete(plan.tasks, tmp_path / "one", workers=1)
+    done = complete(plan.tasks, tmp_path / "dask", engine="dask", workers=2)
+    assert (done.made, done.failures) == (len(plan.tasks), [])
+    assert digests(tmp_path / "dask") == digests(tmp_path / "one")

@@ -184,6 +184,12 @@ def test_a_worker_that_does_not_see_the_folder_sends_the_result_back(tmp_path: P
     assert store.read(task.key).digest == run_tasks([task], tmp_path / "there", workers=1)[0].digest
 
 
+def test_what_workers_send_back_is_stored_by_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = run_tasks(squares(3), tmp_path / "calm", workers=1)
+    monkeypatch.setattr("peakrl.sweeps.store.visible", lambda *_: False)
+    assert digests(run_tasks(squares(3), tmp_path / "out", workers=1)) == digests(calm)
+
+
 def test_another_version_of_the_kernels_is_not_passed_off_as_this_one(tmp_path: Path) -> None:
     (task,) = squares(1)
     store = Store.create(tmp_path)

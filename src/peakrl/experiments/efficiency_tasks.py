@@ -13,6 +13,7 @@ from peakrl.environments.machine_scheduling import scheduling_example
 from peakrl.evaluation import evaluate
 from peakrl.experiments.ucbvi import planner_curve
 from peakrl.kernels.arrays import Floats
+from peakrl.learning.practical import Practical
 from peakrl.learning.run import Learner, learn
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model import TabularModel
@@ -92,13 +93,8 @@ def learn_infeasible(config: Mapping[str, Any]) -> dict[str, Any]:
     model = compile_model(scheduling_example(3))
     settings = LearnerSettings.from_dict(config["learner"])
     learner = Learner(model, settings, planned=config["episodes"], seed=config["seed"], every=0, average=False)
-    proved = None
-    while learner.done < config["episodes"]:
-        learner.advance(
-            min(10, config["episodes"] - learner.done) if proved is None else config["episodes"] - learner.done
-        )
-        if proved is None and learner.engine.feasible() is False:
-            proved = learner.done
+    learner.advance(config["episodes"])
+    proved = learner.engine.proved_in if isinstance(learner.engine, Practical) else None
     violation = evaluate(model, Policy(model, learner.rows)).violation
     least = solve(model).violation
     return {"proved": proved, "violation": violation, "excess": 100 * (violation / least - 1)}

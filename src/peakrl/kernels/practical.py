@@ -12,6 +12,7 @@ first, so that what the end of an episode shows reaches its beginning at once:
   In a dead state the action of least known harm is taken. A dead first state proves the problem infeasible: the tables
   start afresh with R = r - lo - penalty * violation and nothing is forbidden any more. Penalties are rare and large, so
   from then on alpha = (H+1)/(H+m+t): the start counts for m visits, and no action is given up for one unlucky outcome.
+  Replay ends with the proof, for the same reason.
 * All-step sharing: where nothing depends on the step, a transition updates Q_h(s,a) for every h with one shared count.
 * Step sizes: alpha = (H+1)/(H+t), or adaptive ones that tell trend from noise (the bias-adjusted Kalman filter of
   George and Powell, 2006): with g = c/(c+t), smoothed error b <- (1-g) b + g delta and square v <- (1-g) v + g delta^2,
@@ -28,96 +29,35 @@ first, so that what the end of an episode shows reaches its beginning at once:
   with the count of the law in place of N(s,a), and the most that one step can earn as the reward of a pair not yet
   tried. A law seen to lead to a dead state forbids every pair that has it. Q of a state is computed when it is met.
 
-Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and there is just one in a
-layered model, whose slots belong to a step already.
+* Replay (a model-based step, and labelled so): transitions are remembered, n(s,a,s') of them; whenever a state is met,
+  what follows each of its actions is computed anew from all that is remembered, with an optimism that shrinks with the
+  variance seen,
+
+      X_h = min( start, m + c sqrt(var/n) ),   m and var: mean and variance of W_{h+1}(s') under n(s,a,s')/n.
+
+Tables and their columns: `kernels.practical_tables`; updates: `kernels.practical_updates`.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
+from peakrl.kernels.practical_tables import (
+    DEAD_FIRST,
+    NO_WITNESS,
+    PROVED,
+    REMEMBERS,
+    VIOLATES,
+    Groups,
+    Options,
+    Path,
+    PracticalTables,
+)
+from peakrl.kernels.practical_updates import note_reward, recompose, remember, replay, update_law, update_row
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome
-
-#: Where `PracticalTables.status` holds: are constraints remembered (1) or penalised (0); the episode of the proof of
-#: infeasibility (0: none); the first slot that died.
-REMEMBERS, PROVED, DEAD_FIRST = 0, 1, 2
-#: After the proof of infeasibility: how many visits the optimistic start is worth.
-PATIENCE = 20.0
-#: Tables of parts that are switched off.
-NO_FLOATS: Floats = np.empty((0, 0))
-NO_REWARDS: Floats = np.empty(0)
-NO_INTS: Ints = np.empty(0, np.int32)
-NO_WITNESSES: Ints = np.empty((0, 0), np.int32)
-#: Witness of a forbidden entry: none yet, or seen to violate; a slot number says: seen to lead to that dead slot.
-NO_WITNESS, VIOLATES = -2, -1
-
-
-class PracticalTables(NamedTuple):
-    """What the practical learner remembers."""
-
-    #: [row, column]
-    q: Floats
-    #: [row, column, or one column where the count is shared]; by law where outcomes are shared.
-    visits: Ints
-    #: [slot, column + 1 in a stationary model]
-    w: Floats
-    #: [slot, column]: greedy row.
-    greedy: Longs
-    #: [as visits, 3]: b, v and l of the adaptive step size; nothing where it is not used.
-    errors: Floats
-    #: [row]: the largest violation seen.
-    harm: Floats
-    #: [row, column]
-    witness: Ints
-    status: Longs
-    #: Where outcomes are shared: X [law, column], why it is minus infinity [law, column], mean reward and count [row].
-    x: Floats = NO_FLOATS
-    law_witness: Ints = NO_WITNESSES
-    reward: Floats = NO_REWARDS
-    tried: Ints = NO_INTS
-
-
-class Groups(NamedTuple):
-    """Rows whose constraints are the same: rows[start[g]] .. rows[start[g+1]] are group g."""
-
-    of_row: Ints
-    start: Longs
-    rows: Ints
-    slot_of_row: Ints
-    #: [row]: its law of the next state; empty where outcomes are not shared.
-    law_of_row: Ints = NO_INTS
-
-
-class Path(NamedTuple):
-    """[step]: the episode at hand."""
-
-    slot: Longs
-    row: Longs
-    record: Longs
-    following: Longs
-
-
-class Options(NamedTuple):
-    """Numbers that the settings come to."""
-
-    #: 1 where a column is a step (stationary), 0 where slots belong to steps (layered)
-    shift: int
-    #: does one transition teach every column?
-    share: bool
-    #: H of (H+1)/(H+t); c of the adaptive step size
-    offset: float
-    #: [column]: optimistic start in a stationary model; [slot] in a layered one
-    start: Floats
-    #: room in the change list that the next episode may need
-    reserve: int
-    #: Where outcomes are shared: the most that one step can earn, and the start of X.
-    most: float = 0.0
-    law_start: Floats = NO_FLOATS
 
 
 @loop
@@ -160,119 +100,6 @@ def refresh(layout: Layout, tables: PracticalTables, slot: int, low: int, high: 
                 if tables.harm[row] < tables.harm[mildest]:
                     mildest = row
             tables.greedy[slot, column] = mildest
-
-
-@inlined
-def recompose(
-    layout: Layout, tables: PracticalTables, groups: Groups, most: float, slot: int, low: int, high: int
-) -> None:
-    """Compute Q of a slot anew from what its rows earn and what their laws lead to; what is forbidden stays so."""
-    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-        law = groups.law_of_row[row]
-        reward = tables.reward[row] if tables.tried[row] > 0 else most
-        for column in range(low, high):
-            if tables.q[row, column] > -np.inf:
-                tables.q[row, column] = reward + tables.x[law, column]
-                if tables.x[law, column] == -np.inf:
-                    tables.witness[row, column] = tables.law_witness[law, column]
-
-
-@inlined
-def patient_rate(horizon: int, t: int) -> float:
-    """Return the step size of visit t after the proof: the start counts for PATIENCE visits."""
-    return (horizon + 1.0) / (horizon + PATIENCE + t)
-
-
-@inlined
-def step_size(
-    layout: Layout, tables: PracticalTables, options: Options, place: int, counted: int, old: float, target: float
-) -> float:
-    """Count one more visit of a row (or law) and return its step size; `old` and `target` are its own column's."""
-    t = tables.visits[place, counted] + 1
-    tables.visits[place, counted] = t
-    if tables.status[PROVED] > 0:
-        return patient_rate(layout.horizon, t)
-    alpha = (options.offset + 1.0) / (options.offset + t)
-    # Both are looked at first: the difference of two infinities is not a number.
-    if tables.errors.shape[0] > 0 and old > -np.inf and target > -np.inf:
-        alpha = adaptive_rate(tables.errors, place, counted, t, target - old, options.offset)
-    return alpha
-
-
-@inlined
-def update_row(
-    layout: Layout,
-    tables: PracticalTables,
-    options: Options,
-    row: int,
-    following: int,
-    reward: float,
-    own: int,
-    low: int,
-    high: int,
-) -> None:
-    """Move Q of a row towards reward + W(following) in columns low .. high."""
-    counted = 0 if options.share else low
-    ahead = options.shift
-    alpha = step_size(
-        layout, tables, options, row, counted, tables.q[row, own], reward + tables.w[following, own + ahead]
-    )  # fmt: skip
-    for column in range(low, high):
-        old = tables.q[row, column]
-        target = reward + tables.w[following, column + ahead]
-        tables.q[row, column] = old + alpha * (target - old) if old > -np.inf else old
-    for column in range(low, high):
-        if tables.q[row, column] == -np.inf and tables.witness[row, column] == NO_WITNESS:
-            tables.witness[row, column] = following
-
-
-@inlined
-def update_law(
-    layout: Layout,
-    tables: PracticalTables,
-    groups: Groups,
-    options: Options,
-    row: int,
-    following: int,
-    reward: float,
-    own: int,
-    low: int,
-    high: int,
-) -> None:
-    """Move X of a row's law towards W(following) in columns low .. high, and the row's mean reward towards `reward`."""
-    law = groups.law_of_row[row]
-    tries = tables.tried[row] + 1
-    tables.tried[row] = tries
-    kept = tables.reward[row] if tries > 1 else options.most
-    share = patient_rate(layout.horizon, tries) if tables.status[PROVED] > 0 else 1.0 / tries
-    tables.reward[row] = kept + share * (reward - kept)
-    counted = 0 if options.share else low
-    ahead = options.shift
-    alpha = step_size(layout, tables, options, law, counted, tables.x[law, own], tables.w[following, own + ahead])
-    for column in range(low, high):
-        old = tables.x[law, column]
-        target = tables.w[following, column + ahead]
-        tables.x[law, column] = old + alpha * (target - old) if old > -np.inf else old
-        if old > -np.inf and target == -np.inf:
-            tables.law_witness[law, column] = following
-
-
-@inlined
-def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, smoothing: float) -> float:
-    """Take in the error `delta` of visit t and return the step size."""
-    weight = smoothing / (smoothing + t)
-    bias = (1.0 - weight) * errors[row, counted, 0] + weight * delta
-    square = (1.0 - weight) * errors[row, counted, 1] + weight * delta * delta
-    spread = errors[row, counted, 2]
-    alpha = 1.0
-    if t > 2:
-        least = 1.0 / t
-        alpha = 1.0 - (square - bias * bias) / ((1.0 + spread) * square) if square > 0.0 else least
-        alpha = min(1.0, max(alpha, least))
-    errors[row, counted, 0] = bias
-    errors[row, counted, 1] = square
-    errors[row, counted, 2] = (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
-    return alpha
 
 
 @inlined
@@ -363,6 +190,7 @@ def learn_path(
     columns = tables.q.shape[1]
     remembers = tables.status[REMEMBERS] == 1
     laws = tables.x.shape[0] > 0
+    replays = tables.seen.shape[0] > 0 and tables.status[PROVED] == 0
     for back in range(length):
         step = length - 1 - back
         slot, row, record, following = path.slot[step], path.row[step], path.record[step], path.following[step]
@@ -375,7 +203,12 @@ def learn_path(
         for column in range(low, high):
             before[column] = tables.greedy[slot, column]
         if laws:
-            update_law(layout, tables, groups, options, row, following, reward, own, low, high)
+            note_reward(layout, tables, options, row, reward)
+            if replays:
+                remember(tables, groups, row, following)
+                replay(layout, tables, groups, options, slot)
+            else:
+                update_law(layout, tables, groups, options, row, following, own, low, high)
             recompose(layout, tables, groups, options.most, slot, low, high)
         else:
             update_row(layout, tables, options, row, following, reward, own, low, high)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from peakrl.kernels.arrays import Floats, Layout, Longs
 from peakrl.kernels.jit import loop
 from peakrl.kernels.learning import GREEDY, NODE_COLUMNS, Bernstein, Hoeffding, Log, Rates, Tables, rescan, update
-from peakrl.kernels.practical import Groups, Options, Path, PracticalTables, learn_path
+from peakrl.kernels.practical import learn_path
+from peakrl.kernels.practical_tables import Groups, Options, Path, PracticalTables
 from peakrl.kernels.sampling import U64
 
 

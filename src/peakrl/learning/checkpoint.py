@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import PeakError, SettingsError, StorageError
 from peakrl.kernels.learning import GREEDY, NODE_COLUMNS
-from peakrl.kernels.practical import DEAD_FIRST
+from peakrl.kernels.practical_tables import DEAD_FIRST
 from peakrl.learning.algorithm_one import AlgorithmOne
 from peakrl.learning.history import PolicyCurve
 from peakrl.learning.labels import Arrays

@@ -71,6 +71,8 @@ def check_settings(rules: Rules, settings: LearnerSettings) -> None:
         raise SettingsError(
             "share_outcomes is True: which pairs lead to the same law is known of a model, not of an environment"
         )
+    if settings.replay:
+        raise SettingsError("replay is True: transitions are remembered for a model only, not for an environment")
 
 
 def sizes_of(rules: Rules, constraints: int) -> Sizes:

@@ -13,7 +13,7 @@ from peakrl.errors import TargetError
 from peakrl.gym.adapters import Rules, Step
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
-from peakrl.kernels.practical import (
+from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
     NO_WITNESS,
     PROVED,

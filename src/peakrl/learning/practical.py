@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
-from peakrl.kernels.practical import (
+from peakrl.kernels.practical import fill_practical, learn_practical
+from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
     NO_FLOATS,
     NO_WITNESS,
@@ -23,8 +24,6 @@ from peakrl.kernels.practical import (
     Options,
     Path,
     PracticalTables,
-    fill_practical,
-    learn_practical,
 )
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm_one import sizes_of
@@ -64,8 +63,10 @@ class Practical:
         self.columns = model.horizon if model.stationary else 1
         counted = 1 if self.share else self.columns
         rows, slots = model.num_rows, model.num_slots
-        laws = len(model.layout.outcome_start) - 1 if settings.share_outcomes else 0
+        law_of_row = laws_of_rows(model, settings)
+        laws = int(law_of_row.max()) + 1 if law_of_row.size else 0
         places = laws or rows
+        cell_start = cells(model, law_of_row) if settings.replay else np.zeros(1, np.int64)
         self.tables = PracticalTables(
             q=np.empty((rows, self.columns)),
             visits=np.empty((places, counted), np.int32),
@@ -79,12 +80,14 @@ class Practical:
             law_witness=np.full((laws, self.columns), NO_WITNESS, np.int32),
             reward=np.zeros(rows if laws else 0),
             tried=np.zeros(rows if laws else 0, np.int32),
+            seen=np.zeros(laws if settings.replay else 0, np.int32),
+            cell_next=np.zeros(cell_start[-1], np.int32),
+            cell_count=np.zeros(cell_start[-1], np.int32),
         )
         check_most_reward(model, settings.most_reward)
         self.groups = make_groups(model, settings.constraint_depends_on)
         largest = int(np.diff(self.groups.start).max())
-        if laws:
-            self.groups = self.groups._replace(law_of_row=model.layout.row_distribution.astype(np.int32))
+        self.groups = self.groups._replace(law_of_row=law_of_row, cell_start=cell_start)
         start = self.constants.start if model.stationary else self.constants.start[steps_of_slots(model)]
         most = float(self.constants.start[-1])
         self.options = Options(
@@ -94,7 +97,8 @@ class Practical:
             start=start,
             reserve=model.horizon * self.columns * (1 + largest) + model.num_nodes,
             most=most,
-            law_start=law_starts(model, start - most) if laws else NO_FLOATS,
+            law_start=law_starts(model, law_of_row, start - most) if laws else NO_FLOATS,
+            sums=np.empty((2, self.columns)),
         )
         fill_practical(model.layout, self.tables, self.options)
         self.payoff = practical_payoffs(model, settings.slack, self.constants.penalty)
@@ -142,6 +146,11 @@ class Practical:
         """False when the first state has been seen to leave no way out."""
         return False if self.tables.status[PROVED] else None
 
+    @property
+    def proved_in(self) -> int | None:
+        """The episode that ended the proof of infeasibility."""
+        return int(self.tables.status[PROVED]) or None
+
     def forbidden(self) -> NDArray[np.bool_]:
         """[row, column]: what has been seen to fail."""
         known: NDArray[np.bool_] = self.tables.witness != NO_WITNESS
@@ -187,6 +196,8 @@ def shares_steps(model: TabularModel, settings: LearnerSettings) -> bool:
             f"share_steps is True, but in {model.name!r} states belong to steps: its dynamics depend on the step, "
             "or no state comes back at another one. Leave share_steps out"
         )
+    if settings.replay and model.stationary and settings.share_steps is False:
+        raise SettingsError("replay remembers transitions for all steps alike: it needs share_steps")
     return model.stationary if settings.share_steps is None else settings.share_steps
 
 
@@ -198,15 +209,29 @@ def steps_of_slots(model: TabularModel) -> NDArray[np.int64]:
     return steps
 
 
-def law_starts(model: TabularModel, start: Floats) -> Floats:
+def laws_of_rows(model: TabularModel, settings: LearnerSettings) -> Ints:
+    """[row]: its law of the next state, as stored or each its own; nothing where laws are not learned."""
+    if settings.share_outcomes:
+        return model.layout.row_distribution.astype(np.int32)
+    return np.arange(model.num_rows if settings.replay else 0, dtype=np.int32)
+
+
+def cells(model: TabularModel, law_of_row: Ints) -> Longs:
+    """[law + 1]: where the cells of each law begin; it has one for each next state that may be seen."""
+    sizes = np.zeros(int(law_of_row.max()) + 1, np.int64)
+    sizes[law_of_row] = np.diff(model.layout.outcome_start)[model.layout.row_distribution]
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def law_starts(model: TabularModel, law_of_row: Ints, start: Floats) -> Floats:
     """[law, column]: the optimistic start of what follows, from `start` by column or, in a layered model, by slot."""
-    laws = len(model.layout.outcome_start) - 1
+    laws = int(law_of_row.max()) + 1
     if model.stationary:
         return np.tile(start, (laws, 1))
     by_law = np.zeros((laws, 1))
     slot_of_row = np.repeat(np.arange(model.num_slots), np.diff(model.layout.row_start))
     # All rows of a law belong to one step: their next slots do.
-    by_law[model.layout.row_distribution, 0] = start[slot_of_row]
+    by_law[law_of_row, 0] = start[slot_of_row]
     return by_law
 
 

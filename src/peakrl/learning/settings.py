@@ -56,6 +56,8 @@ class LearnerSettings(BaseModel):
     adaptive_steps: bool = False
     #: Pairs that a model stores with one law of the next state learn it together.
     share_outcomes: bool = False
+    #: Remember transitions and compute from all of them what follows an action: a model-based step.
+    replay: bool = False
     #: The most that a step without violation earns, where that is known to be less than the reward range allows.
     most_reward: float | None = None
     #: What the constraints depend on: an observed violation then holds for everything that shares it.
@@ -77,7 +79,7 @@ class LearnerSettings(BaseModel):
             raise ValueError(f"slater is {self.slater}, above the slack of {self.slack}; it must be at most the slack")
         if self.practical_learner and (self.bonus != "none" or self.exponent is not None):
             raise ValueError("bonus and exponent belong to Algorithm 1; the practical learner has neither")
-        own = ("constraint_memory", "share_steps", "adaptive_steps", "share_outcomes", "most_reward")
+        own = ("constraint_memory", "share_steps", "adaptive_steps", "share_outcomes", "replay", "most_reward")
         alien = [name for name in own if getattr(self, name) not in (False, None)]
         if not self.practical_learner and alien:
             raise ValueError(f"{' and '.join(alien)}: only the practical learner has that")
@@ -95,6 +97,7 @@ class LearnerSettings(BaseModel):
         constraint_memory: bool = True,
         share_steps: bool | None = None,
         share_outcomes: bool = False,
+        replay: bool = False,
         adaptive_steps: bool = True,
         constraint_depends_on: Dependence | None = None,
         most_reward: float | None = None,
@@ -107,12 +110,15 @@ class LearnerSettings(BaseModel):
         What you know of the structure helps a lot: `share_outcomes` tells the learner which pairs have the same law of
         the next state (as the model stores them, not the law itself), `constraint_depends_on` ("pair", "action" or
         "state") lets one violation stand for all that share it, and `most_reward` is the most that a step without
-        violation earns. Slack and penalty matter only without the memory, or once the problem is proved infeasible.
+        violation earns. `replay` remembers transitions and is no longer model-free: it takes several times as long
+        and as much memory, and learns faster.
+
+        Slack and penalty matter only without the memory, or once the problem is proved infeasible.
         """
         return cls(
             slack=slack, penalty=penalty, bonus="none", start="tight" if tight_optimism else "stepwise",
             practical_learner=True, constraint_memory=constraint_memory, share_steps=share_steps,
-            share_outcomes=share_outcomes, adaptive_steps=adaptive_steps,
+            share_outcomes=share_outcomes, replay=replay, adaptive_steps=adaptive_steps,
             constraint_depends_on=constraint_depends_on, most_reward=most_reward,
         )  # fmt: skip
 

@@ -73,7 +73,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve. A `level` is the same at every x; `dash` and `mode` are plotly's words, `colour` one of the page's."""
+    """One curve, with a band of `std` or from `low` to `high`; a `level` is the same at every x.
+
+    `dash` and `mode` are plotly's words, `colour` is one of the page's.
+    """
 
     name: str
     x: Sequence[float | str]
@@ -83,6 +86,8 @@ class Series:
     dash: str = "solid"
     mode: str = "lines"
     level: bool = False
+    low: Sequence[float | None] | None = None
+    high: Sequence[float | None] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -90,7 +95,10 @@ class Series:
             "name": self.name,
             "x": numbers(self.x),
             "y": numbers(self.y),
-            "std": None if self.std is None else numbers(self.std),
+            **{
+                name: None if values is None else numbers(values)
+                for name, values in (("std", self.std), ("low", self.low), ("high", self.high))
+            },
             "colour": self.colour,
             "dash": self.dash,
             "mode": self.mode,
@@ -189,9 +197,11 @@ def shown(cell: Any) -> str:
         return f"{int(cell):,}"
     if isinstance(cell, float | np.floating):
         number = float(cell)
+        if not math.isfinite(number):
+            return {"inf": "∞", "-inf": "−∞"}.get(str(number), "")
         if 0 < abs(number) < 1e-12:
             number = 0.0
-        return f"{number:,.5g}" if abs(number) < 1e5 or not math.isfinite(number) else f"{number:,.4g}"
+        return f"{number:,.5g}" if abs(number) < 1e5 else f"{number:,.4g}"
     return "" if cell is None else str(cell)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peakrl.experiments.records import FigureRecord
-from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, YELLOW, new_figure, places
+from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure, places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 COLOURS = {
     "practical": BLUE,
+    "practical, replay": SKY,
     "practical, structure declared": GREEN,
     "model-based planner": BLACK,
     "Algorithm 1, phi 0.1": ORANGE,
@@ -33,7 +34,7 @@ def draw_efficiency(record: FigureRecord) -> Figure:
         panels[0].axhline(1.0, color="#999999", linewidth=0.8, linestyle=":")
         panels[0].set_title(f"{variant.capitalize()}: gap to the causal optimum (%)", loc="left")
         panels[1].set_title("Violation (power units an episode)", loc="left")
-    grid[0][0].legend(loc="upper right")
+    grid[-1][0].legend(loc="lower left", fontsize=7)
     return figure
 
 

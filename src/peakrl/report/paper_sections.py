@@ -46,6 +46,8 @@ VARIANTS = {
 #: Where curves lie close together: also drawn as distances to this one.
 BOUNDS = {("figure-3", "frozen"): "convex bound", ("figure-3", "random"): "causal optimum"}
 LOG_X = {"figure-6"}
+#: Measures that begin so belong together: as a curve and its band, or as one line of a table.
+ORDERS = ("lower ", "median ", "upper ", "largest ")
 #: Theory is told for these accuracies (rewards in [0, 1]) and slacks.
 EPSILONS = (1.0, 0.1)
 SLACKS = (0.1, 0.01, 0.001)
@@ -54,7 +56,9 @@ FAILURE = 0.05
 
 def figure_names(folder: Path) -> list[str]:
     """Return the figures that a folder holds records of: the paper's first, in their order, then any others."""
-    found = [path.stem for path in sorted(folder.glob("*.json")) if path.with_suffix(".csv").exists() and is_record(path)]
+    found = [
+        path.stem for path in sorted(folder.glob("*.json")) if path.with_suffix(".csv").exists() and is_record(path)
+    ]
     known = [name for name in EXPERIMENTS if name in found]
     return known + [name for name in found if name not in known]
 
@@ -77,15 +81,16 @@ def paper_sections(folder: Path) -> list[Section]:
 def figure_section(record: FigureRecord) -> Section:
     """Return the charts of a figure, its comparison and its settings."""
     judged = [check.within for check in record.checks if check.within is not None]
-    quick = " This is the small version: comparisons with the paper's curves are shown, not judged."
-    lead = f"{sum(judged)} of {len(judged)} judged comparisons are within tolerance."
+    quick = " This is the small version: comparisons that need the full size are shown, not judged."
+    lead = f"{sum(judged)} of {len(judged)} judged comparisons are within tolerance." if judged else ""
     if record.settings.get("quick"):
         lead += quick
     badge = ("", "") if not judged else ("good", "within tolerance") if all(judged) else ("bad", "off tolerance")
     charts = [chart for variant in record.variants for chart in variant_charts(record, variant)]
+    aside: list[Block] = [check_table(record), *order_tables(record)]
     settings = Settings(f"{record.name}-settings", "Settings", record.settings)
     name = record.name.replace("-", " ").capitalize()
-    return Section(record.name, f"{name}: {record.title}", lead, charts, [check_table(record), settings], badge)
+    return Section(record.name, f"{name}: {record.title}", lead, charts, [*aside, settings], badge)
 
 
 def check_table(record: FigureRecord) -> Table:
@@ -96,6 +101,19 @@ def check_table(record: FigureRecord) -> Table:
     ]
     title = f"{record.name}: the published or exact number (there), ours, and the difference"
     return Table(f"{record.name}-checks", title, CHECK_COLUMNS, rows, filter_column=1)
+
+
+def order_tables(record: FigureRecord) -> list[Table]:
+    """Return quartiles and the largest of quantities that are one number a run; nothing where there are none."""
+    lines: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in record.rows:
+        word = next((word for word in ORDERS if row.measure.startswith(word)), None)
+        if word is not None and row.x is None:
+            key = (row.variant, row.curve, row.measure.removeprefix(word), row.unit)
+            lines.setdefault(key, {})[word] = row.mean
+    rows = [(*key, *(found.get(word) for word in ORDERS)) for key, found in lines.items()]
+    columns = ("problem", "learner", "quantity", "unit", *(word.strip() for word in ORDERS))
+    return [Table(f"{record.name}-orders", "Over seeds: quartiles and the largest", columns, rows, 2)] if rows else []
 
 
 def within(verdict: bool | None) -> str:
@@ -109,6 +127,10 @@ def variant_charts(record: FigureRecord, variant: str) -> list[Chart]:
     charts = []
     for measure in measures:
         curves = record.curves(variant, measure)
+        if measure.startswith("median ") and any(row.x is not None for rows in curves.values() for row in rows):
+            charts.append(quartile_chart(record, variant, measure.removeprefix("median ")))
+        if measure.startswith(ORDERS):
+            continue
         words = VARIANTS.get(variant, variant)
         title = f"{measure.capitalize()}, {words}"
         unit = next(iter(curves.values()))[0].unit
@@ -124,6 +146,21 @@ def variant_charts(record: FigureRecord, variant: str) -> list[Chart]:
     return charts
 
 
+def quartile_chart(record: FigureRecord, variant: str, quantity: str) -> Chart:
+    """Return the medians of a quantity with bands from quartile to quartile, on logarithmic axes."""
+    lower, median, upper = (record.curves(variant, word + quantity) for word in ORDERS[:3])
+    series = []
+    for place, (name, rows) in enumerate(median.items()):
+        x = [row.x for row in rows if row.x is not None]
+        low, y, high = ([row.mean for row in curves[name] if row.x is not None] for curves in (lower, median, upper))
+        if x:
+            series.append(Series(name, x, y, None, (*CYCLE, "ink", "grey")[place % 8], low=low, high=high))
+    title = f"{quantity.capitalize()}, {variant}: median and quartiles over seeds"
+    axis = f"{quantity} ({next(iter(median.values()))[0].unit})"
+    place_of = f"{record.name}-{slug(variant)}-{slug(quantity)}"
+    return Chart(place_of, title, record.x, axis, series, log_x=True, log_y=True)
+
+
 def curve_series(curves: dict[str, list[Row]]) -> list[Series]:
     """Return the series of a chart; levels reach over the places of the others."""
     places = [row.x for rows in curves.values() for row in rows if row.x is not None]
@@ -136,7 +173,9 @@ def curve_series(curves: dict[str, list[Row]]) -> list[Series]:
         colour, dash = STYLES[key] if key in STYLES else (next(spare), "solid")
         if rows[0].x is None:
             ends = [min(places), max(places)]
-            found.append(Series(name, ends, [rows[0].mean] * 2, None, colour, "dash", level=True))
+            found.append(
+                Series(name, ends, [rows[0].mean] * 2, None, colour, dash if dash != "solid" else "dash", level=True)
+            )
             continue
         x, y = [float(row.x or 0) for row in rows], [row.mean for row in rows]
         std = [row.std for row in rows] if all(row.std is not None for row in rows) else None
@@ -172,8 +211,8 @@ def theory_section() -> Section:
     models = paper_models()
     lead = (
         "Theorem 1's arithmetic for the paper's own problems: how many episodes it asks for, with which slack and "
-        f"penalty, for accuracy ε (rewards in [0, 1], |f| ≤ 1), failure probability {FAILURE:g} and constant c = 1; and "
-        "what a slack really leaves, found by solving the modified problem exactly."
+        f"penalty, for accuracy ε (rewards in [0, 1], |f| ≤ 1), failure probability {FAILURE:g} and constant c = 1; "
+        "and what a slack really leaves, found by solving the modified problem exactly."
     )
     blocks: list[Block] = [plan_table(models), audit_table(models[0][1])]
     blocks.append(

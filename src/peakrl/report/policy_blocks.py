@@ -1,7 +1,7 @@
 """The policy of a run on the page: maps by step, an explorer of every action, Gantt charts for schedules.
 
-The explorer embeds what an answer is made of, not the answers. With pi the last policy, D the law of the next state that
-a pair has (many pairs share one), and V the exact value of pi:
+The explorer embeds what an answer is made of, not the answers. With pi the last policy, D the law of the next state
+that a pair has (many pairs share one), and V the exact value of pi:
 
     value from here on      r(s, a) + sum_s' D(s') V_{h+1}(s')         by pair and by (step, law), never by (step, pair)
 
@@ -75,7 +75,11 @@ def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, m
         "maps": maps, "actions": labels, "numeric": numeric,
     }  # fmt: skip
     by = f"by {names[1]} and {names[0]}" if frames == 1 else f"by step, {names[1]} and {names[0]}"
-    note = "White: no policy can be there." if frames == 1 else "White: no policy can be there. Click a cell to explore it."
+    note = (
+        "White: no policy can be there."
+        if frames == 1
+        else "White: no policy can be there. Click a cell to explore it."
+    )
     return [Drawn(f"{place}-map", f"What the policy does, {by}", "heatmap", content, note)]
 
 
@@ -202,9 +206,7 @@ def presence(run: LearningRun) -> Floats:
     return total
 
 
-def law_tables(
-    run: LearningRun, optimum: Solution[Policy] | None, laws: Longs
-) -> tuple[Floats, Floats, Floats | None]:
+def law_tables(run: LearningRun, optimum: Solution[Policy] | None, laws: Longs) -> tuple[Floats, Floats, Floats | None]:
     """[step, law]: what follows under the last policy (value, violation), and the least violation that can follow."""
     from peakrl.kernels.planning import value_of
     from peakrl.planning.exact import row_costs
@@ -234,7 +236,8 @@ def chosen(model: TabularModel, policy: Policy, kept: Longs, steps: int) -> list
 
 def reachable(model: TabularModel, kept: Longs, steps: int) -> NDArray[np.int8]:
     """[step, kept state]: 1 where an episode can come by."""
-    return model.reachable[np.arange(steps)[:, None] * model.layout.node_stride + kept].astype(np.int8)
+    nodes = np.arange(steps)[:, None] * model.layout.node_stride + kept
+    return np.asarray(model.reachable[nodes], np.int8)
 
 
 def memory(run: LearningRun, rows: Longs) -> dict[str, Any]:

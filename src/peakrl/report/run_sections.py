@@ -106,7 +106,7 @@ def figures_table(found: Findings, place: str) -> Table:
     if optimum is not None:
         chance = found.evaluated(optimum.policy).violation_probability
         rows.append(("optimum", optimum.value, 0.0, 0.0, optimum.violation, chance))
-    columns = ("policy", "value", "below the optimum", "gap in %", "violation", "violation probability")
+    columns = ("policy", "value", "below the optimum", "gap in %", "violation", "probability of any")
     return Table(f"{place}-figures", "Exact figures of an episode", columns, rows)
 
 

@@ -46,7 +46,9 @@ def schedule_blocks(run: LearningRun, place: str) -> list[Block]:
     if not is_schedule(model):
         return []
     if not model.deterministic:
-        return [Text("Processing times are random, so the policy has no single order: the explorer shows what it does.")]
+        return [
+            Text("Processing times are random, so the policy has no single order: the explorer shows what it does.")
+        ]
     if model.horizon > MOST_JOBS:
         return [Text(f"{model.horizon} jobs are too many for a chart on a page.")]
     known = jobs_of(model)
@@ -87,8 +89,8 @@ def jobs_of(model: TabularModel) -> list[Known] | None:
     first = {name: margin(model, start, name) for name in names}
     if len(names) < 2 or "weighted" in model.name:
         return None
-    processing = {name: int(round(time_of(model, start, name, names, first))) for name in names}
-    deadline = {name: int(round(first[name])) + processing[name] for name in names}
+    processing = {name: round(time_of(model, start, name, names, first)) for name in names}
+    deadline = {name: round(first[name]) + processing[name] for name in names}
     due = due_times(model, deadline)
     return [Known(name, processing[name], due.get(name), deadline[name]) for name in names]
 
@@ -121,7 +123,7 @@ def due_times(model: TabularModel, deadline: dict[Any, int]) -> dict[Hashable, i
             name = model.action_of_row(row)
             if name not in due and model.row_reward[row] < 0:
                 tardiness = (state[2] or 0) - float(model.row_reward[row])
-                due[name] = int(round(deadline[name] - float(model.row_margin[row, 0]) - tardiness))
+                due[name] = round(deadline[name] - float(model.row_margin[row, 0]) - tardiness)
         if len(due) == len(deadline):
             break
     return due

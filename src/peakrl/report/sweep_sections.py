@@ -53,7 +53,7 @@ def problem_section(store: Any, problem: str, records: Sequence[Any], groups: An
     if comparisons:
         aside.append(comparison_table(place, comparisons))
     short = f"{solved} of {seeds} solved"
-    return Section(place, f"Sweep: {problem}", lead, main, aside, ("good" if solved == seeds else "", short))
+    return Section(place, problem, lead, main, aside, ("good" if solved == seeds else "", short))
 
 
 def group_table(place: str, groups: Any) -> Table:
@@ -98,7 +98,9 @@ def curve_charts(store: Any, place: str, records: Sequence[Any]) -> Iterator[Cha
             levels = {record[level] for record in own}
             if len(levels) == 1:  # problems that follow the seed have an optimum each
                 ends = [series[0].x[0], series[0].x[-1]]
-                series.append(Series(level.replace("_", " "), ends, [levels.pop()] * 2, None, "ink", "dash", level=True))
+                series.append(
+                    Series(level.replace("_", " "), ends, [levels.pop()] * 2, None, "ink", "dash", level=True)
+                )
             title = f"{measure.capitalize()} of the policy, {episodes:,} episodes, mean and sd over seeds"
             yield Chart(f"{place}-{episodes}-{measure}", title, "episode", measure, series)
 
@@ -117,6 +119,8 @@ def runs_section(records: Sequence[Any], names: dict[str, Any]) -> Section:
     """Return every run, and what problems and settings are."""
     columns = [name for name in records[0] if name not in LEFT_OUT]
     rows = [[record.get(name) for name in columns] for record in records]
-    lead = "A sweep keeps figures and curves, not policies: `peakrl train ... --out` keeps a run whose policy can be explored."
+    lead = (
+        "A sweep keeps figures and curves; `peakrl train ... --out` keeps a run whose policy can be explored as well."
+    )
     table = Table("sweep-runs", f"All {len(rows):,} runs", [name.replace("_", " ") for name in columns], rows)
     return Section("sweep-all", "Runs", lead, [table, Settings("sweep-settings", "Problems and settings", names)])

@@ -50,7 +50,7 @@
     return {
       title: { text: title, standoff: 8, font: { size: 12 } }, type: log ? "log" : undefined, automargin: true,
       gridcolor: colour("grid"), linecolor: colour("line"), zerolinecolor: colour("line"), showline: true,
-      exponentformat: "none", separatethousands: true,
+      exponentformat: "none", separatethousands: true, nticks: log ? 6 : undefined,
     };
   }
 
@@ -71,26 +71,31 @@
   function band(series, spec, state) {
     const paint = translucent(colour(series.colour), 0.14);
     const floor = state.logY ? positive(spec) / 3 : -Infinity;
-    const up = series.y.map((y, i) => y + series.std[i]);
     const least = series.y.every((y) => y >= 0) ? 0 : -Infinity;
-    const down = series.y.map((y, i) => Math.max(y - series.std[i], floor, least));
+    const up = series.y.map((y, i) => Math.max(series.high ? series.high[i] : y + series.std[i], floor));
+    const down = series.y.map((y, i) => Math.max(series.low ? series.low[i] : y - series.std[i], floor, least));
     return {
       x: [...series.x, ...series.x.slice().reverse()], y: [...up, ...down.reverse()], fill: "toself", fillcolor: paint,
-      line: { width: 0, color: paint }, mode: "lines", hoverinfo: "skip", name: `${series.name}, one sd`,
+      line: { width: 0, color: paint }, mode: "lines", hoverinfo: "skip", name: `${series.name}, band`,
     };
   }
 
-  function trace(series, single) {
+  // What hovering tells: the number itself, also where a logarithmic axis cannot show it, and its spread.
+  const spread = (series, i) => (series.std ? ` ± ${short(series.std[i])}`
+    : series.low ? ` (${short(series.low[i])} to ${short(series.high[i])})` : "");
+  const short = (value) => (value === null ? "" : Number(value.toPrecision(5)).toLocaleString("en", { maximumSignificantDigits: 5 }));
+
+  function trace(series, single, spec, state) {
     const paint = colour(series.colour);
     const theirs = series.name.startsWith("paper: ");
-    const value = series.std ? "%{y:,.5~g} ± %{customdata:,.3~g}" : "%{y:,.5~g}";
+    const floor = state.logY ? positive(spec) / 3 : -Infinity;
     return {
-      x: series.x, y: series.y, customdata: series.std || undefined, name: series.name, mode: series.mode,
+      x: series.x, y: series.y.map((y) => (y === null ? null : Math.max(y, floor))), name: series.name, mode: series.mode,
+      customdata: series.y.map((y, i) => short(y) + spread(series, i)),
       line: { color: paint, dash: series.dash, width: series.level ? 1.6 : 2 },
       marker: { color: theirs ? colour("panel") : paint, size: theirs ? 9 : series.mode === "markers" && !single ? 4 : 7, line: { color: paint, width: theirs ? 2 : 0 } },
       error_y: single && series.std ? { type: "data", array: series.std, color: paint, thickness: 1.5 } : undefined,
-      hovertemplate: series.level ? `${value}<extra>${escaped(series.name)}</extra>`
-        : `%{x:,} : ${value}<extra>${escaped(series.name)}</extra>`,
+      hovertemplate: `${series.level || single ? "" : "%{x:,}: "}%{customdata}<extra>${escaped(series.name)}</extra>`,
     };
   }
 
@@ -101,8 +106,8 @@
     const state = states[id];
     const shown = spec.series.filter((_, index) => !state.hidden.has(index));
     const single = spec.series.every((series) => series.x.length === 1);
-    const bands = shown.filter((series) => series.std && !single).map((series) => band(series, spec, state));
-    const lines = shown.map((series) => trace(series, single));
+    const bands = shown.filter((series) => (series.std || series.low) && !single).map((series) => band(series, spec, state));
+    const lines = shown.map((series) => trace(series, single, spec, state));
     Plotly.react(id, [...bands, ...lines], layout(spec, {
       xaxis: axis(single ? "" : spec.x, state.logX && !single), yaxis: axis(spec.y, state.logY),
       // A zoom lasts as long as the axes keep their kind.
@@ -110,11 +115,16 @@
     }), config);
   };
 
+  function stateOf(id) {
+    return (states[id] ??= { hidden: new Set(), logX: data[id].logX, logY: data[id].logY, revision: 0 });
+  }
+
+  // Before plotly is there this only notes the state; the chart is drawn when it comes into view.
   function draw(id) {
-    const spec = data[id];
-    if (!(id in states)) states[id] = { hidden: new Set(), logX: spec.logX, logY: spec.logY, revision: 0 };
+    const state = stateOf(id);
+    if (!window.Plotly) return;
     drawn.add(id);
-    drawers[spec.kind](id, spec, states[id]);
+    drawers[data[id].kind](id, data[id], state);
   }
 
   function zoom(id, factor) {
@@ -137,19 +147,18 @@
     const id = legend.dataset.legend;
     legend.addEventListener("change", (event) => {
       const index = Number(event.target.dataset.series);
-      if (!drawn.has(id)) draw(id);
-      states[id].hidden[event.target.checked ? "delete" : "add"](index);
+      stateOf(id).hidden[event.target.checked ? "delete" : "add"](index);
       draw(id);
     });
   });
   all("[data-log]").forEach((button) => button.addEventListener("click", () => {
     const id = button.dataset.chart, key = button.dataset.log === "x" ? "logX" : "logY";
-    if (!drawn.has(id)) draw(id);
-    states[id][key] = !states[id][key];
+    stateOf(id)[key] = !states[id][key];
     button.setAttribute("aria-pressed", String(states[id][key]));
     draw(id);
   }));
   all("[data-zoom]").forEach((button) => button.addEventListener("click", () => {
+    if (!window.Plotly) return;
     if (!drawn.has(button.dataset.chart)) draw(button.dataset.chart);
     zoom(button.dataset.chart, Number(button.dataset.zoom));
   }));
@@ -171,9 +180,10 @@
   const tableRows = (table) => [...table.rows].map((row) => [...row.cells].map((c) => c.dataset.value ?? c.textContent));
 
   function chartRows(spec) {
-    const rows = [["series", spec.x, spec.y, "standard deviation"]];
+    const rows = [["series", spec.x || "x", spec.y, "standard deviation", "low", "high"]];
     for (const series of spec.series) {
-      series.y.forEach((y, i) => rows.push([series.name, series.x[i], y, series.std ? series.std[i] : null]));
+      const at = (name, i) => (series[name] ? series[name][i] : null);
+      series.y.forEach((y, i) => rows.push([series.name, series.x[i], y, at("std", i), at("low", i), at("high", i)]));
     }
     return rows;
   }
@@ -193,9 +203,12 @@
   }));
 
   // --- start ---
-  window.peakrl = { data, states, drawers, draw, drawn, colour, layout, axis, config, escaped, dark, all };
-  document.addEventListener("DOMContentLoaded", () => {
-    document.getElementById("theme").textContent = dark() ? "light" : "dark";
+  window.peakrl = { data, stateOf, drawers, draw, drawn, colour, layout, axis, config, escaped, dark, all };
+  // plotly takes a second to start: everything else works before it does.
+  function loadPlotly() {
+    const script = document.createElement("script");
+    script.textContent = document.getElementById("plotly-source").textContent;
+    document.body.append(script);
     const plots = all(".plot").filter((element) => data[element.id]);
     const watcher = new IntersectionObserver((entries) => {
       for (const entry of entries.filter((one) => one.isIntersecting)) {
@@ -205,6 +218,12 @@
     }, { rootMargin: "300px" });
     plots.forEach((element) => watcher.observe(element));
     addEventListener("beforeprint", () => plots.forEach((element) => drawn.has(element.id) || draw(element.id)));
+    root.dataset.charts = "yes";
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    document.getElementById("theme").textContent = dark() ? "light" : "dark";
     root.dataset.ready = "yes";
+    requestAnimationFrame(() => setTimeout(loadPlotly));
   });
 })();

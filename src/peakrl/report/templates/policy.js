@@ -1,7 +1,7 @@
 // Maps, Gantt charts and the policy explorer.
 (() => {
   "use strict";
-  const { data, drawers, drawn, draw, colour, layout, axis, config, escaped, all } = window.peakrl;
+  const { data, drawers, draw, stateOf, colour, layout, axis, config, escaped, all } = window.peakrl;
 
   // --- compact data ---
   function unpack(text, Kind) {
@@ -89,14 +89,12 @@
   }
 
   all("[data-which]").forEach((select) => select.addEventListener("change", () => {
-    if (!drawn.has(select.dataset.which)) draw(select.dataset.which);
-    window.peakrl.states[select.dataset.which].which = select.value;
+    stateOf(select.dataset.which).which = select.value;
     draw(select.dataset.which);
   }));
   all("[data-frame]").forEach((slider) => slider.addEventListener("input", () => {
     const id = slider.dataset.frame;
-    if (!drawn.has(id)) draw(id);
-    window.peakrl.states[id].frame = Number(slider.value);
+    stateOf(id).frame = Number(slider.value);
     document.querySelector(`[data-frame-shown="${id}"]`).textContent = slider.value;
     draw(id);
   }));

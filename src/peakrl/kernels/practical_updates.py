@@ -1,0 +1,187 @@
+"""How the practical learner takes in one transition: step sizes, Q, X and replay (formulas: `kernels.practical`)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from peakrl.kernels.arrays import Floats, Layout
+from peakrl.kernels.jit import inlined
+from peakrl.kernels.practical_tables import (
+    CAUTION,
+    NO_WITNESS,
+    PATIENCE,
+    PROVED,
+    VIOLATES,
+    Groups,
+    Options,
+    PracticalTables,
+)
+
+
+@inlined
+def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, smoothing: float) -> float:
+    """Take in the error `delta` of visit t and return the step size."""
+    weight = smoothing / (smoothing + t)
+    bias = (1.0 - weight) * errors[row, counted, 0] + weight * delta
+    square = (1.0 - weight) * errors[row, counted, 1] + weight * delta * delta
+    spread = errors[row, counted, 2]
+    alpha = 1.0
+    if t > 2:
+        least = 1.0 / t
+        alpha = 1.0 - (square - bias * bias) / ((1.0 + spread) * square) if square > 0.0 else least
+        alpha = min(1.0, max(alpha, least))
+    errors[row, counted, 0] = bias
+    errors[row, counted, 1] = square
+    errors[row, counted, 2] = (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
+    return alpha
+
+
+@inlined
+def patient_rate(horizon: int, t: int) -> float:
+    """Return the step size of visit t after the proof: the start counts for PATIENCE visits."""
+    return (horizon + 1.0) / (horizon + PATIENCE + t)
+
+
+@inlined
+def step_size(
+    layout: Layout, tables: PracticalTables, options: Options, place: int, counted: int, old: float, target: float
+) -> float:
+    """Count one more visit of a row (or law) and return its step size; `old` and `target` are its own column's."""
+    t = tables.visits[place, counted] + 1
+    tables.visits[place, counted] = t
+    if tables.status[PROVED] > 0:
+        return patient_rate(layout.horizon, t)
+    alpha = (options.offset + 1.0) / (options.offset + t)
+    # Both are looked at first: the difference of two infinities is not a number.
+    if tables.errors.shape[0] > 0 and old > -np.inf and target > -np.inf:
+        alpha = adaptive_rate(tables.errors, place, counted, t, target - old, options.offset)
+    return alpha
+
+
+@inlined
+def update_row(
+    layout: Layout,
+    tables: PracticalTables,
+    options: Options,
+    row: int,
+    following: int,
+    reward: float,
+    own: int,
+    low: int,
+    high: int,
+) -> None:
+    """Move Q of a row towards reward + W(following) in columns low .. high."""
+    counted = 0 if options.share else low
+    ahead = options.shift
+    alpha = step_size(
+        layout, tables, options, row, counted, tables.q[row, own], reward + tables.w[following, own + ahead]
+    )  # fmt: skip
+    for column in range(low, high):
+        old = tables.q[row, column]
+        target = reward + tables.w[following, column + ahead]
+        tables.q[row, column] = old + alpha * (target - old) if old > -np.inf else old
+    for column in range(low, high):
+        if tables.q[row, column] == -np.inf and tables.witness[row, column] == NO_WITNESS:
+            tables.witness[row, column] = following
+
+
+@inlined
+def note_reward(layout: Layout, tables: PracticalTables, options: Options, row: int, reward: float) -> None:
+    """Move a row's mean reward towards `reward`."""
+    tries = tables.tried[row] + 1
+    tables.tried[row] = tries
+    kept = tables.reward[row] if tries > 1 else options.most
+    share = patient_rate(layout.horizon, tries) if tables.status[PROVED] > 0 else 1.0 / tries
+    tables.reward[row] = kept + share * (reward - kept)
+
+
+@inlined
+def update_law(
+    layout: Layout,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    row: int,
+    following: int,
+    own: int,
+    low: int,
+    high: int,
+) -> None:
+    """Move X of a row's law towards W(following) in columns low .. high."""
+    law = groups.law_of_row[row]
+    counted = 0 if options.share else low
+    ahead = options.shift
+    alpha = step_size(layout, tables, options, law, counted, tables.x[law, own], tables.w[following, own + ahead])
+    for column in range(low, high):
+        old = tables.x[law, column]
+        target = tables.w[following, column + ahead]
+        tables.x[law, column] = old + alpha * (target - old) if old > -np.inf else old
+        if old > -np.inf and target == -np.inf:
+            tables.law_witness[law, column] = following
+
+
+@inlined
+def remember(tables: PracticalTables, groups: Groups, row: int, following: int) -> None:
+    """Count one more transition of a row's law to the slot `following`."""
+    law = groups.law_of_row[row]
+    cell = groups.cell_start[law]
+    end = cell + tables.seen[law]
+    while cell < end and tables.cell_next[cell] != following:
+        cell += 1
+    if cell == end:
+        tables.seen[law] += 1
+        tables.cell_next[cell] = following
+        tables.cell_count[cell] = 0
+    tables.cell_count[cell] += 1
+
+
+@inlined
+def replay(layout: Layout, tables: PracticalTables, groups: Groups, options: Options, slot: int) -> None:
+    """Compute X of every law of a slot anew, in all columns, from the transitions that are remembered of it."""
+    columns = tables.x.shape[1]
+    sums = options.sums
+    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+        law = groups.law_of_row[row]
+        first = groups.cell_start[law]
+        end = first + tables.seen[law]
+        if first == end or tables.witness[row, 0] == VIOLATES:
+            continue
+        n = 0
+        for column in range(columns):
+            sums[0, column] = 0.0
+            sums[1, column] = 0.0
+        for cell in range(first, end):
+            following, count = tables.cell_next[cell], np.float64(tables.cell_count[cell])
+            n += tables.cell_count[cell]
+            for column in range(columns):
+                value = tables.w[following, column + options.shift]
+                sums[0, column] += count * value
+                sums[1, column] += count * value * value
+        for column in range(columns):
+            if sums[0, column] > -np.inf:
+                mean = sums[0, column] / n
+                variance = max(sums[1, column] / n - mean * mean, 0.0)
+                value = mean + CAUTION * math.sqrt(variance / n)
+                tables.x[law, column] = min(options.law_start[law, column], value)
+            elif tables.x[law, column] > -np.inf:
+                tables.x[law, column] = -np.inf
+                for cell in range(first, end):
+                    if tables.w[tables.cell_next[cell], column + options.shift] == -np.inf:
+                        tables.law_witness[law, column] = tables.cell_next[cell]
+
+
+@inlined
+def recompose(
+    layout: Layout, tables: PracticalTables, groups: Groups, most: float, slot: int, low: int, high: int
+) -> None:
+    """Compute Q of a slot anew from what its rows earn and what their laws lead to; what is forbidden stays so."""
+    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+        law = groups.law_of_row[row]
+        reward = tables.reward[row] if tables.tried[row] > 0 else most
+        for column in range(low, high):
+            if tables.q[row, column] > -np.inf:
+                tables.q[row, column] = reward + tables.x[law, column]
+                if tables.x[law, column] == -np.inf:
+                    tables.witness[row, column] = tables.law_witness[law, column]
