@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_problems import random_problem
-from report_pages import HOSTILE, Taken, figure_record, save_runs
 from typer.testing import CliRunner
 
 from peakrl.cli import app
@@ -36,6 +34,8 @@ from peakrl.sweeps.learning import FUNCTION, learn_run
 from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import read_records
 from peakrl.sweeps.tasks import split_result
+from random_problems import random_problem
+from report_pages import HOSTILE, Taken, figure_record, save_runs
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_pages import figure_record, save_runs
 
 from peakrl.experiments.records import read_figure
 from peakrl.learning.checkpoint import load_run
 from peakrl.report.page import write_page
+from report_pages import figure_record, save_runs
 
 CHROMIUM = os.environ.get("PEAKRL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
