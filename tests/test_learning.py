@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -162,3 +165,16 @@ def test_learn_refuses_what_is_no_model_and_no_settings():
         learn("model", LearnerSettings.published(0.1), episodes=5)
     with pytest.raises(SettingsError, match="settings"):
         learn(model, {"slack": 0.1}, episodes=5)
+
+
+def test_the_kernel_equals_its_twin_with_the_jit_off():
+    code = (
+        "from test_learning import SETTINGS, twin_differences\n"
+        "found = [twin_differences(seed, name, 12) for seed in range(6) for name in SETTINGS]\n"
+        "print(len(found), sum(map(len, found)))"
+    )
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    # Without the compiler, 64-bit integers that wrap around make numpy warn; the generator is built on wrapping.
+    command = [sys.executable, "-W", "ignore::RuntimeWarning", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(6 * len(SETTINGS)), "0"]
