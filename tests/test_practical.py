@@ -65,7 +65,7 @@ def twin(model, settings):
 
 def twin_differences(problem, settings, seed, episodes=40):
     """Learn a problem with the kernel and with the twin; return what differs (nothing, one hopes)."""
-    model = compile_model(problem)
+    model = problem if isinstance(problem, TabularModel) else compile_model(problem)
     run = learn(model, settings, episodes=episodes, seed=seed)
     slow = twin(model, settings)
     trace = slow.run(episodes, seed)
@@ -102,6 +102,23 @@ def test_a_restart_after_the_proof_equals_the_twins(name):
         assert twin_differences(problem, SETTINGS[name], seed) == []
         restarted += learn(compile_model(problem), SETTINGS[name], episodes=40, seed=seed).feasible is False
     assert restarted >= 2
+
+
+@pytest.mark.parametrize("name", ["as it comes", "shared outcomes", "replay", "replay, shared outcomes"])
+def test_pairs_that_are_dead_at_early_steps_only_equal_the_twins(name):
+    # Action 1 may lead from state 0 to state 1, and from there it is two more steps to a certain violation.
+    transitions = np.zeros((4, 2, 4))
+    transitions[0] = [[1, 0, 0, 0], [0.5, 0.5, 0, 0]]
+    transitions[1, :, 2] = transitions[2, :, 3] = transitions[3, :, 3] = 1.0
+    constraints = [[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]]
+    for seed in range(4):
+        rewards = np.random.default_rng(seed).uniform(size=(4, 2))
+        rewards[0] = 0.2, 0.9  # worth trying
+        model = TabularModel.from_arrays(transitions, rewards, constraints, 5, reward_range=(0.0, 1.0))
+        assert twin_differences(model, SETTINGS[name], seed, episodes=120) == []
+        forbidden = learn(model, SETTINGS[name], episodes=120, seed=seed)._engine.forbidden()[model.row_of(0, 0, 1)]
+        assert forbidden[0]
+        assert not forbidden[2:].any()
 
 
 def alike_by_action(seed):

@@ -6,7 +6,6 @@ import csv
 import io
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,8 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-#: Seconds until the page answers; generous, since tests share the machine.
-PATIENCE = 20.0
+#: Seconds to wait for the page at most: tests share the machine.
+PATIENCE = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +60,8 @@ class Opened:
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        begun = time.perf_counter()
         self.page.goto(place.as_uri())
-        self.page.wait_for_selector("html[data-charts=yes]", timeout=1000 * PATIENCE)
-        self.seconds = time.perf_counter() - begun
+        self.page.wait_for_selector("html[data-charts]", timeout=1000 * PATIENCE)
 
     def draw_all(self) -> None:
         self.page.evaluate("peakrl.all('.plot').forEach((one) => peakrl.drawn.has(one.id) || peakrl.draw(one.id))")
@@ -80,7 +77,7 @@ class Opened:
         return list(csv.reader(io.StringIO(Path(saved.value.path()).read_text())))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def opened(browser: Any, folder: Path) -> Iterator[Opened]:
     opened = Opened(browser, folder / "report.html", viewport={"width": 1300, "height": 900})
     yield opened
@@ -95,8 +92,23 @@ def test_everything_is_drawn_without_complaints_and_nothing_is_asked_of_the_netw
     assert len([url for url in opened.requests if url.startswith("file:")]) == 1
 
 
-def test_the_page_answers_in_time(opened: Opened) -> None:
-    assert opened.seconds < PATIENCE
+def loading(browser: Any, folder: Path, what: str, times: int) -> float:
+    """The least time, in seconds, that it took until the page was `what`."""
+    taken = []
+    for _ in range(times):
+        page = Opened(browser, folder / "report.html")
+        taken.append(float(page.page.get_attribute("html", f"data-{what}")))
+        page.context.close()
+    return min(taken) / 1000
+
+
+def test_tables_and_controls_answer_within_2_seconds(browser: Any, folder: Path) -> None:
+    assert loading(browser, folder, "ready", 2) < 2.0
+
+
+@pytest.mark.slow
+def test_charts_answer_within_2_seconds_on_a_quiet_machine(browser: Any, folder: Path) -> None:
+    assert loading(browser, folder, "charts", 5) < 2.0
 
 
 def test_series_can_be_switched_with_the_keyboard(opened: Opened) -> None:
@@ -210,8 +222,10 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, folder:
     opened.context.close()
 
 
-def test_the_first_key_leads_past_the_contents(opened: Opened) -> None:
+def test_the_first_key_leads_past_the_contents(browser: Any, folder: Path) -> None:
+    opened = Opened(browser, folder / "report.html")
     opened.page.keyboard.press("Tab")
     assert opened.page.evaluate("document.activeElement.textContent") == "Skip to the content"
     opened.page.keyboard.press("Enter")
     assert opened.page.evaluate("document.activeElement.id") == "content"
+    opened.context.close()

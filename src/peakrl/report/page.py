@@ -19,6 +19,7 @@ from typing import Any
 
 from peakrl.errors import StorageError
 from peakrl.report.blocks import Section, exactly, is_number, shown
+from peakrl.report.plotly_bundle import plotly_source
 from peakrl.storage import write_file
 
 NAME = "report.html"
@@ -71,15 +72,6 @@ def environment() -> Any:
     engine.filters |= {"shown": shown, "exactly": exactly}
     engine.tests |= {"numeric": is_number}
     return engine
-
-
-@cache
-def plotly_source() -> str:
-    """Return plotly's script, as the installed package ships it."""
-    from plotly.offline import get_plotlyjs
-
-    source: str = get_plotlyjs()
-    return source.replace("</script", "<\\/script")
 
 
 def embedded(data: Any) -> str:

@@ -2,7 +2,7 @@
 
 A run file holds the model, not the jobs, but the jobs can be read off it. In the first state the constraint of job j
 is D_j - p_j; after job i it is D_j - p_i - p_j; and where job j ends at C_j = D_j - f and is charged a tardiness T,
-d_j = C_j - T. A job that no order makes tardy has a due time that does not matter: it is told as none.
+d_j = C_j - T. A job whose tardiness is never charged has a due time that does not matter: it is told as none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Known(NamedTuple):
 
     name: Any
     processing: int
-    #: None where no order makes the job tardy.
+    #: None where it makes no difference to the objective.
     due: int | None
     deadline: int
 
@@ -69,7 +69,7 @@ def schedule_blocks(run: LearningRun, place: str) -> list[Block]:
         note = f"{' → '.join(map(str, order))}. Largest tardiness {schedule.max_tardiness}, "
         note += f"deadlines missed by {schedule.violation} in total."
         if unknown:
-            note += " No due time is drawn for jobs that no order makes tardy."
+            note += " No due time is drawn where it makes no difference."
         blocks.append(Drawn(f"{place}-gantt-{name.lower()}", words, "gantt", {"bars": bars}, note))
     return blocks
 
@@ -112,7 +112,7 @@ def margin(model: TabularModel, slot: int, action: Hashable) -> float:
 
 
 def due_times(model: TabularModel, deadline: dict[Any, int]) -> dict[Hashable, int]:
-    """Return the due time of every job that some order makes tardy."""
+    """Return the due time of every job that is charged a tardiness in some state."""
     due: dict[Hashable, int] = {}
     for slot in range(model.num_slots):
         rows = model.rows_of_slot(slot)

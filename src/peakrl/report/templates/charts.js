@@ -218,12 +218,13 @@
     }, { rootMargin: "300px" });
     plots.forEach((element) => watcher.observe(element));
     addEventListener("beforeprint", () => plots.forEach((element) => drawn.has(element.id) || draw(element.id)));
-    root.dataset.charts = "yes";
+    root.dataset.charts = String(Math.round(performance.now()));
   }
 
   document.addEventListener("DOMContentLoaded", () => {
     document.getElementById("theme").textContent = dark() ? "light" : "dark";
-    root.dataset.ready = "yes";
+    // Milliseconds since the page was opened.
+    root.dataset.ready = String(Math.round(performance.now()));
     requestAnimationFrame(() => setTimeout(loadPlotly));
   });
 })();
