@@ -34,7 +34,8 @@ def draw_efficiency(record: FigureRecord) -> Figure:
         panels[0].axhline(1.0, color="#999999", linewidth=0.8, linestyle=":")
         panels[0].set_title(f"{variant.capitalize()}: gap to the causal optimum (%)", loc="left")
         panels[1].set_title("Violation (power units an episode)", loc="left")
-    grid[-1][0].legend(loc="lower left", fontsize=7)
+    handles, names = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=4)
     return figure
 
 
