@@ -12,7 +12,8 @@ import naive
 from peakrl.compilation import compile_model
 from peakrl.errors import PeakError, PolicyError, SettingsError
 from peakrl.evaluation import evaluate
-from peakrl.kernels.curve import new_curve, policy_curve, summed_totals
+from peakrl.kernels.curve import policy_curve, summed_totals
+from peakrl.kernels.curve_tables import new_curve
 from peakrl.policy import Policy
 from random_policies import averaged_policy, chance_policy, random_chances, random_table, random_tables, table_policy
 from random_problems import random_problem

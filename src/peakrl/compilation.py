@@ -8,84 +8,20 @@ number of jobs done is the step), and every problem that depends on the step, is
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from peakrl.errors import ProblemError, SettingsError
+from peakrl.header import ROUNDING, Header, each
 from peakrl.kernels.arrays import Layout, Payoffs
 from peakrl.model import TabularModel, check_distribution, check_sizes, frozen
 from peakrl.problem import Outcome, Problem
 from peakrl.progress import Progress
 
-#: Rewards and constraints may pass their declared bounds by this much of the bound (rounding).
-ROUNDING = 1e-9
 #: Rough bytes of Python objects and arrays while a model is being built, for the memory guard.
 BYTES_A_STATE, BYTES_A_ROW = 500, 120
-
-
-class Header:
-    """The validated head of a problem: horizon, names, ranges."""
-
-    def __init__(self, problem: Any) -> None:
-        name = getattr(problem, "name", "problem")
-        horizon = getattr(problem, "horizon", None)
-        names = getattr(problem, "constraint_names", ())
-        for method in ("initial", "actions", "outcomes"):
-            if not callable(getattr(problem, method, None)):
-                raise ProblemError(f"{name!r} ({type(problem).__name__}) lacks {method}(), which every Problem has")
-        if isinstance(names, str):
-            raise ProblemError(f"constraint_names of {name!r} is the string {names!r}; it must be a sequence of names")
-        self.name: str = str(name)
-        self.horizon = check_horizon(horizon, f"horizon of {name!r}")
-        self.constraint_names = tuple(str(n) for n in each(names, f"constraint_names of {name!r}", "names"))
-        if len(set(self.constraint_names)) < len(self.constraint_names):
-            raise ProblemError(f"constraint_names of {name!r} repeat a name: {self.constraint_names}")
-        self.reward_range = check_range(getattr(problem, "reward_range", None), f"reward_range of {name!r}")
-        self.constraint_bounds = check_bounds(
-            getattr(problem, "constraint_bounds", ()), len(self.constraint_names), f"constraint_bounds of {name!r}"
-        )
-
-
-def each(given: Any, what: str, of: str) -> Iterator[Any]:
-    """Return an iterator over what a problem gave, or say that it cannot be gone through."""
-    try:
-        return iter(given)
-    except TypeError:
-        raise ProblemError(f"{what} gave {given!r}; it must be a sequence of {of}") from None
-
-
-def check_horizon(given: Any, what: str) -> int:
-    """Return the horizon or raise."""
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
-        raise ProblemError(f"{what} is {given!r}; it must be a whole number of at least 1")
-    return int(given)
-
-
-def check_range(given: Any, what: str) -> tuple[float, float]:
-    """Return (lo, hi) or raise."""
-    try:
-        lo, hi = (float(v) for v in given)
-    except (TypeError, ValueError, OverflowError):
-        raise ProblemError(f"{what} is {given!r}; it must be a pair (lowest, highest)") from None
-    if not (math.isfinite(lo) and math.isfinite(hi) and lo <= hi):
-        raise ProblemError(f"{what} is {(lo, hi)}; both must be finite and the first no larger than the second")
-    return lo, hi
-
-
-def check_bounds(given: Any, count: int, what: str) -> tuple[float, ...]:
-    """Return one positive bound for each constraint or raise."""
-    try:
-        bounds = tuple(float(v) for v in given)
-    except (TypeError, ValueError, OverflowError):
-        raise ProblemError(f"{what} is {given!r}; it must hold one positive number for each constraint") from None
-    if len(bounds) != count:
-        raise ProblemError(f"{what} has {len(bounds)} numbers for {count} constraints")
-    for index, bound in enumerate(bounds):
-        if not (math.isfinite(bound) and bound > 0):
-            raise ProblemError(f"{what}: number {index} is {bound}; it must be finite and above 0")
-    return bounds
 
 
 class Builder:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.compilation import check_bounds, check_horizon, check_range, each
 from peakrl.errors import ProblemError
+from peakrl.header import check_bounds, check_horizon, check_range, each
 from peakrl.kernels.arrays import Floats, Layout, Payoffs
 from peakrl.kernels.lists import distribution_fault, number_lists, pick_lists
 from peakrl.model import TabularModel, check_distribution, check_sizes, frozen

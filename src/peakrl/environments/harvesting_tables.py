@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from peakrl.compilation import Header, guard_memory
+from peakrl.compilation import guard_memory
 from peakrl.environments.arrivals import FrozenArrivals, IndependentArrivals, MarkovArrivals
 from peakrl.errors import ProblemError
+from peakrl.header import Header
 from peakrl.kernels.arrays import Floats, Layout, Longs, Payoffs
 from peakrl.model import TabularModel, frozen
 

@@ -110,8 +110,8 @@ class MachineScheduling(Problem):
 
     def tabulate(self, memory_limit: float) -> TabularModel:
         """Return the compiled model: what `compilation.explore` would give, array for array, much sooner."""
-        from peakrl.compilation import Header
         from peakrl.environments.schedule_tables import tabulate_schedule
+        from peakrl.header import Header
 
         return tabulate_schedule(
             Header(self),

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.compilation import Header
 from peakrl.environments.jobs import Job, name_of
 from peakrl.environments.schedule_states import ScheduleStates, Words
 from peakrl.errors import ProblemError
+from peakrl.header import Header
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Payoffs
 from peakrl.kernels.lists import number_lists
 from peakrl.kernels.scheduling import Expansion, JobTable, expand_layer, sort_rows

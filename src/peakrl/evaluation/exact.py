@@ -20,7 +20,8 @@ import numpy as np
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.stopped import stopped_at_violation
 from peakrl.kernels.arrays import Floats, Ints, Layout
-from peakrl.kernels.curve import new_curve, summed_totals
+from peakrl.kernels.curve import summed_totals
+from peakrl.kernels.curve_tables import new_curve
 from peakrl.kernels.evaluation import forward_totals
 from peakrl.model import TabularModel, frozen
 from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, check_model

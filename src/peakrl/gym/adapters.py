@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from peakrl.compilation import ROUNDING, check_bounds, check_range
 from peakrl.errors import ProblemError, SettingsError, TargetError
 from peakrl.gym.constraints import ConstraintFunction, ConstraintReader, Transition
 from peakrl.gym.spaces import ActionSet, Offer, check_observation_space, label_of, shown, space_size
+from peakrl.header import ROUNDING, check_bounds, check_range
 from peakrl.problem import State
 
 #: More states than this are as good as unknown: the bonus formulas need a hint.

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peakrl.compilation import ROUNDING
 from peakrl.errors import TargetError
 from peakrl.gym.spaces import shown
+from peakrl.header import ROUNDING
 
 
 class Transition(NamedTuple):

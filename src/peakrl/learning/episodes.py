@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.compilation import ROUNDING
 from peakrl.errors import TargetError
 from peakrl.gym.adapters import Rules, Step
+from peakrl.header import ROUNDING
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.practical_tables import (

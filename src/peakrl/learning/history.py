@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.kernels.curve import policy_curve, start_curve
+from peakrl.kernels.curve import policy_curve
+from peakrl.kernels.curve_tables import start_curve
 from peakrl.kernels.learning import Log
 from peakrl.kernels.recording import POINT_COLUMNS, take_points
 from peakrl.model import TabularModel
