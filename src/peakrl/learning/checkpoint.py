@@ -29,6 +29,7 @@ from peakrl.learning.run import Learner, LearningRun, check_count, check_seed, d
 from peakrl.learning.saver import Saver, Writer
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.stored_models import load_model, store_model, within
+from peakrl.learning.watching import Watch
 from peakrl.model import TabularModel
 from peakrl.policy import AveragedPolicy, Policy, first_rows
 from peakrl.storage import fields_of, read_record, remove_leftovers, write_record
@@ -76,22 +77,23 @@ def resume(
     checkpoint: str | Path | Literal[False] | None = None,
     checkpoint_every: int | None = None,
     progress: bool = False,
+    watch: Watch | None = None,
     **declared: Any,
 ) -> LearningRun:
     """Continue a run until `episodes` are done in total (None: as many as were planned) and return it.
 
     The result equals that of a run that was never interrupted. It is saved on the way, to the same file unless
     `checkpoint` names another; False saves nothing. The history keeps its interval also where the run is made longer.
-    `model`, `env` and the rest: see `load_run`.
+    `watch`: see `learn`. `model`, `env` and the rest: see `load_run`.
     """
     if episodes is not None:
         check_count(episodes, "episodes")
     learner = read_any(path, model, env, episodes, declared)
     goal = learner.planned if episodes is None else episodes
     if checkpoint is False:
-        return drive(learner, goal, progress=progress)
+        return drive(learner, goal, progress=progress, watch=watch)
     saver = Saver(path if checkpoint is None else checkpoint, checkpoint_every, writer(learner))
-    return drive(learner, goal, saver=saver, progress=progress)
+    return drive(learner, goal, saver=saver, progress=progress, watch=watch)
 
 
 def read_any(

@@ -27,6 +27,7 @@ from peakrl.policy import AveragedPolicy, Policy
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
+    from peakrl.learning.watching import Watch
 
 Record = Literal["auto", "none"] | int
 
@@ -364,6 +365,7 @@ def learn_environment(
     record: Record,
     average: bool,
     progress: bool,
+    watch: Watch | None = None,
     checkpoint: Any = None,
     checkpoint_every: Any = None,
     **declared: Any,
@@ -383,10 +385,10 @@ def learn_environment(
     if checkpoint is None:
         if checkpoint_every is not None:
             raise SettingsError("checkpoint_every says how often to save; checkpoint must say where")
-        return drive(learner, episodes, progress=progress)
+        return drive(learner, episodes, progress=progress, watch=watch)
     from peakrl.learning.checkpoint import writer
     from peakrl.learning.environment_files import continued_environment
     from peakrl.learning.saver import Saver
 
     saver = Saver(checkpoint, checkpoint_every, writer(learner))
-    return drive(continued_environment(checkpoint, learner), episodes, saver=saver, progress=progress)
+    return drive(continued_environment(checkpoint, learner), episodes, saver=saver, progress=progress, watch=watch)

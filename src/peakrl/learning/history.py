@@ -70,8 +70,22 @@ class Recorder:
 
     def history(self, done: int) -> History:
         """Everything recorded, the latest episode included."""
-        table = np.concatenate([*self.parts, self.last[None]] if done % self.every else self.parts)
-        return History(table[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in table.T[1:]))
+        return as_history([*self.parts, self.last[None]] if done % self.every else self.parts)
+
+    def history_after(self, episode: int, done: int = 0) -> History:
+        """What was recorded after an episode, and the latest episode too where `done` names it."""
+        later: list[Floats] = [self.last[None]] if done > episode and done % self.every else []
+        for part in reversed(self.parts):
+            later.append(part[np.searchsorted(part[:, 0], episode, side="right") :])
+            if len(later[-1]) < len(part):
+                break
+        return as_history(later[::-1])
+
+
+def as_history(parts: list[Floats]) -> History:
+    """Join points."""
+    table = np.concatenate([np.empty((0, POINT_COLUMNS)), *parts])
+    return History(table[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in table.T[1:]))
 
 
 class PolicyCurve:

@@ -24,6 +24,7 @@ from peakrl.learning.algorithm_one import AlgorithmOne
 from peakrl.learning.history import History, Recorder, current_figures
 from peakrl.learning.practical import Practical, Witness
 from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.watching import Moment, Watch
 from peakrl.model import MOST_INDICES, TabularModel
 from peakrl.policy import AveragedPolicy, Policy, first_rows
 from peakrl.progress import Progress
@@ -202,6 +203,7 @@ def learn(
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     progress: bool = False,
+    watch: Watch | None = None,
     reward_range: tuple[float, float] | None = None,
     constraint_bounds: Sequence[float] | None = None,
     constraint: ConstraintFunction | None = None,
@@ -213,7 +215,8 @@ def learn(
     history, full speed), or every how many episodes. `average=False` keeps no averaged policy, so that memory does not
     grow with the run. `checkpoint` names a file that the run is saved to every `checkpoint_every` episodes (None: about
     every half minute), when it is interrupted and at its end; if it holds the same run already, that one goes on from
-    there.
+    there. `watch` is called about twice a second with the run as it stands (`episodes`, `goal`, `violations`,
+    `history_after(episode)`, `run()`); the result is the same with and without it.
 
     The rest is for environments that do not declare it themselves: `horizon`, the `reward_range` (lowest, highest) of a
     step, `constraint_bounds`, a `constraint` function of the transition (>= 0 is met; otherwise constraints are read
@@ -228,8 +231,8 @@ def learn(
 
         return learn_environment(
             target, settings, episodes=episodes, seed=seed, record=record, average=average, checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every, progress=progress, horizon=horizon, reward_range=reward_range,
-            constraint_bounds=constraint_bounds, constraint=constraint, states=states,
+            checkpoint_every=checkpoint_every, progress=progress, watch=watch, horizon=horizon,
+            reward_range=reward_range, constraint_bounds=constraint_bounds, constraint=constraint, states=states,
         )  # fmt: skip
     if horizon is not None and horizon != target.horizon:
         raise SettingsError(f"horizon is {horizon}, but the model's is {target.horizon}; leave it out for a model")
@@ -241,23 +244,33 @@ def learn(
     if checkpoint is None:
         if checkpoint_every is not None:
             raise SettingsError("checkpoint_every says how often to save; checkpoint must say where")
-        return drive(learner, episodes, progress=progress)
+        return drive(learner, episodes, progress=progress, watch=watch)
     from peakrl.learning.checkpoint import continued, writer
     from peakrl.learning.saver import Saver
 
     saver = Saver(checkpoint, checkpoint_every, writer(learner))
-    return drive(continued(checkpoint, learner), episodes, saver=saver, progress=progress)
+    return drive(continued(checkpoint, learner), episodes, saver=saver, progress=progress, watch=watch)
 
 
 def drive(
-    learner: Learner | EnvironmentLearner, episodes: int, *, saver: Saver | None = None, progress: bool = False
+    learner: Learner | EnvironmentLearner,
+    episodes: int,
+    *,
+    saver: Saver | None = None,
+    progress: bool = False,
+    watch: Watch | None = None,
 ) -> LearningRun:
     """Run a learner until `episodes` are done, with progress and checkpoints, and return what it learned."""
+    moment = Moment(learner, episodes)
     bar = Progress("Learning", total=episodes, unit="episodes", begin=learner.done, enabled=progress)
     with bar, saver or nullcontext():
+        if watch is not None:
+            watch(moment)
         for done in steps(learner, episodes, saver.every if saver else None):
             if bar.visible:
                 bar.reach(done, **learner_fields(learner))
+            if watch is not None:
+                watch(moment)  # before a save: what was watched is never behind a checkpoint
             if saver:
                 saver.look(learner, last=done == episodes)
     return learner.result()
