@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from peakrl.errors import SettingsError, StorageError, SweepError
-from peakrl.sweeps import Result, Task, run_tasks
+from peakrl.sweeps import Result, Task, local_workers, run_tasks
 from peakrl.sweeps.clusters import optional
 from peakrl.sweeps.runner import complete
 from peakrl.sweeps.store import Store
@@ -73,6 +75,27 @@ def test_workers_are_processes_with_one_thread(tmp_path: Path) -> None:
     results = run_tasks(tasks, tmp_path, workers=2)
     assert {(result.values["numba"], result.values["blas"]) for result in results} == {(1, "1")}
     assert len({result.values["process"] for result in results}) == 2
+
+
+def test_kept_workers_serve_one_call_after_another_and_end_with_the_block(tmp_path: Path) -> None:
+    def processes(batch: int) -> set[int]:
+        tasks = [Task("sweep_runs:threads", {"x": x, "batch": batch}) for x in range(4)]
+        return {int(result.values["process"]) for result in run_tasks(tasks, tmp_path, engine=engine)}
+
+    with local_workers(2, preload="no_such_module") as engine:  # a preload is a favour: its failure is no one's
+        first = processes(0)
+        assert len(first) == 2
+        assert processes(1) == first
+        os.kill(min(first), signal.SIGKILL)
+        assert len(processes(2) - first) <= 1
+        last = processes(3)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{process}").exists() for process in last) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{process}").exists() for process in last)
+    with local_workers(1) as engine:
+        run_tasks(squares(1), tmp_path, engine=engine)
+        assert type(engine).__name__ == "InProcess"
 
 
 def test_a_death_costs_its_own_run_which_is_tried_again(tmp_path: Path) -> None:

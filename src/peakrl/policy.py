@@ -50,18 +50,25 @@ class Draws:
 def first_rows(model: TabularModel) -> Ints:
     """[node]: each node's row of lowest index; -1 where a state has none."""
     start = model.layout.row_start
-    slots = np.where(np.diff(start) > 0, start[:-1], -1).astype(np.int32)
-    rows = np.resize(slots, model.num_nodes)
-    rows[idle_nodes(model)] = -1
+    slots = np.where(start[1:] > start[:-1], start[:-1], -1).astype(np.int32)
+    rows = by_node(model, slots)
+    if model.stationary:
+        rows[-model.num_slots :] = -1
     return rows
 
 
 def idle_nodes(model: TabularModel) -> NDArray[np.bool_]:
     """[node]: True where there is nothing to decide: a state without actions, or the end of the episode."""
-    idle = np.resize(np.diff(model.layout.row_start) == 0, model.num_nodes)
+    start = model.layout.row_start
+    idle = by_node(model, start[1:] == start[:-1])
     if model.stationary:
         idle[-model.num_slots :] = True
     return idle
+
+
+def by_node(model: TabularModel, slots: NDArray[Any]) -> NDArray[Any]:
+    """[node]: what holds for each slot, repeated step by step where the model is stationary."""
+    return slots if len(slots) == model.num_nodes else np.tile(slots, model.num_nodes // len(slots))
 
 
 def check_model(model: TabularModel, policy: Policy | StochasticPolicy | AveragedPolicy) -> None:
@@ -85,17 +92,17 @@ class Policy(Exported):
 
     def __post_init__(self) -> None:
         rows = np.asarray(self.rows)
-        slots = np.resize(np.arange(self.model.num_slots), self.model.num_nodes)
         start = self.model.layout.row_start
-        if rows.shape != slots.shape:
-            raise PolicyError(f"a policy of {self.model!r} has {len(slots)} nodes, not {rows.shape}")
+        if rows.shape != (self.model.num_nodes,):
+            raise PolicyError(f"a policy of {self.model!r} has {self.model.num_nodes} nodes, not {rows.shape}")
         if rows.dtype.kind not in "iu":
             raise PolicyError(f"a policy's rows are whole numbers, not {rows.dtype}")
         empty = idle_nodes(self.model)
-        wrong = ~empty & ((rows < start[slots]) | (rows >= start[slots + 1]))
+        least, most = by_node(self.model, start[:-1]), by_node(self.model, start[1:])
+        wrong = ~empty & ((rows < least) | (rows >= most))
         if wrong.any():
             node = int(np.flatnonzero(wrong)[0])
-            state = self.model.state_of_slot(int(slots[node]))
+            state = self.model.state_of_slot(node % self.model.num_slots)
             raise PolicyError(f"row {rows[node]} at node {node} is no action of state {state!r}")
         frozen_rows = np.where(empty, -1, rows).astype(np.int32)
         frozen_rows.flags.writeable = False

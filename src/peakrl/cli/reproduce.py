@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from peakrl.experiments.records import FigureRecord
 
 FOLDER = Path("results")
+#: What workers import while the command itself still reads and draws sequences.
+TASKS = "peakrl.experiments.energy_tasks"
 COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
 #: Not judged: shown for the reader.
 WITHIN = {True: "yes", False: "NO", None: "-"}
@@ -39,6 +42,7 @@ def reproduce(
     from peakrl.experiments import run_experiment
     from peakrl.experiments.records import Request
     from peakrl.report import draw_figure
+    from peakrl.sweeps import local_workers
 
     names = chosen_figures(figures or [], recorded=arrivals is not None)
     request = Request(
@@ -50,12 +54,13 @@ def reproduce(
     )
     shown = []
     try:
-        for name in names:
-            record = run_experiment(name, request)
-            files = draw_figure(name, request.folder)
-            shown.append(described(record, request.folder, files))
-            if not as_json:
-                print_checks(record, shown[-1]["files"])
+        with local_workers(workers, preload=TASKS) as engine:
+            for name in names:
+                record = run_experiment(name, replace(request, engine=engine))
+                files = draw_figure(name, request.folder)
+                shown.append(described(record, request.folder, files))
+                if not as_json:
+                    print_checks(record, shown[-1]["files"])
     except KeyboardInterrupt:
         # Typer would end without a word.
         typer.echo(

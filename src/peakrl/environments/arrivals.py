@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,12 @@ def truncated_normal(mean: float, std: float, max_arrival: int) -> Floats:
     std = real_number(std, "std")
     if std <= 0:
         raise ProblemError(f"std is {std:g}; it must be above 0")
-    top = whole_number(max_arrival, "max_arrival", 0)
+    return normal_law(mean, std, whole_number(max_arrival, "max_arrival", 0)).copy()
+
+
+@lru_cache(maxsize=64)
+def normal_law(mean: float, std: float, top: int) -> Floats:
+    """Return what `truncated_normal` does, computed once for each law; many problems share one."""
     if top == 0:
         return np.ones(1)
     edges = np.concatenate(([0.0], np.arange(top) + 0.5, [float(top)]))

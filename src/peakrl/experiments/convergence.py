@@ -54,7 +54,7 @@ class Convergence:
     episodes: int = 20_000
     every: int = 200
     #: Sequences of one task.
-    block: int = 50
+    block: int = 25
     seed: int = 0
     random_episodes: int = 50_000
     random_every: int = 500
@@ -84,29 +84,30 @@ def convergence(request: Request, settings: Convergence) -> FigureRecord:
 def frozen_curves(request: Request, settings: Convergence) -> tuple[list[Row], list[Check]]:
     """Return curves over many frozen sequences for each slack."""
     arrivals = sequences_for(request, settings.problem, settings.sequences, settings.seed)
-    tasks = {slack: frozen_tasks(settings, slack, arrivals) for slack in settings.slacks}
-    results = request.run([task for block in tasks.values() for task in block], "figure 2, frozen arrivals")
+    found = request.run(frozen_tasks(settings, arrivals), "figure 2, frozen arrivals")
+    episode = found[0].arrays["episode"]
+    rates, violations = (np.concatenate([part.arrays[name] for part in found], 1) for name in ("rate", "violation"))
+    optimum = stacked(found, "optimum")
     rows: list[Row] = []
     checks: list[Check] = []
-    for slack, found in zip(tasks, split(results, [len(block) for block in tasks.values()]), strict=True):
-        episode, rate, violation = found[0].arrays["episode"], stacked(found, "rate"), stacked(found, "violation")
+    for slack, rate, violation in zip(settings.slacks, rates, violations, strict=True):
         rows += curve_rows("frozen", f"slack {slack:g}", RATE, episode, rate)
         rows += curve_rows("frozen", f"slack {slack:g}", VIOLATION, episode, violation)
         if request.arrivals is None:
             checks += published_checks(slack, episode, rate, violation, judged=not request.quick)
             rows += published_rows(slack)
         else:
-            checks += recorded_checks(slack, episode, rate, violation, stacked(found, "optimum"))
-    rows.append(spread("frozen", "integer optimum", RATE, None, stacked(found, "optimum")))
+            checks += recorded_checks(slack, episode, rate, violation, optimum)
+    rows.append(spread("frozen", "integer optimum", RATE, None, optimum))
     return rows, checks
 
 
-def frozen_tasks(settings: Convergence, slack: float, arrivals: Longs) -> list[Task]:
-    """Return one task for each block of sequences."""
+def frozen_tasks(settings: Convergence, arrivals: Longs) -> list[Task]:
+    """Return one task for each block of sequences: learning on them with every slack."""
     common = {
         "version": VERSION,
         "problem": asdict(settings.problem),
-        "learner": LearnerSettings.published(slack).as_dict(),
+        "learners": [LearnerSettings.published(slack).as_dict() for slack in settings.slacks],
         "episodes": settings.episodes,
         "every": settings.every,
     }

@@ -25,6 +25,7 @@ from peakrl.evaluation import evaluate
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.learning.run import LearningRun, learn
 from peakrl.learning.settings import LearnerSettings
+from peakrl.model import TabularModel
 from peakrl.planning import solve
 
 #: Of `energy_harvesting`, those that the sequence-by-sequence baselines take.
@@ -32,14 +33,15 @@ BASELINE_SETTINGS = ("battery", "peak_power", "log_base")
 
 
 def learn_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Learn on each recorded sequence by itself: [sequence, place] curves of the averaged policy."""
-    settings = LearnerSettings.from_dict(config["learner"])
-    runs = [learn_frozen(config, sequence, settings, config["every"]) for sequence in config["arrivals"]]
+    """Learn on each recorded sequence by itself: [learner, sequence, place] curves of the averaged policy."""
+    learners = [LearnerSettings.from_dict(learner) for learner in config["learners"]]
+    models = [frozen_model(config, sequence) for sequence in config["arrivals"]]
+    runs = [[learn_frozen(config, model, learner, config["every"]) for model in models] for learner in learners]
     baseline = {name: config["problem"][name] for name in BASELINE_SETTINGS}
     return {
-        "episode": runs[0].history.episode,
-        "rate": np.stack([run.history.averaged_value for run in runs]),
-        "violation": np.stack([run.history.averaged_violation for run in runs]),
+        "episode": runs[0][0].history.episode,
+        "rate": np.array([[run.history.averaged_value for run in batch] for batch in runs]),
+        "violation": np.array([[run.history.averaged_violation for run in batch] for batch in runs]),
         "optimum": integer_bound(config["arrivals"], **baseline),
     }
 
@@ -51,7 +53,8 @@ def compare_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     settings = LearnerSettings.from_dict(config["learner"])
     half = config["episodes"] // 2
-    runs = [learn_frozen(config, sequence, settings, half) for sequence in config["arrivals"]]
+    models = [frozen_model(config, sequence) for sequence in config["arrivals"]]
+    runs = [learn_frozen(config, model, settings, half) for model in models]
     baseline = {name: config["problem"][name] for name in BASELINE_SETTINGS}
     return {
         "learner": np.array([late_mean(run.history.episode, run.history.averaged_value) for run in runs]),
@@ -116,9 +119,13 @@ def drawn_sequences(config: Mapping[str, Any]) -> Longs:
     return draw_arrivals(config["sequences"], seed=config["seed"], **law)
 
 
-def learn_frozen(config: Mapping[str, Any], sequence: Any, settings: LearnerSettings, every: int) -> LearningRun:
+def frozen_model(config: Mapping[str, Any], sequence: Any) -> TabularModel:
+    """Return the model of one sequence."""
+    return compile_model(energy_harvesting(**config["problem"], arrivals=sequence))
+
+
+def learn_frozen(config: Mapping[str, Any], model: TabularModel, settings: LearnerSettings, every: int) -> LearningRun:
     """Return a run on one sequence; nothing is random in it, so the seed does not matter."""
-    model = compile_model(energy_harvesting(**config["problem"], arrivals=sequence))
     return learn(model, settings, episodes=config["episodes"], record=every, average=False)
 
 

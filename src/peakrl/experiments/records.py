@@ -20,7 +20,7 @@ import numpy as np
 from peakrl.errors import StorageError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.storage import fields_of, write_file
-from peakrl.sweeps import Result, Task, run_tasks
+from peakrl.sweeps import Engine, Result, Task, run_tasks
 
 #: Differences that are rounding, not disagreement.
 ROUNDING = 1e-9
@@ -85,13 +85,15 @@ class Request:
     #: A small version: fewer sequences and tests. Comparisons with the paper's curves are then shown, not judged.
     quick: bool = False
     workers: int | None = None
+    #: Workers at hand already, for several experiments; else each starts its own.
+    engine: str | Engine = "loky"
     progress: bool = False
     #: [sequence, slot]: recorded arrivals in place of drawn ones.
     arrivals: Longs | None = None
 
     def run(self, tasks: list[Task], title: str) -> list[Result]:
         """Return the results of tasks; those on disk are not computed again."""
-        return run_tasks(tasks, self.folder / "records", workers=self.workers, progress=self.progress, title=title)
+        return run_tasks(tasks, self.folder / "records", self.workers, self.engine, progress=self.progress, title=title)
 
 
 @dataclass(frozen=True)

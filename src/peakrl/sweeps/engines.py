@@ -73,6 +73,12 @@ class Slot:
             self.stop()
             self.future = self._ready().submit(perform_alone, job.call)
 
+    def preload(self, module: str) -> None:
+        """Let the worker import a module while there is nothing else for it to do."""
+        from importlib import import_module
+
+        self._ready().submit(import_module, module).add_done_callback(lambda done: done.exception())
+
     def _ready(self) -> Any:
         from joblib.externals.loky import ProcessPoolExecutor
 
@@ -101,16 +107,32 @@ class Slot:
 
 
 class LocalProcesses:
-    """Worker processes on this machine."""
+    """Worker processes on this machine; inside `with` they stay for the next runs, else they end with these."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, preload: str | None = None) -> None:
         self.workers = workers
+        self._preload = preload
+        self._slots: list[Slot] = []
+        self._kept = False
+
+    def __enter__(self) -> LocalProcesses:
+        self._kept = True
+        if self._preload is not None:
+            self._slots = [Slot() for _ in range(self.workers)]
+            for slot in self._slots:
+                slot.preload(self._preload)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._kept = False
+        self._release()
 
     def run(self, queue: Queue) -> Iterator[Ended]:
         """Take jobs from the queue until it is empty and tell how each ended."""
         from concurrent.futures import FIRST_COMPLETED, wait
 
-        slots = [Slot() for _ in range(min(self.workers, len(queue)))]
+        slots = self._slots
+        slots += [Slot() for _ in range(min(self.workers, len(queue)) - len(slots))]
         try:
             while queue or any(slot.job for slot in slots):
                 for slot in slots:
@@ -121,8 +143,14 @@ class LocalProcesses:
                     if slot.future in done:
                         yield slot.finish()
         finally:
-            for slot in slots:
-                slot.stop()
+            # Whoever stops listening also stops the runs that are under way.
+            if not self._kept or any(slot.job for slot in slots):
+                self._release()
+
+    def _release(self) -> None:
+        slots, self._slots = self._slots, []
+        for slot in slots:
+            slot.stop()
 
 
 def death_message(error: BaseException) -> str:

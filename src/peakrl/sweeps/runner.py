@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def run_tasks(
     tasks: Iterable[Task],
     folder: str | Path,
     workers: int | None = None,
-    engine: str = "loky",
+    engine: str | Engine = "loky",
     retries: int = 2,
     time_limit: float | None = None,
     progress: bool = False,
@@ -59,8 +60,9 @@ def run_tasks(
 ) -> list[Result]:
     """Return the result of every task, in their order; only what is missing in `folder` is run.
 
-    `workers`: processes (None: one a core; 1: in this process, unless there is a time limit). `retries`: how often a
-    run is tried again whose worker died. `time_limit`: seconds a run. Failures are raised when all else is done.
+    `workers`: processes (None: one a core; 1: in this process, unless there is a time limit). `engine`: by name, or
+    one that is at hand already (`local_workers`). `retries`: how often a run is tried again whose worker died.
+    `time_limit`: seconds a run. Failures are raised when all else is done.
     """
     wanted = list(tasks)
     done = complete(
@@ -79,7 +81,7 @@ def complete(
     tasks: Iterable[Task],
     folder: str | Path,
     workers: int | None = None,
-    engine: str = "loky",
+    engine: str | Engine = "loky",
     retries: int = 2,
     time_limit: float | None = None,
     progress: bool = False,
@@ -89,7 +91,7 @@ def complete(
     search: str | None = None,
 ) -> Completion:
     """Make the runs that are missing in `folder`; failures are returned, not raised. See `run_tasks`."""
-    chosen = choose_engine(engine, workers, address, time_limit)
+    chosen = choose_engine(engine, workers, address, time_limit) if isinstance(engine, str) else engine
     check_limits(retries, time_limit)
     unique = {task.key: task for task in tasks}
     if not unique:
@@ -127,6 +129,20 @@ def choose_engine(engine: str, workers: int | None, address: str | None, time_li
     from peakrl.sweeps.clusters import Cluster
 
     return Cluster(engine, workers, address)
+
+
+@contextmanager
+def local_workers(workers: int | None = None, *, preload: str | None = None) -> Iterator[Engine]:
+    """Yield an engine for several calls of `run_tasks`, whose processes start once and may import a module meanwhile.
+
+    `workers`: as `run_tasks` takes it.
+    """
+    engine = choose_engine("loky", workers, None, None)
+    if isinstance(engine, LocalProcesses):
+        with LocalProcesses(engine.workers, preload=preload) as kept:
+            yield kept
+    else:
+        yield engine
 
 
 def cores() -> int:
