@@ -677,3 +677,27 @@ def safe_entries(problem):
                     safe.add((step, state, action))
                     alive.add((step, state))
     return safe
+
+
+def optimistic_plan(model, seen, reward, forbidden, span, bonus):
+    """Return [step][slot]: greedy rows on counted transitions; seen[row] lists (next slot, count) in order."""
+    following, plan = [0.0] * model.num_slots, []
+    for left in range(1, model.horizon + 1):
+        values, chosen = [], []
+        for slot in range(model.num_slots):
+            rows = range(model.layout.row_start[slot], model.layout.row_start[slot + 1])
+            q = {}
+            for row in rows:
+                n = sum(count for _, count in seen[row])
+                q[row] = span * left
+                if n:
+                    mean = sum(count * following[place] for place, count in seen[row]) / n
+                    square = sum(count * following[place] * following[place] for place, count in seen[row]) / n
+                    deviation = math.sqrt(max(square - mean * mean, 0.0) / n)
+                    q[row] = min(span * left, reward[row] + mean + bonus * deviation)
+            allowed = [row for row in rows if not forbidden[row]]
+            chosen.append(max(allowed, key=q.__getitem__))
+            values.append(q[chosen[-1]])
+        following = values
+        plan.insert(0, chosen)
+    return plan

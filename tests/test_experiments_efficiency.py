@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from naive import optimistic_plan
 from peakrl.compilation import compile_model
 from peakrl.environments.energy_harvesting import energy_harvesting
 from peakrl.errors import SettingsError
@@ -87,6 +89,20 @@ def test_the_planner_finds_the_optimum_from_true_frequencies(small: TabularModel
     result = evaluate(small, planner.policy)
     assert result.value == pytest.approx(solve(small).value)
     assert result.violation == 0
+
+
+def test_the_planner_s_kernel_agrees_with_its_plain_twin(small: TabularModel) -> None:
+    planner = ModelBasedPlanner(small, bonus=0.7, seed=2)
+    for batch in (1, 3, 20, 200):
+        planner.act(batch)
+        planner.plan()
+        edges = planner.cell_start.tolist()
+        seen = [
+            list(zip(planner.cell_next[low:high].tolist(), planner.counts[low:high].tolist(), strict=True))
+            for low, high in pairwise(edges)
+        ]
+        expected = optimistic_plan(small, seen, planner.reward.tolist(), planner.forbidden, planner.span, 0.7)
+        assert planner.rows.tolist() == expected
 
 
 def test_the_planner_draws_by_the_models_probabilities(small: TabularModel) -> None:

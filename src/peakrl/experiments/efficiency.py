@@ -60,7 +60,7 @@ class Efficiency:
     #: Bonus of the planner, in standard deviations.
     bonus: float = 0.5
     #: Algorithm 1: episodes, at how many of them its policy is looked at, and seeds.
-    long_episodes: int = 10_000_000
+    long_episodes: int = 5_000_000
     places: int = 90
     long_seeds: int = 5
     #: Example and episodes.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints
+from peakrl.kernels.counting import plan_on_counts
 from peakrl.model import TabularModel
 from peakrl.policy import Policy
 
@@ -57,20 +58,10 @@ class ModelBasedPlanner:
 
     def plan(self) -> None:
         """Plan on the empirical model: greedy rows [step, slot]."""
-        tried = self.visits > 0
-        n = np.where(tried, self.visits, 1.0)
-        following = np.zeros(self.model.num_slots)
-        for step in reversed(range(self.model.horizon)):
-            cap = self.span * (self.model.horizon - step)
-            value = following[self.cell_next]
-            mean = np.add.reduceat(self.counts * value, self.cell_start[:-1]) / n
-            square = np.add.reduceat(self.counts * value * value, self.cell_start[:-1]) / n
-            deviation = np.sqrt(np.maximum(square - mean * mean, 0.0) / n)
-            q = np.where(tried, np.minimum(cap, self.reward + mean + self.bonus * deviation), cap)
-            q[self.forbidden] = -np.inf
-            following = np.maximum.reduceat(q, self.first_rows)
-            best = q == np.repeat(following, np.diff(self.model.layout.row_start))
-            self.rows[step] = np.minimum.reduceat(np.where(best, np.arange(len(q)), len(q)), self.first_rows)
+        plan_on_counts(
+            self.model.layout, self.cell_start, self.cell_next, self.counts, self.visits,
+            self.reward, self.forbidden, self.span, self.bonus, self.rows,
+        )  # fmt: skip
 
     def act(self, episodes: int) -> None:
         """Run some episodes of the latest plan side by side, and count what they show."""
