@@ -8,20 +8,20 @@ number of jobs done is the step), and every problem that depends on the step, is
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
-from peakrl.errors import ProblemError, SettingsError
-from peakrl.header import ROUNDING, Header, each
+from peakrl.errors import PeakError, ProblemError, SettingsError
+from peakrl.header import NO_RANGE, ROUNDING, Header, each
 from peakrl.kernels.arrays import Layout, Payoffs
 from peakrl.model import TabularModel, check_distribution, check_sizes, frozen
 from peakrl.problem import Outcome, Problem
 from peakrl.progress import Progress
 
 #: Rough bytes of Python objects and arrays while a model is being built, for the memory guard.
-BYTES_A_STATE, BYTES_A_ROW = 500, 120
+BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
 
 
 class Builder:
@@ -30,7 +30,8 @@ class Builder:
     def __init__(self, header: Header) -> None:
         self.header = header
         self.lo, self.hi = header.reward_range
-        self.reward_room = ROUNDING * max(1.0, abs(self.lo), abs(self.hi))
+        size = max(1.0, abs(self.lo), abs(self.hi))
+        self.reward_room = ROUNDING * size if math.isfinite(size) else 0.0
         self.row_start = [0]
         self.row_action: list[int] = []
         self.row_distribution: list[int] = []
@@ -43,6 +44,8 @@ class Builder:
         #: A row's payoffs: one record where they do not depend on the outcome, else one for each outcome.
         self.payoff_keys: dict[tuple[tuple[float, ...], ...], int] = {}
         self.outcome_dependent = False
+        #: Rewards and constraint values kept, at most.
+        self.numbers = 0
 
     def payoff(self, outcome: Outcome, where: str) -> tuple[float, ...]:
         """Return (reward, constraints...) of a validated outcome."""
@@ -52,12 +55,16 @@ class Builder:
             values = [float(f) for f in outcome.constraints]
         except (TypeError, ValueError, OverflowError):
             raise ProblemError(f"{where}: reward and constraints must be numbers, got {outcome!r}") from None
+        if not math.isfinite(reward):
+            raise ProblemError(f"{where}: the reward is {reward}; it must be a finite number")
         if not self.lo - self.reward_room <= reward <= self.hi + self.reward_room:
             raise ProblemError(f"{where}: reward {reward} lies outside reward_range {header.reward_range}")
         if len(values) != len(header.constraint_names):
-            expected = len(header.constraint_names)
-            raise ProblemError(f"{where}: {len(values)} constraint values for {expected} constraints")
+            named = f"{len(header.constraint_names)} constraints; constraint_names is {header.constraint_names}"
+            raise ProblemError(f"{where}: {len(values)} constraint values for {named}")
         for value, bound, name in zip(values, header.constraint_bounds, header.constraint_names, strict=True):
+            if not math.isfinite(value):
+                raise ProblemError(f"{where}: constraint {name!r} is {value}; it must be a finite number")
             if not abs(value) <= bound * (1 + ROUNDING):
                 raise ProblemError(f"{where}: constraint {name!r} is {value}, beyond its bound of {bound}")
         return (reward, *values)
@@ -78,7 +85,10 @@ class Builder:
             key = (tuple(slot for (slot, _), _ in items), tuple(p for _, p in items))
             records = tuple(payoff for (_, payoff), _ in items)
         self.row_distribution.append(self.distribution(key))
-        self.row_payoff.append(self.payoff_keys.setdefault(records, len(self.payoff_keys)))
+        known = self.payoff_keys.setdefault(records, len(self.payoff_keys))
+        if known == len(self.payoff_keys) - 1:
+            self.numbers += len(records) * len(records[0])
+        self.row_payoff.append(known)
         self.row_action.append(self.actions.setdefault(action, len(self.actions)))
 
     def distribution(self, key: tuple[tuple[int, ...], tuple[float, ...]]) -> int:
@@ -91,6 +101,11 @@ class Builder:
             self.outcome_probability.extend(key[1])
             self.outcome_start.append(len(self.outcome_next))
         return index
+
+    def used(self, states: int) -> int:
+        """Return about how many bytes are in use."""
+        kept = len(self.row_action) * BYTES_A_ROW + len(self.outcome_next) * BYTES_AN_OUTCOME
+        return states * BYTES_A_STATE + kept + self.numbers * BYTES_A_NUMBER
 
     def end_slot(self) -> None:
         """Close the rows of the slot at hand."""
@@ -179,10 +194,12 @@ def explore(problem: Problem, *, progress: bool = False, memory_limit: float = m
             if not stationary:
                 index = {}
             for slot in range(layer_start[step], layer_start[step + 1]):
-                expand(problem, builder, step, slots[slot], slot_of)
+                for _ in expand(problem, builder, step, slots[slot], slot_of):
+                    used = builder.used(len(slots))
+                    if used > memory_limit:
+                        refuse_size(header.name, len(slots), len(builder.row_action), step, used, memory_limit)
                 if len(builder.row_start) % 256 == 0:
                     bar.reach(len(builder.row_action), states=len(slots), step=step)
-                    guard_memory(header.name, len(slots), len(builder.row_action), step, memory_limit)
             if not stationary:
                 builder.end_layer()
             layer_start.append(len(slots))
@@ -205,23 +222,36 @@ def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Ha
     return probability[keep], [state for state, kept in zip(states, keep, strict=True) if kept]
 
 
-def expand(problem: Problem, builder: Builder, step: int, state: Hashable, slot_of: Any) -> None:
-    """Store every action of a state with its outcomes."""
-    place = f"step {step}, state {state!r}"
+def expand(problem: Problem, builder: Builder, step: int, state: Hashable, slot_of: Any) -> Iterator[None]:
+    """Store every action of a state with its outcomes, one at a time."""
+    where = place = f"step {step}, state {state!r}"
     seen: set[Hashable] = set()
-    for action in each(problem.actions(step, state), f"{place}: actions()", "actions"):
-        where = f"{place}, action {action!r}"
-        try:
-            if action in seen:
-                raise ProblemError(f"{where}: the action is offered twice")
+    try:
+        for action in each(problem.actions(step, state), f"{place}: actions()", "actions"):
+            where = f"{place}, action {action!r}"
+            refuse_action(action, seen, where)
             seen.add(action)
-        except TypeError:
-            raise ProblemError(f"{where}: the action is not hashable") from None
-        outcomes = each(problem.outcomes(step, state, action), f"{where}: outcomes()", "outcomes")
-        builder.add_row(action, merge(outcomes, builder, where, slot_of))
+            outcomes = each(problem.outcomes(step, state, action), f"{where}: outcomes()", "outcomes")
+            builder.add_row(action, merge(outcomes, builder, where, slot_of))
+            yield
+    except PeakError:
+        raise
+    except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
+        error.add_note(f"{builder.header.name!r} raised this when it was asked about {where}")
+        raise
     if not seen:
         raise ProblemError(f"{place}: no action is on offer before the horizon; offer one that leads nowhere new")
     builder.end_slot()
+
+
+def refuse_action(action: Any, seen: set[Hashable], where: str) -> None:
+    """Raise where an action cannot be told apart from others."""
+    try:
+        twice = action in seen
+    except TypeError:
+        raise ProblemError(f"{where}: the action is not hashable") from None
+    if twice:
+        raise ProblemError(f"{where}: the action is offered twice")
 
 
 def merge(
@@ -289,11 +319,12 @@ def assemble(
     else:
         step_slots = np.stack([layer_start[:horizon], layer_start[1 : horizon + 1]], axis=1)
         step_distributions = np.stack([distribution_start[:-1], distribution_start[1:]], axis=1)
+    payoffs = builder.payoffs()
     return TabularModel(
         name=header.name,
         constraint_names=header.constraint_names,
-        reward_range=header.reward_range,
-        constraint_bounds=header.constraint_bounds,
+        reward_range=reward_range(header, payoffs),
+        constraint_bounds=constraint_bounds(header, payoffs),
         stationary=shared,
         state_labels=list(labels),
         slot_state=frozen(np.array(slot_state), np.int32),
@@ -311,20 +342,39 @@ def assemble(
             frozen(np.array(builder.outcome_next), np.int32),
             frozen(np.array(builder.outcome_probability), np.float64),
         ),
-        payoffs=builder.payoffs(),
+        payoffs=payoffs,
         first_slot=frozen(np.array(first_slots), np.int32),
         first_probability=frozen(first_probability, np.float64),
     )
+
+
+def reward_range(header: Header, payoffs: Payoffs) -> tuple[float, float]:
+    """Return the range that a problem declares, or else the one of its reachable outcomes."""
+    if header.reward_range != NO_RANGE:
+        return header.reward_range
+    return float(payoffs.reward.min()), float(payoffs.reward.max())
+
+
+def constraint_bounds(header: Header, payoffs: Payoffs) -> tuple[float, ...]:
+    """Return the bounds that a problem declares, or else those of its reachable outcomes (1 where all are 0)."""
+    largest = np.abs(payoffs.constraints).max(axis=0, initial=0.0).tolist()
+    declared = zip(header.constraint_bounds, largest, strict=True)
+    return tuple(bound if math.isfinite(bound) else seen or 1.0 for bound, seen in declared)
 
 
 def guard_memory(name: str, states: int, rows: int, step: int, limit: float) -> None:
     """Stop before the machine does."""
     used = states * BYTES_A_STATE + rows * BYTES_A_ROW
     if used > limit:
-        raise ProblemError(
-            f"{name!r} has at least {states:,} states and {rows:,} pairs by step {step}, about {used / 1e9:.1f} GB: "
-            f"more than the limit of {limit / 1e9:.1f} GB. Coarsen the states, or raise memory_limit"
-        )
+        refuse_size(name, states, rows, step, used, limit)
+
+
+def refuse_size(name: str, states: int, rows: int, step: int, used: float, limit: float) -> NoReturn:
+    """Raise for a model that does not fit."""
+    raise ProblemError(
+        f"{name!r} has at least {states:,} states and {rows:,} pairs by step {step}, about {used / 1e9:.3g} GB: "
+        f"more than the limit of {limit / 1e9:.3g} GB. Coarsen the states, or raise memory_limit"
+    )
 
 
 def available_memory() -> float:

@@ -10,14 +10,19 @@ import numpy as np
 
 from peakrl.errors import ProblemError
 
+NO_RANGE = (-math.inf, math.inf)
 #: Rewards and constraints may pass their declared bounds by this much of the bound (rounding).
 ROUNDING = 1e-9
 
 
 class Header:
-    """The validated head of a problem: horizon, names, ranges."""
+    """The validated head of a problem: horizon, names, and ranges, infinite where the problem leaves them out."""
 
     def __init__(self, problem: Any) -> None:
+        if isinstance(problem, type):
+            raise ProblemError(
+                f"{problem.__name__} is a class; pass a problem made of it, such as {problem.__name__}()"
+            )
         name = getattr(problem, "name", "problem")
         horizon = getattr(problem, "horizon", None)
         names = getattr(problem, "constraint_names", ())
@@ -31,10 +36,17 @@ class Header:
         self.constraint_names = tuple(str(n) for n in each(names, f"constraint_names of {name!r}", "names"))
         if len(set(self.constraint_names)) < len(self.constraint_names):
             raise ProblemError(f"constraint_names of {name!r} repeat a name: {self.constraint_names}")
-        self.reward_range = check_range(getattr(problem, "reward_range", None), f"reward_range of {name!r}")
-        self.constraint_bounds = check_bounds(
-            getattr(problem, "constraint_bounds", ()), len(self.constraint_names), f"constraint_bounds of {name!r}"
-        )
+        rewards, bounds = getattr(problem, "reward_range", None), getattr(problem, "constraint_bounds", None)
+        self.reward_range = NO_RANGE if rewards is None else check_range(rewards, f"reward_range of {name!r}")
+        count = len(self.constraint_names)
+        self.constraint_bounds: tuple[float, ...] = (math.inf,) * count
+        if not left_out(bounds):
+            self.constraint_bounds = check_bounds(bounds, count, f"constraint_bounds of {name!r}")
+
+
+def left_out(bounds: Any) -> bool:
+    """Does a problem say nothing of its constraints' bounds?"""
+    return bounds is None or (isinstance(bounds, list | tuple) and not bounds)
 
 
 def each(given: Any, what: str, of: str) -> Iterator[Any]:

@@ -29,14 +29,18 @@ class Problem(ABC):
 
     Steps count from 0. States and actions are any hashable values. Rewards and constraints may depend on the
     outcome. A constraint is met where its value is >= 0; its value is in whatever unit suits the user.
+    Only `horizon` and the three methods are needed; a constrained problem names its constraints.
     """
 
+    #: What messages and reports call it.
     name: str = "problem"
+    #: How many decisions make an episode.
     horizon: int
+    #: One name for each constraint, in the order of `Outcome.constraints`.
     constraint_names: Sequence[str] = ()
-    #: The least and the largest reward of a single step.
-    reward_range: tuple[float, float]
-    #: For each constraint a bound on its absolute value.
+    #: The least and the largest reward of a single step; left out, it is read off the reachable outcomes.
+    reward_range: tuple[float, float] | None = None
+    #: For each constraint a bound on its absolute value; left out, they are read off the reachable outcomes.
     constraint_bounds: Sequence[float] = ()
     #: True when actions and outcomes do not depend on the step.
     stationary: bool = False

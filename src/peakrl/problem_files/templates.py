@@ -96,8 +96,6 @@ class Warehouse(Problem):
 
     def __init__(self, capacity):
         self.capacity = capacity
-        self.reward_range = (-float(capacity), 0.0)
-        self.constraint_bounds = (float(capacity),)
 
     def initial(self):
         return [(1.0, self.capacity)]
