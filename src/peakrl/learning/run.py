@@ -72,7 +72,9 @@ class Learner:
         self.changes: list[tuple[Ints, ...]] = []
         self.recorder = Recorder(model, every) if every else None
         #: Episodes between two looks at the clock: at first, and at most.
-        self.pieces = max(1, FIRST_STEPS // model.horizon), max(1, STEPS_A_CHUNK // model.horizon)
+        # A step of Algorithm 1 takes well under a microsecond on any model: its first piece need not be a small one.
+        first = FIRST_STEPS if settings.practical_learner else STEPS_A_CHUNK
+        self.pieces = max(1, first // model.horizon), max(1, STEPS_A_CHUNK // model.horizon)
         keep = average or (self.recorder is not None and not model.deterministic)
         if keep and model.num_nodes > MOST_INDICES:
             raise SettingsError(
