@@ -82,7 +82,7 @@ def test_kept_workers_serve_one_call_after_another_and_end_with_the_block(tmp_pa
         tasks = [Task("sweep_runs:threads", {"x": x, "batch": batch}) for x in range(4)]
         return {int(result.values["process"]) for result in run_tasks(tasks, tmp_path, engine=engine)}
 
-    with local_workers(2, preload="no_such_module") as engine:  # a preload is a favour: its failure is no one's
+    with local_workers(2, prepare="no_such_module:f") as engine:  # a favour: its failure is no one's
         first = processes(0)
         assert len(first) == 2
         assert processes(1) == first

@@ -18,6 +18,7 @@ CASES = {
     "history": ("peakrl.benchmark.runs", "history_costs", "what the exact learning curve costs"),
     "overhead": ("peakrl.benchmark.runs", "run_overheads", "short runs: `learn` against its kernel"),
     "cores": ("peakrl.benchmark.runs", "core_rates", "`learn_many` on one core and on all"),
+    "figure-2": ("peakrl.benchmark.figure", "figure_rates", "a figure's runs against their kernel on every core"),
     "scaling": ("peakrl.benchmark.scaling", "scaling_rates", "learning and planning as the model grows"),
     "compiling": ("peakrl.benchmark.scaling", "compile_rates", "`compile_model`, pairs a second"),
     "start": ("peakrl.benchmark.start", "start_times", "from nothing to the first result"),

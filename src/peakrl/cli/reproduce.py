@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from peakrl.experiments.records import FigureRecord
 
 FOLDER = Path("results")
-#: What workers import while the command itself still reads and draws sequences.
-TASKS = "peakrl.experiments.energy_tasks"
+#: What workers do while the command itself still reads and draws sequences.
+WARM_UP = "peakrl.experiments.energy_tasks:warm_up"
 COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
 #: Not judged: shown for the reader.
 WITHIN = {True: "yes", False: "NO", None: "-"}
@@ -54,7 +54,7 @@ def reproduce(
     )
     shown = []
     try:
-        with local_workers(workers, preload=TASKS) as engine:
+        with local_workers(workers, prepare=WARM_UP) as engine:
             for name in names:
                 record = run_experiment(name, replace(request, engine=engine))
                 files = draw_figure(name, request.folder)

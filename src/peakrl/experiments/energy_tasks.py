@@ -32,6 +32,13 @@ from peakrl.planning import solve
 BASELINE_SETTINGS = ("battery", "peak_power", "log_base")
 
 
+def warm_up() -> None:
+    """Load what `learn_sequences` needs, kernels included, by learning a little."""
+    problem = {"battery": 1, "peak_power": 1, "max_arrival": 1, "log_base": 2, "horizon": 1}
+    learner = LearnerSettings.published(0.1).as_dict()
+    learn_sequences({"problem": problem, "learners": [learner], "episodes": 1, "every": 1, "arrivals": [[1]]})
+
+
 def learn_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn on each recorded sequence by itself: [learner, sequence, place] curves of the averaged policy."""
     learners = [LearnerSettings.from_dict(learner) for learner in config["learners"]]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from peakrl.sweeps.worker import DIED, ONE_THREAD, Call, Outcome, perform, perform_alone, serve
+from peakrl.sweeps.worker import DIED, ONE_THREAD, Call, Outcome, perform, perform_alone, prepare, serve
 
 ENGINES = ("loky", "ray", "dask")
 
@@ -73,11 +73,9 @@ class Slot:
             self.stop()
             self.future = self._ready().submit(perform_alone, job.call)
 
-    def preload(self, module: str) -> None:
-        """Let the worker import a module while there is nothing else for it to do."""
-        from importlib import import_module
-
-        self._ready().submit(import_module, module).add_done_callback(lambda done: done.exception())
+    def prepare(self, function: str) -> None:
+        """Let the worker call "module:function", which loads what runs will need, while it has nothing else to do."""
+        self._ready().submit(prepare, function)
 
     def _ready(self) -> Any:
         from joblib.externals.loky import ProcessPoolExecutor
@@ -109,18 +107,18 @@ class Slot:
 class LocalProcesses:
     """Worker processes on this machine; inside `with` they stay for the next runs, else they end with these."""
 
-    def __init__(self, workers: int, *, preload: str | None = None) -> None:
+    def __init__(self, workers: int, *, prepare: str | None = None) -> None:
         self.workers = workers
-        self._preload = preload
+        self._prepare = prepare
         self._slots: list[Slot] = []
         self._kept = False
 
     def __enter__(self) -> LocalProcesses:
         self._kept = True
-        if self._preload is not None:
+        if self._prepare is not None:
             self._slots = [Slot() for _ in range(self.workers)]
             for slot in self._slots:
-                slot.preload(self._preload)
+                slot.prepare(self._prepare)
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -132,14 +132,15 @@ def choose_engine(engine: str, workers: int | None, address: str | None, time_li
 
 
 @contextmanager
-def local_workers(workers: int | None = None, *, preload: str | None = None) -> Iterator[Engine]:
-    """Yield an engine for several calls of `run_tasks`, whose processes start once and may import a module meanwhile.
+def local_workers(workers: int | None = None, *, prepare: str | None = None) -> Iterator[Engine]:
+    """Yield an engine for several calls of `run_tasks`, whose processes start once.
 
-    `workers`: as `run_tasks` takes it.
+    `workers`: as `run_tasks` takes it. `prepare`: "module:function", called without arguments in every new process
+    before there is anything to run, to load what runs will need.
     """
     engine = choose_engine("loky", workers, None, None)
     if isinstance(engine, LocalProcesses):
-        with LocalProcesses(engine.workers, preload=preload) as kept:
+        with LocalProcesses(engine.workers, prepare=prepare) as kept:
             yield kept
     else:
         yield engine

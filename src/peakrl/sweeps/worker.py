@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -84,6 +84,13 @@ def serve(driver: int) -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def prepare(function: str) -> None:
+    """Call a function that loads what runs will need; a run that needs more will say so itself."""
+    os.environ.update(ONE_THREAD)
+    with suppress(Exception):
+        load_function(function)()
 
 
 def perform(call: Call) -> Outcome:
