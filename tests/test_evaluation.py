@@ -205,13 +205,13 @@ def test_what_is_no_model_or_no_policy_or_anothers_policy_is_refused():
     model, other = compile_model(problem), compile_model(random_problem(2))
     policy = Policy.from_rule(model, lambda step, state: 0)
     with pytest.raises(PeakError, match="compile_model"):
-        evaluate(problem, policy)
+        evaluate("problem", policy)
     with pytest.raises(PolicyError, match="not a policy"):
         evaluate(model, "always 0")
     with pytest.raises(PolicyError, match="belongs to"):
         evaluate(other, policy)
     with pytest.raises(PolicyError, match="none of the policies"):
-        evaluate(model, SimpleNamespace(model=model))
+        evaluate(model, SimpleNamespace(model=model, action=None))
 
 
 def test_an_evaluation_shows_its_numbers_and_keeps_its_arrays_from_being_written_to():

@@ -290,10 +290,3 @@ def test_without_a_penalty_the_slack_must_be_above_0():
 def test_a_penalty_that_is_no_number_from_0_up_is_refused(penalty):
     with pytest.raises(SettingsError, match="penalty is"):
         solve_modified(compile_model(random_problem(1)), 0.1, penalty)
-
-
-def test_a_problem_that_was_not_compiled_is_refused_with_advice():
-    problem = random_problem(1)
-    for ask in (solve, lambda it: solve_modified(it, 0.1)):
-        with pytest.raises(SettingsError, match="compile_model"):
-            ask(problem)

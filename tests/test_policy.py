@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import naive
 from peakrl.compilation import compile_model
 from peakrl.errors import PeakError, PolicyError, StorageError
-from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy, check_model, first_rows
+from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy, model_for, first_rows
 from peakrl.storage import read_record, write_record
 from random_policies import averaged_policy, chance_policy, random_chances, random_table, random_tables, table_policy
 from random_problems import random_problem
@@ -201,13 +201,13 @@ def test_a_change_list_that_makes_no_sense_is_refused(episodes, columns, message
 def test_a_policy_serves_an_identical_model_and_no_other():
     problem, model, _ = setting(10)
     policy = Policy.from_rule(model, lambda step, state: 0)
-    check_model(model, policy)
-    check_model(compile_model(problem), policy)
+    model_for(model, policy)
+    model_for(compile_model(problem), policy)
     lo, hi = problem.reward_range
     with pytest.raises(PolicyError, match="belongs to"):
-        check_model(compile_model(replace(problem, reward_range=(lo, hi + 1))), policy)
+        model_for(compile_model(replace(problem, reward_range=(lo, hi + 1))), policy)
     with pytest.raises(PolicyError, match="not a policy"):
-        check_model(model, lambda step, state: 0)
+        model_for(model, lambda step, state: 0)
 
 
 # --- Files -----------------------------------------------------------------------------------------------------------

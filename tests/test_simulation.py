@@ -155,8 +155,8 @@ def test_what_is_no_model_or_no_policy_of_it_is_refused():
     model, other = compile_model(random_problem(1)), compile_model(random_problem(2))
     policy = Policy.from_rule(model, lambda step, state: 0)
     with pytest.raises(TargetError, match="cannot be simulated"):
-        simulate(random_problem(1), policy, episodes=10)
+        simulate("problem", policy, episodes=10)
     with pytest.raises(PolicyError, match="belongs to"):
         simulate(other, policy, episodes=10)
     with pytest.raises(PolicyError, match="none of the policies"):
-        simulate(model, SimpleNamespace(model=model), episodes=10)
+        simulate(model, SimpleNamespace(model=model, action=None), episodes=10)

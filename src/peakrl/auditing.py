@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.compilation import Target, as_model
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.model import TabularModel
 from peakrl.planning import Solution, solve, solve_modified, solve_relaxed
-from peakrl.planning.exact import check_tabular
 from peakrl.policy import Policy, StochasticPolicy
 from peakrl.theory import PacPlan, check_at_least_0, check_slack, default_penalty, pac_plan
 
@@ -171,7 +171,7 @@ class Audit:
 
 
 def audit(
-    model: TabularModel,
+    target: Target,
     slack: float,
     penalty: float | None = None,
     *,
@@ -179,13 +179,13 @@ def audit(
     constant: float = 1.0,
     relaxed: bool | None = None,
 ) -> Audit:
-    """Return what `slack` (and `penalty`, by default 2 H I (hi - lo) / (slack / 2)) means for this model.
+    """Return what `slack` (and `penalty`, by default 2 H I (hi - lo) / (slack / 2)) means for a model or a `Problem`.
 
     `relaxed` asks for the relaxed optimum too, a linear programme; by default only small models get it. A slack of 0
     needs a penalty and has no Theorem 1. `failure_probability` and `constant` are those of `pac_plan`.
     """
-    check_tabular(model)
     slack = check_slack(slack)
+    model = as_model(target)
     penalty = default_penalty(model, slack) if penalty is None else check_at_least_0("penalty", penalty)
     wants_relaxed = model.num_entries <= SMALL if relaxed is None else relaxed
     optimum, modified = solve(model), solve_modified(model, slack, penalty)

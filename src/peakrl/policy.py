@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.compilation import Target, as_model
 from peakrl.errors import PolicyError, StorageError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.viability import NO_NODE, NO_ROW, UNORDERED, change_fault
@@ -71,13 +72,17 @@ def by_node(model: TabularModel, slots: NDArray[Any]) -> NDArray[Any]:
     return slots if len(slots) == model.num_nodes else np.tile(slots, model.num_nodes // len(slots))
 
 
-def check_model(model: TabularModel, policy: Policy | StochasticPolicy | AveragedPolicy) -> None:
-    """Raise unless the policy was made for this model or an identical one."""
-    other = getattr(policy, "model", None)
-    if not isinstance(other, TabularModel):
-        raise PolicyError(f"{policy!r} is not a policy; make one with Policy.from_rule(model, rule)")
-    if other is not model and other.digest != model.digest:
-        raise PolicyError(f"the policy belongs to {other!r}, not to {model!r}")
+def model_for(target: Target, policy: Policy | StochasticPolicy | AveragedPolicy) -> TabularModel:
+    """Return the policy's model, which must equal `target` (a problem is compiled to find that out)."""
+    own = getattr(policy, "model", None)
+    if not isinstance(own, TabularModel) or not hasattr(policy, "action"):
+        hint = "pass its .policy" if hasattr(policy, "policy") else "make one with Policy.from_rule(model, rule)"
+        raise PolicyError(f"{policy!r} is not a policy; {hint}")
+    if own is not target:
+        model = as_model(target)
+        if own.digest != model.digest:
+            raise PolicyError(f"the policy belongs to {own!r}, not to {model!r}")
+    return own
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +114,9 @@ class Policy(Exported):
         object.__setattr__(self, "rows", frozen_rows)
 
     @classmethod
-    def from_rule(cls, model: TabularModel, rule: Rule) -> Policy:
-        """Return the table of `rule(step, state) -> action`, asked at every state that can be reached."""
+    def from_rule(cls, target: Target, rule: Rule) -> Policy:
+        """Return the table of `rule(step, state) -> action`, asked at every state of `target` that can be reached."""
+        model = as_model(target)
         rows = first_rows(model).copy()
         lookup: dict[tuple[int, Hashable], int] = {}
         for step, (first, last) in enumerate(model.layout.step_slots.tolist()):

@@ -29,7 +29,7 @@ def environment_episodes(
 ) -> tuple[Floats, Floats]:
     """Return the reward and the violation of each episode; `declared` goes to `gym.adapters.adapt`."""
     if not is_environment(env):
-        raise TargetError(f"{env!r} cannot be simulated; compile_model(problem) makes a model that can")
+        raise TargetError(f"{env!r} cannot be simulated; give a Problem, a TabularModel or a Gymnasium environment")
     unknown = set(declared) - {"horizon", "constraint", "constraint_bounds"}
     if unknown:
         raise SettingsError(f"simulate has no argument {', '.join(sorted(unknown))}")

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.compilation import Target
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.stopped import stopped_at_violation
 from peakrl.kernels.arrays import Floats, Ints, Layout
@@ -24,7 +25,7 @@ from peakrl.kernels.curve import summed_totals
 from peakrl.kernels.curve_tables import new_curve
 from peakrl.kernels.evaluation import forward_totals
 from peakrl.model import TabularModel, frozen
-from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, check_model
+from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
 
 #: What two exact computations of the same value may differ by, for each unit of it.
 ROUNDING = 1e-9
@@ -80,11 +81,9 @@ def as_number(given: Any, what: str) -> float:
     return number
 
 
-def evaluate(model: TabularModel, policy: AnyPolicy) -> Evaluation:
-    """Return what `policy` earns and violates on `model`, exactly."""
-    if not isinstance(model, TabularModel):
-        raise SettingsError(f"{model!r} is not a TabularModel; compile_model(problem) makes one")
-    check_model(model, policy)
+def evaluate(target: Target, policy: AnyPolicy) -> Evaluation:
+    """Return what `policy` earns and violates on the model or `Problem` that it was made for, exactly."""
+    model = model_for(target, policy)
     payoffs = np.column_stack([model.row_reward, model.row_violation])
     totals, worst_margin = expected_totals(model, model.layout, payoffs, model.row_margin, policy)
     return Evaluation(

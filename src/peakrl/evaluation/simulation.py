@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.compilation import as_model, is_problem
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.statistics import Interval, check_confidence, check_count, clopper_pearson, mean_interval
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.sampling import seed_state
 from peakrl.kernels.simulation import simulate_episodes
 from peakrl.model import TabularModel, frozen
-from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, check_model
+from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
 
 #: Keeps a simulation's stream apart from the one that a learner draws from the same seed.
 STREAM = 0x73696D756C617465
@@ -65,8 +66,9 @@ def show(interval: Interval) -> str:
 def simulate(
     target: Any, policy: AnyPolicy, *, episodes: int, seed: int = 0, confidence: float = 0.95, **declared: Any
 ) -> Simulation:
-    """Follow `policy` for `episodes` episodes on `target`, a model or an environment; equal seeds give equal episodes.
+    """Follow `policy` for `episodes` episodes on `target`: a model, a `Problem` or an environment.
 
+    Equal seeds give equal episodes.
     For an environment that does not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`.
     """
     episodes = check_count(episodes, "episodes", least=2)
@@ -74,19 +76,19 @@ def simulate(
     seed = check_count(seed, "seed", least=0)
     if seed >= 2**64:
         raise SettingsError(f"seed is {seed}; it must be below 2^64")
-    if not isinstance(target, TabularModel):
+    if not isinstance(target, TabularModel) and not is_problem(target):
         from peakrl.evaluation.environments import environment_episodes
 
         return summary(*environment_episodes(target, policy, episodes, seed, **declared), confidence)
     if declared:
         raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
-    rewards, violations = model_episodes(target, policy, episodes, seed)
+    rewards, violations = model_episodes(as_model(target), policy, episodes, seed)
     return summary(rewards, violations, confidence)
 
 
 def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: int) -> tuple[Floats, Floats]:
     """Return the reward and the violation of each episode on a model."""
-    check_model(model, policy)
+    model = model_for(model, policy)
     if isinstance(policy, Policy):
         weights, rows, policies, changes = NO_WEIGHTS, policy.rows, 1, no_changes(model)
     elif isinstance(policy, StochasticPolicy):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.compilation import Target, as_model
 from peakrl.errors import PeakError, SettingsError, StorageError
 from peakrl.kernels.learning import GREEDY, NODE_COLUMNS
 from peakrl.kernels.practical_tables import DEAD_FIRST
@@ -59,11 +60,11 @@ def write_run(path: str | Path, learner: Learner, model: tuple[dict[str, Any], A
     write_record(path, KIND, plain, arrays | {f"model.{name}": array for name, array in model_arrays.items()})
 
 
-def load_run(path: str | Path, model: TabularModel | None = None, *, env: Any = None, **declared: Any) -> LearningRun:
+def load_run(path: str | Path, model: Target | None = None, *, env: Any = None, **declared: Any) -> LearningRun:
     """Return the run that `LearningRun.save` or a checkpoint wrote.
 
-    The file holds its model; `model` is needed only where its labels are of a type that a file cannot hold. A run on an
-    environment needs `env` and what else it was begun with (`horizon`, `constraint`, ...).
+    The file holds its model; `model` (or the `Problem`) is needed only where its labels are of a type that a file
+    cannot hold. A run on an environment needs `env` and what else it was begun with (`horizon`, `constraint`, ...).
     """
     return read_any(path, model, env, None, declared).result()
 
@@ -72,7 +73,7 @@ def resume(
     path: str | Path,
     *,
     episodes: int | None = None,
-    model: TabularModel | None = None,
+    model: Target | None = None,
     env: Any = None,
     checkpoint: str | Path | Literal[False] | None = None,
     checkpoint_every: int | None = None,
@@ -97,7 +98,7 @@ def resume(
 
 
 def read_any(
-    path: str | Path, model: TabularModel | None, env: Any, episodes: int | None, declared: dict[str, Any]
+    path: str | Path, model: Target | None, env: Any, episodes: int | None, declared: dict[str, Any]
 ) -> Learner | EnvironmentLearner:
     """Return the learner that a file holds, on a model or on an environment."""
     if env is not None:
@@ -106,7 +107,7 @@ def read_any(
         return read_environment_learner(path, env, episodes, **declared)
     if declared:
         raise SettingsError(f"{', '.join(declared)} belong to a run on an environment: pass that as env=")
-    return read_learner(path, model, episodes)
+    return read_learner(path, None if model is None else as_model(model), episodes)
 
 
 def writer(learner: Learner | EnvironmentLearner) -> Writer:

@@ -375,7 +375,7 @@ def learn_environment(
 
     if not is_environment(env):
         raise SettingsError(
-            f"target is {type(env).__name__}; it must be a TabularModel (see compile_model) or a Gymnasium environment"
+            f"target is {type(env).__name__}; it must be a Problem, a TabularModel or a Gymnasium environment"
         )
     if record not in ("auto", "none"):
         check_count(record, 'record (other than "auto" and "none")')

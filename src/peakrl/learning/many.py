@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from peakrl.compilation import Target, as_model, is_problem
 from peakrl.errors import SettingsError
 from peakrl.learning.run import Learner, LearningRun, Record, check_count, check_seed, recording_interval, steps
 from peakrl.learning.settings import LearnerSettings
@@ -28,7 +29,7 @@ LOOK_EVERY = 0.2
 
 @overload
 def learn_many(
-    models: TabularModel | Iterable[TabularModel],
+    models: Target | Iterable[Target],
     settings: LearnerSettings,
     episodes: int,
     seeds: int | Iterable[int] = ...,
@@ -43,7 +44,7 @@ def learn_many(
 
 @overload
 def learn_many(
-    models: TabularModel | Iterable[TabularModel],
+    models: Target | Iterable[Target],
     settings: LearnerSettings,
     episodes: int,
     seeds: int | Iterable[int] = ...,
@@ -57,7 +58,7 @@ def learn_many(
 
 
 def learn_many(
-    models: TabularModel | Iterable[TabularModel],
+    models: Target | Iterable[Target],
     settings: LearnerSettings,
     episodes: int,
     seeds: int | Iterable[int] = 0,
@@ -107,20 +108,22 @@ def learn_many(
 
 def paired(models: Any, seeds: Any) -> list[tuple[TabularModel, int]]:
     """Return the (model, seed) of each run; one of either goes with all of the other."""
-    one_model, one_seed = isinstance(models, TabularModel), isinstance(seeds, int | np.integer)
+    one_model = isinstance(models, TabularModel) or is_problem(models)
+    one_seed = isinstance(seeds, int | np.integer)
     try:
         model_list: Sequence[Any] = [models] if one_model else list(models)
         seed_list: Sequence[Any] = [seeds] if one_seed else list(seeds)
     except TypeError:
-        raise SettingsError("models must be a TabularModel or several, seeds a whole number or several") from None
+        raise SettingsError("models must be a model or problem, or several; seeds a whole number or several") from None
     count = len(seed_list) if one_model else len(model_list)
     if not one_seed and len(seed_list) != count:
         raise SettingsError(
             f"{len(model_list)} models and {len(seed_list)} seeds: there must be one seed for each model"
         )
     for index, model in enumerate(model_list):
-        if not isinstance(model, TabularModel):
-            raise SettingsError(f"models: number {index} is {type(model).__name__}; it must be a TabularModel")
+        if not isinstance(model, TabularModel) and not is_problem(model):
+            raise SettingsError(f"models: number {index} is {type(model).__name__}; it must be a model or a Problem")
+    model_list = [as_model(model) for model in model_list]
     for seed in seed_list:
         check_seed(seed)
     return [(model_list[0 if one_model else i], int(seed_list[0 if one_seed else i])) for i in range(count)]

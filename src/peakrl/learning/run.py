@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from peakrl.compilation import as_model, is_problem
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
@@ -195,7 +196,7 @@ class LearningRun:
 
 def learn(
     target: Any,
-    settings: LearnerSettings,
+    settings: LearnerSettings | None = None,
     *,
     episodes: int,
     seed: int = 0,
@@ -211,8 +212,10 @@ def learn(
     constraint: ConstraintFunction | None = None,
     states: int | None = None,
 ) -> LearningRun:
-    """Learn a policy for `target`, a model or a Gymnasium environment, from experience and return the run.
+    """Learn a policy for `target` from experience and return the run.
 
+    `target` is a model, a `Problem` (compiled here) or a Gymnasium environment; `settings` are
+    `LearnerSettings.practical()` unless given.
     `record`: "auto" (about a thousand points; none on models so large that exact curves would take minutes), "none" (no
     history, full speed), or every how many episodes. `average=False` keeps no averaged policy, so that memory does not
     grow with the run. `checkpoint` names a file that the run is saved to every `checkpoint_every` episodes (None: about
@@ -224,10 +227,14 @@ def learn(
     step, `constraint_bounds`, a `constraint` function of the transition (>= 0 is met; otherwise constraints are read
     from `info`), and, where a bonus is used, about how many `states` there are. See docs/gymnasium.md.
     """
+    if settings is None:
+        settings = LearnerSettings.practical()
     if not isinstance(settings, LearnerSettings):
         raise SettingsError(f"settings is {type(settings).__name__}; it must be a LearnerSettings")
     check_count(episodes, "episodes")
     check_seed(seed)
+    if is_problem(target):
+        target = as_model(target, progress=progress)
     if not isinstance(target, TabularModel):
         from peakrl.learning.environment import learn_environment
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from peakrl.errors import SettingsError
+from peakrl.compilation import Target, as_model
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.planning import LEAST_COST, plan, value_of
 from peakrl.model import TabularModel
@@ -44,13 +44,13 @@ class Solution(Generic[PolicyKind]):
     node_violations: Floats = field(repr=False)
 
 
-def solve(model: TabularModel) -> Solution[Policy]:
-    """Solve the original problem: the most reward without any violation.
+def solve(target: Target) -> Solution[Policy]:
+    """Solve the original problem, given as a model or as a `Problem`: the most reward without any violation.
 
     Where every policy may violate, the policy of least expected violation (then most reward) is returned with
     feasible=False, and `reason` names the constraint, the state and the step that leave no way out.
     """
-    check_tabular(model)
+    model = as_model(target)
     value, cost, choice = plan(model.layout, model.num_nodes, model.row_reward, row_costs(model))
     feasible = not cost[model.first_slot].any()
     return Solution(
@@ -64,13 +64,13 @@ def solve(model: TabularModel) -> Solution[Policy]:
     )
 
 
-def solve_modified(model: TabularModel, slack: float, penalty: float | None = None) -> Solution[Policy]:
+def solve_modified(target: Target, slack: float, penalty: float | None = None) -> Solution[Policy]:
     """Solve the modified problem: no constraints, violations beyond `slack` are charged to the reward.
 
     `penalty` is eta; by default 2 * H * I * (hi - lo) / gamma with (lo, hi) the reward range and gamma = slack / 2.
     Ties between actions go to the first. Violations up to the slack are free, so the optimum may violate for ever.
     """
-    check_tabular(model)
+    model = as_model(target)
     if penalty is None:
         penalty = default_penalty(model, slack)
     slack, penalty = check_slack(slack), check_at_least_0("penalty", penalty)
@@ -109,12 +109,6 @@ def row_costs(model: TabularModel) -> Floats:
     # A small probability times a small violation may underflow, the probability alone does not.
     possible = model.row_means((records > 0.0).astype(np.float64)) > 0.0
     return np.where(possible, np.maximum(cost, LEAST_COST), 0.0)
-
-
-def check_tabular(model: TabularModel) -> None:
-    """Raise unless `model` is one; a `Problem` in its place is the likely slip."""
-    if not isinstance(model, TabularModel):
-        raise SettingsError(f"{model!r} is not a TabularModel; compile_model(problem) makes one")
 
 
 def at_start(model: TabularModel, table: Floats) -> float:
