@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import naive
 from peakrl.compilation import compile_model
 from peakrl.errors import PeakError, PolicyError, StorageError
-from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy, model_for, first_rows
+from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy, first_rows, model_for
+from peakrl.policy_files import load_policy
 from peakrl.storage import read_record, write_record
 from random_policies import averaged_policy, chance_policy, random_chances, random_table, random_tables, table_policy
 from random_problems import random_problem
@@ -217,12 +218,12 @@ def test_a_saved_mixture_comes_back_and_only_for_its_model(tmp_path):
     problem, model, rng = setting(11)
     policy = averaged_policy(model, random_tables(problem, rng, 12))
     policy.save(tmp_path / "mixture")
-    loaded = AveragedPolicy.load(tmp_path / "mixture", compile_model(problem))
+    loaded = load_policy(tmp_path / "mixture", compile_model(problem))
     assert loaded.episodes == 12
     for name in ("first", "change_episode", "change_node", "change_row"):
         assert np.array_equal(getattr(loaded, name), getattr(policy, name))
-    with pytest.raises(StorageError, match="another model"):
-        AveragedPolicy.load(tmp_path / "mixture", compile_model(random_problem(12)))
+    with pytest.raises(StorageError, match="another problem"):
+        load_policy(tmp_path / "mixture", compile_model(random_problem(12)))
 
 
 def test_a_damaged_or_missing_or_other_file_is_refused_by_name(tmp_path):
@@ -233,12 +234,12 @@ def test_a_damaged_or_missing_or_other_file_is_refused_by_name(tmp_path):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(StorageError, match="mixture is damaged"):
-        AveragedPolicy.load(path, model)
+        load_policy(path, model)
     with pytest.raises(StorageError, match="cannot read"):
-        AveragedPolicy.load(tmp_path / "missing", model)
+        load_policy(tmp_path / "missing", model)
     write_record(path, "learning run", {}, {})
-    with pytest.raises(StorageError, match="holds a 'learning run', not a 'averaged policy'"):
-        AveragedPolicy.load(path, model)
+    with pytest.raises(StorageError, match="holds a 'learning run', not a 'policy'"):
+        load_policy(path, model)
 
 
 values = st.one_of(st.none(), st.integers(-5, 2**70), st.text(max_size=4), st.lists(st.integers(), max_size=2))
@@ -257,7 +258,7 @@ def test_a_file_with_wrong_fields_gives_a_peak_error_however_well_it_is_formed(t
     problem, model, rng = setting(11)
     path = tmp_path_factory.mktemp("crafted") / "mixture"
     averaged_policy(model, random_tables(problem, rng, 5)).save(path)
-    manifest, held = read_record(path, "averaged policy")
+    manifest, held = read_record(path, "policy")
     del manifest["kind"]
     for name in data.draw(st.lists(st.sampled_from([*manifest, *held]), unique=True, min_size=1)):
         part, new = (manifest, values) if name in manifest else (held, arrays)
@@ -265,7 +266,7 @@ def test_a_file_with_wrong_fields_gives_a_peak_error_however_well_it_is_formed(t
             del part[name]
         else:
             part[name] = data.draw(new)
-    write_record(path, "averaged policy", manifest, held)
+    write_record(path, "policy", manifest, held)
     with contextlib.suppress(PeakError):
-        loaded = AveragedPolicy.load(path, model)
+        loaded = load_policy(path, model)
         assert [loaded.policy(k).rows.shape for k in (1, loaded.episodes)] == [(model.num_nodes,)] * 2

@@ -49,6 +49,7 @@ __all__ = [
     "infeasible_reason",
     "learn",
     "learn_many",
+    "load_policy",
     "load_run",
     "machine_scheduling",
     "order_of",
@@ -84,6 +85,7 @@ _HOMES = {
         "peakrl.model": ("TabularModel",),
         "peakrl.planning": ("Solution", "solve", "solve_modified", "solve_relaxed"),
         "peakrl.policy": ("AveragedPolicy", "Policy", "StochasticPolicy"),
+        "peakrl.policy_files": ("load_policy",),
         "peakrl.problem": ("Outcome", "Problem"),
         "peakrl.theory": ("PacPlan", "pac_plan"),
         "peakrl.environments.schedules": (
@@ -127,6 +129,7 @@ if TYPE_CHECKING:
     from peakrl.model import TabularModel
     from peakrl.planning import Solution, solve, solve_modified, solve_relaxed
     from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy
+    from peakrl.policy_files import load_policy
     from peakrl.problem import Outcome, Problem
     from peakrl.sweeps.sweeping import sweep
     from peakrl.theory import PacPlan, pac_plan

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.compilation import Target, as_model
-from peakrl.errors import PolicyError, StorageError
+from peakrl.errors import PolicyError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.viability import NO_NODE, NO_ROW, UNORDERED, change_fault
 from peakrl.model import TabularModel, frozen
 from peakrl.policy_export import ActionView, Exported, Learned, Table, action_views, decisions
-from peakrl.storage import fields_of, read_record, write_record
 
 Rule = Callable[[int, Any], Hashable]
 Seed = int | np.random.Generator | None
@@ -85,7 +83,7 @@ def model_for(target: Target, policy: Policy | StochasticPolicy | AveragedPolicy
     return own
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Policy(Exported):
     """A deterministic policy: one action for each step and state."""
 
@@ -172,8 +170,14 @@ class Policy(Exported):
         )
         return ("step", "state", "action"), rows
 
+    def _choice(self, step: int, state: Hashable) -> Hashable:
+        return self.action(step, state)
 
-@dataclass(frozen=True, eq=False)
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"form": "deterministic"}, {"rows": self.rows}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class StochasticPolicy(Exported):
     """A policy that draws its action from a distribution at each step and state."""
 
@@ -235,8 +239,14 @@ class StochasticPolicy(Exported):
         )
         return ("step", "state", "action", "probability"), rows
 
+    def _choice(self, step: int, state: Hashable) -> dict[Hashable, float]:
+        return self.probabilities(step, state)
 
-@dataclass(frozen=True, eq=False)
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"form": "stochastic"}, {"weights": self.weights}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class AveragedPolicy(Exported):
     """pi-bar of Theorem 1: one of the K policies that learning went through, drawn at the start of an episode.
 
@@ -368,25 +378,15 @@ class AveragedPolicy(Exported):
     def _head(self) -> dict[str, Any]:
         return super()._head() | {"episodes": self.episodes}
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file."""
-        arrays: dict[str, NDArray[Any]] = {
-            "first": self.first,
-            "change_episode": self.change_episode,
-            "change_node": self.change_node,
-            "change_row": self.change_row,
-        }
-        write_record(path, "averaged policy", {"model": self.model.digest, "episodes": self.episodes}, arrays)
+    def _choice(self, step: int, state: Hashable) -> dict[Hashable, float]:
+        return self.probabilities(step, state)
 
-    @classmethod
-    def load(cls, path: str | Path, model: TabularModel) -> AveragedPolicy:
-        """Read a policy that was saved for `model`."""
-        manifest, arrays = read_record(path, "averaged policy")
-        with fields_of(path):
-            if manifest["model"] != model.digest:
-                raise StorageError(f"{path} holds a policy of another model than {model!r}")
-            names = ("first", "change_episode", "change_node", "change_row")
-            return cls(model, int(manifest["episodes"]), *(arrays[name] for name in names))
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        names = ("first", "change_episode", "change_node", "change_row")
+        return {"form": "averaged", "episodes": self.episodes}, {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, mixture of {self.episodes:,} policies>"
 
 
 AnyPolicy = Policy | StochasticPolicy | AveragedPolicy

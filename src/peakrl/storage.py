@@ -87,6 +87,16 @@ def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], array
     write_file(path, MAGIC + str(VERSION).encode() + b"\n" + _digest(body) + b"\n" + body)
 
 
+def kind_of(path: str | Path) -> str | None:
+    """Return what a file of ours says that it holds; None where it is none of ours."""
+    try:
+        with open(path, "rb") as file:
+            head = [file.readline() for _ in range(3)] if file.read(len(MAGIC)) == MAGIC else []
+        return str(json.loads(head[2])["kind"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
 def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the manifest and the arrays of a file that `write_record` wrote, or say what is wrong with it."""
     from safetensors import SafetensorError

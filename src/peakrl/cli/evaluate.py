@@ -10,14 +10,18 @@ import typer
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.learning.run import LearningRun
     from peakrl.policy import AnyPolicy
 
 POLICIES = ("last", "averaged")
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run file, written by `peakrl train --out`.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A run of `peakrl train --out`, or a policy of `peakrl solve --policy` with --problem."
+        ),
+    ],
     policy: Annotated[
         str, typer.Option(help="last (of the final episode) or averaged (Theorem 1's mixture of all).")
     ] = "last",
@@ -26,58 +30,75 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the simulated episodes.")] = 0,
     problem: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The problem file, where a run file could not hold its model.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The problem file: for a policy, or a run without model."),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if the policy may violate a constraint.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
 ) -> None:
-    """Evaluate the policy of a run exactly, and simulate it if asked to."""
+    """Evaluate the policy of a run, or one that was saved, exactly, and simulate it if asked to."""
     from peakrl.cli.output import print_json, print_table
-    from peakrl.learning.checkpoint import load_run
-    from peakrl.problem_files import read_problem_file
 
     if policy not in POLICIES:
         raise SettingsError(f"--policy is {policy!r}; it must be {' or '.join(POLICIES)}")
-    if run.suffix in (".toml", ".json"):
-        raise SettingsError(f"{run} is a problem file; train it first: peakrl train {run} --out {run.stem}.run")
-    loaded = load_run(run, model=None if problem is None else read_problem_file(problem).model(progress=True))
-    chosen = loaded.policy if policy == "last" else loaded.averaged_policy
-    answer = figures(loaded, policy, chosen)
+    if file.suffix in (".toml", ".json"):
+        raise SettingsError(f"{file} is a problem file; train it first: peakrl train {file} --out {file.stem}.run")
+    chosen, which, episodes = read_policy(file, policy, problem)
+    answer = figures(chosen, which, episodes)
     if simulate is not None:
-        answer["simulation"] = simulated(loaded, chosen, simulate, seed)
+        answer["simulation"] = simulated(chosen, simulate, seed)
     if as_json:
         print_json(answer)
     else:
-        title = f"{answer['problem']}: {policy} policy after {answer['episodes']:,} episodes"
-        print_table(title, *table_of(answer))
+        after = "" if episodes is None else f" after {episodes:,} episodes"
+        print_table(f"{answer['problem']}: {which} policy{after}", *table_of(answer))
         margins = [(name, margin, margin >= 0) for name, margin in answer["worst_margin"].items()]
         print_table("Constraints", ("constraint", "least value that can come up", "always met"), margins)
     raise typer.Exit(1 if check and answer["violation_probability"] > 0 else 0)
 
 
-def figures(run: LearningRun, which: str, policy: AnyPolicy) -> dict[str, Any]:
+def read_policy(file: Path, which: str, problem: Path | None) -> tuple[AnyPolicy, str, int | None]:
+    """Return the policy of a file, what to call it, and how many episodes a run had."""
+    from peakrl.learning.checkpoint import load_run
+    from peakrl.policy_export import KIND
+    from peakrl.policy_files import load_policy
+    from peakrl.problem_files import read_problem_file
+    from peakrl.storage import kind_of
+
+    saved = kind_of(file) == KIND
+    if saved and problem is None:
+        raise SettingsError(f"{file} holds a policy without its problem; name the problem's file with --problem")
+    model = None if problem is None else read_problem_file(problem).model(progress=True)
+    if saved and model is not None:
+        return load_policy(file, model), "saved", None
+    run = load_run(file, model=model)
+    return run.policy if which == "last" else run.averaged_policy, which, run.episodes
+
+
+def figures(policy: AnyPolicy, which: str, episodes: int | None) -> dict[str, Any]:
     """Return the exact figures of a policy."""
     from peakrl.evaluation import evaluate as exact
 
-    found = exact(run.model, policy)
+    model = policy.model
+    found = exact(model, policy)
     return {
-        "problem": run.model.name,
+        "problem": model.name,
         "policy": which,
-        "episodes": run.episodes,
+        "episodes": episodes,
         "value": found.value,
         "violation": found.violation,
         "violation_probability": found.violation_probability,
-        "worst_margin": dict(zip(run.model.constraint_names, found.worst_margin.tolist(), strict=True)),
+        "worst_margin": dict(zip(model.constraint_names, found.worst_margin.tolist(), strict=True)),
         "step_rewards": found.step_rewards,
         "step_violations": found.step_violations,
     }
 
 
-def simulated(run: LearningRun, policy: AnyPolicy, episodes: int, seed: int) -> dict[str, Any]:
+def simulated(policy: AnyPolicy, episodes: int, seed: int) -> dict[str, Any]:
     """Return what was seen in simulated episodes."""
     from peakrl.evaluation import simulate
 
-    seen = simulate(run.model, policy, episodes=episodes, seed=seed)
+    seen = simulate(policy.model, policy, episodes=episodes, seed=seed)
     return {
         "episodes": episodes,
         "seed": seed,

@@ -12,6 +12,7 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.environments.machine_scheduling import MachineScheduling
     from peakrl.model import TabularModel
+    from peakrl.policy import Policy
     from peakrl.problem import Problem
 
 EXAMPLES = {"scheduling-1": 1, "scheduling-2": 2, "scheduling-3": 3}
@@ -32,6 +33,10 @@ def solve(
     ] = "max_tardiness",
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="For jobs with fixed times: write the Gantt chart.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the best policy: .csv or .json, else for `peakrl evaluate`."),
     ] = None,
     peak_power: Annotated[float, typer.Option(help="energy-harvesting: the largest power allowed.")] = 8.0,
     mean: Annotated[float, typer.Option(help="energy-harvesting: mean arrival.")] = 10.0,
@@ -59,13 +64,15 @@ def solve(
     }  # fmt: skip
     wanted = jobs_problem(jobs, objective) if jobs is not None else named_problem(str(problem), transmitter, objective)
     if isinstance(wanted, MachineScheduling):
-        answer = solve_jobs(wanted)
+        answer, best = solve_jobs(wanted)
         if plot is not None:
             draw(wanted, answer, plot)
     elif plot is not None:
         raise SettingsError(f"--plot draws jobs on a machine, and {wanted.name} has none")
     else:
-        answer = solve_any(wanted)
+        answer, best = solve_any(wanted)
+    if policy is not None:
+        keep(best, policy)
     show(answer, as_json=as_json)
     raise typer.Exit(0 if answer["feasible"] else 1)
 
@@ -93,13 +100,18 @@ def named_problem(name: str, transmitter: dict[str, Any], objective: str) -> Pro
     raise SettingsError(f"{name!r} is no built-in problem and no .toml or .json file; there are {', '.join(PROBLEMS)}")
 
 
-def solve_any(problem: Problem | TabularModel) -> dict[str, Any]:
-    """Return the optimum of a problem."""
+def keep(policy: Policy, path: Path) -> None:
+    """Write a policy in the form that the file's name asks for."""
+    write = {".csv": policy.to_csv, ".json": policy.to_json}.get(path.suffix, policy.save)
+    write(path)
+
+
+def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
+    """Return the optimum of a problem, and its policy."""
     from peakrl.compilation import compile_model
-    from peakrl.model import TabularModel
     from peakrl.planning import solve as plan
 
-    model = problem if isinstance(problem, TabularModel) else compile_model(problem)
+    model = compile_model(problem)
     best = plan(model)
     return {
         "problem": model.name,
@@ -109,11 +121,11 @@ def solve_any(problem: Problem | TabularModel) -> dict[str, Any]:
         "violation": best.violation,
         "states": model.num_states,
         "pairs": model.num_pairs,
-    }
+    }, best.policy
 
 
-def solve_jobs(problem: MachineScheduling) -> dict[str, Any]:
-    """Return the optimum of jobs: with fixed times the order, with random ones expectations."""
+def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
+    """Return the optimum of jobs, with fixed times the order, with random ones expectations; and its policy."""
     from peakrl.compilation import compile_model
     from peakrl.environments.machine_scheduling import order_of
     from peakrl.environments.schedules import evaluate_order, infeasible_reason
@@ -133,14 +145,14 @@ def solve_jobs(problem: MachineScheduling) -> dict[str, Any]:
         "pairs": model.num_pairs,
     }
     if not problem.fixed_times:
-        return answer
+        return answer, best.policy
     schedule = evaluate_order(problem.jobs, order_of(best.policy))
     rows = [
         {"job": bar.job, "start": bar.start, "end": bar.end, "due": bar.due, "tardiness": bar.tardiness,
          "deadline": bar.deadline, "slack": bar.slack}
         for bar in schedule.bars
     ]  # fmt: skip
-    return {**answer, "order": list(schedule.order), "schedule": rows}
+    return {**answer, "order": list(schedule.order), "schedule": rows}, best.policy
 
 
 def draw(problem: MachineScheduling, answer: dict[str, Any], path: Path) -> None:
