@@ -34,6 +34,7 @@ __all__ = [
     "PeakError",
     "Policy",
     "Problem",
+    "RolloutStep",
     "Simulation",
     "Solution",
     "StochasticPolicy",
@@ -57,6 +58,7 @@ __all__ = [
     "pac_plan",
     "read_jobs",
     "resume",
+    "rollout",
     "scheduling_example",
     "simulate",
     "solve",
@@ -78,7 +80,7 @@ _HOMES = {
         "peakrl.environments.jobs": ("Job", "uniform"),
         "peakrl.environments.machine_scheduling": ("machine_scheduling", "scheduling_example", "order_of"),
         "peakrl.errors": ("PeakError",),
-        "peakrl.evaluation": ("Evaluation", "Simulation", "evaluate", "simulate"),
+        "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
         "peakrl.learning.history": ("History",),
         "peakrl.learning.run": ("LearningRun", "learn"),
         "peakrl.learning.settings": ("LearnerSettings",),
@@ -119,7 +121,7 @@ if TYPE_CHECKING:
     from peakrl.environments.schedules import dt_order, evaluate_order, infeasible_reason, order_rule
     from peakrl.environments.transmission import balanced_policy, greedy_policy
     from peakrl.errors import PeakError
-    from peakrl.evaluation import Evaluation, Simulation, evaluate, simulate
+    from peakrl.evaluation import Evaluation, RolloutStep, Simulation, evaluate, rollout, simulate
     from peakrl.gym import to_gymnasium
     from peakrl.learning.checkpoint import load_run, resume
     from peakrl.learning.history import History

@@ -1,6 +1,7 @@
 """What a policy is worth: exactly, by simulation, and the statistics of many runs."""
 
 from peakrl.evaluation.exact import Evaluation, evaluate
+from peakrl.evaluation.rollouts import RolloutStep, rollout
 from peakrl.evaluation.simulation import Simulation, simulate
 
-__all__ = ["Evaluation", "Simulation", "evaluate", "simulate"]
+__all__ = ["Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"]

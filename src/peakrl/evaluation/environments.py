@@ -28,12 +28,7 @@ def environment_episodes(
     env: Any, policy: AnyPolicy, episodes: int, seed: int, **declared: Any
 ) -> tuple[Floats, Floats]:
     """Return the reward and the violation of each episode; `declared` goes to `gym.adapters.adapt`."""
-    if not is_environment(env):
-        raise TargetError(f"{env!r} cannot be simulated; give a Problem, a TabularModel or a Gymnasium environment")
-    unknown = set(declared) - {"horizon", "constraint", "constraint_bounds"}
-    if unknown:
-        raise SettingsError(f"simulate has no argument {', '.join(sorted(unknown))}")
-    lanes = adapt(env, needs_range=False, **declared)
+    lanes = lanes_of(env, declared)
     generator = np.random.default_rng(seed)
     rewards, violations = np.zeros(episodes), np.zeros(episodes)
     walks: list[Walk | None] = [None] * lanes.count
@@ -63,6 +58,42 @@ def environment_episodes(
     except LaneError as error:
         fail(error, walks)
     return rewards, violations
+
+
+def environment_rollout(env: Any, policy: AnyPolicy, seed: int, **declared: Any) -> list[tuple[Any, ...]]:
+    """Return (step, state, action, reward, constraints, next state) of one episode."""
+    lanes = lanes_of(env, declared)
+    if lanes.count > 1:
+        raise TargetError("one episode is followed at a time: pass a single environment, not a vectorised one")
+    walk = Walk(0, rule_for_episode(policy, np.random.default_rng(seed)))
+    steps: list[tuple[Any, ...]] = []
+    over = False
+    try:
+        (walk.seen,) = lanes.begin([0], [episode_seed(seed, 0)])
+        while walk.seen is not None and not over and walk.step < lanes.rules.horizon:
+            index = choose(lanes, walk)
+            (event,) = lanes.advance([index])
+            if not isinstance(event, Step) or index is None:
+                raise AssertionError("a lane with an episode takes a step")
+            state, walk.seen = walk.seen.state, event.following
+            following = None if event.following is None else event.following.state
+            action = lanes.rules.actions.labels[index]
+            steps.append((walk.step, state, action, event.reward, event.constraints, following))
+            walk.step, over = walk.step + 1, event.over
+    except LaneError as error:
+        fail(error, [walk])
+    return steps
+
+
+def lanes_of(env: Any, declared: dict[str, Any]) -> Lanes:
+    """Return the lanes of an environment, and refuse what is none."""
+    if not is_environment(env):
+        raise TargetError(f"{env!r} cannot be simulated; give a Problem, a TabularModel or a Gymnasium environment")
+    known = ("horizon", "constraint", "constraint_bounds")
+    unknown = sorted(set(declared) - set(known))
+    if unknown:
+        raise SettingsError(f"there is no argument {', '.join(unknown)}; an environment takes {', '.join(known)}")
+    return adapt(env, needs_range=False, **declared)
 
 
 def rule_for_episode(policy: AnyPolicy, generator: np.random.Generator) -> Rule:

@@ -73,9 +73,7 @@ def simulate(
     """
     episodes = check_count(episodes, "episodes", least=2)
     confidence = check_confidence(confidence)
-    seed = check_count(seed, "seed", least=0)
-    if seed >= 2**64:
-        raise SettingsError(f"seed is {seed}; it must be below 2^64")
+    seed = check_seed(seed)
     if not isinstance(target, TabularModel) and not is_problem(target):
         from peakrl.evaluation.environments import environment_episodes
 
@@ -84,6 +82,14 @@ def simulate(
         raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
     rewards, violations = model_episodes(as_model(target), policy, episodes, seed)
     return summary(rewards, violations, confidence)
+
+
+def check_seed(seed: Any) -> int:
+    """Return a seed of the generator or raise."""
+    number = check_count(seed, "seed", least=0)
+    if number >= 2**64:
+        raise SettingsError(f"seed is {number}; it must be below 2^64")
+    return number
 
 
 def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: int) -> tuple[Floats, Floats]:

@@ -1,0 +1,89 @@
+"""One episode, step by step: what a policy saw, did and got. It is the first that `simulate` follows with that seed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from peakrl.compilation import as_model, is_problem
+from peakrl.errors import SettingsError
+from peakrl.evaluation.simulation import STREAM, check_seed
+from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state, uniform
+from peakrl.kernels.simulation import draw_row, row_in_force
+from peakrl.model import TabularModel
+from peakrl.policy import AnyPolicy, AveragedPolicy, StochasticPolicy, model_for
+
+
+class RolloutStep(NamedTuple):
+    """One step of an episode."""
+
+    #: Counted from 0.
+    step: int
+    #: Where the step began.
+    state: Hashable
+    #: What the policy did there.
+    action: Hashable
+    #: What it earned.
+    reward: float
+    #: The value of each constraint, >= 0 where it is met.
+    constraints: tuple[float, ...]
+    #: Where it led; None where an environment says that the episode is over.
+    next_state: Hashable
+
+    @property
+    def violation(self) -> float:
+        """By how much constraints were missed, all together."""
+        return sum(max(-value, 0.0) for value in self.constraints)
+
+
+def rollout(target: Any, policy: AnyPolicy, *, seed: int = 0, **declared: Any) -> list[RolloutStep]:
+    """Follow `policy` for one episode on `target`, a model, a `Problem` or an environment, and return its steps.
+
+    Equal seeds give equal episodes: the first that `simulate` follows with the same seed. For an environment that does
+    not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`.
+    """
+    seed = check_seed(seed)
+    if not isinstance(target, TabularModel) and not is_problem(target):
+        from peakrl.evaluation.environments import environment_rollout
+
+        return [RolloutStep(*step) for step in environment_rollout(target, policy, seed, **declared)]
+    if declared:
+        raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
+    return model_rollout(model_for(as_model(target), policy), policy, seed)
+
+
+def model_rollout(model: TabularModel, policy: AnyPolicy, seed: int) -> list[RolloutStep]:
+    """Return an episode on a model; draws come in the order of `kernels.simulation.simulate_episodes`."""
+    layout, payoffs = model.layout, model.payoffs
+    words = seed_state(np.uint64(seed ^ STREAM))
+    episode = 1
+    if isinstance(policy, AveragedPolicy) and policy.episodes > 1:
+        episode += int(uniform(words) * policy.episodes)
+    slot, steps = int(draw_first(words, model.sampler)), []
+    for step in range(model.horizon):
+        row = chosen_row(policy, words, step, slot, episode)
+        d = int(layout.row_distribution[row])
+        outcome = int(draw_outcome(words, layout, model.sampler, d))
+        record = int(payoffs.row_payoff[row]) + payoffs.stride * (outcome - int(layout.outcome_start[d]))
+        following = int(layout.outcome_next[outcome])
+        paid = float(payoffs.reward[record]), tuple(payoffs.constraints[record].tolist())
+        state, action = model.state_of_slot(slot), model.action_of_row(row)
+        steps.append(RolloutStep(step, state, action, *paid, model.state_of_slot(following)))
+        slot = following
+    return steps
+
+
+def chosen_row(policy: AnyPolicy, words: Words, step: int, slot: int, episode: int) -> int:
+    """Return the row that a policy takes; `episode` says which of a mixture's policies is followed."""
+    layout = policy.model.layout
+    node = step * layout.node_stride + slot
+    if isinstance(policy, StochasticPolicy):
+        first, last = int(layout.row_start[slot]), int(layout.row_start[slot + 1])
+        return int(draw_row(words, policy.weights, step * layout.entry_stride, first, last))
+    if isinstance(policy, AveragedPolicy):
+        start, episodes, rows = policy.by_node
+        here = int(start[node]), int(start[node + 1])
+        return int(row_in_force(int(policy.first[node]), episode, episodes, rows, *here))
+    return int(policy.rows[node])
