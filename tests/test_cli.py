@@ -14,45 +14,16 @@ from pathlib import Path
 import pytest
 
 import peakrl.cli
+from commands import TINY, caller
 from peakrl.learning.checkpoint import load_run
 from peakrl.learning.run import learn
 from peakrl.problem_files import read_problem_file
 from peakrl.theory import pac_plan
 
-TINY = """
-[problem]
-kind = "energy_harvesting"
-horizon = 3
-battery = 3
-max_arrival = 2
-mean = 1
-std = 1
-peak_power = 2
-[run]
-episodes = 300
-"""
-INFEASIBLE = '[problem]\nkind = "scheduling_example"\nnumber = 3\n[run]\nepisodes = 3000\n'
-
 
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
-    """Return a function that runs `peakrl ...` in a folder of its own and returns exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny.toml").write_text(TINY)
-    (tmp_path / "infeasible.toml").write_text(INFEASIBLE)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["peakrl", *arguments])
-        try:
-            peakrl.cli.main()
-        except SystemExit as stop:
-            code = stop.code
-        else:
-            code = 0
-        out, error = capsys.readouterr()
-        return code, out, error
-
-    return call
+    return caller(monkeypatch, capsys, tmp_path)
 
 
 def answer(result):

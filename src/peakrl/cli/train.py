@@ -14,6 +14,7 @@ from peakrl.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
+    from peakrl.learning.watching import Watch
     from peakrl.planning import Solution
     from peakrl.policy import AnyPolicy
 
@@ -46,6 +47,13 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start anew even if --out or --checkpoint holds a run.")
     ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve the report page on this computer while the run goes on.")
+    ] = False,
+    port: Annotated[int | None, typer.Option(help="Where --live serves; by default any free port.")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Log the run for TensorBoard, in a folder of its own.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
 ) -> None:
     """Learn a problem. A run that was stopped goes on when the same command with --out is given again.
@@ -53,6 +61,7 @@ def train(
     Exit code 1 where the problem is infeasible.
     """
     from peakrl.cli.output import print_json
+    from peakrl.cli.watching import Watchers
 
     begun = time.perf_counter()
     if resume is not None and seed is not None:
@@ -60,12 +69,16 @@ def train(
     if resume is None and file is None:
         raise SettingsError("name a problem file (`peakrl init NAME` writes one), or a run with --resume")
     try:
-        with warnings.catch_warnings():
+        name = (out or resume or file or Path("run")).name
+        watchers = Watchers(name, live=live, port=port, tensorboard=tensorboard)
+        with warnings.catch_warnings(), watchers:
             vars(warnings)["showwarning"] = show_warning
+            watch = watchers.watch
             if resume is not None:
-                run, kept = resumed(resume, file, episodes, out, checkpoint, checkpoint_every, overwrite)
+                run, kept = resumed(resume, file, episodes, out, checkpoint, checkpoint_every, overwrite, watch)
             elif file is not None:
-                run, kept = learned(file, episodes, seed, out, checkpoint, checkpoint_every, overwrite)
+                run, kept = learned(file, episodes, seed, out, checkpoint, checkpoint_every, overwrite, watch)
+            watchers.finish(run)
     except KeyboardInterrupt:
         place = checkpoint or out or resume
         kept_in = f"; {place} holds the run so far" if place is not None and place.exists() else ""
@@ -88,6 +101,7 @@ def learned(
     checkpoint: Path | None,
     every: int | None,
     overwrite: bool,
+    watch: Watch | None = None,
 ) -> tuple[LearningRun, Path | None]:
     """Learn what a problem file describes; return the run and where it is kept."""
     from peakrl.learning.run import learn
@@ -107,6 +121,7 @@ def learned(
         checkpoint=place,
         checkpoint_every=(every or asked.checkpoint_every) if place is not None else every,
         progress=True,
+        watch=watch,
     )
     if out is not None and out != place:
         run.save(out)
@@ -121,6 +136,7 @@ def resumed(
     checkpoint: Path | None,
     every: int | None,
     overwrite: bool,
+    watch: Watch | None = None,
 ) -> tuple[LearningRun, Path | None]:
     """Continue a run file; the problem file is needed only where the run file could not hold its model."""
     from peakrl.learning.checkpoint import resume
@@ -130,7 +146,9 @@ def resumed(
     place = checkpoint or out or path
     for other in {out, place} - {None, path}:
         keep(other, None, overwrite)
-    run = resume(path, episodes=episodes, model=model, checkpoint=place, checkpoint_every=every, progress=True)
+    run = resume(
+        path, episodes=episodes, model=model, checkpoint=place, checkpoint_every=every, progress=True, watch=watch
+    )
     if (out or place) != path:
         run.save(out or place)
     return run, out or place

@@ -17,6 +17,7 @@ from peakrl.learning.history import History, Recorder
 if TYPE_CHECKING:
     from peakrl.learning.environment import EnvironmentLearner
     from peakrl.learning.run import Learner, LearningRun
+    from peakrl.learning.settings import LearnerSettings
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,21 @@ class Moment:
     learner: Learner | EnvironmentLearner
     #: Episodes that the run is to have at its end.
     goal: int
+
+    @property
+    def model(self) -> Any:
+        """What is learned on: the model, or the states of an environment that were met so far."""
+        return self.learner.model
+
+    @property
+    def settings(self) -> LearnerSettings:
+        """The learner's."""
+        return self.learner.settings
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.learner.seed
 
     @property
     def episodes(self) -> int:

@@ -29,6 +29,14 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 @dataclass(frozen=True)
+class Live:
+    """What a page that is served while a run goes on must know to ask for news: which run, and which version it is."""
+
+    token: str
+    version: int = 0
+
+
+@dataclass(frozen=True)
 class Page:
     """A page before it is written."""
 
@@ -36,12 +44,13 @@ class Page:
     source: str
     sections: Sequence[Section]
     #: Served while a run goes on: the page may then ask where it came from for news.
-    live: bool = False
+    live: Live | None = None
 
     def html(self) -> str:
         """Return the whole page."""
         import peakrl
 
+        scripts = ("charts.js", "policy.js", "live.js") if self.live else ("charts.js", "policy.js")
         return str(
             environment()
             .get_template("page.html")
@@ -51,10 +60,19 @@ class Page:
                 version=peakrl.__version__,
                 style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
                 plotly=plotly_source(),
-                scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in ("charts.js", "policy.js")],
-                data=embedded({key: value for part in self.sections for key, value in part.data.items()}),
+                scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in scripts],
+                data=embedded(self.data),
             )
         )
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page's scripts draw, by block."""
+        return {key: value for part in self.sections for key, value in part.data.items()}
+
+    def content(self) -> str:
+        """Return contents and sections alone, for a page that is open already."""
+        return str(environment().get_template("content.html").render(page=self))
 
 
 @cache

@@ -12,8 +12,10 @@ import numpy as np
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, shown_state, slug
 
 if TYPE_CHECKING:
+    from peakrl.auditing import Audit
     from peakrl.evaluation import Evaluation
     from peakrl.learning.run import LearningRun
+    from peakrl.model import TabularModel
     from peakrl.planning import Solution
     from peakrl.policy import AnyPolicy, Policy
 
@@ -27,31 +29,65 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Findings:
-    """A run and what is computed of it, each when it is first asked for."""
+class ModelFindings:
+    """What is computed of a model alone: a page that is built again while a run goes on keeps it."""
 
-    run: LearningRun
+    model: TabularModel
 
     @cached_property
     def optimum(self) -> Solution[Policy] | None:
         """The exact optimum; None where the model is too large for that to be quick."""
         from peakrl.planning import solve
 
-        model = self.run.model
+        model = self.model
         outcomes = len(model.layout.outcome_next) * (model.horizon if model.stationary else 1)
         known = outcomes > 0 and outcomes + model.num_entries <= MOST_OUTCOMES
         return solve(model) if known else None
 
     @cached_property
-    def last(self) -> Evaluation:
-        """The exact figures of the last policy."""
-        return self.evaluated(self.run.policy)
+    def best(self) -> Evaluation | None:
+        """The exact figures of the optimum."""
+        return None if self.optimum is None else self.evaluated(self.optimum.policy)
 
     def evaluated(self, policy: AnyPolicy) -> Evaluation:
         """Return the exact figures of a policy."""
         from peakrl.evaluation import evaluate
 
-        return evaluate(self.run.model, policy)
+        return evaluate(self.model, policy)
+
+    @cached_property
+    def audits(self) -> dict[tuple[float, float | None], Audit]:
+        """Audits so far, by slack and penalty."""
+        return {}
+
+    def audited(self, slack: float, penalty: float | None) -> Audit:
+        """Return what a slack leaves."""
+        from peakrl.auditing import audit
+
+        key = slack, penalty
+        if key not in self.audits:
+            self.audits[key] = audit(self.model, slack, penalty, relaxed=False)
+        return self.audits[key]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A run and what is computed of it, each when it is first asked for."""
+
+    run: LearningRun
+    known: ModelFindings
+    #: Above this many changes times states the averaged policy is not computed.
+    most_changes: float = MOST_CHANGES
+
+    @property
+    def optimum(self) -> Solution[Policy] | None:
+        """The exact optimum, if known."""
+        return self.known.optimum
+
+    @cached_property
+    def last(self) -> Evaluation:
+        """The exact figures of the last policy."""
+        return self.known.evaluated(self.run.policy)
 
     @property
     def averaged(self) -> tuple[float, float, float | None] | None:
@@ -59,8 +95,8 @@ class Findings:
         run = self.run
         if run._averaged is None:
             return None
-        if run.averaged_policy.num_changes * run.model.num_nodes <= MOST_CHANGES:
-            found = self.evaluated(run.averaged_policy)
+        if run.averaged_policy.num_changes * run.model.num_nodes <= self.most_changes:
+            found = self.known.evaluated(run.averaged_policy)
             return found.value, found.violation, found.violation_probability
         if not len(run.history):
             return None
@@ -74,11 +110,17 @@ def run_section(path: Path, share: int = 1) -> Section:
     return section_of(load_run(path), path.name, share)
 
 
-def section_of(run: LearningRun, name: str, share: int = 1) -> Section:
-    """Return the section of a run."""
+def section_of(
+    run: LearningRun,
+    name: str,
+    share: int = 1,
+    known: ModelFindings | None = None,
+    most_changes: float = MOST_CHANGES,
+) -> Section:
+    """Return the section of a run; `known` is what was found out about its model before."""
     from peakrl.report.policy_blocks import policy_blocks
 
-    found, place = Findings(run), f"run-{slug(name)}"
+    found, place = Findings(run, known or ModelFindings(run.model), most_changes), f"run-{slug(name)}"
     verdict, tone, short = verdict_of(found)
     model = run.model
     lead = (
@@ -103,9 +145,9 @@ def figures_table(found: Findings, place: str) -> Table:
     ]
     if averaged is not None:
         rows.append(("averaged policy", averaged[0], *gap(averaged[0], optimum), *averaged[1:]))
-    if optimum is not None:
-        chance = found.evaluated(optimum.policy).violation_probability
-        rows.append(("optimum", optimum.value, 0.0, 0.0, optimum.violation, chance))
+    best = found.known.best
+    if optimum is not None and best is not None:
+        rows.append(("optimum", optimum.value, 0.0, 0.0, optimum.violation, best.violation_probability))
     columns = ("policy", "value", "below the optimum", "gap in %", "violation", "probability of any")
     return Table(f"{place}-figures", "Exact figures of an episode", columns, rows)
 
@@ -157,11 +199,10 @@ def thinned(count: int) -> Any:
 def step_chart(found: Findings, place: str) -> Chart:
     """Return what each step earns and violates."""
     steps = list(range(found.run.model.horizon))
-    last = found.last
+    last, best = found.last, found.known.best
     series = [Series("reward, last policy", steps, last.step_rewards.tolist(), None, "blue", mode="lines+markers")]
-    if found.optimum is not None:
-        best = found.evaluated(found.optimum.policy).step_rewards.tolist()
-        series.append(Series("reward, optimum", steps, best, None, "ink", "dash"))
+    if best is not None:
+        series.append(Series("reward, optimum", steps, best.step_rewards.tolist(), None, "ink", "dash"))
     for index, name in enumerate(found.run.model.constraint_names):
         column = last.step_violations[:, index].tolist()
         series.append(Series(f"violation of {name}, last policy", steps, column, None, "orange", mode="lines+markers"))
@@ -216,13 +257,11 @@ def dead_end(label: Any) -> str | None:
 
 def audit_blocks(found: Findings, place: str) -> list[Block]:
     """Return what the slack leaves, and the paper's assumptions one by one."""
-    from peakrl.auditing import audit
-
     if found.optimum is None or not found.run.model.num_constraints:
         return []
     settings = found.run.settings
     slack = settings.slack or USUAL_SLACK
-    answer = audit(found.run.model, slack, settings.penalty if settings.slack else None, relaxed=False)
+    answer = found.known.audited(slack, settings.penalty if settings.slack else None)
     own = "the learner's" if settings.slack else "the learner has none; for example"
     rows = [
         ("slack", answer.slack),

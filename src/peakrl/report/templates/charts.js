@@ -143,25 +143,30 @@
     Plotly.relayout(id, change);
   }
 
-  all("[data-legend]").forEach((legend) => {
-    const id = legend.dataset.legend;
-    legend.addEventListener("change", (event) => {
-      const index = Number(event.target.dataset.series);
-      stateOf(id).hidden[event.target.checked ? "delete" : "add"](index);
+  // One listener for the whole page: blocks may come and go while a run is watched.
+  document.addEventListener("change", (event) => {
+    const box = event.target.closest("[data-legend] [data-series]"), select = event.target.closest("[data-filter]");
+    if (box) {
+      const id = box.closest("[data-legend]").dataset.legend;
+      stateOf(id).hidden[box.checked ? "delete" : "add"](Number(box.dataset.series));
       draw(id);
-    });
+    }
+    if (select) filter(select);
   });
-  all("[data-log]").forEach((button) => button.addEventListener("click", () => {
-    const id = button.dataset.chart, key = button.dataset.log === "x" ? "logX" : "logY";
-    stateOf(id)[key] = !states[id][key];
-    button.setAttribute("aria-pressed", String(states[id][key]));
-    draw(id);
-  }));
-  all("[data-zoom]").forEach((button) => button.addEventListener("click", () => {
-    if (!window.Plotly) return;
-    if (!drawn.has(button.dataset.chart)) draw(button.dataset.chart);
-    zoom(button.dataset.chart, Number(button.dataset.zoom));
-  }));
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-log], [data-zoom]");
+    if (!button) return;
+    const id = button.dataset.chart;
+    if (button.dataset.log) {
+      const key = button.dataset.log === "x" ? "logX" : "logY";
+      stateOf(id)[key] = !states[id][key];
+      button.setAttribute("aria-pressed", String(states[id][key]));
+      draw(id);
+    } else if (window.Plotly) {
+      if (!drawn.has(id)) draw(id);
+      zoom(id, Number(button.dataset.zoom));
+    }
+  });
 
   // --- tables and downloads ---
   const cell = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
@@ -195,29 +200,41 @@
     if (table) save(`${table}.csv`, csv(tableRows(document.getElementById(table))));
     else save(`${chart}.csv`, csv(chartRows(data[chart])));
   });
-  all("[data-filter]").forEach((select) => select.addEventListener("change", () => {
+
+  function filter(select) {
     const column = Number(select.dataset.column);
     for (const row of document.getElementById(select.dataset.filter).tBodies[0].rows) {
       row.hidden = select.value !== "" && row.cells[column].textContent !== select.value;
     }
-  }));
+  }
 
   // --- start ---
   window.peakrl = { data, stateOf, drawers, draw, drawn, colour, layout, axis, config, escaped, dark, all };
+  const plots = () => all(".plot").filter((element) => data[element.id]);
+  // A chart is drawn when it comes into view.
+  const watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries.filter((one) => one.isIntersecting)) {
+      watcher.unobserve(entry.target);
+      draw(entry.target.id);
+    }
+  }, { rootMargin: "300px" });
+  const observe = () => plots().forEach((element) => drawn.has(element.id) || watcher.observe(element));
+
+  // There is new data (see live.js): what the reader chose stays.
+  document.addEventListener("renewed", () => {
+    all("[data-filter]").forEach(filter);
+    if (!window.Plotly) return;
+    drawn.forEach((id) => (data[id] && document.getElementById(id) ? draw(id) : drawn.delete(id)));
+    observe();
+  });
+
   // plotly takes a second to start: everything else works before it does.
   function loadPlotly() {
     const script = document.createElement("script");
     script.textContent = document.getElementById("plotly-source").textContent;
     document.body.append(script);
-    const plots = all(".plot").filter((element) => data[element.id]);
-    const watcher = new IntersectionObserver((entries) => {
-      for (const entry of entries.filter((one) => one.isIntersecting)) {
-        watcher.unobserve(entry.target);
-        draw(entry.target.id);
-      }
-    }, { rootMargin: "300px" });
-    plots.forEach((element) => watcher.observe(element));
-    addEventListener("beforeprint", () => plots.forEach((element) => drawn.has(element.id) || draw(element.id)));
+    observe();
+    addEventListener("beforeprint", () => plots().forEach((element) => drawn.has(element.id) || draw(element.id)));
     root.dataset.charts = String(Math.round(performance.now()));
   }
 

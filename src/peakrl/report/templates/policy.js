@@ -88,16 +88,20 @@
     target.go(step, (text) => text === label || (spec.frames === 1 && text.startsWith(`(${point.y}, `)));
   }
 
-  all("[data-which]").forEach((select) => select.addEventListener("change", () => {
+  document.addEventListener("change", (event) => {
+    const select = event.target.closest("[data-which]");
+    if (!select) return;
     stateOf(select.dataset.which).which = select.value;
     draw(select.dataset.which);
-  }));
-  all("[data-frame]").forEach((slider) => slider.addEventListener("input", () => {
+  });
+  document.addEventListener("input", (event) => {
+    const slider = event.target.closest("[data-frame]");
+    if (!slider) return;
     const id = slider.dataset.frame;
     stateOf(id).frame = Number(slider.value);
     document.querySelector(`[data-frame-shown="${id}"]`).textContent = slider.value;
     draw(id);
-  }));
+  });
 
   // --- Gantt charts ---
   drawers.gantt = (id, spec) => {
@@ -129,19 +133,31 @@
   class Explorer {
     constructor(element, spec) {
       this.element = element;
-      this.spec = spec;
       this.pick = (name) => element.querySelector(`[data-pick="${name}"]`);
       this.body = element.querySelector("tbody");
+      this.take(spec);
+      this.pick("step").addEventListener("change", () => this.list());
+      this.pick("find").addEventListener("input", () => this.list());
+      this.pick("state").addEventListener("change", () => this.show());
+      this.list();
+    }
+
+    take(spec) {
+      this.spec = spec;
       for (const name of ["reward", "violation", "margin", "lawValue", "lawViolation", "lawLeast", "q", "harm"]) {
         this[name] = spec[name] ? unpack(spec[name], Float32Array) : null;
       }
       for (const name of ["rowAction", "law"]) this[name] = unpack(spec[name], Int32Array);
       for (const name of ["policy", "optimum", "witness", "reachable", "slotStep"]) this[name] = spec[name] ? unrun(spec[name]) : null;
       this.rows = spec.rowStart[spec.rowStart.length - 1];
-      this.pick("step").addEventListener("change", () => this.list());
-      this.pick("find").addEventListener("input", () => this.list());
-      this.pick("state").addEventListener("change", () => this.show());
-      this.list();
+    }
+
+    // The policy has changed; what the reader picked stays. Of a large model only some states are here, maybe others now.
+    renew(spec) {
+      const before = this.spec.labels, picked = before[Number(this.pick("state").value)];
+      this.take(spec);
+      if (spec.labels.length === before.length && spec.labels.every((label, i) => label === before[i])) this.show();
+      else this.list((slot) => spec.labels[slot] === picked);
     }
 
     get step() {
@@ -220,9 +236,10 @@
       for (let row = rowStart[slot]; row < rowStart[slot + 1]; row += 1) found.push(this.action(step, row));
       this.body.replaceChildren(...found.map((one, i) => this.line(one, i === taken, i === best)));
       const unsafe = found.filter((one) => one.why.length).length, one = found[taken];
-      answer.textContent = `Step ${step}, state ${labels[slot]}: the policy takes ${one.name}. Value from here on `
+      const text = `Step ${step}, state ${labels[slot]}: the policy takes ${one.name}. Value from here on `
         + `${number(one.value)}, expected violation ${number(one.violation)}. ${unsafe} of ${found.length} actions are known to be unsafe`
         + `${this.optimum ? `; the optimum takes ${found[best].name}` : ""}.`;
+      if (answer.textContent !== text) answer.textContent = text; // what is new is read out
     }
 
     line(one, taken, best) {
@@ -250,9 +267,18 @@
       watcher.unobserve(one.target);
       ready(one.target);
     }), { rootMargin: "600px" });
-    all("[data-explorer]").forEach((element) => {
-      watcher.observe(element);
-      element.addEventListener("focusin", () => ready(element));
+    const observe = () => all("[data-explorer]").forEach((element) => explorers[element.id] || watcher.observe(element));
+    observe();
+    document.addEventListener("focusin", (event) => {
+      const element = event.target.closest("[data-explorer]");
+      if (element) ready(element);
+    });
+    document.addEventListener("renewed", () => {
+      for (const [id, one] of Object.entries(explorers)) {
+        if (data[id] && one.element.isConnected) one.renew(data[id]);
+        else delete explorers[id];
+      }
+      observe();
     });
     window.peakrl.explorers = explorers;
     window.peakrl.ready = ready;
