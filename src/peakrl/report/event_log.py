@@ -99,13 +99,19 @@ class EventLog:
                 self._last = moment.episodes
             self._file.flush()
         except OSError as error:
-            self._failed = True
-            print(f"peakrl: cannot log to {self.folder} ({error}); learning goes on without", file=sys.stderr)
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self._failed = True
+        print(f"peakrl: cannot log to {self.folder} ({error}); learning goes on without", file=sys.stderr)
 
     def close(self) -> None:
         """Write no more."""
-        self._failed = True
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as error:
+            if not self._failed:
+                self._give_up(error)
 
     def _begin(self, moment: Moment) -> None:
         self._begun = True
