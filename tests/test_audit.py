@@ -151,7 +151,7 @@ def test_negative_rewards_are_shifted_and_outcome_payoffs_are_said():
     report = audit(model, slack=0.1)
     lo = model.reward_range[0]
     assert ("shift by" in check(report, "rewards are at least 0").detail) == (lo < 0)
-    assert check(report, "functions of state and action").holds == (model.payoffs.stride == 0)
+    assert check(report, "state and action alone decide").holds == (model.payoffs.stride == 0)
 
 
 def test_the_linear_programme_is_left_out_of_large_models_unless_asked(monkeypatch):

@@ -178,3 +178,12 @@ def test_the_kernel_equals_its_twin_with_the_jit_off():
     command = [sys.executable, "-W", "ignore::RuntimeWarning", "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(6 * len(SETTINGS)), "0"]
+
+
+def test_runs_and_histories_show_themselves_in_a_line():
+    run = learn(compile_model(random_problem(0)), LearnerSettings.practical(), episodes=20)
+    assert "20 episodes" in repr(run)
+    assert repr(run).endswith(("feasibility not proved>", "feasible>"))
+    assert "None" not in repr(run)
+    assert repr(run.history).startswith("<History of 20 points, episodes 1 to 20: episode, value, violation,")
+    assert repr(run.history.empty()).startswith("<History of 0 points: ")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import peakrl
 from naive import best_over_all_orders, expected_costs_of_order, number_lists
 from peakrl.compilation import compile_model, explore
 from peakrl.environments.jobs import Job, uniform
@@ -270,3 +271,13 @@ def test_problems_are_values():
     assert machine_scheduling(jobs) == machine_scheduling(tuple(jobs))
     assert hash(machine_scheduling(jobs)) == hash(machine_scheduling(jobs))
     assert machine_scheduling(jobs) != machine_scheduling(jobs, objective="total_tardiness")
+
+
+def test_the_planners_reason_begins_with_the_jobs_that_cannot_all_be_in_time(tmp_path):
+    jobs = [Job(3, 4, 5, name="a"), Job(4, 6, 6, name="b"), Job(2, 9, 12, name="c")]
+    problem = machine_scheduling(jobs)
+    reason = peakrl.solve(problem).reason
+    assert reason.startswith(f"{peakrl.infeasible_reason(jobs)}. Step by step: at step ")
+    peakrl.learn(problem, episodes=10).save(tmp_path / "run")
+    assert peakrl.solve(peakrl.load_run(tmp_path / "run").model).reason == reason
+    assert compile_model(peakrl.scheduling_example(1)).infeasible_reason is None

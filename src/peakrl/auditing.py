@@ -47,28 +47,41 @@ class Check:
 class Audit:
     """The answer of `audit`; print it, or take its numbers from `as_dict()`."""
 
+    #: Of the model.
     name: str
+    #: What was asked about, in the constraints' own unit.
     slack: float
+    #: eta: what a unit of violation beyond the slack costs, shared by the constraints.
     penalty: float
+    #: The paper's assumptions: `name`, `holds`, `detail` of each.
     checks: tuple[Check, ...]
     #: "states", "pairs", ...: how large the model is.
     sizes: dict[str, int] = field(repr=False)
-    #: The original problem, the modified one, and the relaxed one where it was solved.
+    #: The original problem solved.
     optimum: Solution[Policy] = field(repr=False)
+    #: The modified problem solved.
     modified: Solution[Policy] = field(repr=False)
+    #: The relaxed problem solved; None where that was not asked for.
     relaxed: Solution[Policy | StochasticPolicy] | None = field(repr=False)
     #: The modified optimum's policy on the original problem.
     modified_evaluation: Evaluation = field(repr=False)
-    #: A violation above this never pays where outcomes are not random; the least one that the model knows, if any.
+    #: A violation above this never pays where outcomes are not random.
     deterred_violation: float
+    #: The least violation that the model knows; None where it knows none.
     smallest_violation: float | None
+    #: Does any action have more than one outcome?
     random_outcomes: bool
-    #: The accuracy that this slack serves in Theorem 1, in the theorem's units and in the model's; what it asks for.
+    #: The accuracy that this slack serves in Theorem 1, in the theorem's units.
     epsilon: float
+    #: The same as a distance from the optimal value, in the model's units.
     promised_value_gap: float
+    #: The same as a violation, in the model's units.
     promised_violation: float
+    #: p of Theorem 1: how likely it may fail.
     failure_probability: float
+    #: c of Theorem 1, which it leaves open.
     constant: float
+    #: What Theorem 1 asks for; None for a slack of 0.
     plan: PacPlan | None
 
     @property
@@ -242,8 +255,10 @@ def check_assumptions(model: TabularModel, slack: float, optimum: Solution[Polic
     ):
         checks += check_constraint(name, bound, float(values.min()), float(values.max()), slack)
     by_pair = model.payoffs.stride == 0
-    detail = "yes" if by_pair else "they also depend on the outcome; each outcome's own are used"
-    checks.append(Check("reward and constraints are functions of state and action", by_pair, detail))
+    detail = "what happens next changes neither"
+    if not by_pair:
+        detail = "what happens next changes them, beyond what the paper covers; each outcome's own are counted"
+    checks.append(Check("state and action alone decide reward and constraints", by_pair, detail))
     reason = optimum.reason or "solved without any violation"
     checks.append(Check("some policy never violates", optimum.feasible, reason))
     return checks

@@ -32,23 +32,34 @@ class TabularModel:
     Built by `compile_model` or `TabularModel.from_arrays`, not by hand.
     """
 
+    #: What messages and reports call it.
     name: str
+    #: One for each constraint.
     constraint_names: tuple[str, ...]
+    #: The least and the largest reward of a step, declared or read off.
     reward_range: tuple[float, float]
+    #: For each constraint a bound on its absolute value, declared or read off.
     constraint_bounds: tuple[float, ...]
     #: True when one set of slots serves every step: dynamics do not depend on the step.
     stationary: bool
-    #: Distinct states, and which of them each slot is.
+    #: Distinct states.
     state_labels: Sequence[Hashable]
+    #: [slot]: which of the states it is.
     slot_state: Ints
-    #: Distinct actions, and which of them each row is.
+    #: Distinct actions.
     action_labels: Sequence[Hashable]
+    #: [row]: which of the actions it is.
     row_action: Ints
+    #: Where rows and outcomes of slots stand (`kernels.arrays`).
     layout: Layout
+    #: What outcomes earn and how constraints come out (`kernels.arrays`).
     payoffs: Payoffs
-    #: [first slot]: where an episode may start, and how likely.
+    #: [first slot]: where an episode may start.
     first_slot: Ints
+    #: [first slot]: how likely.
     first_probability: Floats
+    #: Why no policy keeps every constraint, where the problem itself can tell in its own terms.
+    infeasible_reason: str | None = None
 
     @classmethod
     def from_arrays(
@@ -265,7 +276,11 @@ class TabularModel:
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of all numbers: equal digests mean the same problem in the same order."""
+        """A fingerprint of all numbers: equal digests mean the same problem in the same order.
+
+        What states and actions are called is no part of it: under other names the same policy is as good, and a label
+        may be any object, which need not look the same in another process.
+        """
         digest = hashlib.blake2b(digest_size=16)
         digest.update(repr((self.horizon, self.stationary, self.constraint_names)).encode())
         digest.update(repr((self.reward_range, self.constraint_bounds)).encode())

@@ -87,6 +87,7 @@ def model_for(target: Target, policy: Policy | StochasticPolicy | AveragedPolicy
 class Policy(Exported):
     """A deterministic policy: one action for each step and state."""
 
+    #: What it was made for.
     model: TabularModel
     #: [node]: the chosen row; -1 where a state has no actions.
     rows: Ints
@@ -181,6 +182,7 @@ class Policy(Exported):
 class StochasticPolicy(Exported):
     """A policy that draws its action from a distribution at each step and state."""
 
+    #: What it was made for.
     model: TabularModel
     #: [entry]: probability of the row at the step.
     weights: Floats
@@ -253,14 +255,17 @@ class AveragedPolicy(Exported):
     Stored exactly, as changes: pi^1 is given, and each change says which node takes which row from which episode on.
     """
 
+    #: What it was made for.
     model: TabularModel
     #: K, the number of policies mixed.
     episodes: int
     #: [node]: the rows of pi^1.
     first: Ints
-    #: [change], in order of episode: from this episode on (1-based), this node takes this row.
+    #: [change], in order: from this episode on (1-based) ...
     change_episode: Ints
+    #: [change]: ... this node ...
     change_node: Ints
+    #: [change]: ... takes this row.
     change_row: Ints
     _draws: Draws = field(default_factory=Draws, init=False, repr=False)
 

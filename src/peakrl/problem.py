@@ -18,9 +18,13 @@ Action = Hashable
 class Outcome(NamedTuple):
     """One thing that may happen after an action: how likely, where to, what is earned, what is constrained."""
 
+    #: From 0 to 1; those of an action sum to 1.
     probability: float
+    #: Where it leads.
     next_state: State
+    #: What is earned.
     reward: float
+    #: One value for each constraint, >= 0 where it is met.
     constraints: Sequence[float] = ()
 
 

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 class PacPlan:
     """What Theorem 1 asks for, in the theorem's units (rewards in [0, 1], constraints in [-1, 1])."""
 
+    #: xi = eps / (6 H I).
     slack: float
+    #: gamma = xi / 2.
     slater: float
+    #: eta = 2 H I / gamma.
     penalty: float
     #: l = log(S A H K / p) at K = `episodes`.
     log_term: float

@@ -34,11 +34,15 @@ class Job:
     a name is called by its place in the instance, from 1.
     """
 
+    #: How long it takes.
     processing: Processing
+    #: From when on it is tardy.
     due: int
+    #: When it must have ended: the constraint.
     deadline: int
     #: Only the objective "weighted_late_work" reads it.
     weight: float = 1
+    #: A word or a number; by default its place.
     name: JobName | None = None
 
     def __post_init__(self) -> None:

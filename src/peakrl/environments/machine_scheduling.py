@@ -15,13 +15,13 @@ where times are fixed (the jobs done say it), m where the objective adds up over
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from peakrl.environments.jobs import Job, JobName, name_of, named_jobs, uniform
 from peakrl.environments.schedule_states import ScheduleState
-from peakrl.environments.schedules import OBJECTIVES, Order
+from peakrl.environments.schedules import OBJECTIVES, Order, infeasible_reason
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.model import TabularModel
 from peakrl.policy import Policy
@@ -113,13 +113,14 @@ class MachineScheduling(Problem):
         from peakrl.environments.schedule_tables import tabulate_schedule
         from peakrl.header import Header
 
-        return tabulate_schedule(
+        model = tabulate_schedule(
             Header(self),
             self.jobs,
             OBJECTIVES.index(self.objective),
             keeps_worst=self.keeps_worst,
             memory_limit=memory_limit,
         )
+        return replace(model, infeasible_reason=infeasible_reason(self.jobs))
 
     def _job(self, state: ScheduleState, name: Any) -> Job:
         """Return a job that is left to do."""

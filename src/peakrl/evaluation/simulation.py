@@ -31,22 +31,29 @@ NO_ROWS: Ints = frozen(np.empty(0), np.int32)
 class Simulation:
     """What a policy earned and violated in simulated episodes."""
 
+    #: How many were followed.
     episodes: int
     #: Of every interval below.
     confidence: float
-    #: Reward of an episode: mean, standard deviation, interval of the mean.
+    #: Mean reward of an episode.
     value: float
+    #: Standard deviation of an episode's reward.
     value_std: float
+    #: Interval of the mean reward: `low`, `high`.
     value_interval: Interval
-    #: Violation of an episode, all steps and constraints: mean, standard deviation, interval of the mean.
+    #: Mean violation of an episode, all steps and constraints.
     violation: float
+    #: Standard deviation of an episode's violation.
     violation_std: float
+    #: Interval of the mean violation.
     violation_interval: Interval
-    #: Share of the episodes that violated anything, and its exact interval.
+    #: Share of the episodes that violated anything.
     violation_frequency: float
+    #: Its exact interval.
     violation_frequency_interval: Interval
-    #: [episode]
+    #: [episode]: its reward.
     rewards: Floats
+    #: [episode]: its violation.
     violations: Floats
 
     def __repr__(self) -> str:

@@ -17,19 +17,23 @@ from peakrl.model import TabularModel
 from peakrl.policy import first_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class History:
     """Arrays of equal length, one entry for each recorded episode k (1-based)."""
 
+    #: k.
     episode: Longs
-    #: Of pi^k: expected reward of an episode, expected total violation of an episode.
+    #: Of pi^k: expected reward of an episode; not a number where the target is an environment.
     value: Floats
+    #: Of pi^k: expected total violation of an episode.
     violation: Floats
-    #: Of pi-bar^k, the mixture of pi^1 .. pi^k.
+    #: The same of pi-bar^k, the mixture of pi^1 .. pi^k.
     averaged_value: Floats
+    #: The violation of pi-bar^k.
     averaged_violation: Floats
     #: As experienced in episode k.
     episode_reward: Floats
+    #: As experienced in episode k.
     episode_violation: Floats
 
     @classmethod
@@ -39,6 +43,10 @@ class History:
 
     def __len__(self) -> int:
         return len(self.episode)
+
+    def __repr__(self) -> str:
+        until = f", episodes {self.episode[0]:,} to {self.episode[-1]:,}" if len(self) else ""
+        return f"<History of {len(self):,} points{until}: {', '.join(self.columns())}>"
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return {name: array}."""

@@ -46,6 +46,7 @@ AUTO_POINTS, AUTO_WORK = 1000, 1e10
 SHOWN_NODES = 200_000
 
 Record = Literal["auto", "none"] | int
+FEASIBLE = {True: "feasible", False: "proved infeasible", None: "feasibility not proved"}
 
 
 class Learner:
@@ -148,17 +149,23 @@ class Learner:
 class LearningRun:
     """What a run has learned, and how it went."""
 
+    #: What was learned on; of an environment, the states that were met.
     model: TabularModel
+    #: Of the learner.
     settings: LearnerSettings
+    #: K: how many were played.
     episodes: int
+    #: Of the random numbers.
     seed: int
     #: pi^K, the policy of the last episode.
     policy: Policy
+    #: How it went, point by point.
     history: History
-    #: How many episodes violated a constraint, and the last that did (1-based; None if none did).
+    #: How many episodes violated a constraint.
     violations: int
+    #: The last that did (1-based); None if none did.
     last_violation_episode: int | None
-    #: True or False where the learner has proved it, else None.
+    #: True or False where the learner has proved it; None: unknown, since not violating so far proves nothing.
     feasible: bool | None
     _averaged: AveragedPolicy | None
     #: What `feasible = False` rests on: every observation, from the first state on.
@@ -190,7 +197,7 @@ class LearningRun:
         last = f", last in episode {self.last_violation_episode:,}" if self.last_violation_episode else ""
         return (
             f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
-            f"{self.violations:,} violating{last}, feasible {self.feasible}>"
+            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}>"
         )
 
 

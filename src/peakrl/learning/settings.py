@@ -41,10 +41,15 @@ class LearnerSettings(BaseModel):
     exponent: float | None = Field(default=None, gt=0, lt=0.5)
     #: Take rewards as if they lay in [0, 1] when deriving the penalty (what the published curves use).
     unit_rewards: bool = False
+    #: Which exploration bonus Algorithm 1 adds.
     bonus: Bonus = "none"
+    #: Where estimates begin.
     start: Start = "stepwise"
+    #: Constant of the Bernstein bonus.
     c1: float = Field(default=0.001, ge=0)
+    #: Constant of either bonus.
     c2: float = Field(default=0.001, ge=0)
+    #: p: how likely the theorems' promises may fail.
     failure_probability: float = Field(default=0.05, gt=0, lt=1)
     #: The practical learner in place of Algorithm 1; the rest is its own.
     practical_learner: bool = False

@@ -53,6 +53,7 @@ def store_model(model: TabularModel) -> tuple[dict[str, Any], Arrays]:
         "constraint_names": list(model.constraint_names),
         "constraint_bounds": [float(bound) for bound in model.constraint_bounds],
         "reward_range": [float(end) for end in model.reward_range],
+        "infeasible_reason": model.infeasible_reason,
     }
     arrays = {name: array_of(model, name) for name in TYPES}
     arrays |= {f"states.{name}": array for name, array in state_arrays.items()}
@@ -99,7 +100,7 @@ def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularMod
         mine = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         return load_labels(plain[what], mine)
 
-    lo, hi = plain["reward_range"]
+    (lo, hi), reason = plain["reward_range"], plain.get("infeasible_reason")
     fields: dict[str, Any] = {name: int(plain["layout"][name]) for name in LAYOUT_NUMBERS}
     fields |= {name: own[name] for name in Layout._fields if name not in LAYOUT_NUMBERS}
     return TabularModel(
@@ -116,6 +117,7 @@ def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularMod
         payoffs=Payoffs(int(plain["payoff_stride"]), own["row_payoff"], own["reward"], own["constraints"]),
         first_slot=own["first_slot"],
         first_probability=own["first_probability"],
+        infeasible_reason=None if reason is None else str(reason),
     )
 
 

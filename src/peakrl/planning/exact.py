@@ -36,11 +36,13 @@ class Solution(Generic[PolicyKind]):
     violation: float
     #: Can the solved problem's constraints be met? For `solve_modified`: does its optimum violate nothing?
     feasible: bool
+    #: One that attains it: a `Policy`; for `solve_relaxed` a `StochasticPolicy` where actions must be drawn.
     policy: PolicyKind
     #: None when feasible, else why not.
     reason: str | None
-    #: [node]: `value` and `violation` from each step and state on.
+    #: [node]: `value` from each step and state on.
     node_values: Floats = field(repr=False)
+    #: [node]: `violation` from each step and state on.
     node_violations: Floats = field(repr=False)
 
 

@@ -37,8 +37,11 @@ def explain(model: TabularModel, cost: Floats, choice: Ints) -> str:
     rows = model.rows_of_slot(slot)
     shown = "; ".join(blame(model, row) for row in rows[:ACTIONS_SHOWN])
     more = f"; and so do {len(rows) - ACTIONS_SHOWN} more" if len(rows) > ACTIONS_SHOWN else ""
+    why = "no policy keeps every constraint"
+    if model.infeasible_reason is not None:
+        why = f"{model.infeasible_reason}. Step by step"
     return (
-        f"no policy keeps every constraint: at step {step} in state {label(model.state_of_slot(slot))} every action "
+        f"{why}: at step {step} in state {label(model.state_of_slot(slot))} every action "
         f"violates at once ({shown}{more}). {path(model, moves, float(model.first_probability[likely]))}"
     )
 

@@ -1,0 +1,30 @@
+"""Every field of a public class has its own line in the reference: a comment that begins with `#:` right above it."""
+
+import ast
+import dataclasses
+import inspect
+
+import pytest
+
+import peakrl
+
+CLASSES = [
+    value
+    for value in (getattr(peakrl, name) for name in peakrl.__all__)
+    if inspect.isclass(value)
+    and (dataclasses.is_dataclass(value) or hasattr(value, "_fields") or hasattr(value, "model_fields"))
+]
+
+
+@pytest.mark.parametrize("owner", [*CLASSES, peakrl.Problem], ids=lambda owner: owner.__name__)
+def test_every_field_says_what_it_is(owner):
+    lines = inspect.getsource(owner).splitlines()
+    (body,) = ast.parse("\n".join(lines)).body
+    bare = [
+        statement.target.id
+        for statement in body.body
+        if isinstance(statement, ast.AnnAssign)
+        and not statement.target.id.startswith("_")
+        and not lines[statement.lineno - 2].strip().startswith("#:")
+    ]
+    assert not bare
