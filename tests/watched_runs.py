@@ -19,9 +19,9 @@ EPISODES = 400
 class PacedRun:
     """A run in a thread of its own that stops at every milestone until it is let go on."""
 
-    def __init__(self, view: LiveView, model: TabularModel) -> None:
+    def __init__(self, view: LiveView, model: TabularModel, every: int = 1) -> None:
         self.view = view
-        self.learner = Learner(model, LearnerSettings.practical(), planned=EPISODES, seed=0, every=1)
+        self.learner = Learner(model, LearnerSettings.practical(), planned=EPISODES, seed=0, every=every)
         self.learner.pieces = 10, 10
         self.milestone = 0
         self.result: LearningRun | None = None

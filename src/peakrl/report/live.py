@@ -15,9 +15,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
+from peakrl.learning.history import History
 from peakrl.report.live_server import LiveServer
 from peakrl.report.page import Live, Page
 from peakrl.report.run_sections import ModelFindings, section_of
@@ -53,6 +57,8 @@ class LiveView:
         self.token, self.version = secrets.token_hex(8), 0
         self._page, self._content = self._page_of([]), b"{}"
         self._known: ModelFindings | None = None
+        #: Episode, value and violation at each page so far, of a run that keeps no history.
+        self._points: list[tuple[int, float, float]] = []
         #: Held for a moment only by all threads, and while a page is built.
         self._change, self._building = threading.Condition(), threading.Lock()
         self._state, self._trouble = "starting", ""
@@ -136,7 +142,7 @@ class LiveView:
             try:
                 if self._known is None or self._known.model is not run.model:
                     self._known = ModelFindings(run.model)
-                page = self._page_of(self._build(run, self.name, self._known))
+                page = self._page_of(self._build(self._with_curve(run, self._known), self.name, self._known))
                 news = {"version": self.version + 1, "html": page.content(), "data": page.data}
                 content = json.dumps(news, allow_nan=False, ensure_ascii=False).encode()
             except Exception as error:  # whatever it is: the run goes on
@@ -148,6 +154,16 @@ class LiveView:
                 self.version += 1
                 self._page, self._content, self._trouble = self._page_of(page.sections), content, ""
                 self._change.notify_all()
+
+    def _with_curve(self, run: LearningRun, known: ModelFindings) -> LearningRun:
+        """Return a run whose history, where it keeps none, is made of the policies that were looked at."""
+        if len(run.history):
+            return run
+        found = known.evaluated(run.policy)
+        self._points.append((run.episodes, found.value, found.violation))
+        episode, value, violation = np.array(self._points).T
+        unknown = [np.full(len(episode), np.nan) for _ in range(4)]
+        return replace(run, history=History(episode.astype(np.int64), value, violation, *unknown))
 
     def _complain(self, error: Exception) -> None:
         """Tell of a failure: on the page, and on standard error where it is another one than last time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,7 @@ class Findings:
         if run.averaged_policy.num_changes * run.model.num_nodes <= self.most_changes:
             found = self.known.evaluated(run.averaged_policy)
             return found.value, found.violation, found.violation_probability
-        if not len(run.history):
+        if not len(run.history) or np.isnan(run.history.averaged_value[-1]):
             return None
         return float(run.history.averaged_value[-1]), float(run.history.averaged_violation[-1]), None
 
@@ -178,6 +179,10 @@ def curves(found: Findings, place: str) -> list[Chart]:
         violation = [series("policy of the episode", history.violation, "blue")]
         violation.append(series("averaged policy", history.averaged_violation, "orange"))
         violation.append(series("as experienced", history.episode_violation, "grey", "markers"))
+        # A curve that was not recorded is not drawn.
+        value, violation = (
+            [one for one in curve if any(isfinite(y) for y in one.y if y is not None)] for curve in (value, violation)
+        )
         if optimum is not None:
             ends = [x[0], x[-1]]
             value.append(Series("optimum", ends, [optimum.value] * 2, None, "ink", "dash", level=True))
