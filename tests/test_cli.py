@@ -76,7 +76,7 @@ def test_an_infeasible_problem_has_exit_code_1_and_its_proof(command):
     assert code == 1
     assert found["feasible"] is False
     assert found["proof"]
-    assert "no policy keeps every constraint" in found["reason"]
+    assert "no order meets every deadline" in found["reason"]
 
 
 def test_out_keeps_the_run_and_the_same_command_goes_on_from_it(command):

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -197,7 +198,7 @@ def test_a_process_killed_while_writing_leaves_the_old_file_and_the_next_one_cle
     )
     child = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "written\n"
-    leftover = tmp_path / f".record.{child.pid}.tmp"
+    (leftover,) = tmp_path.glob(f".record.{child.pid}-*.tmp")
     assert leftover.read_bytes() == b"new"
     write_file(path, b"of another process")
     assert leftover.exists()  # its owner lives
@@ -209,11 +210,31 @@ def test_a_process_killed_while_writing_leaves_the_old_file_and_the_next_one_cle
     assert (path.read_bytes(), [p.name for p in tmp_path.iterdir()]) == (b"newer", ["record"])
 
 
+def test_threads_may_write_one_file_at_the_same_time(tmp_path):
+    path, contents = tmp_path / "record", [bytes([letter]) * 100_000 for letter in b"abcd"]
+
+    def write(content):
+        for _ in range(25):
+            write_file(path, content)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, contents))
+    assert path.read_bytes() in contents
+    assert [p.name for p in tmp_path.iterdir()] == ["record"]
+
+
 def test_only_leftovers_of_this_very_file_are_removed(tmp_path):
     """No process has the number 2^22 + 1, the largest being 2^22; what is not of our making stays."""
     dead = 2**22 + 1
-    ours = [f".run[1].{dead}.tmp"]
-    others = [f".run1.{dead}.tmp", f".run[1].more.{dead}.tmp", ".run[1].notes.tmp", "run[1]", f".run[1].{10**30}x.tmp"]
+    ours = [f".run[1].{dead}.tmp", f".run[1].{dead}-7.tmp", f".run[1].{os.getpid()}-{10**9}.tmp"]
+    others = [
+        f".run[1].{dead}-x.tmp",
+        f".run1.{dead}.tmp",
+        f".run[1].more.{dead}.tmp",
+        ".run[1].notes.tmp",
+        "run[1]",
+        f".run[1].{10**30}x.tmp",
+    ]
     for name in [*ours, *others]:
         (tmp_path / name).touch()
     remove_leftovers(tmp_path / "run[1]")

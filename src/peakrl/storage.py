@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import itertools
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,11 @@ from peakrl.errors import PeakError, StorageError
 
 MAGIC = b"peakrl "
 VERSION = 1
+#: A temporary file is named by its process and a number, so that threads may write the same file at once; and those
+#: that this process is writing.
+_OWNER = re.compile(r"([0-9]+)(?:-[0-9]+)?\.tmp")
+_numbers = itertools.count()
+_in_use: set[str] = set()
 
 
 def write_file(path: str | Path, data: bytes) -> None:
@@ -30,7 +37,8 @@ def write_file(path: str | Path, data: bytes) -> None:
     if not Path(path).name or "\0" in str(path):
         raise StorageError(f"cannot write {str(path)!r}: this names no file")
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}.tmp")
+    _in_use.add(temporary.name)
     try:
         remove_leftovers(path)
         with open(temporary, "wb") as file:
@@ -47,20 +55,22 @@ def write_file(path: str | Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        _in_use.discard(temporary.name)
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove temporary files that a killed process left beside `path`; those of living processes stay."""
+    """Remove temporary files that a killed process left beside `path`; those that are being written stay."""
     for stale in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        owner = stale.name.removeprefix(f".{path.name}.").removesuffix(".tmp")
-        if owner.isascii() and owner.isdigit() and not _alive(int(owner)):
+        owner = _OWNER.fullmatch(stale.name.removeprefix(f".{path.name}."))
+        if owner and stale.name not in _in_use and not _alive(int(owner[1])):
             with contextlib.suppress(OSError):
                 stale.unlink()
 
 
 def _alive(process: int) -> bool:
     if process == os.getpid():
-        return False  # our own earlier attempt
+        return False  # what it writes at the moment is in `_in_use`
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):  # the latter: no process can have such a number

@@ -46,6 +46,8 @@ def main() -> None:
     except PeakError as error:
         print(f"peakrl: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("peakrl: interrupted; what was finished is kept", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as leaving:
+        # Typer turns Ctrl-C into an exit; a command that has told about it leaves with an exit of its own.
+        if isinstance(getattr(leaving.__context__, "__cause__", None), KeyboardInterrupt):
+            print("peakrl: interrupted; what was finished is kept", file=sys.stderr)
+        raise

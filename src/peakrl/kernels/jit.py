@@ -2,15 +2,20 @@
 
 Numba's own cache notices an edit of the file that holds a function, but not of another file whose functions it
 calls. The cache folder of a file is therefore named by a digest of that file and of all kernel files that it imports,
-directly or not: an edit starts a new folder for just the files that it may concern.
+directly or not: an edit starts a new folder for just the files that it may concern. Folders of other versions that
+nobody has used for a month are removed when a new one is made.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import os
 import re
+import shutil
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -22,6 +27,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+DAY = 24 * 3600.0
+#: What `source_digest` returns.
+_DIGEST = re.compile(r"[0-9a-f]{20}")
 _IMPORTS = re.compile(r"^from peakrl\.kernels\.(\w+) import", re.MULTILINE)
 
 
@@ -48,10 +56,39 @@ def _cache_folder(path: str) -> Path | None:
     root = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         folder = Path(root).expanduser() / "peakrl" / f"{Path(path).stem}-{source_digest(path)}"
+        new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
         return None
-    return folder if os.access(folder, os.W_OK) else None
+    if not os.access(folder, os.W_OK):
+        return None
+    note_use(folder)
+    if new:
+        remove_old_folders(folder)
+    return folder
+
+
+def note_use(folder: Path) -> None:
+    """Mark a cache folder as used now: the time at which it was changed is what `remove_old_folders` goes by."""
+    with contextlib.suppress(OSError):
+        if time.time() - folder.stat().st_mtime > DAY:
+            os.utime(folder)
+
+
+def remove_old_folders(folder: Path, days: float = 30.0) -> None:
+    """Remove the folders of other versions of a kernel file that were not used for so long; nothing here may fail.
+
+    A process that still runs such a version has its functions in memory; at worst it compiles one again.
+    """
+    name, _, own = folder.name.rpartition("-")
+    with contextlib.suppress(OSError):
+        for other in folder.parent.glob(f"{glob.escape(name)}-*"):
+            stem, _, digest = other.name.rpartition("-")
+            if stem != name or digest == own or not _DIGEST.fullmatch(digest) or other.is_symlink():
+                continue
+            with contextlib.suppress(OSError):
+                if time.time() - other.stat().st_mtime > days * DAY:
+                    shutil.rmtree(other, ignore_errors=True)
 
 
 #: max and min may ignore NaN and the sign of zero; everything else stays strictly IEEE, so results are reproducible.

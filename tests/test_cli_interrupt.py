@@ -1,0 +1,19 @@
+"""Ctrl-C at the command line."""
+
+import sys
+
+import pytest
+
+from peakrl.cli import main
+
+
+def test_a_command_that_is_interrupted_says_so_and_exits_with_130(monkeypatch, capsys):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("peakrl.planning.solve", stop)
+    monkeypatch.setattr(sys, "argv", ["peakrl", "solve", "scheduling-1"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+    assert capsys.readouterr().err == "peakrl: interrupted; what was finished is kept\n"

@@ -1,0 +1,65 @@
+"""Old folders of compiled kernels go when a new one is made, and nothing else does."""
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from peakrl.kernels.jit import DAY, note_use, remove_old_folders, source_digest
+
+NEW, OLD = "0" * 20, "1" * 20
+
+
+def folder(root, name, days):
+    made = root / name
+    made.mkdir()
+    (made / "kernel.nbc").write_bytes(b"code")
+    os.utime(made, (time.time() - days * DAY,) * 2)
+    return made
+
+
+def test_only_old_folders_of_the_same_kernel_file_go(tmp_path):
+    current = folder(tmp_path, f"curve-{NEW}", 90)
+    old, recent = folder(tmp_path, f"curve-{OLD}", 40), folder(tmp_path, f"curve-{'2' * 20}", 20)
+    others = [folder(tmp_path, name, 400) for name in (f"curve_tables-{OLD}", "curve-notes", f"my-curve-{OLD}")]
+    remove_old_folders(current)
+    assert not old.exists()
+    assert all(kept.exists() for kept in (current, recent, *others))
+
+
+def test_using_a_folder_keeps_it(tmp_path):
+    used, current = folder(tmp_path, f"curve-{OLD}", 40), folder(tmp_path, f"curve-{NEW}", 0)
+    note_use(used)
+    remove_old_folders(current)
+    assert used.exists()
+
+
+def test_nothing_fails_where_folders_vanish_or_cannot_be_read(tmp_path):
+    note_use(tmp_path / "missing")
+    remove_old_folders(tmp_path / "missing" / f"curve-{NEW}")
+    (tmp_path / f"curve-{OLD}").symlink_to(tmp_path / "elsewhere")
+    remove_old_folders(folder(tmp_path, f"curve-{NEW}", 0))
+    assert (tmp_path / f"curve-{OLD}").is_symlink()
+
+
+def test_several_at_once_do_not_disturb_each_other(tmp_path):
+    current = folder(tmp_path, f"curve-{NEW}", 0)
+    for number in range(50):
+        folder(tmp_path, f"curve-{number:020x}", 40) if number else None
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(remove_old_folders, [current] * 8))
+    assert [p.name for p in tmp_path.iterdir()] == [current.name]
+
+
+def test_a_process_that_makes_a_new_folder_clears_up(tmp_path):
+    root = tmp_path / "peakrl"
+    root.mkdir()
+    old = folder(root, f"sampling-{OLD}", 40)
+    script = "import peakrl.kernels.sampling as s; print(s.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert not old.exists()
+    assert (root / f"sampling-{source_digest(done.stdout.strip())}").is_dir()
