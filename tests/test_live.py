@@ -358,6 +358,17 @@ def test_a_resumed_run_can_be_watched(command: Any) -> None:
     )
 
 
+def test_the_examples_of_the_documentation_run(command: Any) -> None:
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed: one of the examples needs it")
+    page = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text()
+    section = page.split("### Watching a run")[1].split("##")[0]
+    lines = [line.split()[1:] for line in section.splitlines() if line.startswith("    peakrl train")]
+    assert {"--live", "--tensorboard"} <= {word for line in lines for word in line}
+    assert command("init", "mine")[0] == 0
+    for line in lines:
+        assert command(*line, "--episodes", "30", "--overwrite")[0] == 0
+
+
 def test_a_port_without_a_page_is_refused(command: Any) -> None:
     code, out, error = command("train", "tiny.toml", "--port", "8000")
     assert (code, out) == (2, "")
