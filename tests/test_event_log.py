@@ -37,6 +37,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("peakrl.learning.run.FIRST_STEPS", 100)
     monkeypatch.setattr("peakrl.learning.run.STEPS_A_CHUNK", 100)
+    monkeypatch.setattr("peakrl.learning.run.SECONDS_A_CHUNK", 1e9)  # however long one takes
 
 
 def logged(folder: Path, *, once: bool = True) -> Points:
