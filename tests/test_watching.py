@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakrl.compilation import compile_model
@@ -46,8 +46,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("settings", LEARNERS)
-def test_a_watched_run_is_the_same_and_each_copy_is_the_run_of_that_length(settings: LearnerSettings) -> None:
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_watched_run_is_the_same_and_each_copy_is_the_run_of_that_length(learner: LearnerSettings) -> None:
     seen: list[LearningRun] = []
     told: list[tuple[int, int, int]] = []
 
@@ -56,16 +56,17 @@ def test_a_watched_run_is_the_same_and_each_copy_is_the_run_of_that_length(setti
         if moment.episodes:
             seen.append(moment.run())
 
-    watched = learn(MODEL, settings, episodes=200, seed=3, watch=watch)
-    assert same(watched, learn(MODEL, settings, episodes=200, seed=3))
+    watched = learn(MODEL, learner, episodes=200, seed=3, watch=watch)
+    assert same(watched, learn(MODEL, learner, episodes=200, seed=3))
     assert [one[:2] for one in told] == [(done, 200) for done in range(0, 201, 25)]
     assert told[-1][2] == watched.violations
     # A copy stays as it was while the learner went on.
-    assert same(seen[2], learn(MODEL, settings, episodes=75, seed=3))
+    assert same(seen[2], learn(MODEL, learner, episodes=75, seed=3))
 
 
 @pytest.mark.usefixtures("small_pieces")
 @given(data=st.data(), every=st.integers(1, 40))
+@settings(deadline=None)
 def test_history_comes_in_parts_that_join_to_the_whole(data: st.DataObject, every: int) -> None:
     parts: list[History] = []
     last = 0
