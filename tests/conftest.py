@@ -2,3 +2,8 @@
 
 # pyjobshop's solver and cvxpy's both carry HiGHS; loaded the other way round, pyjobshop fails with a missing symbol.
 import pyjobshop  # noqa: F401
+from hypothesis import HealthCheck, settings
+
+# Machines are shared: an example that takes long says something of them, not of what is tested.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
