@@ -97,7 +97,7 @@ def measure(request: Request, settings: Efficiency) -> FigureRecord:
     for peak in settings.peaks:
         learners |= {f"{name}, peak {peak:g}": own.as_dict() for name, own in practical_learners(peak).items()}
     described = {**asdict(settings), "quick": request.quick, "learners": learners}
-    title = "Efficiency: gap of the last policy to the optimum"
+    title = "Episodes that the practical learner saves, and where it ends"
     return FigureRecord("efficiency", title, "episode", described, tuple(rows), tuple(checks))
 
 

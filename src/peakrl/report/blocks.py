@@ -117,6 +117,8 @@ class Chart:
     series: Sequence[Series]
     log_x: bool = False
     log_y: bool = False
+    #: Where a logarithmic axis ends: smaller numbers are drawn there.
+    floor: float | None = None
     kind: ClassVar[str] = "chart"
 
     @property
@@ -129,6 +131,7 @@ class Chart:
             "y": self.y,
             "logX": self.log_x,
             "logY": self.log_y,
+            "floor": self.floor,
             "series": [series.as_dict() for series in self.series],
         }
 

@@ -11,6 +11,7 @@ from typing import Any
 from peakrl.experiments import EXPERIMENTS
 from peakrl.experiments.records import PAPER, FigureRecord, Row, read_figure
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
+from peakrl.report.efficiency import FLOOR
 
 CHECK_COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
 #: Colour and dash of curves that have the same meaning in several figures.
@@ -155,10 +156,12 @@ def quartile_chart(record: FigureRecord, variant: str, quantity: str) -> Chart:
         low, y, high = ([row.mean for row in curves[name] if row.x is not None] for curves in (lower, median, upper))
         if x:
             series.append(Series(name, x, y, None, (*CYCLE, "ink", "grey")[place % 8], low=low, high=high))
-    title = f"{quantity.capitalize()}, {variant}: median and quartiles over seeds"
+    floor = FLOOR.get(quantity.removeprefix("averaged "))
+    ends = f"; log axis from {floor:g}" if floor else ""
+    title = f"{quantity.capitalize()}, {variant}: median and quartiles over seeds{ends}"
     axis = f"{quantity} ({next(iter(median.values()))[0].unit})"
     place_of = f"{record.name}-{slug(variant)}-{slug(quantity)}"
-    return Chart(place_of, title, record.x, axis, series, log_x=True, log_y=True)
+    return Chart(place_of, title, record.x, axis, series, log_x=True, log_y=True, floor=floor)
 
 
 def curve_series(curves: dict[str, list[Row]]) -> list[Series]:

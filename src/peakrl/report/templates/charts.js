@@ -65,12 +65,13 @@
     };
   }
 
-  // A logarithmic axis has no 0: the band then ends where the smallest positive number of the chart is.
+  // A logarithmic axis has no 0: it ends where the chart says, or just below its smallest positive number.
   const positive = (spec) => Math.min(...spec.series.flatMap((s) => s.y).filter((y) => y > 0));
+  const floorOf = (spec, state) => (state.logY ? Math.max(spec.floor ?? 0, positive(spec) / 3) : -Infinity);
 
   function band(series, spec, state) {
     const paint = translucent(colour(series.colour), 0.14);
-    const floor = state.logY ? positive(spec) / 3 : -Infinity;
+    const floor = floorOf(spec, state);
     const least = series.y.every((y) => y >= 0) ? 0 : -Infinity;
     const up = series.y.map((y, i) => Math.max(series.high ? series.high[i] : y + series.std[i], floor));
     const down = series.y.map((y, i) => Math.max(series.low ? series.low[i] : y - series.std[i], floor, least));
@@ -88,7 +89,7 @@
   function trace(series, single, spec, state) {
     const paint = colour(series.colour);
     const theirs = series.name.startsWith("paper: ");
-    const floor = state.logY ? positive(spec) / 3 : -Infinity;
+    const floor = floorOf(spec, state);
     return {
       x: series.x, y: series.y.map((y) => (y === null ? null : Math.max(y, floor))), name: series.name, mode: series.mode,
       customdata: series.y.map((y, i) => short(y) + spread(series, i)),
