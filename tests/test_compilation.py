@@ -119,3 +119,64 @@ def test_the_memory_limit_stops_within_a_state_too(actions, outcomes):
     with pytest.raises(ProblemError, match=r"more than the limit of 0\.001 GB"):
         compile_model(problem, memory_limit=1e6)
     assert problem.asked < actions / 10
+
+
+class Clock(Problem):
+    """Says that nothing depends on the step; `depends` says what does."""
+
+    horizon, stationary = 4, True
+
+    def __init__(self, depends):
+        self.depends = depends
+
+    def initial(self):
+        return [(1.0, 0)]
+
+    def actions(self, step, state):
+        return range(2 + (self.depends == "actions" and step > 1))
+
+    def outcomes(self, step, state, action):
+        reward = float(step if self.depends == "reward" else 0)
+        chance = 0.1 * (1 + step) if self.depends == "chance" else 0.5
+        return [Outcome(chance, 0, reward), Outcome(1 - chance, 1, reward)]
+
+
+@pytest.mark.parametrize("what", ["actions", "reward", "chance"])
+def test_a_problem_that_is_not_stationary_though_it_says_so_is_refused(what):
+    with pytest.raises(ProblemError, match=r"state 0 has other actions or outcomes at step 3 than at step 0, though"):
+        compile_model(Clock(what))
+
+
+def test_a_problem_that_is_stationary_is_fine():
+    assert compile_model(Clock("nothing")).stationary
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "message"),
+    [
+        (Outcome(1.0, 0, 0.0), "gave a single Outcome"),
+        ([], "gave nothing that can happen"),
+        ([(1.0, 0, 0.0, 1.0)], r"constraints a sequence of numbers, such as \(1\.0,\); got Outcome"),
+    ],
+)
+def test_outcomes_of_another_form_are_refused_with_the_right_one(outcomes, message):
+    class Odd(Told):
+        def outcomes(self, step, state, action):
+            return outcomes
+
+    with pytest.raises(ProblemError, match=message):
+        compile_model(Odd([0], names=()))
+
+
+def test_a_problem_without_a_first_state_is_refused():
+    class Nowhere(Told):
+        def initial(self):
+            return []
+
+    with pytest.raises(ProblemError, match="gave no first state"):
+        compile_model(Nowhere([0]))
+
+
+def test_arrays_without_constraints_are_a_model_without_constraints():
+    model = peakrl.TabularModel.from_arrays(np.ones((1, 1, 1)), [[1.0]], [], horizon=3)
+    assert (model.num_constraints, peakrl.solve(model).value) == (0, 3.0)

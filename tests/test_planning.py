@@ -281,7 +281,7 @@ def test_a_slack_that_is_no_number_from_0_up_is_refused(slack):
 
 def test_without_a_penalty_the_slack_must_be_above_0():
     model = compile_model(random_problem(1))
-    with pytest.raises(SettingsError, match="slack is 0; it must be a finite number above 0"):
+    with pytest.raises(SettingsError, match="slack is 0: give a penalty as well"):
         solve_modified(model, 0)
     assert math.isfinite(solve_modified(model, 0, 5.0).value)
 

@@ -47,7 +47,8 @@ class Builder:
             reward = float(outcome.reward)
             values = [float(f) for f in outcome.constraints]
         except (TypeError, ValueError, OverflowError):
-            raise ProblemError(f"{where}: reward and constraints must be numbers, got {outcome!r}") from None
+            form = "the reward must be a number and the constraints a sequence of numbers, such as (1.0,)"
+            raise ProblemError(f"{where}: {form}; got {outcome!r}") from None
         if not math.isfinite(reward):
             raise ProblemError(f"{where}: the reward is {reward}; it must be a finite number")
         if not self.lo - self.reward_room <= reward <= self.hi + self.reward_room:

@@ -20,6 +20,8 @@ from peakrl.model import TabularModel, check_distribution
 from peakrl.problem import Outcome, Problem
 from peakrl.progress import Progress
 
+#: So many states of a problem that says to be stationary are asked about a second time.
+ASKED_AGAIN = 20
 #: What every solver takes.
 Target = Problem | TabularModel
 
@@ -110,12 +112,42 @@ def explore(problem: Problem, *, progress: bool = False, memory_limit: float = m
             distribution_start.append(len(builder.outcome_start) - 1)
     builder.row_start.extend([len(builder.row_action)] * (len(slots) + 1 - len(builder.row_start)))
     shared = stationary and revisits(builder, layer_start)
-    return assemble(builder, slots, first_slots, first_probability, layer_start, distribution_start, shared)
+    model = assemble(builder, slots, first_slots, first_probability, layer_start, distribution_start, shared)
+    if shared:
+        check_stationary(problem, builder, model)
+    return model
+
+
+def check_stationary(problem: Problem, builder: Builder, model: TabularModel) -> None:
+    """Ask about a few states again, at the last step that meets them: the answer must be what it was at the first."""
+    met = model.reachable.reshape(-1, model.num_slots)[: model.horizon]
+    for slot in np.linspace(0, model.num_slots - 1, min(model.num_slots, ASKED_AGAIN), dtype=int).tolist():
+        steps = np.flatnonzero(met[:, slot])
+        if len(steps) > 1:
+            state, first, last = model.state_of_slot(slot), int(steps[0]), int(steps[-1])
+            if told_of(problem, builder, first, state) != told_of(problem, builder, last, state):
+                raise ProblemError(
+                    f"state {state!r} has other actions or outcomes at step {last} than at step {first}, though "
+                    f"{model.name!r} says stationary = True; leave that out where anything depends on the step"
+                )
+
+
+def told_of(problem: Problem, builder: Builder, step: int, state: Hashable) -> list[tuple[Hashable, Any]]:
+    """Return what a problem tells of a state: each action with its outcomes, probabilities rounded."""
+    told: list[tuple[Hashable, Any]] = []
+    for action in problem.actions(step, state):
+        where = f"step {step}, state {state!r}, action {action!r}"
+        outcomes = told_outcomes(problem, step, state, action, where)
+        merged = merge(outcomes, builder, where, lambda following, _: following)
+        told.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
+    return told
 
 
 def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Hashable]]:
     """Return the probabilities and states of initial(), those of probability 0 left out."""
     pairs = list(each(problem.initial(), f"initial() of {name!r}", "(probability, state) pairs"))
+    if not pairs:
+        raise ProblemError(f"initial() of {name!r} gave no first state; it must give (probability, state) pairs")
     try:
         probability = np.array([float(p) for p, _ in pairs])
         states = [state for _, state in pairs]
@@ -135,7 +167,7 @@ def expand(problem: Problem, builder: Builder, step: int, state: Hashable, slot_
             where = f"{place}, action {action!r}"
             refuse_action(action, seen, where)
             seen.add(action)
-            outcomes = each(problem.outcomes(step, state, action), f"{where}: outcomes()", "outcomes")
+            outcomes = told_outcomes(problem, step, state, action, where)
             builder.add_row(action, merge(outcomes, builder, where, slot_of))
             yield
     except PeakError:
@@ -158,6 +190,14 @@ def refuse_action(action: Any, seen: set[Hashable], where: str) -> None:
         raise ProblemError(f"{where}: the action is offered twice")
 
 
+def told_outcomes(problem: Problem, step: int, state: Hashable, action: Hashable, where: str) -> Iterator[Any]:
+    """Ask for the outcomes of an action."""
+    told = problem.outcomes(step, state, action)
+    if isinstance(told, Outcome):
+        raise ProblemError(f"{where}: outcomes() gave a single Outcome; it must give a sequence: [Outcome(...)]")
+    return each(told, f"{where}: outcomes()", "outcomes")
+
+
 def merge(
     outcomes: Iterable[Any], builder: Builder, where: str, slot_of: Any
 ) -> dict[tuple[int, tuple[float, ...]], float]:
@@ -177,6 +217,8 @@ def merge(
         if probability > 0.0:
             key = (slot_of(outcome.next_state, where), payoff)
             merged[key] = merged.get(key, 0.0) + probability
+    if total == 0.0:
+        raise ProblemError(f"{where}: outcomes() gave nothing that can happen; probabilities must sum to 1")
     if abs(total - 1.0) > ROUNDING:
         raise ProblemError(f"{where}: probabilities sum to {total:.12g}, not to 1")
     return merged

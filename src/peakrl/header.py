@@ -28,7 +28,7 @@ class Header:
         names = getattr(problem, "constraint_names", ())
         for method in ("initial", "actions", "outcomes"):
             if not callable(getattr(problem, method, None)):
-                raise ProblemError(f"{name!r} ({type(problem).__name__}) lacks {method}(), which every Problem has")
+                raise ProblemError(f"{problem!r} is not a Problem: it lacks {method}(), which every Problem has")
         if isinstance(names, str):
             raise ProblemError(f"constraint_names of {name!r} is the string {names!r}; it must be a sequence of names")
         self.name: str = str(name)

@@ -251,8 +251,9 @@ class TabularModel:
 
     def slot_of(self, step: int, state: Hashable) -> int:
         """Return where `state` is stored for `step`; an unknown one is an error."""
-        if not 0 <= step < self.horizon:
-            raise PolicyError(f"step {step} is outside 0..{self.horizon - 1}, the steps of {self.name!r}")
+        number: Any = step
+        if not isinstance(number, int | np.integer) or not 0 <= number < self.horizon:
+            raise PolicyError(f"step {step!r} is outside 0..{self.horizon - 1}, the steps of {self.name!r}")
         try:
             index = self._state_index[state]
             slot = index if self.stationary else self._layer_slots[step, index]

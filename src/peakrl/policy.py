@@ -75,6 +75,7 @@ def model_for(target: Target, policy: Policy | StochasticPolicy | AveragedPolicy
     own = getattr(policy, "model", None)
     if not isinstance(own, TabularModel) or not hasattr(policy, "action"):
         hint = "pass its .policy" if hasattr(policy, "policy") else "make one with Policy.from_rule(model, rule)"
+        hint = "the problem comes first, then the policy" if isinstance(target, Exported) else hint
         raise PolicyError(f"{policy!r} is not a policy; {hint}")
     if own is not target:
         model = as_model(target)
@@ -115,6 +116,8 @@ class Policy(Exported):
     @classmethod
     def from_rule(cls, target: Target, rule: Rule) -> Policy:
         """Return the table of `rule(step, state) -> action`, asked at every state of `target` that can be reached."""
+        if not callable(rule):
+            raise PolicyError(f"{rule!r} is not a rule; it must be a function of step and state that returns an action")
         model = as_model(target)
         rows = first_rows(model).copy()
         lookup: dict[tuple[int, Hashable], int] = {}
@@ -124,7 +127,11 @@ class Policy(Exported):
                 if rows[base + slot] < 0:
                     continue
                 state = model.state_of_slot(slot)
-                action = rule(step, state)
+                try:
+                    action = rule(step, state)
+                except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
+                    error.add_note(f"the rule raised this for step {step}, state {state!r}")
+                    raise
                 try:
                     row = lookup.get((slot, action))
                 except TypeError:
@@ -240,9 +247,6 @@ class StochasticPolicy(Exported):
             for action, chance in self.probabilities(step, state).items()
         )
         return ("step", "state", "action", "probability"), rows
-
-    def _choice(self, step: int, state: Hashable) -> dict[Hashable, float]:
-        return self.probabilities(step, state)
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"form": "stochastic"}, {"weights": self.weights}
@@ -382,9 +386,6 @@ class AveragedPolicy(Exported):
 
     def _head(self) -> dict[str, Any]:
         return super()._head() | {"episodes": self.episodes}
-
-    def _choice(self, step: int, state: Hashable) -> dict[Hashable, float]:
-        return self.probabilities(step, state)
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         names = ("first", "change_episode", "change_node", "change_row")

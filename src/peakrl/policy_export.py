@@ -143,9 +143,13 @@ class Exported:
     def _table(self) -> Table:
         raise NotImplementedError
 
-    def _choice(self, step: int, state: Hashable) -> Any:
-        """An action, or {action: probability}."""
+    def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
+        """Return {action: probability}."""
         raise NotImplementedError
+
+    def _choice(self, step: int, state: Hashable) -> Any:
+        """An action, or {action: probability} where it is drawn."""
+        return self.probabilities(step, state)
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file keeps of it: plain values, "form" among them, and arrays."""

@@ -184,6 +184,8 @@ def table(given: Any, shape: tuple[int, int], horizon: int, what: str) -> tuple[
 def constraint_table(given: Any, shape: tuple[int, int], horizon: int) -> tuple[Floats, bool]:
     """Return an array (steps, I, S, A)."""
     array = as_floats(given, "constraints")
+    if array.shape == (0,):  # an empty list: no constraint
+        array = np.zeros((0, *shape))
     if array.ndim == 3 and array.shape[1:] == shape:
         return array[None], False
     if array.ndim == 4 and array.shape[0] == horizon and array.shape[2:] == shape:

@@ -124,7 +124,9 @@ def default_penalty(model: TabularModel, slack: float, slater: float | None = No
 
     A reward range of width 0 and a problem without constraints count as 1.
     """
-    slack = check_slack(slack, above_0=True)
+    if check_slack(slack) == 0:
+        raise SettingsError("slack is 0: give a penalty as well, since the default one is derived from a slack above 0")
+    slack = check_slack(slack)
     gamma = slack / 2 if slater is None else check_above_0("slater", slater)
     if gamma > slack:
         raise SettingsError(f"slater is {gamma:g}; it must be no larger than the slack of {slack:g}")

@@ -102,7 +102,7 @@ def rule_for_episode(policy: AnyPolicy, generator: np.random.Generator) -> Rule:
         episode = policy.reset(generator)
         return lambda step, state: policy.action_in(episode, step, state)
     if not hasattr(policy, "action") or not hasattr(policy, "reset"):
-        raise PolicyError(f"{policy!r} is none of the policies that can be simulated")
+        raise PolicyError(f"{policy!r} is not a policy; one that was learned on the environment is: run.policy")
     policy.reset(generator)
     return policy.action
 

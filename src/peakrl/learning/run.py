@@ -237,7 +237,7 @@ def learn(
     if settings is None:
         settings = LearnerSettings.practical()
     if not isinstance(settings, LearnerSettings):
-        raise SettingsError(f"settings is {type(settings).__name__}; it must be a LearnerSettings")
+        raise SettingsError(f"settings is {settings!r}; it must be settings such as LearnerSettings.practical()")
     check_count(episodes, "episodes")
     check_seed(seed)
     if is_problem(target):
@@ -344,5 +344,8 @@ def recording_interval(record: Record, episodes: int, model: TabularModel) -> in
         outcomes = len(model.layout.outcome_next) * (model.horizon if model.stationary else 1)
         work = 0.0 if model.deterministic else float(episodes) * outcomes
         return max(1, episodes // AUTO_POINTS) if work <= AUTO_WORK else 0
-    check_count(record, 'record (other than "auto" and "none")')
+    try:
+        check_count(record, "record")
+    except SettingsError as error:
+        raise SettingsError(f'{error}, "auto" or "none"') from None
     return int(record)

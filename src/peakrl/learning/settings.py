@@ -175,12 +175,19 @@ class LearnerSettings(BaseModel):
         return cls(**values)
 
 
+#: Where pydantic's own sentence would not read well after "... is ...".
+OWN_WORDS = {"missing": "is missing", "extra_forbidden": "is no setting of the learner"}
+
+
 def describe(error: ValidationError) -> str:
     """Return pydantic's findings as one sentence that names each field and its value."""
     found = []
     for item in error.errors():
         field = ".".join(str(part) for part in item["loc"])
         message = item["msg"].removeprefix("Value error, ")
+        if item["type"] in OWN_WORDS:
+            found.append(f"{field} {OWN_WORDS[item['type']]}")
+            continue
         found.append(f"{field} is {item['input']!r}: {message}" if field else message)
     return "; ".join(found)
 

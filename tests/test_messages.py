@@ -1,0 +1,50 @@
+"""Slips that are easily made, and what is said about them."""
+
+import pytest
+
+import peakrl
+from peakrl.errors import PeakError, PolicyError
+from random_problems import random_problem
+
+MODEL = peakrl.compile_model(random_problem(1))
+POLICY = peakrl.solve(MODEL).policy
+
+
+@pytest.mark.parametrize(
+    ("slip", "message"),
+    [
+        (lambda: peakrl.learn(MODEL, 1000, episodes=10), r"settings is 1000; it must be settings such as"),
+        (
+            lambda: peakrl.learn(MODEL, episodes=10, record="all"),
+            r"record is 'all'; it must be .*, .auto. or .none.",
+        ),
+        (lambda: peakrl.LearnerSettings(), "slack is missing"),
+        (lambda: peakrl.LearnerSettings(slack=1, foo=2), "foo is no setting of the learner"),
+        (lambda: peakrl.audit(MODEL, 0), "slack is 0: give a penalty as well"),
+        (lambda: peakrl.evaluate(POLICY, MODEL), "the problem comes first, then the policy"),
+        (lambda: POLICY.action("0", 0), "step '0' is outside"),
+        (lambda: peakrl.Policy.from_rule(MODEL, {0: 1}), r"\{0: 1\} is not a rule"),
+        (lambda: peakrl.to_gymnasium(3), r"3 is not a Problem: it lacks initial\(\)"),
+        (
+            lambda: peakrl.simulate(peakrl.to_gymnasium(MODEL), print, episodes=3),
+            "not a policy; one that was learned",
+        ),
+    ],
+)
+def test_a_slip_is_named_with_what_would_be_right(slip, message):
+    with pytest.raises(PeakError, match=message):
+        slip()
+
+
+def test_an_error_in_a_rule_tells_where_it_was_asked():
+    with pytest.raises(ZeroDivisionError) as caught:
+        peakrl.Policy.from_rule(MODEL, lambda step, state: 1 // 0)
+    assert caught.value.__notes__[0].startswith("the rule raised this for step 0, state ")
+
+
+def test_a_policy_of_another_model_is_named_in_a_line():
+    with pytest.raises(
+        PolicyError, match=r"^the policy belongs to <TabularModel 'random': .*, not to <TabularModel"
+    ) as e:
+        peakrl.evaluate(random_problem(2), POLICY)
+    assert "\n" not in str(e.value)
