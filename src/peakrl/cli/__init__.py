@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -21,7 +22,6 @@ from peakrl.errors import PeakError
 
 app = typer.Typer(
     name="peakrl",
-    help="Decision problems whose constraints must hold at every step: learn, solve, certify.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -37,6 +37,24 @@ app.command("evaluate")(evaluate_command)
 app.command("init")(init_command)
 app.command("plan")(plan_command)
 app.command("train")(train_command)
+
+
+def print_version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        from peakrl import __version__
+
+        print(f"peakrl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=print_version)
+    ] = False,
+) -> None:
+    """Decision problems whose constraints must hold at every step: learn, solve, certify."""
 
 
 def main() -> None:

@@ -1,10 +1,12 @@
-"""Ctrl-C at the command line."""
+"""The command itself: Ctrl-C, and its version."""
 
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
-from peakrl.cli import main
+import peakrl
+from peakrl.cli import app, main
 
 
 def test_a_command_that_is_interrupted_says_so_and_exits_with_130(monkeypatch, capsys):
@@ -17,3 +19,8 @@ def test_a_command_that_is_interrupted_says_so_and_exits_with_130(monkeypatch, c
         main()
     assert left.value.code == 130
     assert capsys.readouterr().err == "peakrl: interrupted; what was finished is kept\n"
+
+
+def test_the_version_is_told():
+    told = CliRunner().invoke(app, ["--version"])
+    assert (told.exit_code, told.stdout) == (0, f"peakrl {peakrl.__version__}\n")
