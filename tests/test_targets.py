@@ -108,3 +108,12 @@ def test_a_run_file_is_read_with_the_problem_in_place_of_its_model(tmp_path):
 def test_what_is_neither_is_named(call, message):
     with pytest.raises((PeakError, SettingsError), match=message):
         call()
+
+
+def test_models_may_be_given_by_name():
+    model = peakrl.compile_model(PROBLEM)
+    policy = peakrl.solve(model=model).policy
+    assert peakrl.evaluate(model=model, policy=policy).value == peakrl.solve(model=PROBLEM).value
+    assert peakrl.audit(model=model, slack=0.1).optimum.value == peakrl.solve_relaxed(model=model, slack=0).value
+    assert peakrl.solve_modified(model=model, slack=0.1, penalty=1.0).value is not None
+    assert peakrl.Policy.from_rule(model=model, rule=lambda step, state: 0).deterministic

@@ -184,7 +184,7 @@ class Audit:
 
 
 def audit(
-    target: Target,
+    model: Target,
     slack: float,
     penalty: float | None = None,
     *,
@@ -198,7 +198,7 @@ def audit(
     needs a penalty and has no Theorem 1. `failure_probability` and `constant` are those of `pac_plan`.
     """
     slack = check_slack(slack)
-    model = as_model(target)
+    model = as_model(model)
     penalty = default_penalty(model, slack) if penalty is None else check_at_least_0("penalty", penalty)
     wants_relaxed = model.num_entries <= SMALL if relaxed is None else relaxed
     optimum, modified = solve(model), solve_modified(model, slack, penalty)

@@ -114,11 +114,11 @@ class Policy(Exported):
         object.__setattr__(self, "rows", frozen_rows)
 
     @classmethod
-    def from_rule(cls, target: Target, rule: Rule) -> Policy:
-        """Return the table of `rule(step, state) -> action`, asked at every state of `target` that can be reached."""
+    def from_rule(cls, model: Target, rule: Rule) -> Policy:
+        """Return the table of `rule(step, state) -> action`, asked at every state that can be reached."""
         if not callable(rule):
             raise PolicyError(f"{rule!r} is not a rule; it must be a function of step and state that returns an action")
-        model = as_model(target)
+        model = as_model(model)
         rows = first_rows(model).copy()
         lookup: dict[tuple[int, Hashable], int] = {}
         for step, (first, last) in enumerate(model.layout.step_slots.tolist()):

@@ -15,14 +15,14 @@ from peakrl.policy_export import KIND
 from peakrl.storage import fields_of, read_record
 
 
-def load_policy(path: str | Path, target: Target) -> AnyPolicy:
-    """Return the policy that was saved at `path` for `target`, a `Problem` or its model.
+def load_policy(path: str | Path, model: Target) -> AnyPolicy:
+    """Return the policy that was saved at `path` for `model`, which may be a `Problem`.
 
     The file holds decisions by number, not the problem: one whose numbers differ is refused. What a learner knew of
     values and unsafe actions (`Policy.explain`) is kept by a run's file, not by a policy's.
     """
     plain, arrays = read_record(path, KIND)
-    model = as_model(target)
+    model = as_model(model)
     with fields_of(path):
         if plain["model"] != model.digest:
             raise StorageError(

@@ -81,9 +81,9 @@ def as_number(given: Any, what: str) -> float:
     return number
 
 
-def evaluate(target: Target, policy: AnyPolicy) -> Evaluation:
+def evaluate(model: Target, policy: AnyPolicy) -> Evaluation:
     """Return what `policy` earns and violates on the model or `Problem` that it was made for, exactly."""
-    model = model_for(target, policy)
+    model = model_for(model, policy)
     payoffs = np.column_stack([model.row_reward, model.row_violation])
     totals, worst_margin = expected_totals(model, model.layout, payoffs, model.row_margin, policy)
     return Evaluation(

@@ -46,13 +46,13 @@ class Solution(Generic[PolicyKind]):
     node_violations: Floats = field(repr=False)
 
 
-def solve(target: Target) -> Solution[Policy]:
+def solve(model: Target) -> Solution[Policy]:
     """Solve the original problem, given as a model or as a `Problem`: the most reward without any violation.
 
     Where every policy may violate, the policy of least expected violation (then most reward) is returned with
     feasible=False, and `reason` names the constraint, the state and the step that leave no way out.
     """
-    model = as_model(target)
+    model = as_model(model)
     value, cost, choice = plan(model.layout, model.num_nodes, model.row_reward, row_costs(model))
     feasible = not cost[model.first_slot].any()
     return Solution(
@@ -66,13 +66,13 @@ def solve(target: Target) -> Solution[Policy]:
     )
 
 
-def solve_modified(target: Target, slack: float, penalty: float | None = None) -> Solution[Policy]:
+def solve_modified(model: Target, slack: float, penalty: float | None = None) -> Solution[Policy]:
     """Solve the modified problem: no constraints, violations beyond `slack` are charged to the reward.
 
     `penalty` is eta; by default 2 * H * I * (hi - lo) / gamma with (lo, hi) the reward range and gamma = slack / 2.
     Ties between actions go to the first. Violations up to the slack are free, so the optimum may violate for ever.
     """
-    model = as_model(target)
+    model = as_model(model)
     if penalty is None:
         penalty = default_penalty(model, slack)
     slack, penalty = check_slack(slack), check_at_least_0("penalty", penalty)

@@ -52,7 +52,7 @@ class Programme:
     limit_scale: Floats
 
 
-def solve_relaxed(target: Target, slack: float) -> Solution[Policy | StochasticPolicy]:
+def solve_relaxed(model: Target, slack: float) -> Solution[Policy | StochasticPolicy]:
     """Solve the approximated problem: E|f_i^-| may reach `slack` at each step, for each constraint.
 
     The policy is a `Policy` where no action has to be drawn, else a `StochasticPolicy`. Where even the relaxed
@@ -60,7 +60,7 @@ def solve_relaxed(target: Target, slack: float) -> Solution[Policy | StochasticP
     80,000 (step, state, action) entries takes seconds; time grows faster than the size.
     """
     slack = check_slack(slack)
-    model = as_model(target)
+    model = as_model(model)
     exact = solve(model)
     if slack == 0.0:
         return exact  # E|f_i^-| = 0 is the original problem, and that one needs no tolerance
