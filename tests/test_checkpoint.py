@@ -385,7 +385,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_learning(place, tmp_pa
         learn(compile_model(random_problem(3)), LearnerSettings.practical(), episodes=5, checkpoint=tmp_path / place)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.binary(max_size=200), signed=st.booleans())
 def test_any_bytes_are_read_or_refused_with_our_own_error(data, signed, tmp_path_factory):
     path = tmp_path_factory.mktemp("fuzz") / "run"
@@ -401,7 +401,7 @@ NESTED = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_a_file_with_one_forged_field_is_read_or_refused_with_our_own_error(data, small, tmp_path_factory):
     plain, arrays = read_record(small, checkpoint.KIND)

@@ -36,7 +36,7 @@ class Told(Problem):
 numbers = st.floats(-1e6, 1e6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(told=st.lists(st.tuples(numbers, st.tuples(numbers, numbers)), min_size=1, max_size=5))
 def test_bounds_that_are_left_out_are_those_of_the_outcomes_that_can_happen(told):
     model = compile_model(Told(told))

@@ -144,7 +144,7 @@ def test_other_sites_learn_nothing(port: int) -> None:
 
 
 @given(query=st.text(max_size=60))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_question_gets_an_answer(query: str, port: int) -> None:
     path = "/news?" + "".join(f"%{byte:02x}" if byte <= 32 or byte > 126 else chr(byte) for byte in query.encode())
     assert Answer(port, path).status == 200

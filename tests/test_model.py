@@ -17,7 +17,7 @@ from peakrl.problem import Outcome, Problem
 from random_problems import random_problem
 
 #: Compiling takes its time on the first call.
-patient = settings(deadline=None, max_examples=60)
+patient = settings(max_examples=60)
 
 
 def read_back(model):

@@ -251,7 +251,7 @@ arrays = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_a_file_with_wrong_fields_gives_a_peak_error_however_well_it_is_formed(tmp_path_factory, data):
     """Not an accident of the disk but of a program: the digest is right, a field is missing or of another form."""

@@ -337,7 +337,7 @@ FILES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(values=FILES | VALUES)
 def test_any_json_is_understood_or_refused_with_our_own_error(values, tmp_path_factory):
     path = tmp_path_factory.mktemp("fuzz") / "problem.json"
@@ -348,7 +348,7 @@ def test_any_json_is_understood_or_refused_with_our_own_error(values, tmp_path_f
             found.build()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.binary(max_size=60), suffix=st.sampled_from([".toml", ".json"]))
 def test_any_bytes_are_understood_or_refused_with_our_own_error(data, suffix, tmp_path_factory):
     path = tmp_path_factory.mktemp("fuzz") / f"problem{suffix}"
@@ -357,7 +357,7 @@ def test_any_bytes_are_understood_or_refused_with_our_own_error(data, suffix, tm
         read_problem_file(path)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text("state,action,next_rewd 01.-\n\"'x", max_size=80), header=st.booleans())
 def test_any_csv_text_is_understood_or_refused_with_our_own_error(text, header, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz")

@@ -280,7 +280,7 @@ def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int,
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: int, stationary: bool) -> None:
     model = compile_model(random_problem(np.random.default_rng(seed), stationary=stationary))
     run = learn(model, LearnerSettings.practical(), episodes=20)

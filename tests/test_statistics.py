@@ -17,7 +17,7 @@ from peakrl.evaluation.statistics import (
 
 numbers = st.floats(-1e6, 1e6)
 #: Scipy's modules are loaded on the first call; few examples, since each draws many resamples.
-patient = settings(deadline=None, max_examples=50)
+patient = settings(max_examples=50)
 
 
 @patient

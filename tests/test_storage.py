@@ -41,7 +41,7 @@ json_values = st.recursive(
 kept_types = st.sampled_from([np.float64, np.float32, np.int64, np.int32, np.int8, np.uint64, np.bool_])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.dictionaries(st.text().filter(lambda name: name != "kind"), json_values, max_size=3),
     st.dictionaries(
@@ -106,7 +106,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
         read_record(tmp_path, KIND)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.binary(max_size=200), st.sampled_from([b"", b"peakrl 1\n", b"peakrl 9\n"]))
 def test_any_bytes_at_all_give_a_peak_error(tmp_path_factory, content, head):
     path = tmp_path_factory.mktemp("noise") / "record"
@@ -122,7 +122,7 @@ def with_digest(body):
     return b"peakrl 1\n" + hashlib.blake2b(body, digest_size=32).hexdigest().encode() + b"\n" + body
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.one_of(json_values.map(lambda value: json.dumps(value).encode()), st.binary(max_size=40)), st.binary(max_size=80)
 )

@@ -48,7 +48,7 @@ def test_episodes_agree_with_the_lambert_function_on_the_energy_problem():
     assert plan.episodes == pytest.approx(lambert_episodes(factor, log_base), rel=1e-12)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.floats(0.05, 50), st.floats(1e-6, 0.999), st.integers(1, 60), st.integers(1, 20), st.integers(1, 5),
     st.integers(1, 4), st.floats(1e-6, 10),
