@@ -392,6 +392,10 @@ WHERE = "step 1, state 1, action 'go'"
         ({"told": [Outcome(1.0, 2, 0.5, (math.nan,))]}, f"{WHERE}: constraint 'room' is nan"),
         ({"told": [Outcome(1.0, 2, 0.5, ())]}, f"{WHERE}: 0 constraint values for 1 constraints"),
         ({"told": [Outcome(1.0, 2, 0.5, 1.0)]}, f"{WHERE}: the reward must be a number"),
+        ({"told": [Outcome(1.0, 2, "0.5", (1.0,))]}, f"{WHERE}: the reward must be a number"),
+        ({"told": [Outcome(1.0, 2, 0.5, ("1",))]}, f"{WHERE}: the reward must be a number"),
+        ({"told": [Outcome(1.0, 2, 0.5, (False,))]}, f"{WHERE}: .* False would count as 0, which is met"),
+        ({"told": [Outcome(1.0, 2, 0.5, (np.True_,))]}, f"{WHERE}: constraints must be numbers, >= 0"),
         ({"told": [(1.0, 2)]}, f"{WHERE}: .* is not an Outcome"),
         ({"told": [1.0]}, f"{WHERE}: 1.0 is not an Outcome"),
     ],
@@ -472,6 +476,7 @@ def spoil(name, *place, value):
         ({"reward_range": (1.0, 0.0)}, "reward_range is"),
         ({"constraints": np.zeros((1, 2, 3))}, r"constraints have shape \(1, 2, 3\)"),
         ({"constraints": np.zeros((2, 2))}, r"constraints have shape \(2, 2\)"),
+        ({"constraints": np.ones((1, 2, 2), bool)}, "constraints must be numbers, .* got truth values"),
         (spoil("constraints", 0, 1, 0, value=math.nan), "constraint 'constraint 0', state 1, action 0: nan"),
         (
             {**spoil("constraints", 0, 0, 1, value=-3.0), "constraint_bounds": (2.0,)},
@@ -583,5 +588,5 @@ def test_the_digest_tells_models_apart_by_every_number():
 
 def test_a_model_shows_its_sizes():
     assert repr(compile_model(replace(Line(), name="shown"))) == (
-        "<TabularModel 'shown': 3 states, 6 pairs, horizon 3, 1 constraints, 8 stored outcomes, layered>"
+        "<TabularModel 'shown': 3 states, 6 pairs, horizon 3, 1 constraint, 8 stored outcomes, layered>"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from peakrl.problem import Outcome
 
 #: Rough bytes of Python objects and arrays while a model is being built, for the memory guard.
 BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
+#: What an outcome tells, and what `float` would take for it all the same: a comparison left in place of a difference.
+NUMBERS = "the reward must be a number and the constraints a sequence of numbers, such as (1.0,)"
+NO_TRUTH_VALUES = "constraints must be numbers, >= 0 where they are met: False would count as 0, which is met"
+NO_NUMBERS = {bool, np.bool_, str}
 
 
 class Builder:
@@ -43,12 +48,16 @@ class Builder:
     def payoff(self, outcome: Outcome, where: str) -> tuple[float, ...]:
         """Return (reward, constraints...) of a validated outcome."""
         header = self.header
+        earned: Any = outcome.reward
+        told = outcome.constraints
         try:
-            reward = float(outcome.reward)
-            values = [float(f) for f in outcome.constraints]
+            reward = float(earned)
+            values = list(map(float, told))
         except (TypeError, ValueError, OverflowError):
-            form = "the reward must be a number and the constraints a sequence of numbers, such as (1.0,)"
-            raise ProblemError(f"{where}: {form}; got {outcome!r}") from None
+            raise ProblemError(f"{where}: {NUMBERS}; got {outcome!r}") from None
+        if not NO_NUMBERS.isdisjoint(map(type, told)) or isinstance(earned, str):
+            form = NUMBERS if str in (type(earned), *map(type, told)) else NO_TRUTH_VALUES
+            raise ProblemError(f"{where}: {form}; got {outcome!r}")
         if not math.isfinite(reward):
             raise ProblemError(f"{where}: the reward is {reward}; it must be a finite number")
         if not self.lo - self.reward_room <= reward <= self.hi + self.reward_room:

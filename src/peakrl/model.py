@@ -292,9 +292,10 @@ class TabularModel:
 
     def __repr__(self) -> str:
         kind = "stationary" if self.stationary else "layered"
+        constraints = f"{self.num_constraints} constraint{'' if self.num_constraints == 1 else 's'}"
         return (
-            f"<TabularModel {self.name!r}: {self.num_states} states, {self.num_pairs} pairs, horizon {self.horizon}, "
-            f"{self.num_constraints} constraints, {len(self.layout.outcome_next)} stored outcomes, {kind}>"
+            f"<TabularModel {self.name!r}: {self.num_states:,} states, {self.num_pairs:,} pairs, "
+            f"horizon {self.horizon}, {constraints}, {len(self.layout.outcome_next):,} stored outcomes, {kind}>"
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.building import NO_TRUTH_VALUES
 from peakrl.errors import ProblemError
 from peakrl.header import check_bounds, check_horizon, check_range, each
 from peakrl.kernels.arrays import Floats, Layout, Payoffs
@@ -184,6 +185,8 @@ def table(given: Any, shape: tuple[int, int], horizon: int, what: str) -> tuple[
 def constraint_table(given: Any, shape: tuple[int, int], horizon: int) -> tuple[Floats, bool]:
     """Return an array (steps, I, S, A)."""
     array = as_floats(given, "constraints")
+    if array.size and np.asarray(given).dtype == bool:
+        raise ProblemError(f"{NO_TRUTH_VALUES}; got truth values")
     if array.shape == (0,):  # an empty list: no constraint
         array = np.zeros((0, *shape))
     if array.ndim == 3 and array.shape[1:] == shape:

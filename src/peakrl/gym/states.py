@@ -134,7 +134,8 @@ class MetStates(TabularModel):
         return digest.hexdigest()
 
     def __repr__(self) -> str:
+        constraints = f"{self.num_constraints} constraint{'' if self.num_constraints == 1 else 's'}"
         return (
-            f"<MetStates of {self.name!r}: {self.num_states} states, {self.num_pairs} pairs, horizon {self.horizon}, "
-            f"{self.num_constraints} constraints>"
+            f"<MetStates of {self.name!r}: {self.num_states:,} states, {self.num_pairs:,} pairs, "
+            f"horizon {self.horizon}, {constraints}>"
         )
