@@ -203,3 +203,13 @@ def test_without_constraints_everything_is_exact():
     report = audit(model, slack=0.1)
     assert report.exact
     assert report.free_violation == 0.0
+
+
+def test_an_audit_shows_in_one_line_what_matters_and_printed_all_of_it():
+    assert repr(audit(temptation(0.05), slack=0.1)).startswith(
+        "<Audit of 'arrays': slack 0.1, what fails: 'limit' outweighs the slack, violation left free 0.1"
+    )
+    fine = audit(temptation(1.0), slack=0.1)
+    assert f"all {len(fine.checks)} assumptions hold" in repr(fine)
+    assert "\n" not in repr(fine)
+    assert "Theorem 1" in str(fine)

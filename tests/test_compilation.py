@@ -180,3 +180,12 @@ def test_a_problem_without_a_first_state_is_refused():
 def test_arrays_without_constraints_are_a_model_without_constraints():
     model = peakrl.TabularModel.from_arrays(np.ones((1, 1, 1)), [[1.0]], [], horizon=3)
     assert (model.num_constraints, peakrl.solve(model).value) == (0, 3.0)
+
+
+def test_a_problem_shows_its_name_horizon_and_constraints_whatever_is_missing():
+    assert repr(Told([], names=("dry", "hot"))) == "<Told 'problem': horizon 1, constraints: dry, hot>"
+
+    class Bare(Told):
+        horizon = property()
+
+    assert repr(Bare([], names=None)) == "<Bare 'problem': horizon not set, constraints: None>"

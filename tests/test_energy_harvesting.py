@@ -315,3 +315,8 @@ def test_a_problem_built_by_hand_is_checked_too():
         EnergyHarvesting(FrozenArrivals((1, 2)), horizon=3)
     with pytest.raises(dataclasses.FrozenInstanceError):
         energy_harvesting().horizon = 3
+
+
+def test_a_problem_shows_its_arrivals_without_their_table():
+    assert "arrivals=<IndependentArrivals: 0 to 20, mean 10>, horizon=20" in repr(energy_harvesting())
+    assert repr(MarkovArrivals([[0.5, 0.5], [0.0, 1.0]], 0)) == "<MarkovArrivals: 0 to 1>"

@@ -290,3 +290,11 @@ def test_without_a_penalty_the_slack_must_be_above_0():
 def test_a_penalty_that_is_no_number_from_0_up_is_refused(penalty):
     with pytest.raises(SettingsError, match="penalty is"):
         solve_modified(compile_model(random_problem(1)), 0.1, penalty)
+
+
+def test_a_solution_shows_in_one_line_what_was_found_and_leaves_the_reason_to_its_field():
+    table = {(0, "s", "a"): [(1.0, "s", 2.0, (-1.0,))]}
+    doomed = solve(Scripted(1, [(1.0, "s")], table))
+    assert repr(doomed) == (f"<Solution: value 2, violation 1, not feasible (see .reason), policy {doomed.policy!r}>")
+    fine = solve(Scripted(1, [(1.0, "s")], {(0, "s", "a"): [(1.0, "s", 2.0, (0.0,))]}))
+    assert "violation 0, feasible, policy" in repr(fine)

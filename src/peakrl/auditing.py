@@ -138,6 +138,14 @@ class Audit:
             "plan": None if self.plan is None else asdict(self.plan),
         }
 
+    def __repr__(self) -> str:
+        failed = [check.name for check in self.checks if not check.holds]
+        found = f"what fails: {', '.join(failed)}" if failed else f"all {len(self.checks)} assumptions hold"
+        return (
+            f"<Audit of {self.name!r}: slack {self.slack:g}, {found}, violation left free {self.free_violation:.6g}, "
+            f"value won by it {self.value_won:.6g}; print it for the whole report>"
+        )
+
     def __str__(self) -> str:
         lines = [f"Audit of {self.name!r} with slack {self.slack:g} and penalty {self.penalty:g}"]
         lines += ["", "Size"] + [f"  {label:<22}{count:,}" for label, count in self.sizes.items()]

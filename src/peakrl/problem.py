@@ -49,6 +49,12 @@ class Problem(ABC):
     #: True when actions and outcomes do not depend on the step.
     stationary: bool = False
 
+    def __repr__(self) -> str:
+        # Also for messages about a problem whose attributes are missing or wrong: nothing is taken for granted.
+        horizon, names = getattr(self, "horizon", "not set"), self.constraint_names
+        told = ", ".join(map(str, names)) if isinstance(names, tuple | list) else repr(names)
+        return f"<{type(self).__name__} {self.name!r}: horizon {horizon}, constraints: {told or 'none'}>"
+
     @abstractmethod
     def initial(self) -> Iterable[tuple[float, State]]:
         """Return (probability, state) pairs of the first state."""

@@ -45,6 +45,10 @@ class IndependentArrivals:
         given = checked_probabilities(self.probabilities, "probabilities of the arrivals", 1)
         object.__setattr__(self, "probabilities", tuple(given.tolist()))
 
+    def __repr__(self) -> str:
+        mean = sum(arrival * chance for arrival, chance in enumerate(self.probabilities))
+        return f"<IndependentArrivals: 0 to {self.largest}, mean {mean:.4g}>"
+
     @classmethod
     def truncated_normal(cls, *, mean: float, std: float, max_arrival: int) -> IndependentArrivals:
         """Return normal(mean, std) truncated to [0, max_arrival], then rounded."""
@@ -129,6 +133,9 @@ class MarkovArrivals:
             raise ProblemError(f"Markov first distribution has {len(law)} numbers for the matrix's {size} arrivals")
         object.__setattr__(self, "matrix", tuple(map(tuple, rows.tolist())))
         object.__setattr__(self, "initial", tuple(law.tolist()))
+
+    def __repr__(self) -> str:
+        return f"<MarkovArrivals: 0 to {self.largest}>"
 
     @property
     def largest(self) -> int:

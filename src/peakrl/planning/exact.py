@@ -10,7 +10,7 @@ feasible, and where it is not the same recursion gives the most harmless policy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -41,9 +41,13 @@ class Solution(Generic[PolicyKind]):
     #: None when feasible, else why not.
     reason: str | None
     #: [node]: `value` from each step and state on.
-    node_values: Floats = field(repr=False)
+    node_values: Floats
     #: [node]: `violation` from each step and state on.
-    node_violations: Floats = field(repr=False)
+    node_violations: Floats
+
+    def __repr__(self) -> str:
+        verdict = "feasible" if self.feasible else "not feasible (see .reason)"
+        return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, policy {self.policy!r}>"
 
 
 def solve(model: Target) -> Solution[Policy]:
