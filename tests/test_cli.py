@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -121,6 +122,7 @@ def test_checkpoints_may_lie_elsewhere(command):
     [
         (["train"], "name a problem file"),
         (["train", "absent.toml"], "cannot read absent.toml: No such file"),
+        (["audit", "absent"], "no built-in problem has that name; there are energy-harvesting, scheduling-1"),
         (["train", "tiny.toml", "--episodes", "0"], "episodes is 0"),
         (["train", "tiny.toml", "--episodes", "many"], "--episodes"),
         (["train", "tiny.toml", "--out", "no/such/a.run"], "there is no folder no/such"),
@@ -181,6 +183,13 @@ def test_audit_has_exit_code_1_where_an_assumption_fails(command):
     code, out, _ = command("audit", "infeasible.toml", "--slack", "1")
     assert code == 1
     assert "NO   some policy never violates" in out
+
+
+def test_a_built_in_problem_may_be_named_in_place_of_its_file(command):
+    code, out, _ = command("audit", "scheduling-1", "--slack", "0.1", "--json")
+    assert (code, json.loads(out)["feasible"]) == (0, True)
+    code, out, _ = command("train", "scheduling-1", "--episodes", "50", "--json")
+    assert (code, json.loads(out)["episodes"]) == (0, 50)
 
 
 def test_plan_says_what_the_theorem_says(command):
@@ -268,6 +277,14 @@ def test_a_terminal_shows_progress_with_the_current_value_and_no_colour_where_no
         colours[name] = shown.count("\x1b[3") + shown.count("\x1b[9")
     assert colours["plain"] == 0
     assert colours["colour"] > 0
+
+
+def test_progress_in_a_narrow_terminal_leaves_out_whole_parts_and_keeps_the_time_left(tmp_path):
+    (tmp_path / "tiny.toml").write_text(TINY)
+    narrow = {"NO_COLOR": "1", "COLUMNS": "80"}
+    _, shown = in_terminal(tmp_path, ["train", "tiny.toml", "--episodes", "100000"], narrow)
+    line = next(line for line in re.split(r"[\r\n]", shown) if "100,000/100,000 episodes" in line)
+    assert re.search(r"Learning .* 100,000/100,000 episodes  [0-9,]+/s  violating [0-9,]+ +0:00:00", line)
 
 
 def test_ctrl_c_keeps_the_run_and_says_where(tmp_path):

@@ -1,4 +1,4 @@
-"""The command itself: Ctrl-C, and its version."""
+"""The command itself: Ctrl-C, its version, and its help."""
 
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 import peakrl
-from peakrl.cli import app, main
+from peakrl.cli import COMMANDS, app, main
 
 
 def test_a_command_that_is_interrupted_says_so_and_exits_with_130(monkeypatch, capsys):
@@ -24,3 +24,10 @@ def test_a_command_that_is_interrupted_says_so_and_exits_with_130(monkeypatch, c
 def test_the_version_is_told():
     told = CliRunner().invoke(app, ["--version"])
     assert (told.exit_code, told.stdout) == (0, f"peakrl {peakrl.__version__}\n")
+
+
+def test_help_shows_the_commands_in_the_order_of_use():
+    told = CliRunner().invoke(app, ["--help"]).stdout
+    places = [told.index(f" {name} ") for commands in COMMANDS.values() for name in commands]
+    assert places == sorted(places)
+    assert all(panel in told for panel in COMMANDS)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peakrl.cli.solve import PROBLEMS, named_problem
 from peakrl.compilation import compile_model
 from peakrl.environments.energy_harvesting import energy_harvesting
 from peakrl.environments.jobs import Job, uniform
@@ -21,6 +22,7 @@ from peakrl.learning.settings import LearnerSettings
 from peakrl.model import TabularModel
 from peakrl.planning import solve
 from peakrl.problem_files import read_problem_file
+from peakrl.problem_files.reading import BUILT_IN
 from peakrl.problem_files.templates import TEMPLATES, template_files
 
 ENERGY = '[problem]\nkind = "energy_harvesting"\n'
@@ -71,6 +73,12 @@ def test_a_built_in_problem_is_what_its_function_builds(text, problem, tmp_path)
     described, built = read(tmp_path, text).model(), compile_model(problem)
     assert described.digest == built.digest
     assert list(described.state_labels) == list(built.state_labels)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_built_in_problem_needs_no_file(name):
+    assert read_problem_file(name).build() == named_problem(name, {}, "max_tardiness")
+    assert list(BUILT_IN) == list(PROBLEMS)
 
 
 def test_jobs_may_come_from_a_csv_file_beside_the_problem(tmp_path):

@@ -19,7 +19,7 @@ from peakrl.compilation import compile_model
 from peakrl.environments.energy_harvesting import energy_harvesting
 from peakrl.environments.machine_scheduling import machine_scheduling, scheduling_example
 from peakrl.environments.schedules import evaluate_order
-from peakrl.errors import StorageError
+from peakrl.errors import SettingsError, StorageError
 from peakrl.experiments.records import read_figure
 from peakrl.learning.checkpoint import load_run
 from peakrl.learning.run import learn
@@ -27,6 +27,7 @@ from peakrl.learning.settings import LearnerSettings
 from peakrl.model import TabularModel
 from peakrl.planning import solve
 from peakrl.problem import Outcome, Problem
+from peakrl.problem_files import read_problem_file
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
 from peakrl.report.plotly_bundle import KINDS, reduced
@@ -40,6 +41,24 @@ from peakrl.sweeps.summary import read_records
 from peakrl.sweeps.tasks import split_result
 from random_problems import random_problem
 from report_pages import HOSTILE, Taken, figure_record, save_runs
+
+OWN_LABELS = """
+from dataclasses import dataclass
+import peakrl
+
+@dataclass(frozen=True)
+class State:
+    left: int
+
+class Mine(peakrl.Problem):
+    horizon, constraint_names = 2, ("enough",)
+    def initial(self):
+        return [(1.0, State(1))]
+    def actions(self, step, state):
+        return (0, 1)
+    def outcomes(self, step, state, action):
+        return [peakrl.Outcome(1.0, State(state.left - action), float(action), (state.left - action,))]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -360,6 +379,29 @@ def test_a_page_goes_into_its_folder_or_beside_its_file(results: Path) -> None:
 def test_nothing_to_report_is_an_error(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(StorageError, match=message):
         write_page(tmp_path / name)
+
+
+def test_a_folder_of_folders_names_those_that_may_be_meant(tmp_path: Path) -> None:
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "figure-2.json").write_text("{}")
+    with pytest.raises(StorageError, match=r"holds nothing to report: name a folder within it, such as .*quick$"):
+        write_page(tmp_path)
+
+
+def test_a_run_that_does_not_hold_its_model_is_reported_with_its_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(OWN_LABELS)
+    Path("mine.toml").write_text('[problem]\nkind = "python"\nfunction = "mine.py:Mine"\n[run]\nepisodes = 5\n')
+    assert CliRunner().invoke(app, ["train", "mine.toml", "--out", "mine.run"]).exit_code == 0
+    with pytest.raises(StorageError, match=r"on the command line: --problem FILE"):
+        write_page("mine.run")
+    answer = CliRunner().invoke(app, ["report", "mine.run", "--problem", "mine.toml"])
+    assert answer.exit_code == 0
+    assert "State(left=1)" in Path("mine.html").read_text()
+    with pytest.raises(SettingsError, match="single run file"):
+        write_page(tmp_path, model=load_run("mine.run", model=read_problem_file("mine.toml").model()).model)
 
 
 def test_a_damaged_record_is_an_error_and_not_left_out(tmp_path: Path) -> None:

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
+
+#: From so many columns on a terminal has room for a long bar.
+WIDE = 110
+
+
+def fitting(parts: Sequence[str], room: int) -> str:
+    """Return as many parts, from the first, as fit into one line; at least the first."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + 2 + len(part) > room:
+            break
+        line += f"  {part}"
+    return line
 
 
 class Progress:
@@ -27,7 +41,8 @@ class Progress:
             from rich.progress import Progress as RichProgress
 
             console = Console(stderr=True)
-            columns = [TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[note]}")]
+            width = 24 if console.width >= WIDE else 10
+            columns = [TextColumn("{task.description}"), BarColumn(bar_width=width), TextColumn("{task.fields[note]}")]
             if self.total is not None:
                 columns.append(TimeRemainingColumn())
             self._bar = RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -46,10 +61,17 @@ class Progress:
             return
         elapsed = max(time.monotonic() - self._begun, 1e-9)
         form = {True: "{} {:,.4g}", False: "{} {:,}"}
-        shown = "  ".join(form[isinstance(value, float)].format(key, value) for key, value in fields.items())
         of = f"/{self.total:,}" if self.total is not None else ""
-        note = f"{count:,}{of} {self.unit}  {(count - self.begin) / elapsed:,.0f}/s  {shown}"
-        self._bar.update(self._task, completed=count, note=note)
+        parts = [f"{count:,}{of} {self.unit}", f"{(count - self.begin) / elapsed:,.0f}/s"]
+        parts += [form[isinstance(value, float)].format(key, value) for key, value in fields.items()]
+        self._bar.update(self._task, completed=count, note=fitting(parts, self._room))
+
+    @property
+    def _room(self) -> int:
+        """How many characters are left beside title, bar and time."""
+        _, bar, *others = self._bar.columns
+        taken = len(self.title) + bar.bar_width + len("-:--:--") + len(others) + 2
+        return int(self._bar.console.width - taken)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

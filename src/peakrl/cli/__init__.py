@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -26,17 +27,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("bench")(bench_command)
-app.command("reproduce")(reproduce_command)
-app.command("report")(report_command)
-app.command("solve")(solve_command)
-app.command("summarize")(summarize_command)
-app.command("sweep")(sweep_command)
-app.command("audit")(audit_command)
-app.command("evaluate")(evaluate_command)
-app.command("init")(init_command)
-app.command("plan")(plan_command)
-app.command("train")(train_command)
+#: In the order of use: `peakrl --help` shows them so.
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "A problem": {
+        "init": init_command,
+        "solve": solve_command,
+        "train": train_command,
+        "evaluate": evaluate_command,
+        "report": report_command,
+        "audit": audit_command,
+        "plan": plan_command,
+    },
+    "Many runs": {"sweep": sweep_command, "summarize": summarize_command},
+    "The paper, and this machine": {"reproduce": reproduce_command, "bench": bench_command},
+}
+for panel, commands in COMMANDS.items():
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=panel)(command)
 
 
 def print_version(wanted: bool) -> None:

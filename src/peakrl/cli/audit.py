@@ -9,7 +9,9 @@ import typer
 
 
 def audit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A problem file (.toml or .json).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
+    ],
     slack: Annotated[
         float | None, typer.Option(help="In the constraints' own unit; by default that of the file's settings.")
     ] = None,

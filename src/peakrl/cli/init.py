@@ -13,7 +13,7 @@ KINDS = ("energy", "jobs", "tables", "python")
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="Name of the file, with or without .toml.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the file, with or without .toml.")],
     kind: Annotated[str, typer.Option(help=f"What it describes: {', '.join(KINDS)}.")] = "energy",
 ) -> None:
     """Write a commented problem file (and the files it needs) that trains as it stands."""

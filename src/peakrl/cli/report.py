@@ -10,10 +10,14 @@ import typer
 
 def report(
     source: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="A results folder, a sweep's folder, or a run file.")
+        Path, typer.Argument(metavar="SOURCE", help="A run file, a sweep's folder, or a folder of results.")
     ] = Path("results"),
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Where it goes; by default report.html in the folder.")
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Where it goes; by default into the folder, or beside the run."),
+    ] = None,
+    problem: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The problem file, for a run that does not hold its model.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
@@ -21,7 +25,12 @@ def report(
     from peakrl.cli.output import print_json
     from peakrl.report.page import write_page
 
-    place, page = write_page(source, out)
+    model = None
+    if problem is not None:
+        from peakrl.problem_files import read_problem_file
+
+        model = read_problem_file(problem).model(progress=True)
+    place, page = write_page(source, out, model)
     size = place.stat().st_size
     if as_json:
         sections = [{"id": part.id, "title": part.title, "verdict": part.badge[1] or None} for part in page.sections]
@@ -29,4 +38,4 @@ def report(
         return
     for part in page.sections:
         print(f"  {part.title}" + (f" ({part.badge[1]})" if part.badge[1] else ""))
-    print(f"{place}: {len(page.sections)} parts, {size / 1e6:.1f} MB; open it in any browser")
+    print(f"{place}: {size / 1e6:.1f} MB; open it in any browser")

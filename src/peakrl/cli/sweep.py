@@ -118,7 +118,8 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
     from peakrl.cli.output import print_table
 
     print_table(
-        f"Interquartile means over seeds with {confidence:.0%} intervals",
+        f"Interquartile means over seeds with {confidence:.0%} intervals; solved: near the optimum (--epsilon), "
+        "without avoidable violation",
         ["problem", "settings", "episodes", "seeds", "value", "gap", "violation", "solved", "episodes to reach"],
         [
             [

@@ -25,7 +25,10 @@ PROOF_LINES = 12
 
 def train(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A problem file (.toml or .json); see `peakrl init`.")
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="A problem file (see `peakrl init`), or a built-in problem as for `peakrl solve`."
+        ),
     ] = None,
     episodes: Annotated[
         int | None, typer.Option(help="In total; by default as the file, or the run to resume, says.")
@@ -279,7 +282,8 @@ def show(answer: dict[str, Any]) -> None:
     if len(answer["proof"]) > PROOF_LINES:
         print(f"  ... and {len(answer['proof']) - PROOF_LINES:,} more (all with --json)")
     if answer["run_file"]:
-        print(f"kept in {answer['run_file']}; see `peakrl evaluate {answer['run_file']}`")
+        kept = answer["run_file"]
+        print(f"kept in {kept}; next: `peakrl report {kept}` writes its page, `peakrl evaluate {kept}` its figures")
 
 
 def show_warning(message: Warning | str, *_: Any) -> None:

@@ -74,7 +74,7 @@ def load_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> Ta
         if plain["left_out"] is not None:
             raise StorageError(
                 f"{path} does not hold its model {plain['name']!r}, since {plain['left_out']}: compile the same "
-                "problem again and pass it as model="
+                "problem again and pass it as model= (on the command line: --problem FILE)"
             )
         model = rebuilt(plain, {name: checked(arrays[name], name) for name in TYPES}, arrays)
         if not sound(model):

@@ -40,6 +40,11 @@ from peakrl.problem_files.schema import (
 )
 from peakrl.problem_files.table_files import model_of_arrays, problem_of_outcomes
 
+#: Problems that have a name in place of a file, on the command line.
+BUILT_IN: dict[str, dict[str, Any]] = {
+    "energy-harvesting": {"kind": "energy_harvesting"},
+    **{f"scheduling-{number}": {"kind": "scheduling_example", "number": number} for number in (1, 2, 3)},
+}
 _RANGE = re.compile(r"([0-9]{1,9})\s*-\s*([0-9]{1,9})")
 
 
@@ -75,9 +80,10 @@ class ProblemFile:
 
 
 def read_problem_file(path: str | Path) -> ProblemFile:
-    """Read and validate a .toml or .json problem file."""
+    """Read and validate a .toml or .json problem file; the name of a built-in problem stands for one too."""
     path = Path(path)
-    values = parsed(path)
+    built_in = BUILT_IN.get(str(path))
+    values = parsed(path) if built_in is None else {"problem": built_in}
     with naming(path):
         sections = validated(Sections, values)
         problem = problem_section(sections.problem)
@@ -91,7 +97,8 @@ def parsed(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise StorageError(f"{path}: byte {error.start} is not UTF-8 text") from None
     except (OSError, ValueError) as error:
-        raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        hint = "" if path.suffix else f" (and no built-in problem has that name; there are {', '.join(BUILT_IN)})"
+        raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}{hint}") from error
     if path.suffix not in (".toml", ".json"):
         raise ProblemError(f"{path}: a problem file is TOML or JSON, so its name must end in .toml or .json")
     try:

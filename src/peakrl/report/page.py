@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from peakrl.errors import StorageError
+from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import Section, exactly, is_number, shown
 from peakrl.report.plotly_bundle import plotly_source
 from peakrl.storage import write_file
+
+if TYPE_CHECKING:
+    from peakrl.model import TabularModel
 
 NAME = "report.html"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -100,22 +103,32 @@ def embedded(data: Any) -> str:
     return text
 
 
-def make_page(source: str | Path) -> Page:
-    """Return the page of a results folder, a sweep's folder or a run file."""
+def make_page(source: str | Path, model: TabularModel | None = None) -> Page:
+    """Return the page of a results folder, a sweep's folder or a run file; `model` where the run does not hold it."""
     path = Path(source)
     if path.is_dir():
+        if model is not None:
+            raise SettingsError(f"{path} is a folder; a problem can be named for a single run file only")
         sections = folder_sections(path)
         if not sections:
-            raise StorageError(
-                f"{path} holds nothing to report: `peakrl reproduce` writes the paper's figures there, "
-                "`peakrl train ... --out` a run, `peakrl sweep` a folder of runs"
-            )
+            raise StorageError(f"{path} holds nothing to report: {what_else(path)}")
         return Page(f"Report on {path.resolve().name}", path.name, sections)
     if not path.exists():
         raise StorageError(f"{path} does not exist; name a results folder, a sweep's folder or a run file")
     from peakrl.report.run_sections import run_section
 
-    return Page(f"Report on {path.name}", path.name, [run_section(path)])
+    return Page(f"Report on {path.name}", path.name, [run_section(path, model=model)])
+
+
+def what_else(folder: Path) -> str:
+    """Return which folders within may be meant, or what would fill this one."""
+    within = sorted({found.parent for kind in ("json", "run") for found in folder.glob(f"*/*.{kind}")})
+    if within:
+        return "name a folder within it, such as " + " or ".join(map(str, within[:3]))
+    return (
+        "`peakrl reproduce` writes the paper's figures there, `peakrl train ... --out` a run, "
+        "`peakrl sweep` a folder of runs"
+    )
 
 
 def folder_sections(folder: Path) -> list[Section]:
@@ -142,9 +155,11 @@ def default_place(source: str | Path) -> Path:
     return path / NAME if path.is_dir() else path.with_suffix(".html")
 
 
-def write_page(source: str | Path, out: str | Path | None = None) -> tuple[Path, Page]:
+def write_page(
+    source: str | Path, out: str | Path | None = None, model: TabularModel | None = None
+) -> tuple[Path, Page]:
     """Write the page of a folder or a run file; return where it is, and the page."""
-    page = make_page(source)
+    page = make_page(source, model)
     place = default_place(source) if out is None else Path(out)
     if place.is_dir():
         place = place / NAME

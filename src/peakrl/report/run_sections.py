@@ -104,11 +104,11 @@ class Findings:
         return float(run.history.averaged_value[-1]), float(run.history.averaged_violation[-1]), None
 
 
-def run_section(path: Path, share: int = 1) -> Section:
+def run_section(path: Path, share: int = 1, model: TabularModel | None = None) -> Section:
     """Return the section of a run file; `share` runs divide the page's room among them."""
     from peakrl.learning.checkpoint import load_run
 
-    return section_of(load_run(path), path.name, share)
+    return section_of(load_run(path, model=model), path.name, share)
 
 
 def section_of(
@@ -126,7 +126,7 @@ def section_of(
     model = run.model
     lead = (
         f"{model.name}: {model.num_states:,} states, {model.num_pairs:,} pairs, {model.horizon} steps, "
-        f"constraints {', '.join(model.constraint_names) or 'none'}; {run.episodes:,} episodes with seed {run.seed}."
+        f"constraints: {', '.join(model.constraint_names) or 'none'}; {run.episodes:,} episodes with seed {run.seed}."
     )
     main: list[Block] = [Text(verdict, tone), figures_table(found, place), *curves(found, place)]
     wide = policy_blocks(run, found.optimum, place, share)
