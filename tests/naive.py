@@ -464,10 +464,11 @@ class PracticalTwin:
     """The practical learner from its formulas, with dictionaries; keys are (step, state label, action label).
 
     The constants are those that the formulas name, given by the test: penalty, start [step], window (c of the adaptive
-    step size), patience (m after the proof) and caution (c of replay).
+    step size), patience (m after the proof), caution (c of replay) and, of second looks, looks (in a doubling), doubt
+    (their c) and noise_weight.
     """
 
-    def __init__(self, model, settings, *, penalty, start, window, patience, caution):
+    def __init__(self, model, settings, *, penalty, start, window, patience, caution, looks, doubt, noise_weight):
         self.model, self.settings, self.penalty = model, settings, penalty
         self.start, self.window, self.patience = list(start), window, patience
         self.horizon = model.horizon
@@ -481,10 +482,13 @@ class PracticalTwin:
                     self.nodes[step, model.state_of_slot(slot)] = actions
         self.q, self.harm, self.forbidden = {}, {}, set()
         self.caution, self.transitions = caution, {}
+        self.looks, self.doubt, self.noise_weight = looks, doubt, noise_weight
         self.begin()
 
     def begin(self):
         self.n, self.errors, self.x, self.mean, self.tries = {}, {}, {}, {}, {}
+        # Where a look is due, by state; the actions that looks take, by node; the latest reward and next state.
+        self.due, self.looked, self.latest, self.noise, self.differences = {}, {}, {}, 0.0, 0
         for (h, state), actions in self.nodes.items():
             for action in actions:
                 self.q[h, state, action] = self.start[h]
@@ -500,6 +504,8 @@ class PracticalTwin:
         actions = self.nodes[h, state]
         if self.w(h, state) == -math.inf:
             return min(actions, key=lambda a: self.harm.get(self.pair(h, state, a), 0.0))
+        if (h, state) in self.looked:
+            return self.looked[h, state]
         return max(actions, key=lambda a: self.q[h, state, a])
 
     def table(self):
@@ -540,6 +546,50 @@ class PracticalTwin:
             self.harm[pair] = max(self.harm.get(pair, 0.0), violation)
             self.q[entry] = -math.inf
             self.forbidden.add(entry)
+            self.looked.pop(entry[:2], None)
+            self.due.pop(self.place(*entry[:2]), None)
+
+    # Second looks
+
+    def place(self, h, state):
+        """A stored state: in a stationary model the same one at every step."""
+        return state if self.model.stationary else (h, state)
+
+    def key(self, h, state, action):
+        """What visits are counted by."""
+        if self.settings.share_outcomes:
+            return self.law(h, state, action), None if self.share else h
+        return *self.pair(h, state, action), None if self.share else h
+
+    def note_noise(self, key, h, reward, following):
+        if self.n.get(key, 0) > 0:
+            reward_before, before = self.latest[key]
+            now, then = self.w(h + 1, following), self.w(h + 1, before)
+            if now > -math.inf and then > -math.inf:
+                apart = reward + now - (reward_before + then)
+                self.differences += 1
+                weight = max(1.0 / self.differences, self.noise_weight)
+                self.noise += weight * (0.5 * apart * apart - self.noise)
+        self.latest[key] = reward, following
+
+    def look(self, h, state, action):
+        """After the visit of a pair at step h: has its look been taken, is one due, and what would it take?"""
+        place, t = self.place(h, state), self.n[self.key(h, state, action)]
+        if self.due.get(place) == h:
+            del self.due[place]
+        if any(t == j * 2**doublings for j in range(self.looks, 2 * self.looks) for doublings in range(t)):
+            self.due[place] = h
+        for c in self.columns(h, state):
+            self.looked.pop((c, state), None)
+            if self.due.get(place) == c and self.w(c, state) > -math.inf:
+                self.looked[c, state] = max(self.nodes[c, state], key=lambda a, c=c: self.hope(c, state, a))
+
+    def hope(self, h, state, action):
+        key, offset = self.key(h, state, action), self.window if self.settings.adaptive_steps else float(self.horizon)
+        spread = self.errors.get(key, (0.0, 0.0, 0.0))[2]
+        if not self.settings.adaptive_steps:
+            spread = (offset + 1.0) / (offset + self.n[key]) if key in self.n else 0.0
+        return self.q[h, state, action] + self.doubt * math.sqrt(spread * self.noise)
 
     def step_size(self, key, old, target):
         t = self.n[key] = self.n.get(key, 0) + 1
@@ -637,7 +687,12 @@ class PracticalTwin:
                 reward = r + (self.penalty / len(f)) * beyond - self.model.reward_range[0]
             by_law = self.settings.share_outcomes or self.settings.replay
             update = self.update_law if by_law else self.update_pair
+            looks = self.settings.second_looks and not self.settings.replay and not self.proved
+            if looks:
+                self.note_noise(self.key(h, state, action), h, 0.0 if by_law else reward, following)
             update(h, state, action, reward, following)
+            if looks:
+                self.look(h, state, action)
 
     def run(self, episodes, seed):
         """Run from the start; return the policies pi^1 .. pi^K in full."""

@@ -42,6 +42,7 @@ SETTINGS = [
     LearnerSettings.practical(constraint_memory=False, slack=0.1),
     LearnerSettings.practical(adaptive_steps=False, share_steps=False),
     LearnerSettings.practical(tight_optimism=False),
+    LearnerSettings.practical(second_looks=False),
     LearnerSettings.practical(share_outcomes=True),
 ]
 POINT = namedtuple("POINT", ("x", "y"))
@@ -377,6 +378,20 @@ def test_a_file_that_is_missing_foreign_or_newer_is_refused_with_its_reason(smal
     write_record(path, "averaged policy", {}, {})
     with pytest.raises(StorageError, match="not a 'learning run'"):
         load_run(path)
+
+
+def test_a_file_from_before_second_looks_is_continued_without_them(tmp_path):
+    model, path = compile_model(random_problem(6, horizon=3)), tmp_path / "run"
+    chosen = LearnerSettings.practical(second_looks=False)
+    learn(model, chosen, episodes=40, checkpoint=path)
+    plain, arrays = read_record(path, checkpoint.KIND)
+    del plain["settings"]["second_looks"]
+    for name in ("look", "latest_next", "latest_reward", "noise"):
+        assert arrays.pop(f"engine.{name}").size == 0
+    write_record(path, checkpoint.KIND, plain | {"schema": 1}, arrays)
+    continued, whole = resume(path, episodes=90), learn(model, chosen, episodes=90)
+    assert continued.settings == chosen
+    assert np.array_equal(continued.q, whole.q)
 
 
 @pytest.mark.parametrize("place", ["no/such/folder/run", "."])

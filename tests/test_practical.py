@@ -17,7 +17,7 @@ from peakrl.environments.machine_scheduling import scheduling_example
 from peakrl.errors import SettingsError
 from peakrl.evaluation import evaluate
 from peakrl.kernels.learning import Log
-from peakrl.kernels.practical_tables import CAUTION, PATIENCE
+from peakrl.kernels.practical_tables import CAUTION, DOUBT, LOOKS, NOISE_WEIGHT, PATIENCE
 from peakrl.kernels.sampling import seed_state
 from peakrl.learning import run as running
 from peakrl.learning.practical import ERROR_WINDOW, Practical
@@ -30,6 +30,7 @@ from random_problems import random_problem
 practical = LearnerSettings.practical
 SETTINGS = {
     "as it comes": practical(),
+    "no second looks": practical(second_looks=False),
     "plain steps": practical(adaptive_steps=False),
     "no sharing": practical(share_steps=False),
     "no sharing, plain steps": practical(share_steps=False, adaptive_steps=False),
@@ -43,7 +44,12 @@ SETTINGS = {
     "replay, shared outcomes": practical(replay=True, share_outcomes=True),
     "replay, no memory": practical(replay=True, constraint_memory=False, slack=0.1),
     "everything off": practical(
-        tight_optimism=False, constraint_memory=False, share_steps=False, adaptive_steps=False, slack=0.2
+        tight_optimism=False,
+        constraint_memory=False,
+        share_steps=False,
+        adaptive_steps=False,
+        second_looks=False,
+        slack=0.2,
     ),
 }
 #: Settings whose memory must keep every promise.
@@ -59,8 +65,9 @@ def twin(model, settings):
     level = span if settings.start == "tight" else max(penalty, span)
     start = [level * (horizon - h) for h in range(horizon)]
     return naive.PracticalTwin(
-        model, settings, penalty=penalty, start=start, window=ERROR_WINDOW, patience=PATIENCE, caution=CAUTION
-    )
+        model, settings, penalty=penalty, start=start, window=ERROR_WINDOW, patience=PATIENCE, caution=CAUTION,
+        looks=LOOKS, doubt=DOUBT, noise_weight=NOISE_WEIGHT,
+    )  # fmt: skip
 
 
 def twin_differences(problem, settings, seed, episodes=40):
@@ -248,6 +255,56 @@ def test_random_feasible_problems_are_solved_without_any_violation_at_the_end():
         assert run.violations <= model.num_entries
 
 
+# Second looks -------------------------------------------------------------------------------------------------------
+
+
+def end_gap(model, settings, seed, episodes=5000):
+    """By how much the last policy misses the optimum, as a share of what it earns above the lower end."""
+    best = solve(model).value
+    run = learn(model, settings, episodes=episodes, seed=seed, record="none", average=False)
+    return (best - evaluate(model, run.policy).value) / (best - model.horizon * model.reward_range[0])
+
+
+def test_second_looks_mend_most_of_what_early_bad_luck_costs_on_random_problems():
+    models = [
+        compile_model(random_problem(seed, states=4, actions=3, horizon=6, safe_action=True, outcome_payoffs=True))
+        for seed in range(3000, 3030)
+    ]
+    without, with_looks = (
+        [end_gap(model, practical(second_looks=looks), seed) for model in models for seed in range(6)]
+        for looks in (False, True)
+    )
+    assert sum(with_looks) < 0.5 * sum(without)
+    assert sum(gap > 0.01 for gap in with_looks) < 0.6 * sum(gap > 0.01 for gap in without)
+
+
+def test_second_looks_change_nothing_where_nothing_is_random():
+    for model in (
+        compile_model(scheduling_example(1)),
+        compile_model(energy_harvesting(horizon=6, arrivals="frozen")),
+    ):
+        runs = [learn(model, practical(second_looks=looks), episodes=400, seed=1) for looks in (False, True)]
+        assert np.array_equal(runs[0].q, runs[1].q)
+        changes = [run.averaged_policy for run in runs]
+        assert np.array_equal(changes[0].change_episode, changes[1].change_episode)
+        assert np.array_equal(changes[0].change_row, changes[1].change_row)
+
+
+def test_a_look_is_due_four_times_in_each_doubling_and_never_takes_what_is_forbidden():
+    model = compile_model(random_problem(3, states=1, actions=3, horizon=1, constraints=1, safe_action=True))
+    engine = Practical(model, practical(), 200)
+    due, generator = [], seed_state(np.uint64(1))
+    log, counters = Log(*(np.empty(0, np.int32) for _ in range(3))), np.zeros(2, np.int64)
+    for k in range(200):
+        row = int(engine.tables.greedy[0, 0])
+        assert not engine.forbidden()[row, 0] or k == 0
+        engine.run(generator, k, 1, log, np.empty((0, 2)), counters)
+        if engine.tables.look[0] == 0:
+            due.append(int(engine.tables.visits[row, 0]))
+    assert set(due) <= {j * 2**i for j in range(4, 8) for i in range(6)}
+    assert {64, 80, 96, 112, 128} <= set(due)
+
+
 # The change list ----------------------------------------------------------------------------------------------------
 
 
@@ -333,7 +390,7 @@ def test_settings_that_make_no_sense_are_refused_by_name(values, culprit):
 
 
 def test_what_only_the_practical_learner_has_is_refused_elsewhere():
-    for name in ("share_outcomes", "replay", "constraint_memory", "adaptive_steps", "share_steps"):
+    for name in ("share_outcomes", "replay", "constraint_memory", "adaptive_steps", "share_steps", "second_looks"):
         with pytest.raises(SettingsError, match=name):
             LearnerSettings(slack=0.1, **{name: True})
 

@@ -22,6 +22,17 @@ first, so that what the end of an episode shows reaches its beginning at once:
   at least 1/t, and 1 at the first two visits. While optimism is being washed out the
   errors agree in sign and alpha stays near 1; afterwards they cancel and alpha falls to that of a plain average.
 
+* Second looks: without a bonus, early bad luck may make the best action look worse than another, and it would never be
+  tried again. So four times in each doubling of N(s,a), at t = 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, .., a look is due in
+  s at the step of that visit: the next time, an action of the largest Q_h(s,a) + c sqrt(l n) is taken there instead of
+  the largest Q_h(s,a), c = 4. Here l is that of the adaptive step size ((H+1)/(H+t) without it) and n the noise of all
+  pairs together, from differences of two visits of the same pair, both by W as it is now:
+
+      d = r + W_{h+1}(s') - (r_before + W_{h+1}(s'_before)),   n <- n + max(1/m, 0.001) (d^2 / 2 - n)  at the m-th.
+
+  Q and W hold no trace of it, and where outcomes do not vary n is 0 and the look changes nothing. One look at a time is
+  due in a state; it is part of pi^k. There is none after a proof of infeasibility, nor with replay.
+
 * Outcome sharing: pairs that are declared to have one law of the next state learn it together (post-decision states):
 
       X_h(law) <- X_h(law) + alpha (W_{h+1}(s') - X_h(law)),   Q_h(s,a) = mean reward of (s,a) + X_h(law of (s,a)),
@@ -45,8 +56,10 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
+from peakrl.kernels.practical_looks import look_again, note_noise, schedule_look
 from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
+    NO_LOOK,
     NO_WITNESS,
     PROVED,
     REMEMBERS,
@@ -67,6 +80,10 @@ def fill_practical(layout: Layout, tables: PracticalTables, options: Options) ->
     tables.errors[:] = 0.0
     tables.w[:] = 0.0
     tables.tried[:] = 0
+    tables.look[:] = NO_LOOK
+    tables.latest_next[:] = 0
+    tables.latest_reward[:] = 0.0
+    tables.noise[:] = 0.0
     for law in range(tables.x.shape[0]):
         for column in range(tables.x.shape[1]):
             tables.x[law, column] = options.law_start[law, column]
@@ -150,6 +167,8 @@ def forbid(
             if tables.witness[other, column] == NO_WITNESS:
                 tables.witness[other, column] = VIOLATES
         refresh(layout, tables, slot, 0, columns)
+        if tables.look.shape[0] > 0:
+            tables.look[slot] = NO_LOOK
         changes = note_changes(layout, tables, log, before, slot, 0, columns, episode, changes)
     return changes
 
@@ -191,6 +210,7 @@ def learn_path(
     remembers = tables.status[REMEMBERS] == 1
     laws = tables.x.shape[0] > 0
     replays = tables.seen.shape[0] > 0 and tables.status[PROVED] == 0
+    looks = tables.look.shape[0] > 0 and tables.status[PROVED] == 0
     for back in range(length):
         step = length - 1 - back
         slot, row, record, following = path.slot[step], path.row[step], path.record[step], path.following[step]
@@ -202,6 +222,10 @@ def learn_path(
         reward = payoff[record, 0] if remembers else payoff[record, 1]
         for column in range(low, high):
             before[column] = tables.greedy[slot, column]
+        place = groups.law_of_row[row] if laws else row
+        counted = 0 if options.share else low
+        if looks:
+            note_noise(tables, place, counted, own + options.shift, 0.0 if laws else reward, following)
         if laws:
             note_reward(layout, tables, options, row, reward)
             if replays:
@@ -213,6 +237,9 @@ def learn_path(
         else:
             update_row(layout, tables, options, row, following, reward, own, low, high)
         refresh(layout, tables, slot, low, high)
+        if looks:
+            schedule_look(tables, slot, place, counted, own)
+            look_again(layout, tables, groups, options, slot, low, high)
         changes = note_changes(layout, tables, log, before, slot, low, high, episode + 1, changes)
     first = path.slot[0]
     if remembers and tables.w[first, 0] == -np.inf:

@@ -20,6 +20,12 @@ REMEMBERS, PROVED, DEAD_FIRST = 0, 1, 2
 PATIENCE = 20.0
 #: Standard deviations that replay adds to the mean of what it remembers.
 CAUTION = 0.5
+#: Second looks: how many are due in each doubling of a pair's visits, and the standard errors that one grants.
+LOOKS, DOUBT = 4, 4.0
+#: The least weight of a new difference in the noise of all pairs together.
+NOISE_WEIGHT = 0.001
+#: `PracticalTables.look` where none is due.
+NO_LOOK = -1
 #: Tables of parts that are switched off.
 NO_FLOATS: Floats = np.empty((0, 0))
 NO_REWARDS: Floats = np.empty(0)
@@ -57,6 +63,12 @@ class PracticalTables(NamedTuple):
     seen: Ints = NO_INTS
     cell_next: Ints = NO_INTS
     cell_count: Ints = NO_INTS
+    #: Where there are second looks: the column in which one is due [slot]; next slot and reward of the latest visit
+    #: [as visits]; noise of all pairs together and how often it was seen [2].
+    look: Longs = NO_LONGS
+    latest_next: Ints = NO_WITNESSES
+    latest_reward: Floats = NO_FLOATS
+    noise: Floats = NO_REWARDS
 
 
 class Groups(NamedTuple):

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from peakrl.learning.environment import EnvironmentLearner
 
 KIND, ENVIRONMENT_KIND = "learning run", "learning run on an environment"
-#: Of the fields below; files of a higher number are refused.
-SCHEMA = 1
+#: Of the fields below; files of a higher number are refused. Schema 2 added the tables of second looks.
+SCHEMA = 2
 #: What tells one run from another, in words.
 WORDS = {
     "settings": "learner",
@@ -265,7 +265,8 @@ def restore(path: str | Path, learner: Learner, plain: Mapping[str, Any], arrays
             check_count(plain["done"], "done", learner.planned)
             learner.done = plain["done"]
             for name, array in learner.engine.arrays().items():
-                overwrite(array, arrays[f"engine.{name}"], f"engine.{name}")
+                if array.size or f"engine.{name}" in arrays:  # files of schema 1 lack tables that they do not use
+                    overwrite(array, arrays[f"engine.{name}"], f"engine.{name}")
             overwrite(learner.generator, arrays["generator"], "generator")
             overwrite(learner.counters, arrays["counters"], "counters")
             learner.rows = Policy(learner.model, alike(learner.rows, arrays["rows"], "rows")).rows
@@ -330,5 +331,9 @@ def check_engine(engine: AlgorithmOne | Practical, model: TabularModel, done: in
         for name in ("witness", "law_witness"):
             if not within(getattr(engine.tables, name) + 2, model.num_slots + 2):
                 raise ValueError(f"engine.{name} names a state that there is not")
+        if not within(engine.tables.look + 1, engine.columns + 1):
+            raise ValueError("engine.look names a step that there is not")
+        if not within(engine.tables.latest_next, model.num_slots):
+            raise ValueError("engine.latest_next names a state that there is not")
         if not within(engine.tables.status[DEAD_FIRST:], model.num_slots):
             raise ValueError("engine.status names a state that there is not")

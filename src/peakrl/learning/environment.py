@@ -294,7 +294,7 @@ class EnvironmentLearner:
         }
         own |= {name: part.used for name, part in engine.parts().items()}
         if isinstance(engine, OneEpisode):
-            own["status"] = engine.status
+            own |= {"status": engine.status, "noise": engine.noise}
         return own | {f"atlas.{name}": part for name, part in engine.atlas.arrays().items()}
 
     def load(self, plain: Mapping[str, Any], labels: Sequence[Hashable], arrays: Mapping[str, NDArray[Any]]) -> None:

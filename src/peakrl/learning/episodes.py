@@ -15,6 +15,7 @@ from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
+    NO_LOOK,
     NO_WITNESS,
     PROVED,
     REMEMBERS,
@@ -29,6 +30,7 @@ from peakrl.learning.engines import Engine, payoffs
 from peakrl.learning.growing import Atlas, Growing
 from peakrl.learning.practical import ERROR_WINDOW, Witness
 from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.stored_models import within
 from peakrl.policy_export import DEAD_END, UNKNOWN, VIOLATED
 
 
@@ -49,6 +51,9 @@ class OneEpisode(Engine):
         self.w = Growing(0.0, np.float64, columns + int(self.shared))
         self.choice = Growing(0, np.int64, columns)
         self.errors = Growing(0.0, np.float64, counted, 3)
+        self.look = Growing(NO_LOOK, np.int64)
+        self.latest_next, self.latest_reward = Growing(0, np.int32, counted), Growing(0.0, np.float64, counted)
+        self.noise = np.zeros(2 if settings.second_looks else 0)
         self.witness = Growing(NO_WITNESS, np.int32, columns)
         self.start = Growing(0.0, np.float64)
         self.status = np.array([int(settings.constraint_memory), 0, 0], np.int64)
@@ -59,9 +64,19 @@ class OneEpisode(Engine):
         self.paths = [Path(*(np.zeros(horizon, np.int64) for _ in range(4))) for _ in range(lanes)]
         self.payoff = [np.zeros((horizon, 4)) for _ in range(lanes)]
         self.length = [0] * lanes
-        for part in (self.w, self.choice, self.start):
+        for part in self._by_slot():
             part.grow(atlas.ends)
         self._fill_ends()
+
+    def _by_slot(self) -> list[Growing]:
+        """Return the tables that have a place for each slot."""
+        return [self.w, self.choice, self.start] + ([self.look] if self.settings.second_looks else [])
+
+    def _by_row(self) -> list[Growing]:
+        """Return the tables that have a place for each row."""
+        adaptive = [self.errors] if self.settings.adaptive_steps else []
+        looks = [self.latest_next, self.latest_reward] if self.settings.second_looks else []
+        return [self.q, self.visits, self.witness, *adaptive, *looks]
 
     def _fill_ends(self) -> None:
         """Set the value of an end that comes before each step."""
@@ -74,10 +89,9 @@ class OneEpisode(Engine):
     def _fill(self, step: int, slot: int, episode: int) -> None:
         first, last = self.atlas.rows_of(slot)
         start = self.constants.start if self.shared else self.constants.start[step : step + 1]
-        for part in (self.w, self.choice, self.start):
+        for part in self._by_slot():
             part.grow(slot + 1)
-        adaptive = [self.errors] if self.settings.adaptive_steps else []
-        for part in (self.q, self.visits, self.witness, *adaptive):
+        for part in self._by_row():
             part.grow(last)
         self.start.room[slot] = start[0]
         self.q.room[first:last] = start
@@ -167,9 +181,12 @@ class OneEpisode(Engine):
 
     def _tables(self) -> PracticalTables:
         errors = self.errors.room if self.settings.adaptive_steps else self.errors.room[:0]
+        looks = [part.room for part in (self.look, self.latest_next, self.latest_reward)]
+        look, latest_next, latest_reward = looks if self.settings.second_looks else [room[:0] for room in looks]
         return PracticalTables(
             self.q.room, self.visits.room, self.w.room, self.choice.room, errors, self.harm.room,
             self.witness.room, self.status,
+            look=look, latest_next=latest_next, latest_reward=latest_reward, noise=self.noise,
         )  # fmt: skip
 
     def _options(self) -> Options:
@@ -240,13 +257,18 @@ class OneEpisode(Engine):
         return {
             "q": self.q, "visits": self.visits, "w": self.w, "choice": self.choice, "errors": self.errors,
             "harm": self.harm, "witness": self.witness, "start": self.start,
+            "look": self.look, "latest_next": self.latest_next, "latest_reward": self.latest_reward,
         }  # fmt: skip
 
     def load(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over what `parts` held, once the atlas is back."""
         for name, part in self.parts().items():
-            part.load(arrays[name])
+            if part.size or name in arrays:  # files of schema 1 know nothing of second looks, nor do their settings
+                part.load(arrays[name])
         self.status[:] = arrays["status"]
+        self.noise[:] = arrays.get("noise", self.noise[:0])
+        if not within(self.latest_next.used, self.atlas.slots):
+            raise ValueError("latest_next names a state that there is not")
         if self.settings.constraint_depends_on is not None:
             self.groups, self.failed = {}, {}
             for slot in range(self.atlas.ends, self.atlas.slots):

@@ -67,6 +67,7 @@ class Practical:
         laws = int(law_of_row.max()) + 1 if law_of_row.size else 0
         places = laws or rows
         cell_start = cells(model, law_of_row) if settings.replay else np.zeros(1, np.int64)
+        looks = settings.second_looks and not settings.replay
         self.tables = PracticalTables(
             q=np.empty((rows, self.columns)),
             visits=np.empty((places, counted), np.int32),
@@ -83,6 +84,10 @@ class Practical:
             seen=np.zeros(laws if settings.replay else 0, np.int32),
             cell_next=np.zeros(cell_start[-1], np.int32),
             cell_count=np.zeros(cell_start[-1], np.int32),
+            look=np.empty(slots if looks else 0, np.int64),
+            latest_next=np.empty((places if looks else 0, counted), np.int32),
+            latest_reward=np.empty((places if looks else 0, counted)),
+            noise=np.empty(2 if looks else 0),
         )
         check_most_reward(model, settings.most_reward)
         self.groups = make_groups(model, settings.constraint_depends_on)

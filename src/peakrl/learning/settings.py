@@ -59,6 +59,8 @@ class LearnerSettings(BaseModel):
     share_steps: bool | None = False
     #: Step sizes that tell trend from noise; otherwise (H+1)/(H+t).
     adaptive_steps: bool = False
+    #: Try again, now and then, what may be better than it looks, given the noise seen.
+    second_looks: bool = False
     #: Pairs that a model stores with one law of the next state learn it together.
     share_outcomes: bool = False
     #: Remember transitions and compute from all of them what follows an action: a model-based step.
@@ -84,7 +86,10 @@ class LearnerSettings(BaseModel):
             raise ValueError(f"slater is {self.slater}, above the slack of {self.slack}; it must be at most the slack")
         if self.practical_learner and (self.bonus != "none" or self.exponent is not None):
             raise ValueError("bonus and exponent belong to Algorithm 1; the practical learner has neither")
-        own = ("constraint_memory", "share_steps", "adaptive_steps", "share_outcomes", "replay", "most_reward")
+        own = (
+            "constraint_memory", "share_steps", "adaptive_steps", "second_looks", "share_outcomes", "replay",
+            "most_reward",
+        )  # fmt: skip
         alien = [name for name in own if getattr(self, name) not in (False, None)]
         if not self.practical_learner and alien:
             raise ValueError(f"{' and '.join(alien)}: only the practical learner has that")
@@ -104,14 +109,17 @@ class LearnerSettings(BaseModel):
         share_outcomes: bool = False,
         replay: bool = False,
         adaptive_steps: bool = True,
+        second_looks: bool = True,
         constraint_depends_on: Dependence | None = None,
         most_reward: float | None = None,
         slack: float = 0.0,
         penalty: float | None = None,
     ) -> LearnerSettings:
-        """The learner to use: tight optimism, constraint memory, all-step sharing, adaptive step sizes.
+        """The learner to use: tight optimism, constraint memory, all-step sharing, adaptive step sizes, second looks.
 
         Each part can be switched off. `share_steps=None` shares wherever the dynamics do not depend on the step.
+        `second_looks` tries again, ever more rarely, what early bad luck may have made look worse than it is; it does
+        nothing where nothing is random, and has no part in `replay`, which has a caution of its own.
         What you know of the structure helps a lot: `share_outcomes` tells the learner which pairs have the same law of
         the next state (as the model stores them, not the law itself), `constraint_depends_on` ("pair", "action" or
         "state") lets one violation stand for all that share it, and `most_reward` is the most that a step without
@@ -123,7 +131,7 @@ class LearnerSettings(BaseModel):
         return cls(
             slack=slack, penalty=penalty, bonus="none", start="tight" if tight_optimism else "stepwise",
             practical_learner=True, constraint_memory=constraint_memory, share_steps=share_steps,
-            share_outcomes=share_outcomes, replay=replay, adaptive_steps=adaptive_steps,
+            share_outcomes=share_outcomes, replay=replay, adaptive_steps=adaptive_steps, second_looks=second_looks,
             constraint_depends_on=constraint_depends_on, most_reward=most_reward,
         )  # fmt: skip
 

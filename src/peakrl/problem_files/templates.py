@@ -4,7 +4,8 @@ from __future__ import annotations
 
 LEARNING = """
 [settings]
-# practical:     the learner to use; switches: tight_optimism, constraint_memory, share_steps, adaptive_steps
+# practical:     the learner to use; switches: tight_optimism, constraint_memory, share_steps, adaptive_steps,
+#                second_looks
 # paper:         Algorithm 1 as printed; needs slack, takes slater, penalty, bonus, start, c1, c2, failure_probability
 # published:     what the paper's curves use; needs slack
 # deterministic: Theorem 2; needs phi, between 0 and 0.5
