@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tomllib
 
 import numpy as np
@@ -282,13 +283,20 @@ def test_what_is_wrong_is_named_by_its_key(text, culprit, tmp_path):
         ("state,action,next_state,reward,probability\ns,a,s,1,0.4\n", "probabilities sum to 0.4"),
         ("step,state,action,next_state,reward\n7,s,a,s,1\n", "row 2, column 'step': the cell is '7'"),
         ("state,action,next_state,reward\ns,a,t,1\n", "no action is on offer"),
+        ("state,action,next_state,reward,prob\ns,a,s,1,0.5\ns,a,s,2,0.5\n", "row 3: a second outcome .*: prob\\)"),
     ],
 )
 def test_what_is_wrong_in_a_csv_file_is_named_by_row_and_column(text, culprit, tmp_path):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(PeakError) as caught:
         read(tmp_path, TABLE).model()
-    assert culprit in str(caught.value)
+    assert re.search(culprit, str(caught.value))
+
+
+def test_a_first_state_without_a_row_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text("state,action,next_state,reward\ns,a,s,1\n")
+    with pytest.raises(ProblemError, match=r"problem\.initial names 'r', which no row has as its state"):
+        read(tmp_path, TABLE + 'initial = "r"\n').model()
 
 
 def test_what_is_wrong_in_an_npz_file_is_named(tmp_path):

@@ -119,7 +119,13 @@ def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) ->
             tuple(number(cells[name], f"{where}, column {name!r}") for name in constraints),
         )
         actions = table.setdefault((step, state_of(cells["state"])), {})
-        actions.setdefault(action_of(cells["action"]), []).append(outcome)
+        outcomes = actions.setdefault(action_of(cells["action"]), [])
+        if outcomes and "probability" not in columns:
+            raise ProblemError(
+                f"{where}: a second outcome of the same state and action, but no column is named 'probability' (taken "
+                f"for constraints: {', '.join(constraints) or 'none'})"
+            )
+        outcomes.append(outcome)
     listed = [outcome for actions in table.values() for outcomes in actions.values() for outcome in outcomes]
     rewards = [outcome.reward for outcome in listed]
     largest = [max(abs(outcome.constraints[i]) for outcome in listed) or 1.0 for i in range(len(constraints))]
@@ -131,7 +137,7 @@ def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) ->
         reward_range=(lo, hi),
         constraint_bounds=tuple(options.get("constraint_bounds") or largest),
         stationary="step" not in columns,
-        first=first_states(options.get("initial"), state_of, rows[0][1]["state"]),
+        first=listed_states(first_states(options.get("initial"), state_of, rows[0][1]["state"]), table),
         table=table,
     )
 
@@ -145,6 +151,16 @@ def first_states(given: Any, state_of: Callable[[str], Hashable], otherwise: str
     if isinstance(given, list):
         raise ProblemError(f"problem.initial is {given!r}; with outcomes it is a state or {{state = probability}}")
     return ((1.0, state_of(str(given))),)
+
+
+def listed_states(
+    first: tuple[tuple[float, Hashable], ...], table: Mapping[tuple[int, Hashable], Any]
+) -> tuple[tuple[float, Hashable], ...]:
+    """Return the first states, each of which has a row at the first step."""
+    for _, state in first:
+        if (0, state) not in table:
+            raise ProblemError(f"problem.initial names {state!r}, which no row has as its state at the first step")
+    return first
 
 
 def read_rows(path: Path) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
