@@ -218,7 +218,7 @@ class TabularModel:
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
         """[node]: can some policy be in this state at this step?"""
-        from peakrl.kernels.viability import reachable_nodes
+        from peakrl.kernels.reachability import reachable_nodes
 
         return reachable_nodes(self.layout, self.num_nodes, self.first_slot)
 

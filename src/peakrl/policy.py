@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from peakrl.compilation import Target, as_model
 from peakrl.errors import PolicyError
 from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.kernels.viability import NO_NODE, NO_ROW, UNORDERED, change_fault
+from peakrl.kernels.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
 from peakrl.model import TabularModel, frozen
 from peakrl.policy_export import ActionView, Exported, Learned, Table, action_views, decisions
 

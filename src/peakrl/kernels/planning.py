@@ -7,8 +7,9 @@ With r(s,a) the expected reward and c(s,a) the expected violation of a pair, for
     pi_h(s)  = the lowest action with the largest Q_h(s,a) in A_h(s);  V_h, C_h(s) = Q_h, C_h(s, pi_h(s))
 
 and V_H = C_H = 0. The tolerance is relative: where violation can be avoided, only exact zeros are minimal, and sums
-of zeros are exact, so C_h(s) == 0 says that nothing need ever be violated from s on. For the same reason a product of
-probabilities that underflows must not look like a zero: costs that are not zero are at least `LEAST_COST`.
+of zeros are exact, so C_h(s) == 0 says that s is viable: nothing need ever be violated from there on. For the same
+reason a product of probabilities that underflows must not look like a zero: costs that are not zero are at least
+`LEAST_COST`.
 """
 
 from __future__ import annotations
