@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,15 @@ class Answer:
     """What a server said."""
 
     def __init__(self, port: int, path: str = "/", method: str = "GET", **headers: str) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.putrequest(method, path, skip_host="Host" in named)
-        for name, value in named.items():
-            connection.putheader(name, value)
-        connection.endheaders()
-        answer = connection.getresponse()
-        self.status, self.body, self.headers = answer.status, answer.read(), dict(answer.getheaders())
-        connection.close()
+        # Closed also where the server is gone before it has answered.
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+            connection.putrequest(method, path, skip_host="Host" in named)
+            for name, value in named.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            answer = connection.getresponse()
+            self.status, self.body, self.headers = answer.status, answer.read(), dict(answer.getheaders())
 
     @property
     def json(self) -> Any:
