@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -173,6 +174,31 @@ class LearnerSettings(BaseModel):
             slack=0.0, exponent=phi, bonus=bonus, start=start, c1=c1, c2=c2, failure_probability=failure_probability
         )
 
+    def __repr__(self) -> str:
+        """The call that makes these settings: a preset's where one can, with what differs from its defaults."""
+        for preset in PRESETS:
+            given = self._given(preset)
+            try:
+                made = None if given is None else getattr(LearnerSettings, preset)(**given)
+            except SettingsError:
+                continue
+            if made == self:
+                return f"LearnerSettings.{preset}({listed(given or {})})"
+        return f"LearnerSettings({listed(self.model_dump(exclude_defaults=True))})"
+
+    __str__ = __repr__
+
+    def _given(self, preset: str) -> dict[str, Any] | None:
+        """Return what a preset must be given for these settings; None where it needs a field that is not set."""
+        given = {}
+        for name, parameter in signature(getattr(LearnerSettings, preset)).parameters.items():
+            value = self.start == "tight" if name == "tight_optimism" else getattr(self, OTHER_NAMES.get(name, name))
+            if parameter.default is Parameter.empty and value is None:
+                return None
+            if parameter.default is Parameter.empty or value != parameter.default:
+                given[name] = value
+        return given
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for a manifest."""
         return self.model_dump()
@@ -181,6 +207,17 @@ class LearnerSettings(BaseModel):
     def from_dict(cls, values: Mapping[str, Any]) -> LearnerSettings:
         """Rebuild settings from `as_dict`."""
         return cls(**values)
+
+
+#: The classmethods that make settings; of those that could have made some, the first is named.
+PRESETS = ("practical", "published", "deterministic", "paper")
+#: Parameters of theirs that are called otherwise than the field.
+OTHER_NAMES = {"phi": "exponent"}
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Return arguments as they are written in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 #: Where pydantic's own sentence would not read well after "... is ...".
