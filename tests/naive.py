@@ -457,6 +457,20 @@ def pick(chances, number):
     return [action for action, chance in chances.items() if chance > 0][-1]
 
 
+def change_fault(rows_of, changes):
+    """What is wrong with a list of (episode, node, row), by its first bad entry; rows_of[node] are the node's rows."""
+    before = 1
+    for episode, node, row in changes:
+        if episode < before:
+            return "unordered"
+        if node not in rows_of:
+            return "no node"
+        if row not in rows_of[node]:
+            return "no row"
+        before = episode
+    return "no fault"
+
+
 # --- The practical learner -------------------------------------------------------------------------------------------
 
 

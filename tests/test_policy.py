@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import naive
 from peakrl.compilation import compile_model
 from peakrl.errors import PeakError, PolicyError, StorageError
+from peakrl.kernels.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
 from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy, first_rows, model_for
 from peakrl.policy_files import load_policy
 from peakrl.storage import read_record, write_record
@@ -194,6 +195,24 @@ def test_a_change_list_that_makes_no_sense_is_refused(episodes, columns, message
     _, model, _ = setting(9)
     with pytest.raises(PolicyError, match=message):
         AveragedPolicy(model, episodes, first_rows(model), *columns)
+
+
+@given(st.data())
+def test_the_first_fault_of_a_change_list_is_that_of_its_twin(data):
+    _, model, _ = setting(9)
+    start, slots = model.layout.row_start.tolist(), model.num_slots
+    rows_of = {node: range(start[node % slots], start[node % slots + 1]) for node in range(model.num_nodes)}
+    episode, changes = 1, []
+    for _ in range(data.draw(st.integers(0, 8))):
+        episode += data.draw(st.sampled_from([0, 0, 1, 1, 1, -1]))
+        node = data.draw(st.integers(0, model.num_nodes - 1) | st.integers(-1, model.num_nodes))
+        first, last = (rows_of[node].start, rows_of[node].stop) if node in rows_of else (0, 1)
+        changes.append((episode, node, data.draw(st.integers(first, last - 1) | st.integers(first - 1, last))))
+    columns = np.array(changes, np.int32).reshape(-1, 3).T
+    node_slot = np.arange(model.num_nodes, dtype=np.int32) % slots
+    fault = change_fault(model.layout.row_start, node_slot, *map(np.ascontiguousarray, columns))
+    names = {NO_FAULT: "no fault", UNORDERED: "unordered", NO_NODE: "no node", NO_ROW: "no row"}
+    assert names[fault] == naive.change_fault(rows_of, changes)
 
 
 # --- Whose policy ----------------------------------------------------------------------------------------------------
