@@ -105,13 +105,50 @@ def test_the_probability_of_improvement_is_mann_and_whitneys_u(better, worse):
     assert 0.0 <= estimate.low <= estimate.high <= 1.0
 
 
-def test_runs_that_are_all_better_improve_for_sure():
-    assert improvement_probability([5, 6, 7], [1, 2, 3]) == (1.0, 1.0, 1.0)
+@patient
+@given(st.integers(1, 40), st.integers(1, 40), st.floats(0.5, 0.999))
+def test_runs_that_are_all_better_leave_the_doubt_of_an_exact_binomial_interval(count, others, confidence):
+    """Pair them off: k successes of k independent trials say as much, and (a/2)^(1/k) is Clopper and Pearson's end."""
+    better, worse = np.arange(count) + 100.0, np.arange(others)
+    end = clopper_pearson(min(count, others), min(count, others), confidence).low
+    assert improvement_probability(better, worse, confidence=confidence, resamples=5) == pytest.approx((1, end, 1))
+    assert improvement_probability(worse, better, confidence=confidence, resamples=5) == pytest.approx((0, 0, 1 - end))
 
 
-def test_single_runs_give_a_point():
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("p", [0.02, 0.3, 0.5, 0.7, 0.9, 0.97])
+def test_the_probability_of_improvement_of_few_runs_is_covered_as_often_as_promised(count, p):
+    """Runs that succeed with probability p, against sure halves and against runs alike: all that can happen."""
+    chance = [stats.binom.pmf(x, count, p) for x in range(count + 1)]
+    runs = [[1.0] * x + [0.0] * (count - x) for x in range(count + 1)]
+    against_half = [improvement_probability(mine, [0.5] * count) for mine in runs]
+    assert sum(c for c, e in zip(chance, against_half, strict=True) if e.low <= p <= e.high) >= 0.95
+    covered = 0.0
+    for mine, c in zip(runs, chance, strict=True):
+        for other, d in zip(runs, chance, strict=True):
+            estimate = improvement_probability(mine, other)
+            covered += c * d * (estimate.low <= 0.5 <= estimate.high)
+    assert covered >= 0.95
+
+
+def test_with_many_runs_the_probability_of_improvement_is_as_sure_as_the_bootstrap():
+    rng = np.random.default_rng(2)
+    better, worse = rng.normal(0.5, size=200), rng.normal(size=150)
+    estimate = improvement_probability(better, worse)
+    assert estimate.low < stats.norm.cdf(0.5 / math.sqrt(2)) < estimate.high
+    assert estimate.high - estimate.low < 0.13
+
+
+def test_the_interval_of_the_probability_of_improvement_surrounds_it_and_mirrors_with_the_sides():
+    few, more = [1.0, 4.0, 5.0], [2.0, 3.0, 4.0, 0.0]
+    one, other = improvement_probability(few, more), improvement_probability(more, few)
+    assert one.low < one.value < one.high
+    assert other == pytest.approx((1 - one.value, 1 - one.high, 1 - one.low))
+
+
+def test_single_runs_give_a_point_and_compared_they_say_next_to_nothing():
     assert interquartile_mean([3.0]) == (3.0, 3.0, 3.0)
-    assert improvement_probability([2.0], [1.0]) == (1.0, 1.0, 1.0)
+    assert improvement_probability([2.0], [1.0]) == pytest.approx((1.0, 0.025, 1.0))
 
 
 def test_the_episodes_to_reach_a_tolerance_count_only_if_it_is_kept():

@@ -124,6 +124,7 @@ def test_a_run_that_violates_less_is_better_whatever_its_value() -> None:
     _, (comparison,) = summarize(first + second)
     assert (comparison.better, comparison.worse) == ("a", "b")
     assert comparison.probability.value == 1.0
+    assert comparison.probability.low < 0.3  # three runs a side cannot be surer
 
 
 def test_among_equal_violations_the_comparison_is_that_of_mann_and_whitney() -> None:
@@ -226,6 +227,7 @@ def test_a_summary_is_printed_as_tables_and_written_as_csv(report: SweepReport, 
     result = CliRunner().invoke(app, ["summarize", str(report.folder), "--csv", str(target), "--epsilon", "0"])
     assert result.exit_code == 0
     assert "random jobs" in result.stdout
+    assert "With 4 seeds the intervals of value, gap and violation are narrower than the doubt" in result.stdout
     assert len(target.read_text().splitlines()) == 17
 
 

@@ -116,6 +116,7 @@ def summarize(
 def show_summary(groups: list[Group], comparisons: list[Comparison], confidence: float) -> None:
     """Print a summary."""
     from peakrl.cli.output import print_table
+    from peakrl.evaluation.statistics import ENOUGH_RUNS
 
     print_table(
         f"Interquartile means over seeds with {confidence:.0%} intervals; solved: near the optimum (--epsilon), "
@@ -129,6 +130,12 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
             for group in groups
         ],
     )  # fmt: skip
+    fewest = min(group.seeds for group in groups)
+    if fewest < ENOUGH_RUNS:
+        print(
+            f"With {fewest} seed{'s' * (fewest > 1)} the intervals of value, gap and violation are narrower than the "
+            f"doubt: make at least {ENOUGH_RUNS} for a table that others are to trust."
+        )
     if comparisons:
         print_table(
             "Probability that a run is better: it violates less, or as much with more value",

@@ -5,8 +5,8 @@ For the runs of one learner on one problem, over seeds:
     interquartile mean of value, gap and violation, with bootstrap intervals
     share of seeds within eps of the optimum that violate no more than must be, with exact binomial intervals
     episodes after which the policies stay that good: how many seeds got there, and the median of those
-    probability that one learner's run is better than another's; a run is better if it violates less, or as much
-    with more value
+    probability that one learner's run is better than another's, with an interval that holds for few runs too; a run is
+    better if it violates less, or as much with more value
 
 eps is 1 % of the optimum (at least 0.01) unless given. "No more than must be" is no violation where the problem is
 feasible, and elsewhere the least expected violation that any policy has.
