@@ -46,6 +46,17 @@ def test_learning_tables_take_the_stated_bytes(name, seed):
     assert taken == an_entry * model.num_entries + a_node * model.num_nodes
 
 
+@pytest.mark.parametrize("kind", ["stationary", "layered"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_practical_learners_tables_take_the_stated_bytes(kind, seed):
+    model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=kind == "stationary"))
+    an_entry, a_state_and_step, a_pair, a_state = stated(f"practical learner, {kind} model")
+    taken = sum(array.nbytes for array in learner_of(model, LearnerSettings.practical()).engine.arrays().values())
+    states_and_steps = model.num_slots * (model.horizon if model.stationary else 1)
+    counted = an_entry * model.num_entries + a_state_and_step * states_and_steps
+    assert taken == counted + a_pair * model.num_rows + a_state * model.num_slots + 40
+
+
 def test_a_change_takes_the_stated_bytes():
     model = compile_model(energy_harvesting())
     averaged = learn(model, SETTINGS["Algorithm 1, no bonus"], episodes=300, record="none").averaged_policy
