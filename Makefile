@@ -7,6 +7,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUN_STAMP := $(VENV)/.installed-to-run
 DOCS_STAMP := $(VENV)/.installed-docs
 
 # The first of these that really runs (a version manager's shim may exist without its Python).
@@ -36,10 +37,18 @@ $(BIN)/python:
 	"$(PYTHON)" -m venv $(VENV)
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing peakrl with its development tools into $(VENV); this takes some minutes the first time"
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@touch $@ $(RUN_STAMP)
+
+# What reproducing needs, without the tools for tests and checks.
+$(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing peakrl into $(VENV); this takes a minute or two the first time"
+	$(BIN)/python -m pip install -q -c constraints.txt -e .
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
+	@echo "installing what the documentation is built with"
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
 	@touch $@
 
@@ -62,7 +71,7 @@ format: $(STAMP) ## format the code and mend what the linter can
 bench: $(STAMP) ## time the kernels, planners and learners
 	$(BIN)/peakrl bench
 
-reproduce: $(STAMP) ## rerun the paper's experiments into results/ and draw the report (FIGURES="..." for some only)
+reproduce: $(RUN_STAMP) ## rerun the paper's experiments into results/ and draw the report (FIGURES="..." for some only)
 	$(BIN)/peakrl reproduce $(FIGURES)
 	$(BIN)/peakrl report
 
