@@ -12,6 +12,7 @@ from browsing import Opened, chromium
 from peakrl.experiments.records import read_figure
 from peakrl.learning.checkpoint import load_run
 from peakrl.report.page import write_page
+from peakrl.sweeps.sweeping import sweep
 from report_pages import figure_record, save_runs
 
 
@@ -173,6 +174,25 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, folder:
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert opened.complaints == []
     opened.context.close()
+
+
+def test_the_tables_of_a_sweep_have_the_whole_width_and_on_a_phone_scroll_in_their_box(
+    browser: Any, tmp_path: Path
+) -> None:
+    learners = [{"learner": "practical"}, {"learner": "published", "slack": 0.1, "name": "with a name of some length"}]
+    problem = {"name": "jobs", "kind": "scheduling_example", "number": 3}
+    place = {"name": "small", "seeds": 2, "episodes": 200, "folder": str(tmp_path)}
+    sweep({**place, "problems": [problem], "settings": learners}, workers=1)
+    write_page(tmp_path)
+    wide = "(id) => { const box = document.getElementById(id).parentElement; return box.scrollWidth > box.clientWidth }"
+    tables = ["sweep-jobs-groups", "sweep-jobs-pairs"]
+    for width, overflowing in ((1300, False), (360, True)):
+        opened = Opened(browser, tmp_path / "report.html", viewport={"width": width, "height": 740})
+        opened.draw_all()
+        assert [opened.page.evaluate(wide, table) for table in tables] == [overflowing] * 2
+        assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert opened.complaints == []
+        opened.context.close()
 
 
 def test_the_first_key_leads_past_the_contents(browser: Any, folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.evaluation.statistics import ENOUGH_RUNS
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
 from peakrl.report.run_sections import thinned
 
@@ -46,14 +47,14 @@ def problem_section(store: Any, problem: str, records: Sequence[Any], groups: An
         f"The problem is {'feasible' if feasible else 'infeasible, as the exact planner proves'}; its optimum is "
         f"{records[0]['optimum']:.6g} at violation {records[0]['least_violation']:.6g}."
     )
-    main: list[Block] = list(curve_charts(store, place, records))
-    if not main:
-        main = [Text("These runs kept no curves.")]
-    aside: list[Block] = [group_table(place, groups)]
+    charts = list(curve_charts(store, place, records))
+    # Value beside violation; the tables have too many columns for half a page.
+    main: list[Block] = list(charts[::2]) or [Text("These runs kept no curves.")]
+    wide: list[Block] = [group_table(place, groups)]
     if comparisons:
-        aside.append(comparison_table(place, comparisons))
+        wide.append(comparison_table(place, comparisons))
     short = f"{solved} of {seeds} solved"
-    return Section(place, problem, lead, main, aside, ("good" if solved == seeds else "", short))
+    return Section(place, problem, lead, main, charts[1::2], ("good" if solved == seeds else "", short), wide)
 
 
 def group_table(place: str, groups: Any) -> Table:
@@ -70,7 +71,9 @@ def group_table(place: str, groups: Any) -> Table:
             group.settings, group.episodes, group.seeds, *group.value[:3], group.gap.value, percent,
             group.violation.value, group.violation.high, *group.share_solved[:3], group.episodes_to_reach,
         ))  # fmt: skip
-    title = f"Interquartile means over seeds with {CONFIDENCE:.0%} intervals"
+    few = min(group.seeds for group in groups) < ENOUGH_RUNS
+    warning = f"; under {ENOUGH_RUNS} seeds those of value and violation are too narrow" if few else ""
+    title = f"Interquartile means over seeds with {CONFIDENCE:.0%} intervals{warning}"
     return Table(f"{place}-groups", title, columns, rows)
 
 
