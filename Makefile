@@ -37,7 +37,6 @@ $(BIN)/python:
 	"$(PYTHON)" -m venv $(VENV)
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing peakrl and its tools into $(VENV); the first time this takes a few minutes, without a word."
 	@echo "installing peakrl with its development tools into $(VENV); this takes some minutes the first time"
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
 	@touch $@ $(RUN_STAMP)
@@ -49,7 +48,6 @@ $(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
-	@echo "Installing what builds the documentation into $(VENV); this may take a minute."
 	@echo "installing what the documentation is built with"
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
 	@touch $@
