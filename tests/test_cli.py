@@ -86,7 +86,17 @@ def test_out_keeps_the_run_and_the_same_command_goes_on_from_it(command):
     assert load_run("a.run").episodes == 300
     code, second = answer(command("train", "tiny.toml", "--out", "a.run", "--json"))
     assert code == 0
-    assert first | {"seconds": 0} == second | {"seconds": 0}
+    assert (first["episodes_before"], second["episodes_before"]) == (0, 300)
+    assert first | {"seconds": 0, "episodes_before": 300} == second | {"seconds": 0}
+
+
+def test_a_run_that_was_complete_is_said_to_be_only_read_back_and_one_that_went_on_from_where(command):
+    nothing_new = "The run was complete already: it was only read back, and nothing was learned now.\n"
+    assert nothing_new not in command("train", "tiny.toml", "--out", "a.run")[1]
+    assert nothing_new in command("train", "tiny.toml", "--out", "a.run")[1]
+    assert nothing_new in command("train", "--resume", "a.run")[1]
+    assert "It went on from episode 300" in command("train", "--resume", "a.run", "--episodes", "400")[1]
+    assert nothing_new not in command("train", "tiny.toml", "--out", "a.run", "--overwrite")[1]
 
 
 def test_another_run_is_overwritten_only_when_asked_to(command):
@@ -117,6 +127,9 @@ def test_checkpoints_may_lie_elsewhere(command):
     assert "a.run exists already" in error
 
 
+SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[settings]]\nlearner = "practical"\n'
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -130,6 +143,11 @@ def test_checkpoints_may_lie_elsewhere(command):
         (["train", "--resume", "absent.run"], "cannot read absent.run"),
         (["train", "--resume", "tiny.toml"], "tiny.toml is not a peakrl file"),
         (["train", "--resume", "a.run", "--seed", "1"], "--seed cannot be changed"),
+        (
+            ["train", "sweep.toml"],
+            "sweep.toml describes a sweep, many runs of many problems: `peakrl sweep sweep.toml`",
+        ),
+        (["sweep", "tiny.toml"], "tiny.toml is a problem file, for one run: `peakrl train tiny.toml` makes it"),
         (["evaluate", "tiny.toml"], "is a problem file; train it first"),
         (["evaluate", "absent.run"], "cannot read absent.run"),
         (["evaluate", "a.run", "--policy", "best"], "--policy is 'best'"),
@@ -146,6 +164,7 @@ def test_checkpoints_may_lie_elsewhere(command):
     ],
 )
 def test_bad_input_has_exit_code_2_and_one_line_that_says_what_is_wrong(arguments, message, command):
+    Path("sweep.toml").write_text(SWEEP)
     code, out, error = command(*arguments)
     assert code == 2
     assert message in error

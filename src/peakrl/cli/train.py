@@ -88,6 +88,7 @@ def train(
         print(f"peakrl: interrupted{kept_in}", file=sys.stderr)
         raise typer.Exit(130) from None
     answer = report(run, time.perf_counter() - begun)
+    answer["episodes_before"] = watchers.begun_at or 0
     answer["run_file"] = None if kept is None else str(kept)
     if as_json:
         print_json(answer)
@@ -266,6 +267,10 @@ def show(answer: dict[str, Any]) -> None:
 
     sizes = f"{answer['states']:,} states, {answer['pairs']:,} pairs, horizon {answer['horizon']}"
     print(f"{answer['problem']}: {sizes}; {answer['episodes']:,} episodes with seed {answer['seed']}")
+    if answer["episodes_before"] == answer["episodes"]:
+        print("The run was complete already: it was only read back, and nothing was learned now.")
+    elif answer["episodes_before"]:
+        print(f"It went on from episode {answer['episodes_before']:,}, which it had reached before.")
     rows: list[tuple[Any, ...]] = []
     for label, key in (("last policy", "policy"), ("averaged policy", "averaged_policy"), ("optimum", "optimum")):
         found = answer[key]

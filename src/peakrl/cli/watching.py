@@ -12,7 +12,7 @@ from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
-    from peakrl.learning.watching import Watch
+    from peakrl.learning.watching import Moment, Watch
     from peakrl.report.live import LiveView
 
 
@@ -25,15 +25,21 @@ class Watchers:
         self._name, self._live, self._port, self._tensorboard = name, live, port or 0, tensorboard
         self._stack = ExitStack()
         self._view: LiveView | None = None
-        #: For `learn`; None where nobody watches.
-        self.watch: Watch | None = None
+        #: Episodes that were done before the run began here; None until it does.
+        self.begun_at: int | None = None
+        #: For `learn`.
+        self.watch: Watch = self._note
+
+    def _note(self, moment: Moment) -> None:
+        if self.begun_at is None:
+            self.begun_at = moment.episodes
 
     def __enter__(self) -> Self:
         if not self._live and self._tensorboard is None:
             return self
         from peakrl.learning.watching import together
 
-        watchers: list[Watch] = []
+        watchers: list[Watch] = [self._note]
         with self._stack:  # closed here only where a watcher cannot begin
             if self._tensorboard is not None:
                 from peakrl.report.event_log import EventLog
@@ -48,7 +54,7 @@ class Watchers:
                 watchers.append(self._view.watch)
                 print(f"peakrl: watch the run on {self._view.address} (from this computer)", file=sys.stderr)
             self._stack = self._stack.pop_all()
-        self.watch = together(watchers)
+        self.watch = together(watchers) or self._note
         return self
 
     def finish(self, run: LearningRun) -> None:

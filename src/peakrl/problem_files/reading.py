@@ -84,6 +84,8 @@ def read_problem_file(path: str | Path) -> ProblemFile:
     path = Path(path)
     built_in = BUILT_IN.get(str(path))
     values = parsed(path) if built_in is None else {"problem": built_in}
+    if isinstance(values, dict) and isinstance(values.get("problems"), list) and "problem" not in values:
+        raise ProblemError(f"{path} describes a sweep, many runs of many problems: `peakrl sweep {path}` makes them")
     with naming(path):
         sections = validated(Sections, values)
         problem = problem_section(sections.problem)

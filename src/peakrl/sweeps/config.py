@@ -82,6 +82,8 @@ def read_plan(source: str | Path | Mapping[str, Any], folder: str | Path | None 
     else:
         path = Path(source)
         table, base, name = read_toml(path), path.absolute().parent, path.stem
+        if isinstance(table.get("problem"), Mapping) and "problems" not in table:
+            raise SweepError(f"{path} is a problem file, for one run: `peakrl train {path}` makes it")
     for key in table:
         if key not in KEYS:
             raise SweepError(unknown_key(key, key, KEYS))
