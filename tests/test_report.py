@@ -29,7 +29,7 @@ from peakrl.planning import solve
 from peakrl.problem import Outcome, Problem
 from peakrl.problem_files import read_problem_file
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
-from peakrl.report.page import Page, default_place, embedded, make_page, write_page
+from peakrl.report.page import Page, default_place, embedded, make_page, write_page, write_report
 from peakrl.report.plotly_bundle import KINDS, reduced
 from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, presence
 from peakrl.report.run_sections import section_of
@@ -409,6 +409,31 @@ def test_a_damaged_record_is_an_error_and_not_left_out(tmp_path: Path) -> None:
     (tmp_path / "figure-2.json").write_text("{")
     with pytest.raises(StorageError, match="figure-2"):
         make_page(tmp_path)
+
+
+def test_a_run_is_reported_from_python_as_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = learn(compile_model(scheduling_example(1)), LearnerSettings.practical(), episodes=60)
+    run.save("run")
+    place = write_report(run)
+    assert place == Path("report.html")
+    from_file = write_report("run")
+    assert from_file == Path("run.html")
+    one, other = (Taken(found.read_text()) for found in (place, from_file))
+    assert one.tables == other.tables
+    assert one.data == other.data
+    (tmp_path / "folder").mkdir()
+    assert write_report(Path("run"), "folder") == Path("folder/report.html")
+    assert write_report(tmp_path / "run", out=Path("new/page.html")) == Path("new/page.html")
+
+
+def test_a_report_of_something_else_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="source is 7; it must be a run, or the name of"):
+        write_report(7)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="out is 7"):
+        write_report(tmp_path, 7)  # type: ignore[arg-type]
+    with pytest.raises(StorageError, match="holds nothing to report"):
+        write_report(tmp_path)
 
 
 def test_a_sweep_is_told_run_by_run_and_its_curves_are_means_over_seeds(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ __all__ = [
     "sweep",
     "to_gymnasium",
     "uniform",
+    "write_report",
 ]
 
 #: Where each of them lives.
@@ -106,6 +107,7 @@ _HOMES = {
             "resume",
         ),
         "peakrl.learning.many": ("learn_many",),
+        "peakrl.report.page": ("write_report",),
         "peakrl.sweeps.sweeping": ("sweep",),
     }.items()
     for name in names
@@ -133,6 +135,7 @@ if TYPE_CHECKING:
     from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy
     from peakrl.policy_files import load_policy
     from peakrl.problem import Outcome, Problem
+    from peakrl.report.page import write_report
     from peakrl.sweeps.sweeping import sweep
     from peakrl.theory import PacPlan, pac_plan
 

@@ -23,6 +23,7 @@ from peakrl.report.plotly_bundle import plotly_source
 from peakrl.storage import write_file
 
 if TYPE_CHECKING:
+    from peakrl.learning.run import LearningRun
     from peakrl.model import TabularModel
 
 NAME = "report.html"
@@ -160,7 +161,32 @@ def write_page(
 ) -> tuple[Path, Page]:
     """Write the page of a folder or a run file; return where it is, and the page."""
     page = make_page(source, model)
-    place = default_place(source) if out is None else Path(out)
+    return put(page, default_place(source) if out is None else Path(out)), page
+
+
+def write_report(source: LearningRun | str | Path, out: str | Path | None = None) -> Path:
+    """Write one self-contained HTML page and return where it is: what was run, what came out, how far from the optimum.
+
+    `source` is a run on a model, or names a run file, a folder of results or a sweep's folder. The page goes to `out`,
+    a file or a folder. Unless that is given it goes into the folder, beside the run file, or, for a run that is in no
+    file, to `report.html` in the current folder. A page that stood there is replaced.
+    """
+    from peakrl.learning.run import LearningRun
+
+    if not isinstance(source, LearningRun | str | Path):
+        raise SettingsError(f"source is {source!r}; it must be a run, or the name of a run file or a folder")
+    if not isinstance(out, str | Path | None):
+        raise SettingsError(f"out is {out!r}; it must be the name of a file or a folder")
+    if isinstance(source, LearningRun):
+        from peakrl.report.run_sections import section_of
+
+        page = Page(f"Report on {source.model.name}", source.model.name, [section_of(source, "run")])
+        return put(page, Path(NAME if out is None else out))
+    return write_page(source, out)[0]
+
+
+def put(page: Page, place: Path) -> Path:
+    """Write a page to a file, or into a folder; return where it is."""
     if place.is_dir():
         place = place / NAME
     try:
@@ -168,4 +194,4 @@ def write_page(
     except OSError as error:
         raise StorageError(f"cannot make the folder {place.parent}: {error.strerror or error}") from error
     write_file(place, page.html().encode())
-    return place, page
+    return place
