@@ -38,18 +38,18 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing peakrl with its development tools into $(VENV); this takes some minutes the first time"
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@ $(RUN_STAMP)
 
 # What reproducing needs, without the tools for tests and checks.
 $(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing peakrl into $(VENV); this takes a minute or two the first time"
-	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e .
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
 	@echo "installing what the documentation is built with"
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[docs]'
 	@touch $@
 
 test: $(STAMP) ## run the test suite (WORKERS=2)
