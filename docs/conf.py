@@ -26,6 +26,7 @@ nb_execution_mode = "force"
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # where the build also compiles kernels, they say so there
 # Kernels leave their connection files and history here instead of in the reader's home.
 for variable in ("JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
     os.environ.setdefault(variable, tempfile.mkdtemp(prefix="peakrl-docs-"))

@@ -1,12 +1,17 @@
-"""Old folders of compiled kernels go when a new one is made, and nothing else does."""
+"""Compiled kernels: old folders go when a new one is made, and nothing else does; compiling is announced."""
 
 import os
+import pty
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from peakrl.kernels.jit import DAY, note_use, remove_old_folders, source_digest
+import numba
+from numba.core.event import Event, EventStatus
+
+from peakrl.kernels import jit
+from peakrl.kernels.jit import DAY, Announcer, note_use, remove_old_folders, source_digest
 
 NEW, OLD = "0" * 20, "1" * 20
 
@@ -63,3 +68,43 @@ def test_a_process_that_makes_a_new_folder_clears_up(tmp_path):
     )  # fmt: skip
     assert not old.exists()
     assert (root / f"sampling-{source_digest(done.stdout.strip())}").is_dir()
+
+
+def compiling(function):
+    """What numba tells when it begins to compile a function."""
+    return Event("numba:compile", EventStatus.START, {"dispatcher": numba.njit(function)})
+
+
+def test_compiling_our_kernels_is_announced_once_to_people(monkeypatch, capsys):
+    def theirs():
+        return 0
+
+    def ours():
+        return 1
+
+    ours.__module__ = "peakrl.kernels.some"
+    announcer = Announcer()
+    announcer.on_start(compiling(ours))
+    assert capsys.readouterr().err == ""  # nobody looks
+    monkeypatch.setattr(jit, "watched", lambda: True)
+    announcer.on_start(compiling(theirs))
+    assert capsys.readouterr().err == ""
+    announcer.on_start(compiling(ours))
+    announcer.on_start(compiling(ours))
+    assert capsys.readouterr().err == "peakrl: compiling kernels, once on this machine; up to half a minute\n"
+
+
+def test_a_terminal_hears_of_compiling_and_of_kept_kernels_nothing(tmp_path):
+    code = "import peakrl; peakrl.solve(peakrl.energy_harvesting(horizon=1, battery=1, max_arrival=1))"
+    heard = []
+    for _ in range(2):
+        ours, theirs = pty.openpty()
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", code], env=environment, stderr=theirs, check=True, timeout=300)
+        os.write(theirs, b".")
+        heard.append("")
+        while not heard[-1].endswith("."):
+            heard[-1] += os.read(ours, 10_000).decode()
+        os.close(ours)
+        os.close(theirs)
+    assert heard == ["peakrl: compiling kernels, once on this machine; up to half a minute\r\n.", "."]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import multiprocessing
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core.event import Event, Listener, register
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,6 +92,31 @@ def remove_old_folders(folder: Path, days: float = 30.0) -> None:
                 if time.time() - other.stat().st_mtime > days * DAY:
                     shutil.rmtree(other, ignore_errors=True)
 
+
+class Announcer(Listener):
+    """Tells people, once and before the first kernel is compiled, why nothing happens for a while."""
+
+    told = False
+
+    def on_start(self, event: Event) -> None:
+        """Numba begins to compile a function; one that is in the cache is not compiled."""
+        ours = event.data["dispatcher"].py_func.__module__.startswith("peakrl.")
+        if ours and not self.told and watched():
+            self.told = True
+            print("peakrl: compiling kernels, once on this machine; up to half a minute", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Event) -> None:
+        """Numba is done."""
+
+
+def watched() -> bool:
+    """Does somebody look at what this process prints: in a terminal or a notebook, and not a worker?"""
+    if multiprocessing.current_process().name != "MainProcess":
+        return False
+    return "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+
+
+register("numba:compile", Announcer())  # type: ignore[no-untyped-call]
 
 #: max and min may ignore NaN and the sign of zero; everything else stays strictly IEEE, so results are reproducible.
 _FLOATS = {"nnan", "nsz"}
