@@ -91,8 +91,9 @@ def test_the_planner_finds_the_optimum_from_true_frequencies(small: TabularModel
     assert result.violation == 0
 
 
-def test_the_planner_s_kernel_agrees_with_its_plain_twin(small: TabularModel) -> None:
-    planner = ModelBasedPlanner(small, bonus=0.7, seed=2)
+@pytest.mark.parametrize("bonus", [0.7, 50.0])  # the second so large that the cap holds values down
+def test_the_planner_s_kernel_agrees_with_its_plain_twin(small: TabularModel, bonus: float) -> None:
+    planner = ModelBasedPlanner(small, bonus=bonus, seed=2)
     for batch in (1, 3, 20, 200):
         planner.act(batch)
         planner.plan()
@@ -101,7 +102,7 @@ def test_the_planner_s_kernel_agrees_with_its_plain_twin(small: TabularModel) ->
             list(zip(planner.cell_next[low:high].tolist(), planner.counts[low:high].tolist(), strict=True))
             for low, high in pairwise(edges)
         ]
-        expected = optimistic_plan(small, seen, planner.reward.tolist(), planner.forbidden, planner.span, 0.7)
+        expected = optimistic_plan(small, seen, planner.reward.tolist(), planner.forbidden, planner.span, bonus)
         assert planner.rows.tolist() == expected
 
 

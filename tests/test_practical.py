@@ -266,6 +266,8 @@ def end_gap(model, settings, seed, episodes=5000):
 
 
 def test_second_looks_mend_most_of_what_early_bad_luck_costs_on_random_problems():
+    # Seeds are fixed. Over four batches of 30 such problems (seeds from 3000, 4000, 5000 and 6000 on) the sum of the
+    # gaps fell to 0.19 .. 0.41 of what it was, and the runs above 1 % to 0.31 .. 0.47: both limits lie above these.
     models = [
         compile_model(random_problem(seed, states=4, actions=3, horizon=6, safe_action=True, outcome_payoffs=True))
         for seed in range(3000, 3030)

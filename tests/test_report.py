@@ -20,7 +20,7 @@ from peakrl.environments.energy_harvesting import energy_harvesting
 from peakrl.environments.machine_scheduling import machine_scheduling, scheduling_example
 from peakrl.environments.schedules import evaluate_order
 from peakrl.errors import SettingsError, StorageError
-from peakrl.experiments.records import read_figure
+from peakrl.experiments.records import FigureRecord, Row, read_figure
 from peakrl.learning.checkpoint import load_run
 from peakrl.learning.run import learn
 from peakrl.learning.settings import LearnerSettings
@@ -29,7 +29,9 @@ from peakrl.planning import solve
 from peakrl.problem import Outcome, Problem
 from peakrl.problem_files import read_problem_file
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
+from peakrl.report.efficiency import FLOOR
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page, write_report
+from peakrl.report.paper_sections import quartile_chart
 from peakrl.report.plotly_bundle import KINDS, reduced
 from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, presence
 from peakrl.report.run_sections import section_of
@@ -453,3 +455,12 @@ def test_a_sweep_is_told_run_by_run_and_its_curves_are_means_over_seeds(tmp_path
     mean = np.mean([arrays["history_value"] for _, arrays in runs], axis=0)
     assert chart["series"][0]["y"] == pytest.approx(mean.tolist(), rel=1e-6)
     assert chart["series"][1]["y"] == [records[0]["optimum"]] * 2
+
+
+def test_a_logarithmic_axis_of_gaps_ends_where_gaps_no_longer_matter() -> None:
+    words = {"lower": 1e-14, "median": -3.0, "upper": 0.5}  # a policy that violates may earn more than the optimum
+    rows = [Row("peak 8", "practical", f"{word} gap", "%", x, y, None, 20) for word, y in words.items() for x in (1, 2)]
+    chart = quartile_chart(FigureRecord("efficiency", "", "episode", {}, tuple(rows), ()), "peak 8", "gap")
+    assert chart.data["floor"] == FLOOR["gap"] > 0
+    assert "log axis from 0.01" in chart.title
+    assert [series.y for series in chart.series] == [[-3.0, -3.0]]  # hovering and the CSV tell the number itself

@@ -13,13 +13,14 @@ from typing import Any
 from peakrl.benchmark.kernels import bare_run
 from peakrl.benchmark.runs import frozen_models
 from peakrl.benchmark.sections import Section
+from peakrl.experiments import WARM_UP
 from peakrl.experiments.convergence import FIGURE_2, frozen_curves
 from peakrl.experiments.records import Request
 from peakrl.learning.many import usable_cores
 from peakrl.learning.settings import LearnerSettings
 from peakrl.sweeps import Task, local_workers
 
-WARM_UP, TINY = "peakrl.experiments.energy_tasks:warm_up", "peakrl.benchmark.figure:nothing"
+TINY = "peakrl.benchmark.figure:nothing"
 
 
 def figure_rates(section: Section, repeats: int, quick: bool) -> None:

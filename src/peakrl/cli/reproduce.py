@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.experiments import EXPERIMENTS, check_arrivals, find_experiment
+from peakrl.experiments import EXPERIMENTS, WARM_UP, check_arrivals, find_experiment
 
 if TYPE_CHECKING:
     from peakrl.experiments.records import FigureRecord
 
 FOLDER = Path("results")
-#: What workers do while the command itself still reads and draws sequences.
-WARM_UP = "peakrl.experiments.energy_tasks:warm_up"
 COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
 #: Not judged: shown for the reader.
 WITHIN = {True: "yes", False: "NO", None: "-"}

@@ -26,6 +26,9 @@ class Experiment:
     takes_arrivals: bool = False
 
 
+#: For `sweeps.local_workers`: loads what the figures' runs need, while whoever starts the workers is still busy itself.
+WARM_UP = "peakrl.experiments.energy_tasks:warm_up"
+
 EXPERIMENTS: dict[str, Experiment] = {
     "figure-2": Experiment("Energy harvesting: learning curves", "peakrl.experiments.convergence:figure_2", True),
     "figure-3": Experiment("Energy harvesting: comparison", "peakrl.experiments.comparison:figure_3", True),
