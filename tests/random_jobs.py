@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from peakrl.environments.jobs import Job
+from peakrl import Job
 
 
 def random_jobs(seed, *, most=8, random_times=False):

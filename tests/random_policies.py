@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import naive
-from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy
+from peakrl import AveragedPolicy, Policy, StochasticPolicy
 
 
 def random_table(problem, rng):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakrl.problem import Outcome, Problem
+from peakrl import Outcome, Problem
 
 
 @dataclass(frozen=True)

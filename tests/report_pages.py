@@ -7,12 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from peakrl.compilation import compile_model
-from peakrl.environments.energy_harvesting import energy_harvesting
-from peakrl.environments.machine_scheduling import scheduling_example
-from peakrl.experiments.records import PAPER, Check, FigureRecord, Row
-from peakrl.learning.run import learn
-from peakrl.learning.settings import LearnerSettings
+from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, scheduling_example
+from peakrl.paper.records import PAPER, Check, FigureRecord, Row
 
 #: A label that would end a script, open a tag and break a template if it were not escaped.
 HOSTILE = "</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"

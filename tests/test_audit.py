@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 import naive
-from peakrl.auditing import audit
-from peakrl.compilation import compile_model
+from peakrl import TabularModel, audit, compile_model, pac_plan, solve, solve_modified, solve_relaxed
 from peakrl.errors import SettingsError
-from peakrl.model import TabularModel
-from peakrl.planning import solve, solve_modified, solve_relaxed
-from peakrl.theory import pac_plan
 from random_problems import random_problem
 
 

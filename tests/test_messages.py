@@ -3,7 +3,8 @@
 import pytest
 
 import peakrl
-from peakrl.errors import PeakError, PolicyError
+from peakrl import PeakError
+from peakrl.errors import PolicyError
 from random_problems import random_problem
 
 MODEL = peakrl.compile_model(random_problem(1))

@@ -11,11 +11,7 @@ from __future__ import annotations
 import pytest
 from scipy.stats import binomtest
 
-from peakrl.compilation import compile_model
-from peakrl.evaluation import evaluate
-from peakrl.learning.run import learn
-from peakrl.learning.settings import LearnerSettings
-from peakrl.planning import solve
+from peakrl import LearnerSettings, compile_model, evaluate, learn, solve
 from random_problems import random_problem
 
 EPSILON, FAILURE, EPISODES, SEEDS = 0.25, 0.1, 2_000, 200

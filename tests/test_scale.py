@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from peakrl import TabularModel, solve
 from peakrl.benchmark.scaling import sparse_model
 from peakrl.errors import ProblemError
 from peakrl.kernels.lists import distribution_fault, pick_lists
-from peakrl.model import MOST_INDICES, TabularModel, check_sizes
-from peakrl.planning import solve
+from peakrl.model.tabular import MOST_INDICES, check_sizes
 
 
 def random_arrays(seed, states=6, actions=3, horizon=4):

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from peakrl.errors import PeakError, StorageError
+from peakrl import PeakError
+from peakrl.errors import StorageError
 from peakrl.storage import fields_of, read_record, remove_leftovers, write_file, write_record
 
 KIND = "test record"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakrl.compilation import compile_model
+from peakrl import compile_model, pac_plan
 from peakrl.errors import SettingsError
-from peakrl.theory import default_penalty, least_episodes, pac_plan
+from peakrl.theory import default_penalty, least_episodes
 from random_problems import random_problem
 
 SIZES = {"states": 441, "actions": 9, "horizon": 20, "constraints": 1}
@@ -144,7 +144,7 @@ def test_the_default_penalty_is_the_papers_times_the_reward_range():
 
 
 def test_the_default_penalty_counts_no_constraints_and_no_range_as_one():
-    from peakrl.model import TabularModel
+    from peakrl import TabularModel
 
     model = TabularModel.from_arrays(np.ones((1, 1, 1)), np.ones((1, 1)), np.zeros((0, 1, 1)), 3)
     assert default_penalty(model, 0.5) == pytest.approx(2 * 3 / 0.25)

@@ -7,10 +7,9 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from peakrl.learning.run import Learner, LearningRun, drive
-from peakrl.learning.settings import LearnerSettings
+from peakrl import LearnerSettings, LearningRun, TabularModel
+from peakrl.learning.run import Learner, drive
 from peakrl.learning.watching import Moment
-from peakrl.model import TabularModel
 from peakrl.report.live import LiveView
 
 EPISODES = 400

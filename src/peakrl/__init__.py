@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from peakrl.gym.registration import register_with_gymnasium as _register_with_gymnasium
+from peakrl.envs.registration import register_with_gymnasium as _register_with_gymnasium
 
 __version__ = "0.1.0"
 
@@ -75,33 +75,33 @@ _HOMES = {
     name: module
     for module, names in {
         "peakrl.auditing": ("Audit", "audit"),
-        "peakrl.compilation": ("compile_model",),
-        "peakrl.environments.energy_harvesting": ("energy_harvesting",),
-        "peakrl.environments.job_files": ("read_jobs",),
-        "peakrl.environments.jobs": ("Job", "uniform"),
-        "peakrl.environments.machine_scheduling": ("machine_scheduling", "scheduling_example", "order_of"),
+        "peakrl.model.explore": ("compile_model",),
+        "peakrl.problems.harvesting.problem": ("energy_harvesting",),
+        "peakrl.problems.scheduling.job_files": ("read_jobs",),
+        "peakrl.problems.scheduling.jobs": ("Job", "uniform"),
+        "peakrl.problems.scheduling.problem": ("machine_scheduling", "scheduling_example", "order_of"),
         "peakrl.errors": ("PeakError",),
         "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
         "peakrl.learning.history": ("History",),
         "peakrl.learning.run": ("LearningRun", "learn"),
         "peakrl.learning.settings": ("LearnerSettings",),
-        "peakrl.model": ("TabularModel",),
+        "peakrl.model.tabular": ("TabularModel",),
         "peakrl.planning": ("Solution", "solve", "solve_modified", "solve_relaxed"),
-        "peakrl.policy": ("AveragedPolicy", "Policy", "StochasticPolicy"),
-        "peakrl.policy_files": ("load_policy",),
-        "peakrl.problem": ("Outcome", "Problem"),
+        "peakrl.policy.tables": ("AveragedPolicy", "Policy", "StochasticPolicy"),
+        "peakrl.policy.files": ("load_policy",),
+        "peakrl.model.problem": ("Outcome", "Problem"),
         "peakrl.theory": ("PacPlan", "pac_plan"),
-        "peakrl.environments.schedules": (
+        "peakrl.problems.scheduling.baselines": (
             "dt_order",
             "evaluate_order",
             "infeasible_reason",
             "order_rule",
         ),
-        "peakrl.environments.transmission": (
+        "peakrl.problems.harvesting.baselines": (
             "balanced_policy",
             "greedy_policy",
         ),
-        "peakrl.gym": ("to_gymnasium",),
+        "peakrl.envs": ("to_gymnasium",),
         "peakrl.learning.checkpoint": (
             "load_run",
             "resume",
@@ -115,26 +115,26 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from peakrl.auditing import Audit, audit
-    from peakrl.compilation import compile_model
-    from peakrl.environments.energy_harvesting import energy_harvesting
-    from peakrl.environments.job_files import read_jobs
-    from peakrl.environments.jobs import Job, uniform
-    from peakrl.environments.machine_scheduling import machine_scheduling, order_of, scheduling_example
-    from peakrl.environments.schedules import dt_order, evaluate_order, infeasible_reason, order_rule
-    from peakrl.environments.transmission import balanced_policy, greedy_policy
+    from peakrl.envs import to_gymnasium
     from peakrl.errors import PeakError
     from peakrl.evaluation import Evaluation, RolloutStep, Simulation, evaluate, rollout, simulate
-    from peakrl.gym import to_gymnasium
     from peakrl.learning.checkpoint import load_run, resume
     from peakrl.learning.history import History
     from peakrl.learning.many import learn_many
     from peakrl.learning.run import LearningRun, learn
     from peakrl.learning.settings import LearnerSettings
-    from peakrl.model import TabularModel
+    from peakrl.model.explore import compile_model
+    from peakrl.model.problem import Outcome, Problem
+    from peakrl.model.tabular import TabularModel
     from peakrl.planning import Solution, solve, solve_modified, solve_relaxed
-    from peakrl.policy import AveragedPolicy, Policy, StochasticPolicy
-    from peakrl.policy_files import load_policy
-    from peakrl.problem import Outcome, Problem
+    from peakrl.policy.files import load_policy
+    from peakrl.policy.tables import AveragedPolicy, Policy, StochasticPolicy
+    from peakrl.problems.harvesting.baselines import balanced_policy, greedy_policy
+    from peakrl.problems.harvesting.problem import energy_harvesting
+    from peakrl.problems.scheduling.baselines import dt_order, evaluate_order, infeasible_reason, order_rule
+    from peakrl.problems.scheduling.job_files import read_jobs
+    from peakrl.problems.scheduling.jobs import Job, uniform
+    from peakrl.problems.scheduling.problem import machine_scheduling, order_of, scheduling_example
     from peakrl.report.page import write_report
     from peakrl.sweeps.sweeping import sweep
     from peakrl.theory import PacPlan, pac_plan

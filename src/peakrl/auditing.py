@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.compilation import Target, as_model
 from peakrl.evaluation import Evaluation, evaluate
-from peakrl.model import TabularModel
+from peakrl.model.explore import Target, as_model
+from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve, solve_modified, solve_relaxed
-from peakrl.policy import Policy, StochasticPolicy
+from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.theory import PacPlan, check_at_least_0, check_slack, default_penalty, pac_plan
 
 #: The linear programme is solved unasked only for models with at most this many (step, state, action) entries.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.model import TabularModel
+    from peakrl.model.tabular import TabularModel
 
 
 @dataclass(frozen=True)

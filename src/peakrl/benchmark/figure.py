@@ -13,12 +13,12 @@ from typing import Any
 from peakrl.benchmark.kernels import bare_run
 from peakrl.benchmark.runs import frozen_models
 from peakrl.benchmark.sections import Section
-from peakrl.experiments import WARM_UP
-from peakrl.experiments.convergence import FIGURE_2, frozen_curves
-from peakrl.experiments.records import Request
 from peakrl.learning.many import usable_cores
 from peakrl.learning.settings import LearnerSettings
-from peakrl.sweeps import Task, local_workers
+from peakrl.paper import WARM_UP
+from peakrl.paper.convergence import FIGURE_2, frozen_curves
+from peakrl.paper.records import Request
+from peakrl.runs import Task, local_workers
 
 TINY = "peakrl.benchmark.figure:nothing"
 

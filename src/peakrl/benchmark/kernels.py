@@ -7,12 +7,12 @@ from typing import Any
 
 from peakrl.benchmark.reference import NoReference, ReferenceRun
 from peakrl.benchmark.sections import Section, in_turns
-from peakrl.compilation import compile_model
-from peakrl.environments.energy_harvesting import energy_harvesting
-from peakrl.environments.machine_scheduling import scheduling_example
 from peakrl.learning.run import Learner, learn
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model import TabularModel
+from peakrl.model.explore import compile_model
+from peakrl.model.tabular import TabularModel
+from peakrl.problems.harvesting.problem import energy_harvesting
+from peakrl.problems.scheduling.problem import scheduling_example
 
 
 def problems(quick: bool) -> dict[str, tuple[TabularModel, int]]:

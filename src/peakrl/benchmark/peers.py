@@ -12,7 +12,7 @@ from peakrl.benchmark.kernels import bare_run, problems
 from peakrl.benchmark.sections import Section, in_turns
 from peakrl.kernels.arrays import Floats
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model import TabularModel
+from peakrl.model.tabular import TabularModel
 
 
 def peer_rates(section: Section, repeats: int, quick: bool) -> None:

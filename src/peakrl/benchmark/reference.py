@@ -17,7 +17,7 @@ from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import MODIFIED, PAYOFF_COLUMNS
 from peakrl.learning.algorithm_one import AlgorithmOne
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model import TabularModel
+from peakrl.model.tabular import TabularModel
 
 #: Beside this file where peakrl is installed, in benchmarks/ where it is run from its source tree.
 SOURCES = (Path(__file__).with_name("reference.c"), Path(__file__).parents[3] / "benchmarks" / "reference.c")

@@ -9,13 +9,13 @@ from typing import Any
 
 from peakrl.benchmark.kernels import bare_run, problems
 from peakrl.benchmark.sections import Section, in_turns
-from peakrl.compilation import compile_model
-from peakrl.environments.arrivals import draw_arrivals
-from peakrl.environments.energy_harvesting import energy_harvesting
 from peakrl.learning.many import learn_many, usable_cores
 from peakrl.learning.run import Record, learn
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model import TabularModel
+from peakrl.model.explore import compile_model
+from peakrl.model.tabular import TabularModel
+from peakrl.problems.harvesting.arrivals import draw_arrivals
+from peakrl.problems.harvesting.problem import energy_harvesting
 
 #: Of figure 2.
 FROZEN_EPISODES = 20_000

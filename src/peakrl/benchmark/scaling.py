@@ -10,12 +10,12 @@ import numpy as np
 
 from peakrl.benchmark.kernels import bare_run, table_bytes
 from peakrl.benchmark.sections import Section
-from peakrl.compilation import available_memory, compile_model, explore
-from peakrl.environments.energy_harvesting import energy_harvesting
-from peakrl.environments.machine_scheduling import scheduling_example
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model import TabularModel
+from peakrl.model.explore import available_memory, compile_model, explore
+from peakrl.model.tabular import TabularModel
 from peakrl.planning import solve
+from peakrl.problems.harvesting.problem import energy_harvesting
+from peakrl.problems.scheduling.problem import scheduling_example
 
 ACTIONS, HORIZON, OUTCOMES = 10, 10, 2
 #: From a pair of this many neighbours on, next states are drawn within reach, as they are in most real problems.

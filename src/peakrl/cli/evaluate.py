@@ -10,7 +10,7 @@ import typer
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.policy import AnyPolicy
+    from peakrl.policy.tables import AnyPolicy
 
 POLICIES = ("last", "averaged")
 
@@ -60,8 +60,8 @@ def evaluate(
 def read_policy(file: Path, which: str, problem: Path | None) -> tuple[AnyPolicy, str, int | None]:
     """Return the policy of a file, what to call it, and how many episodes a run had."""
     from peakrl.learning.checkpoint import load_run
-    from peakrl.policy_export import KIND
-    from peakrl.policy_files import load_policy
+    from peakrl.policy.export import KIND
+    from peakrl.policy.files import load_policy
     from peakrl.problem_files import read_problem_file
     from peakrl.storage import kind_of
 

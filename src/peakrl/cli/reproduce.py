@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.experiments import EXPERIMENTS, WARM_UP, check_arrivals, find_experiment
+from peakrl.paper import EXPERIMENTS, WARM_UP, check_arrivals, find_experiment
 
 if TYPE_CHECKING:
-    from peakrl.experiments.records import FigureRecord
+    from peakrl.paper.records import FigureRecord
 
 FOLDER = Path("results")
 COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
@@ -37,10 +37,10 @@ def reproduce(
 ) -> None:
     """Rerun the paper's figures: records, tables and pictures; what is on disk already is not computed again."""
     from peakrl.cli.output import print_json
-    from peakrl.experiments import run_experiment
-    from peakrl.experiments.records import Request
+    from peakrl.paper import run_experiment
+    from peakrl.paper.records import Request
     from peakrl.report import draw_figure
-    from peakrl.sweeps import local_workers
+    from peakrl.runs import local_workers
 
     names = chosen_figures(figures or [], recorded=arrivals is not None)
     request = Request(
@@ -90,7 +90,7 @@ def default_folder(quick: bool, recorded: bool) -> Path:
 
 def load_arrivals(path: Path) -> Any:
     """Return the arrivals of a file, [sequence, slot], or raise naming the file and the position."""
-    from peakrl.experiments.recordings import load_recordings
+    from peakrl.paper.recordings import load_recordings
 
     return load_recordings(path)
 

@@ -10,10 +10,10 @@ import typer
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.environments.machine_scheduling import MachineScheduling
-    from peakrl.model import TabularModel
-    from peakrl.policy import Policy
-    from peakrl.problem import Problem
+    from peakrl.model.problem import Problem
+    from peakrl.model.tabular import TabularModel
+    from peakrl.policy.tables import Policy
+    from peakrl.problems.scheduling.problem import MachineScheduling
 
 EXAMPLES = {"scheduling-1": 1, "scheduling-2": 2, "scheduling-3": 3}
 PROBLEMS = ("energy-harvesting", *EXAMPLES)
@@ -52,7 +52,7 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Solve a problem exactly: the best value without any violation. Exit code 1 where that is impossible."""
-    from peakrl.environments.machine_scheduling import MachineScheduling
+    from peakrl.problems.scheduling.problem import MachineScheduling
 
     if (problem is None) == (jobs is None):
         raise SettingsError(
@@ -79,17 +79,17 @@ def solve(
 
 def jobs_problem(path: Path, objective: str) -> MachineScheduling:
     """Return the scheduling problem of a file of jobs."""
-    from peakrl.environments.job_files import read_jobs
-    from peakrl.environments.machine_scheduling import machine_scheduling
+    from peakrl.problems.scheduling.job_files import read_jobs
+    from peakrl.problems.scheduling.problem import machine_scheduling
 
     return machine_scheduling(read_jobs(path), objective=objective)
 
 
 def named_problem(name: str, transmitter: dict[str, Any], objective: str) -> Problem | TabularModel:
     """Return a built-in problem or that of a problem file."""
-    from peakrl.environments.energy_harvesting import energy_harvesting
-    from peakrl.environments.machine_scheduling import scheduling_example
     from peakrl.problem_files import read_problem_file
+    from peakrl.problems.harvesting.problem import energy_harvesting
+    from peakrl.problems.scheduling.problem import scheduling_example
 
     if name == "energy-harvesting":
         return energy_harvesting(**transmitter)
@@ -108,7 +108,7 @@ def keep(policy: Policy, path: Path) -> None:
 
 def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
     """Return the optimum of a problem, and its policy."""
-    from peakrl.compilation import compile_model
+    from peakrl.model.explore import compile_model
     from peakrl.planning import solve as plan
 
     model = compile_model(problem)
@@ -126,10 +126,10 @@ def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
 
 def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
     """Return the optimum of jobs, with fixed times the order, with random ones expectations; and its policy."""
-    from peakrl.compilation import compile_model
-    from peakrl.environments.machine_scheduling import order_of
-    from peakrl.environments.schedules import evaluate_order, infeasible_reason
+    from peakrl.model.explore import compile_model
     from peakrl.planning import solve as plan
+    from peakrl.problems.scheduling.baselines import evaluate_order, infeasible_reason
+    from peakrl.problems.scheduling.problem import order_of
 
     model = compile_model(problem)
     best = plan(model)
@@ -157,7 +157,7 @@ def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
 
 def draw(problem: MachineScheduling, answer: dict[str, Any], path: Path) -> None:
     """Write the Gantt chart of the optimal order."""
-    from peakrl.environments.schedules import gantt
+    from peakrl.problems.scheduling.baselines import gantt
     from peakrl.report.gantt import draw_gantt
     from peakrl.report.style import house_style, save
 

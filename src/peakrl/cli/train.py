@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
     from peakrl.learning.watching import Watch
     from peakrl.planning import Solution
-    from peakrl.policy import AnyPolicy
+    from peakrl.policy.tables import AnyPolicy
 
 #: Above this many outcomes the optimum, and above this many changes times states the averaged policy, is not computed.
 MOST_OUTCOMES, MOST_CHANGES = 5e8, 5e10

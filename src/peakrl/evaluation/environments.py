@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
-from peakrl.gym.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
 from peakrl.kernels.arrays import Floats
-from peakrl.policy import AnyPolicy, AveragedPolicy
+from peakrl.policy.tables import AnyPolicy, AveragedPolicy
+from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
 
 Rule = Callable[[int, Any], Hashable]
 
@@ -27,7 +27,7 @@ class Walk:
 def environment_episodes(
     env: Any, policy: AnyPolicy, episodes: int, seed: int, **declared: Any
 ) -> tuple[Floats, Floats]:
-    """Return the reward and the violation of each episode; `declared` goes to `gym.adapters.adapt`."""
+    """Return the reward and the violation of each episode; `declared` goes to `targets.adapters.adapt`."""
     lanes = lanes_of(env, declared)
     generator = np.random.default_rng(seed)
     rewards, violations = np.zeros(episodes), np.zeros(episodes)

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.compilation import Target
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.stopped import stopped_at_violation
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.curve import summed_totals
 from peakrl.kernels.curve_tables import new_curve
 from peakrl.kernels.evaluation import forward_totals
-from peakrl.model import TabularModel, frozen
-from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
+from peakrl.model.explore import Target
+from peakrl.model.tabular import TabularModel, frozen
+from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
 
 #: What two exact computations of the same value may differ by, for each unit of it.
 ROUNDING = 1e-9

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peakrl.compilation import as_model, is_problem
 from peakrl.errors import SettingsError
 from peakrl.evaluation.simulation import STREAM, check_seed
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state, uniform
 from peakrl.kernels.simulation import draw_row, row_in_force
-from peakrl.model import TabularModel
-from peakrl.policy import AnyPolicy, AveragedPolicy, StochasticPolicy, model_for
+from peakrl.model.explore import as_model, is_problem
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.tables import AnyPolicy, AveragedPolicy, StochasticPolicy, model_for
 
 
 class RolloutStep(NamedTuple):

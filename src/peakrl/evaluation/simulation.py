@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.compilation import as_model, is_problem
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.statistics import Interval, check_confidence, check_count, clopper_pearson, mean_interval
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.sampling import seed_state
 from peakrl.kernels.simulation import simulate_episodes
-from peakrl.model import TabularModel, frozen
-from peakrl.policy import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
+from peakrl.model.explore import as_model, is_problem
+from peakrl.model.tabular import TabularModel, frozen
+from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
 
 #: Keeps a simulation's stream apart from the one that a learner draws from the same seed.
 STREAM = 0x73696D756C617465

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Layout, Longs
-from peakrl.model import TabularModel, frozen
+from peakrl.model.tabular import TabularModel, frozen
 
 
 def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:

@@ -1,4 +1,4 @@
-"""Optimistic planning on counted transitions, for a stationary model: the formula is in `experiments.ucbvi`."""
+"""Optimistic planning on counted transitions, for a stationary model: the formula is in `paper.ucbvi`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from peakrl.kernels.learning import (
 )
 from peakrl.kernels.sampling import Words
 from peakrl.learning.settings import Constants, LearnerSettings, Sizes, resolve
-from peakrl.model import TabularModel
+from peakrl.model.tabular import TabularModel
 
 #: Learning rates beyond this many visits are computed, not looked up.
 TABULATED_RATES = 1 << 16

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.compilation import Target, as_model
 from peakrl.errors import PeakError, SettingsError, StorageError
 from peakrl.kernels.learning import GREEDY, NODE_COLUMNS
 from peakrl.kernels.practical_tables import DEAD_FIRST
 from peakrl.learning.algorithm_one import AlgorithmOne
 from peakrl.learning.history import PolicyCurve
-from peakrl.learning.labels import Arrays
 from peakrl.learning.practical import Practical
 from peakrl.learning.run import Learner, LearningRun, check_count, check_seed, drive
 from peakrl.learning.saver import Saver, Writer
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.stored_models import load_model, store_model, within
 from peakrl.learning.watching import Watch
-from peakrl.model import TabularModel
-from peakrl.policy import AveragedPolicy, Policy, first_rows
+from peakrl.model.explore import Target, as_model
+from peakrl.model.files import load_model, store_model, within
+from peakrl.model.labels import Arrays
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.tables import AveragedPolicy, Policy, first_rows
 from peakrl.storage import fields_of, read_record, remove_leftovers, write_record
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import SettingsError, TargetError
-from peakrl.gym.adapters import Rules, Seen, Step
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.learning import GREEDY, NODE_COLUMNS, RUNNER, Bernstein, Tables, W
 from peakrl.kernels.transitions import learn_transition
@@ -26,7 +25,8 @@ from peakrl.learning.algorithm_one import make_bonuses, make_rates
 from peakrl.learning.growing import Atlas, Growing
 from peakrl.learning.practical import Witness
 from peakrl.learning.settings import LearnerSettings, Sizes, resolve
-from peakrl.policy_export import UNKNOWN, VIOLATED
+from peakrl.policy.export import UNKNOWN, VIOLATED
+from peakrl.targets.adapters import Rules, Seen, Step
 
 #: The columns of `kernels.learning.Tables.node`, for use outside of kernels.
 COLUMNS, VALUE, SECOND, CHOSEN = int(NODE_COLUMNS), int(W), int(RUNNER), int(GREEDY)

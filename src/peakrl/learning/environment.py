@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import PeakError, SettingsError, TargetError
-from peakrl.gym.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
-from peakrl.gym.states import MetStates
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.learning.engines import OneTransition, check_settings
 from peakrl.learning.episodes import OneEpisode
 from peakrl.learning.history import History
 from peakrl.learning.settings import LearnerSettings
-from peakrl.policy import AveragedPolicy, Policy
+from peakrl.policy.tables import AveragedPolicy, Policy
+from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
+from peakrl.targets.states import MetStates
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
@@ -370,7 +370,7 @@ def learn_environment(
     checkpoint_every: Any = None,
     **declared: Any,
 ) -> LearningRun:
-    """Learn on a Gymnasium environment; `declared` goes to `gym.adapters.adapt`."""
+    """Learn on a Gymnasium environment; `declared` goes to `targets.adapters.adapt`."""
     from peakrl.learning.run import check_count, drive
 
     if not is_environment(env):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.errors import PeakError, StorageError
-from peakrl.gym.adapters import adapt
 from peakrl.learning.checkpoint import (
     ENVIRONMENT_KIND,
     SCHEMA,
@@ -24,9 +23,10 @@ from peakrl.learning.checkpoint import (
     stored_settings,
 )
 from peakrl.learning.environment import EnvironmentLearner
-from peakrl.learning.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learning.run import check_count
+from peakrl.model.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.storage import fields_of, remove_leftovers, write_record
+from peakrl.targets.adapters import adapt
 
 
 def write_environment_run(path: str | Path, learner: EnvironmentLearner) -> None:

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
-from peakrl.gym.adapters import Rules, Step
-from peakrl.header import ROUNDING
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.practical_tables import (
@@ -30,8 +28,10 @@ from peakrl.learning.engines import Engine, payoffs
 from peakrl.learning.growing import Atlas, Growing
 from peakrl.learning.practical import ERROR_WINDOW, Witness
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.stored_models import within
-from peakrl.policy_export import DEAD_END, UNKNOWN, VIOLATED
+from peakrl.model.files import within
+from peakrl.model.header import ROUNDING
+from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
+from peakrl.targets.adapters import Rules, Step
 
 
 class OneEpisode(Engine):

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
-from peakrl.gym.adapters import Rules, Seen
-from peakrl.gym.spaces import Offer
-from peakrl.gym.states import MetStates
 from peakrl.kernels.arrays import Layout, Longs
+from peakrl.targets.adapters import Rules, Seen
+from peakrl.targets.spaces import Offer
+from peakrl.targets.states import MetStates
 
 
 class Growing:

@@ -13,8 +13,8 @@ from peakrl.kernels.curve import policy_curve
 from peakrl.kernels.curve_tables import start_curve
 from peakrl.kernels.learning import Log
 from peakrl.kernels.recording import POINT_COLUMNS, take_points
-from peakrl.model import TabularModel
-from peakrl.policy import first_rows
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.tables import first_rows
 
 
 @dataclass(frozen=True, repr=False)

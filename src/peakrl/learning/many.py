@@ -14,11 +14,11 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from peakrl.compilation import Target, as_model, is_problem
 from peakrl.errors import SettingsError
 from peakrl.learning.run import Learner, LearningRun, Record, check_count, check_seed, recording_interval, steps
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model import TabularModel
+from peakrl.model.explore import Target, as_model, is_problem
+from peakrl.model.tabular import TabularModel
 from peakrl.progress import Progress
 
 Kept = TypeVar("Kept")

@@ -28,8 +28,8 @@ from peakrl.kernels.practical_tables import (
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm_one import sizes_of
 from peakrl.learning.settings import Dependence, LearnerSettings, resolve
-from peakrl.model import TabularModel
-from peakrl.policy_export import DEAD_END, UNKNOWN, VIOLATED
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 
 #: c of the adaptive step size: how many of the latest errors weigh on it.
 ERROR_WINDOW = 5.0

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from peakrl.compilation import as_model, is_problem
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
@@ -26,14 +25,15 @@ from peakrl.learning.history import History, Recorder, current_figures
 from peakrl.learning.practical import Practical, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.watching import Moment, Watch
-from peakrl.model import MOST_INDICES, TabularModel
-from peakrl.policy import AveragedPolicy, Policy, first_rows
+from peakrl.model.explore import as_model, is_problem
+from peakrl.model.tabular import MOST_INDICES, TabularModel
+from peakrl.policy.tables import AveragedPolicy, Policy, first_rows
 from peakrl.progress import Progress
 
 if TYPE_CHECKING:
-    from peakrl.gym.constraints import ConstraintFunction
     from peakrl.learning.environment import EnvironmentLearner, InOrder
     from peakrl.learning.saver import Saver
+    from peakrl.targets.constraints import ConstraintFunction
 
 #: Steps between two looks at the clock (progress, checkpoints and interrupts): at first, at most; and how long they
 #: should take, in seconds.

@@ -15,12 +15,12 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from peakrl.compilation import Target, as_model
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.planning import LEAST_COST, plan, value_of
-from peakrl.model import TabularModel
+from peakrl.model.explore import Target, as_model
+from peakrl.model.tabular import TabularModel
 from peakrl.planning.reasons import explain
-from peakrl.policy import Policy, StochasticPolicy, first_rows
+from peakrl.policy.tables import Policy, StochasticPolicy, first_rows
 from peakrl.theory import check_at_least_0, check_slack, default_penalty
 
 PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)

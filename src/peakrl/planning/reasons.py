@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints
-from peakrl.model import TabularModel
+from peakrl.model.tabular import TabularModel
 
 #: How many actions of the dead end are spelled out, and how many moves at either end of the walk.
 ACTIONS_SHOWN, MOVES_SHOWN = 3, 3

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.compilation import Target, as_model
 from peakrl.errors import PeakError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.planning import value_of_mixture
-from peakrl.model import TabularModel
+from peakrl.model.explore import Target, as_model
+from peakrl.model.tabular import TabularModel
 from peakrl.planning.exact import Solution, at_start, row_costs, solve, table_policy
-from peakrl.policy import Policy, StochasticPolicy
+from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.theory import check_slack
 
 #: Feasibility tolerances of the solver, the tightest that HiGHS takes; occupancy below the second is rounding.

@@ -15,15 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peakrl.compilation import compile_model
-from peakrl.environments.energy_harvesting import energy_harvesting
-from peakrl.environments.job_files import read_jobs
-from peakrl.environments.jobs import Job, Processing, uniform
-from peakrl.environments.machine_scheduling import machine_scheduling, scheduling_example
 from peakrl.errors import PeakError, ProblemError, StorageError
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model import TabularModel
-from peakrl.problem import Problem
+from peakrl.model.explore import compile_model
+from peakrl.model.problem import Problem
+from peakrl.model.tabular import TabularModel
 from peakrl.problem_files.schema import (
     EnergyHarvestingSection,
     JobEntry,
@@ -39,6 +35,10 @@ from peakrl.problem_files.schema import (
     validated,
 )
 from peakrl.problem_files.table_files import model_of_arrays, problem_of_outcomes
+from peakrl.problems.harvesting.problem import energy_harvesting
+from peakrl.problems.scheduling.job_files import read_jobs
+from peakrl.problems.scheduling.jobs import Job, Processing, uniform
+from peakrl.problems.scheduling.problem import machine_scheduling, scheduling_example
 
 #: Problems that have a name in place of a file, on the command line.
 BUILT_IN: dict[str, dict[str, Any]] = {

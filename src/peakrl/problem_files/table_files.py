@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from peakrl.errors import PeakError, ProblemError, StorageError
-from peakrl.model import TabularModel
-from peakrl.problem import Outcome, Problem
+from peakrl.model.problem import Outcome, Problem
+from peakrl.model.tabular import TabularModel
 
 REQUIRED, OPTIONAL = ("state", "action", "next_state", "reward"), ("probability", "step")
 ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")

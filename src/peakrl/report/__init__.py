@@ -1,7 +1,7 @@
 """Figures and pages, drawn from records only.
 
 `DRAWINGS` says which function draws which figure: "module:function", from a `FigureRecord` to a matplotlib figure. The
-experiments of the same names are in `peakrl.experiments`.
+experiments of the same names are in `peakrl.paper`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DRAWINGS: dict[str, str] = {
 
 def draw_figure(name: str, folder: str | Path) -> list[Path]:
     """Draw a figure from the record in `folder` into `<name>.png` and `<name>.pdf` beside it; return the two."""
-    from peakrl.experiments.records import read_figure
+    from peakrl.paper.records import read_figure
     from peakrl.report.style import house_style, save
 
     if name not in DRAWINGS:

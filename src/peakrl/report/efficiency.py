@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peakrl.experiments.records import FigureRecord
+from peakrl.paper.records import FigureRecord
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure, places
 
 if TYPE_CHECKING:

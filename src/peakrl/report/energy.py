@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from peakrl.experiments.records import PAPER, FigureRecord
+from peakrl.paper.records import PAPER, FigureRecord
 from peakrl.report.style import (
     BLACK,
     BLUE,

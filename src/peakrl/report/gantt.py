@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from peakrl.environments.schedules import Bar
+from peakrl.problems.scheduling.baselines import Bar
 from peakrl.report.style import BLACK, BLUE, ORANGE, SKY, new_figure
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from peakrl.storage import write_file
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
-    from peakrl.model import TabularModel
+    from peakrl.model.tabular import TabularModel
 
 NAME = "report.html"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -135,7 +135,7 @@ def what_else(folder: Path) -> str:
 def folder_sections(folder: Path) -> list[Section]:
     """Return the sections of everything that a folder holds."""
     from peakrl.report.paper_sections import paper_sections
-    from peakrl.sweeps.store import MARKER
+    from peakrl.runs.store import MARKER
 
     if (folder / MARKER).exists():
         from peakrl.report.sweep_sections import sweep_sections

@@ -8,8 +8,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from peakrl.experiments import EXPERIMENTS
-from peakrl.experiments.records import PAPER, FigureRecord, Row, read_figure
+from peakrl.paper import EXPERIMENTS
+from peakrl.paper.records import PAPER, FigureRecord, Row, read_figure
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
 from peakrl.report.efficiency import FLOOR
 
@@ -229,9 +229,9 @@ def theory_section() -> Section:
 
 def paper_models() -> list[tuple[str, Any]]:
     """Return the compiled problems of the paper."""
-    from peakrl.compilation import compile_model
-    from peakrl.environments.energy_harvesting import energy_harvesting
-    from peakrl.environments.machine_scheduling import scheduling_example
+    from peakrl.model.explore import compile_model
+    from peakrl.problems.harvesting.problem import energy_harvesting
+    from peakrl.problems.scheduling.problem import scheduling_example
 
     models = [("energy harvesting, peak 8", compile_model(energy_harvesting(peak_power=8)))]
     models += [(f"scheduling example {number}", compile_model(scheduling_example(number))) for number in (1, 2, 3)]

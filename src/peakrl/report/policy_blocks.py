@@ -21,9 +21,9 @@ from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
-    from peakrl.model import TabularModel
+    from peakrl.model.tabular import TabularModel
     from peakrl.planning import Solution
-    from peakrl.policy import Policy
+    from peakrl.policy.tables import Policy
 
 #: How much a page embeds of its policies: (step, state, action) entries, states, and cells of maps.
 MOST_ENTRIES, MOST_STATES, MOST_CELLS = 190_000, 20_000, 60_000

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from peakrl.auditing import Audit
     from peakrl.evaluation import Evaluation
     from peakrl.learning.run import LearningRun
-    from peakrl.model import TabularModel
+    from peakrl.model.tabular import TabularModel
     from peakrl.planning import Solution
-    from peakrl.policy import AnyPolicy, Policy
+    from peakrl.policy.tables import AnyPolicy, Policy
 
 #: Above this many outcomes the optimum, and above this many changes times states the averaged policy, is not computed.
 MOST_OUTCOMES, MOST_CHANGES = 5e8, 5e9

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from peakrl.environments.schedule_states import ScheduleState, ScheduleStates
+from peakrl.model.schedule_states import ScheduleState, ScheduleStates
 from peakrl.report.blocks import Block, Drawn, Text
 
 if TYPE_CHECKING:
-    from peakrl.environments.jobs import Job
     from peakrl.learning.run import LearningRun
-    from peakrl.model import TabularModel
+    from peakrl.model.tabular import TabularModel
+    from peakrl.problems.scheduling.jobs import Job
 
 #: More bars than these cannot be read.
 MOST_JOBS = 60
@@ -39,8 +39,8 @@ def is_schedule(model: TabularModel) -> bool:
 
 def schedule_blocks(run: LearningRun, place: str) -> list[Block]:
     """Return the Gantt charts of the learned order and of DT's; nothing where the problem is no schedule."""
-    from peakrl.environments.machine_scheduling import order_of
-    from peakrl.environments.schedules import dt_order_or_least_late, evaluate_order
+    from peakrl.problems.scheduling.baselines import dt_order_or_least_late, evaluate_order
+    from peakrl.problems.scheduling.problem import order_of
 
     model = run.model
     if not is_schedule(model):
@@ -76,7 +76,7 @@ def schedule_blocks(run: LearningRun, place: str) -> list[Block]:
 
 def as_job(job: Known, known: Sequence[Known]) -> Job:
     """Return a job for DT; a due time that never matters is the end of all work."""
-    from peakrl.environments.jobs import Job
+    from peakrl.problems.scheduling.jobs import Job
 
     total = sum(one.processing for one in known)
     return Job(job.processing, total if job.due is None else job.due, job.deadline, name=job.name)

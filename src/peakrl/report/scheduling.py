@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from peakrl.experiments.records import FigureRecord
+from peakrl.paper.records import FigureRecord
 from peakrl.report.style import (
     BLACK,
     BLUE,

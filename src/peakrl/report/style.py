@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peakrl.errors import SettingsError
-from peakrl.experiments.records import Row
+from peakrl.paper.records import Row
 from peakrl.storage import write_file
 
 if TYPE_CHECKING:

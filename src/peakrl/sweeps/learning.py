@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.compilation import compile_model
 from peakrl.evaluation import evaluate
 from peakrl.learning.run import Record, learn, recording_interval
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model import TabularModel
+from peakrl.model.explore import compile_model
+from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve
-from peakrl.policy import Policy
+from peakrl.policy.tables import Policy
+from peakrl.runs.tasks import canonical
 from peakrl.sweeps.problems import build_problem
-from peakrl.sweeps.tasks import canonical
 
 FUNCTION = "peakrl.sweeps.learning:learn_run"
 

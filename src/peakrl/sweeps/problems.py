@@ -13,13 +13,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from peakrl.environments.energy_harvesting import energy_harvesting
-from peakrl.environments.job_files import read_jobs
-from peakrl.environments.jobs import Job, uniform
-from peakrl.environments.machine_scheduling import machine_scheduling, scheduling_example
 from peakrl.errors import PeakError, SweepError
-from peakrl.problem import Problem
-from peakrl.sweeps.worker import load_function
+from peakrl.model.problem import Problem
+from peakrl.problems.harvesting.problem import energy_harvesting
+from peakrl.problems.scheduling.job_files import read_jobs
+from peakrl.problems.scheduling.jobs import Job, uniform
+from peakrl.problems.scheduling.problem import machine_scheduling, scheduling_example
+from peakrl.runs.worker import load_function
 
 BUILT_IN: dict[str, Callable[..., Problem]] = {
     "energy_harvesting": energy_harvesting,

@@ -32,9 +32,9 @@ from peakrl.evaluation.statistics import (
     interquartile_mean,
 )
 from peakrl.kernels.arrays import Floats
+from peakrl.runs.store import Store
+from peakrl.runs.tasks import Result, canonical
 from peakrl.sweeps.learning import FUNCTION
-from peakrl.sweeps.store import Store
-from peakrl.sweeps.tasks import Result, canonical
 
 #: Differences in violation below this are rounding.
 TINY = 1e-9

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peakrl.sweeps.config import SweepPlan, read_plan
-from peakrl.sweeps.runner import Completion, Failure, complete, missing_tasks
-from peakrl.sweeps.store import MARKER, Store
-from peakrl.sweeps.tasks import Result, Task
+from peakrl.runs.runner import Completion, Failure, complete, missing_tasks
+from peakrl.runs.store import MARKER, Store
+from peakrl.runs.tasks import Result, Task
+from peakrl.sweeps.plan import SweepPlan, read_plan
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +61,7 @@ def sweep(
 ) -> SweepReport:
     """Make the runs of a sweep that its folder does not hold yet.
 
-    `source`: a TOML file or a mapping of the same form (see `peakrl.sweeps.config`). `engine`: "loky" (this machine),
+    `source`: a TOML file or a mapping of the same form (see `peakrl.sweeps.plan`). `engine`: "loky" (this machine),
     "ray" or "dask" (`address` of the cluster). `retries`: how often a run is tried again whose worker died;
     `time_limit`: seconds a run. Runs that fail are listed in the report and do not stop the others.
     """

@@ -1,0 +1,211 @@
+"""Where a model is put together: rows, shared next-state distributions and payoffs, as a problem tells of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import ProblemError
+from peakrl.kernels.arrays import Layout, Payoffs
+from peakrl.model.header import NO_RANGE, ROUNDING, Header
+from peakrl.model.problem import Outcome
+from peakrl.model.tabular import TabularModel, check_sizes, frozen
+
+#: Rough bytes of Python objects and arrays while a model is being built, for the memory guard.
+BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
+#: What an outcome tells, and what `float` would take for it all the same: a comparison left in place of a difference.
+NUMBERS = "the reward must be a number and the constraints a sequence of numbers, such as (1.0,)"
+NO_TRUTH_VALUES = "constraints must be numbers, >= 0 where they are met: False would count as 0, which is met"
+NO_NUMBERS = {bool, np.bool_, str}
+
+
+class Builder:
+    """Collects slots, rows, shared distributions and payoff records while a problem is explored."""
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.lo, self.hi = header.reward_range
+        size = max(1.0, abs(self.lo), abs(self.hi))
+        self.reward_room = ROUNDING * size if math.isfinite(size) else 0.0
+        self.row_start = [0]
+        self.row_action: list[int] = []
+        self.row_distribution: list[int] = []
+        self.row_payoff: list[int] = []
+        self.actions: dict[Hashable, int] = {}
+        self.distributions: dict[tuple[tuple[int, ...], tuple[float, ...]], int] = {}
+        self.outcome_start = [0]
+        self.outcome_next: list[int] = []
+        self.outcome_probability: list[float] = []
+        #: A row's payoffs: one record where they do not depend on the outcome, else one for each outcome.
+        self.payoff_keys: dict[tuple[tuple[float, ...], ...], int] = {}
+        self.outcome_dependent = False
+        #: Rewards and constraint values kept, at most.
+        self.numbers = 0
+
+    def payoff(self, outcome: Outcome, where: str) -> tuple[float, ...]:
+        """Return (reward, constraints...) of a validated outcome."""
+        header = self.header
+        earned: Any = outcome.reward
+        told = outcome.constraints
+        try:
+            reward = float(earned)
+            values = list(map(float, told))
+        except (TypeError, ValueError, OverflowError):
+            raise ProblemError(f"{where}: {NUMBERS}; got {outcome!r}") from None
+        if not NO_NUMBERS.isdisjoint(map(type, told)) or isinstance(earned, str):
+            form = NUMBERS if str in (type(earned), *map(type, told)) else NO_TRUTH_VALUES
+            raise ProblemError(f"{where}: {form}; got {outcome!r}")
+        if not math.isfinite(reward):
+            raise ProblemError(f"{where}: the reward is {reward}; it must be a finite number")
+        if not self.lo - self.reward_room <= reward <= self.hi + self.reward_room:
+            raise ProblemError(f"{where}: reward {reward} lies outside reward_range {header.reward_range}")
+        if len(values) != len(header.constraint_names):
+            named = f"{len(header.constraint_names)} constraints; constraint_names is {header.constraint_names}"
+            raise ProblemError(f"{where}: {len(values)} constraint values for {named}")
+        for value, bound, name in zip(values, header.constraint_bounds, header.constraint_names, strict=True):
+            if not math.isfinite(value):
+                raise ProblemError(f"{where}: constraint {name!r} is {value}; it must be a finite number")
+            if not abs(value) <= bound * (1 + ROUNDING):
+                raise ProblemError(f"{where}: constraint {name!r} is {value}, beyond its bound of {bound}")
+        return (reward, *values)
+
+    def add_row(self, action: Hashable, merged: dict[tuple[int, tuple[float, ...]], float]) -> None:
+        """Store a pair whose outcomes are {(next slot, payoff): probability}."""
+        payoffs = {payoff for _, payoff in merged}
+        if len(payoffs) == 1:
+            by_next: dict[int, float] = {}
+            for (slot, _), probability in merged.items():
+                by_next[slot] = by_next.get(slot, 0.0) + probability
+            order = sorted(by_next)
+            key = (tuple(order), tuple(by_next[slot] for slot in order))
+            records: tuple[tuple[float, ...], ...] = (next(iter(payoffs)),)
+        else:
+            self.outcome_dependent = True
+            items = sorted(merged.items(), key=lambda item: item[0])
+            key = (tuple(slot for (slot, _), _ in items), tuple(p for _, p in items))
+            records = tuple(payoff for (_, payoff), _ in items)
+        self.row_distribution.append(self.distribution(key))
+        known = self.payoff_keys.setdefault(records, len(self.payoff_keys))
+        if known == len(self.payoff_keys) - 1:
+            self.numbers += len(records) * len(records[0])
+        self.row_payoff.append(known)
+        self.row_action.append(self.actions.setdefault(action, len(self.actions)))
+
+    def distribution(self, key: tuple[tuple[int, ...], tuple[float, ...]]) -> int:
+        """Return the index of a next-slot distribution, stored once."""
+        index = self.distributions.get(key)
+        if index is None:
+            index = len(self.outcome_start) - 1
+            self.distributions[key] = index
+            self.outcome_next.extend(key[0])
+            self.outcome_probability.extend(key[1])
+            self.outcome_start.append(len(self.outcome_next))
+        return index
+
+    def used(self, states: int) -> int:
+        """Return about how many bytes are in use."""
+        kept = len(self.row_action) * BYTES_A_ROW + len(self.outcome_next) * BYTES_AN_OUTCOME
+        return states * BYTES_A_STATE + kept + self.numbers * BYTES_A_NUMBER
+
+    def end_slot(self) -> None:
+        """Close the rows of the slot at hand."""
+        self.row_start.append(len(self.row_action))
+
+    def end_layer(self) -> None:
+        """Distributions are shared within a layer only: another layer's next slots are others."""
+        self.distributions.clear()
+
+    def payoffs(self) -> Payoffs:
+        """Lay the payoff records out, one a row, or one an outcome where any row needs that."""
+        keys = list(self.payoff_keys)
+        row_key = np.array(self.row_payoff, np.int64)
+        if not self.outcome_dependent:
+            table = np.array([key[0] for key in keys], np.float64)
+            row_payoff = row_key
+        else:
+            sizes = np.diff(self.outcome_start)[self.row_distribution]
+            firsts: dict[tuple[int, int], int] = {}
+            records: list[tuple[float, ...]] = []
+            row_payoff = np.empty(len(row_key), np.int64)
+            for row, (key_index, size) in enumerate(zip(row_key.tolist(), sizes.tolist(), strict=True)):
+                first = firsts.get((key_index, size))
+                if first is None:
+                    first = firsts[key_index, size] = len(records)
+                    key = keys[key_index]
+                    records.extend(key * size if len(key) == 1 else key)
+                row_payoff[row] = first
+            table = np.array(records, np.float64)
+        return Payoffs(
+            int(self.outcome_dependent),
+            frozen(row_payoff, np.int32),
+            frozen(table[:, 0], np.float64),
+            frozen(table[:, 1:], np.float64),
+        )
+
+
+def assemble(
+    builder: Builder,
+    slots: list[Hashable],
+    first_slots: Sequence[int],
+    first_probability: np.ndarray,
+    layer_start: list[int],
+    distribution_start: list[int],
+    shared: bool,
+) -> TabularModel:
+    """Freeze what was collected."""
+    header = builder.header
+    check_sizes(header.name, states=len(slots), pairs=len(builder.row_action), outcomes=len(builder.outcome_next))
+    labels: dict[Hashable, int] = {}
+    slot_state = [labels.setdefault(state, len(labels)) for state in slots]
+    horizon = header.horizon
+    if shared:
+        # One set of slots for every step; those met only after the last step have no rows.
+        step_slots = np.array([[0, len(slots)]] * horizon)
+        step_distributions = np.array([[0, len(builder.outcome_start) - 1]] * horizon)
+    else:
+        step_slots = np.stack([layer_start[:horizon], layer_start[1 : horizon + 1]], axis=1)
+        step_distributions = np.stack([distribution_start[:-1], distribution_start[1:]], axis=1)
+    payoffs = builder.payoffs()
+    return TabularModel(
+        name=header.name,
+        constraint_names=header.constraint_names,
+        reward_range=reward_range(header, payoffs),
+        constraint_bounds=constraint_bounds(header, payoffs),
+        stationary=shared,
+        state_labels=list(labels),
+        slot_state=frozen(np.array(slot_state), np.int32),
+        action_labels=list(builder.actions),
+        row_action=frozen(np.array(builder.row_action), np.int32),
+        layout=Layout(
+            horizon,
+            len(slots) if shared else 0,
+            len(builder.row_action) if shared else 0,
+            frozen(step_slots, np.int64),
+            frozen(step_distributions, np.int64),
+            frozen(np.array(builder.row_start), np.int64),
+            frozen(np.array(builder.row_distribution), np.int32),
+            frozen(np.array(builder.outcome_start), np.int64),
+            frozen(np.array(builder.outcome_next), np.int32),
+            frozen(np.array(builder.outcome_probability), np.float64),
+        ),
+        payoffs=payoffs,
+        first_slot=frozen(np.array(first_slots), np.int32),
+        first_probability=frozen(first_probability, np.float64),
+    )
+
+
+def reward_range(header: Header, payoffs: Payoffs) -> tuple[float, float]:
+    """Return the range that a problem declares, or else the one of its reachable outcomes."""
+    if header.reward_range != NO_RANGE:
+        return header.reward_range
+    return float(payoffs.reward.min()), float(payoffs.reward.max())
+
+
+def constraint_bounds(header: Header, payoffs: Payoffs) -> tuple[float, ...]:
+    """Return the bounds that a problem declares, or else those of its reachable outcomes (1 where all are 0)."""
+    largest = np.abs(payoffs.constraints).max(axis=0, initial=0.0).tolist()
+    declared = zip(header.constraint_bounds, largest, strict=True)
+    return tuple(bound if math.isfinite(bound) else seen or 1.0 for bound, seen in declared)

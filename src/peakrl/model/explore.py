@@ -1,0 +1,270 @@
+"""From a readable `Problem` to a `TabularModel`: breadth first, reachable states only.
+
+Layers L_0 = support of the first state and L_{h+1} = every next state of L_h. A stationary problem whose states
+come back at several steps keeps one set of slots for all steps; one whose layers are disjoint (scheduling: the
+number of jobs done is the step), and every problem that depends on the step, is stored layer by layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from peakrl.errors import PeakError, ProblemError, SettingsError
+from peakrl.model.building import BYTES_A_ROW, BYTES_A_STATE, Builder, assemble
+from peakrl.model.header import ROUNDING, Header, each
+from peakrl.model.problem import Outcome, Problem
+from peakrl.model.tabular import TabularModel, check_distribution
+from peakrl.progress import Progress
+
+#: So many states of a problem that says to be stationary are asked about a second time.
+ASKED_AGAIN = 20
+#: What every solver takes.
+Target = Problem | TabularModel
+
+
+def as_model(target: Target, *, progress: bool = False) -> TabularModel:
+    """Return a model as it is and a problem compiled; anything else is an error that says what it is."""
+    if isinstance(target, TabularModel):
+        return target
+    if is_problem(target):
+        return compile_model(target, progress=progress)
+    given: Any = target
+    hint = "compile_model(problem) makes a model of a problem"
+    if isinstance(given, type):
+        hint = f"it is a class: pass a problem of that class, {given.__name__}(...)"
+    elif hasattr(given, "reset") and hasattr(given, "step"):
+        hint = "an environment does not tell its model, so it can be learned and simulated only"
+    raise SettingsError(f"{given!r} is neither a Problem nor a TabularModel; {hint}")
+
+
+def is_problem(target: Any) -> bool:
+    """Is this a problem, or does it offer the same methods?"""
+    methods = ("initial", "actions", "outcomes")
+    return not isinstance(target, type) and all(callable(getattr(target, name, None)) for name in methods)
+
+
+def compile_model(problem: Target, *, progress: bool = False, memory_limit: float | None = None) -> TabularModel:
+    """Return the tabular model of the states that `problem` can reach; a model is returned as it is.
+
+    `memory_limit` (bytes; by default three quarters of what the machine has free) stops a state space that would
+    not fit, with an estimate, before memory runs out. A problem that knows a faster way to its arrays may offer it as
+    a method `tabulate(memory_limit)`.
+    """
+    if isinstance(problem, TabularModel):
+        return problem
+    tabulate = None if isinstance(problem, type) else getattr(problem, "tabulate", None)
+    limit = available_memory() * 0.75 if memory_limit is None else check_limit(memory_limit)
+    if tabulate is not None:
+        model: TabularModel = tabulate(limit)
+        return model
+    return explore(problem, progress=progress, memory_limit=limit)
+
+
+def check_limit(given: Any) -> float:
+    """Return a number of bytes or raise."""
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
+        raise SettingsError(f"memory_limit is {given!r}; it must be a number of bytes")
+    return float(given)
+
+
+def explore(problem: Problem, *, progress: bool = False, memory_limit: float = math.inf) -> TabularModel:
+    """Compile by asking the problem about one state after another."""
+    header = Header(problem)
+    builder = Builder(header)
+    stationary = bool(getattr(problem, "stationary", False))
+    first_probability, first_states = first_distribution(problem, header.name)
+    index: dict[Hashable, int] = {}
+    slots: list[Hashable] = []
+
+    def slot_of(state: Hashable, where: str) -> int:
+        try:
+            slot = index.get(state)
+        except TypeError:
+            raise ProblemError(f"{where}: state {state!r} is not hashable; use a tuple or a frozen dataclass") from None
+        if slot is None:
+            slot = index[state] = len(slots)
+            slots.append(state)
+        return slot
+
+    first_slots = [slot_of(state, "initial()") for state in first_states]
+    if len(set(first_slots)) < len(first_slots):
+        raise ProblemError(f"initial() of {header.name!r} names a state twice")
+    layer_start = [0, len(slots)]
+    distribution_start = [0]
+    with Progress("Compiling", unit="pairs", enabled=progress) as bar:
+        for step in range(header.horizon):
+            if not stationary:
+                index = {}
+            for slot in range(layer_start[step], layer_start[step + 1]):
+                for _ in expand(problem, builder, step, slots[slot], slot_of):
+                    used = builder.used(len(slots))
+                    if used > memory_limit:
+                        refuse_size(header.name, len(slots), len(builder.row_action), step, used, memory_limit)
+                if len(builder.row_start) % 256 == 0:
+                    bar.reach(len(builder.row_action), states=len(slots), step=step)
+            if not stationary:
+                builder.end_layer()
+            layer_start.append(len(slots))
+            distribution_start.append(len(builder.outcome_start) - 1)
+    builder.row_start.extend([len(builder.row_action)] * (len(slots) + 1 - len(builder.row_start)))
+    shared = stationary and revisits(builder, layer_start)
+    model = assemble(builder, slots, first_slots, first_probability, layer_start, distribution_start, shared)
+    if shared:
+        check_stationary(problem, builder, model)
+    return model
+
+
+def check_stationary(problem: Problem, builder: Builder, model: TabularModel) -> None:
+    """Ask about a few states again, at the last step that meets them: the answer must be what it was at the first."""
+    met = model.reachable.reshape(-1, model.num_slots)[: model.horizon]
+    for slot in np.linspace(0, model.num_slots - 1, min(model.num_slots, ASKED_AGAIN), dtype=int).tolist():
+        steps = np.flatnonzero(met[:, slot])
+        if len(steps) > 1:
+            state, first, last = model.state_of_slot(slot), int(steps[0]), int(steps[-1])
+            if told_of(problem, builder, first, state) != told_of(problem, builder, last, state):
+                raise ProblemError(
+                    f"state {state!r} has other actions or outcomes at step {last} than at step {first}, though "
+                    f"{model.name!r} says stationary = True; leave that out where anything depends on the step"
+                )
+
+
+def told_of(problem: Problem, builder: Builder, step: int, state: Hashable) -> list[tuple[Hashable, Any]]:
+    """Return what a problem tells of a state: each action with its outcomes, probabilities rounded."""
+    told: list[tuple[Hashable, Any]] = []
+    for action in problem.actions(step, state):
+        where = f"step {step}, state {state!r}, action {action!r}"
+        outcomes = told_outcomes(problem, step, state, action, where)
+        merged = merge(outcomes, builder, where, lambda following, _: following)
+        told.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
+    return told
+
+
+def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Hashable]]:
+    """Return the probabilities and states of initial(), those of probability 0 left out."""
+    pairs = list(each(problem.initial(), f"initial() of {name!r}", "(probability, state) pairs"))
+    if not pairs:
+        raise ProblemError(f"initial() of {name!r} gave no first state; it must give (probability, state) pairs")
+    try:
+        probability = np.array([float(p) for p, _ in pairs])
+        states = [state for _, state in pairs]
+    except (TypeError, ValueError, OverflowError):
+        raise ProblemError(f"initial() of {name!r} must give (probability, state) pairs, got {pairs!r}") from None
+    check_distribution(probability, f"of initial() of {name!r}")
+    keep = probability > 0
+    return probability[keep], [state for state, kept in zip(states, keep, strict=True) if kept]
+
+
+def expand(problem: Problem, builder: Builder, step: int, state: Hashable, slot_of: Any) -> Iterator[None]:
+    """Store every action of a state with its outcomes, one at a time."""
+    where = place = f"step {step}, state {state!r}"
+    seen: set[Hashable] = set()
+    try:
+        for action in each(problem.actions(step, state), f"{place}: actions()", "actions"):
+            where = f"{place}, action {action!r}"
+            refuse_action(action, seen, where)
+            seen.add(action)
+            outcomes = told_outcomes(problem, step, state, action, where)
+            builder.add_row(action, merge(outcomes, builder, where, slot_of))
+            yield
+    except PeakError:
+        raise
+    except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
+        error.add_note(f"{builder.header.name!r} raised this when it was asked about {where}")
+        raise
+    if not seen:
+        raise ProblemError(f"{place}: no action is on offer before the horizon; offer one that leads nowhere new")
+    builder.end_slot()
+
+
+def refuse_action(action: Any, seen: set[Hashable], where: str) -> None:
+    """Raise where an action cannot be told apart from others."""
+    try:
+        twice = action in seen
+    except TypeError:
+        raise ProblemError(f"{where}: the action is not hashable") from None
+    if twice:
+        raise ProblemError(f"{where}: the action is offered twice")
+
+
+def told_outcomes(problem: Problem, step: int, state: Hashable, action: Hashable, where: str) -> Iterator[Any]:
+    """Ask for the outcomes of an action."""
+    told = problem.outcomes(step, state, action)
+    if isinstance(told, Outcome):
+        raise ProblemError(f"{where}: outcomes() gave a single Outcome; it must give a sequence: [Outcome(...)]")
+    return each(told, f"{where}: outcomes()", "outcomes")
+
+
+def merge(
+    outcomes: Iterable[Any], builder: Builder, where: str, slot_of: Any
+) -> dict[tuple[int, tuple[float, ...]], float]:
+    """Return {(next slot, payoff): probability} of validated outcomes, equal ones added up."""
+    merged: dict[tuple[int, tuple[float, ...]], float] = {}
+    total = 0.0
+    for given in outcomes:
+        outcome = given if isinstance(given, Outcome) else as_outcome(given, where)
+        try:
+            probability = float(outcome.probability)
+        except (TypeError, ValueError, OverflowError):
+            raise ProblemError(f"{where}: probability {outcome.probability!r} is not a number") from None
+        if not 0.0 <= probability <= 1.0 + ROUNDING:
+            raise ProblemError(f"{where}: probability {probability} is not a number from 0 to 1")
+        total += probability
+        payoff = builder.payoff(outcome, where)
+        if probability > 0.0:
+            key = (slot_of(outcome.next_state, where), payoff)
+            merged[key] = merged.get(key, 0.0) + probability
+    if total == 0.0:
+        raise ProblemError(f"{where}: outcomes() gave nothing that can happen; probabilities must sum to 1")
+    if abs(total - 1.0) > ROUNDING:
+        raise ProblemError(f"{where}: probabilities sum to {total:.12g}, not to 1")
+    return merged
+
+
+def as_outcome(given: Any, where: str) -> Outcome:
+    """Accept a plain tuple in place of an Outcome."""
+    try:
+        return Outcome(*given)
+    except TypeError:
+        form = "Outcome(probability, next_state, reward, constraints)"
+        raise ProblemError(f"{where}: {given!r} is not an {form}") from None
+
+
+def revisits(builder: Builder, layer_start: list[int]) -> bool:
+    """Does some state with actions occur at two steps? (Slots are numbered by the step that meets them first.)"""
+    depth = np.repeat(np.arange(len(layer_start) - 1), np.diff(layer_start))
+    rows_depth = np.repeat(depth, np.diff(builder.row_start))
+    starts = np.array(builder.outcome_start[:-1])[builder.row_distribution]
+    # The nearest next slot of a row is enough: outcomes are sorted by slot, so by depth.
+    nearest = depth[np.array(builder.outcome_next)[starts]]
+    return bool((nearest != rows_depth + 1).any())
+
+
+def guard_memory(name: str, states: int, rows: int, step: int, limit: float) -> None:
+    """Stop before the machine does."""
+    used = states * BYTES_A_STATE + rows * BYTES_A_ROW
+    if used > limit:
+        refuse_size(name, states, rows, step, used, limit)
+
+
+def refuse_size(name: str, states: int, rows: int, step: int, used: float, limit: float) -> NoReturn:
+    """Raise for a model that does not fit."""
+    raise ProblemError(
+        f"{name!r} has at least {states:,} states and {rows:,} pairs by step {step}, about {used / 1e9:.3g} GB: "
+        f"more than the limit of {limit / 1e9:.3g} GB. Coarsen the states, or raise memory_limit"
+    )
+
+
+def available_memory() -> float:
+    """Return the bytes of memory that are free now; infinity where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return float(line.split()[1]) * 1024.0
+    except (OSError, ValueError, IndexError):
+        pass
+    return math.inf

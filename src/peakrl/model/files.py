@@ -1,0 +1,166 @@
+"""A model in a file: plain values and arrays from which an equal one is rebuilt.
+
+Equal means equal in every number and in order (`TabularModel.digest`), with equal labels. A model whose labels no file
+can hold, or that is very large, is stored by its digest alone; whoever reads the file must then bring the model along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import StorageError
+from peakrl.kernels.arrays import Layout, Payoffs
+from peakrl.model.from_arrays import refuse_stuck_states
+from peakrl.model.labels import Arrays, UnstorableLabel, load_labels, store_labels
+from peakrl.model.tabular import TabularModel, frozen
+from peakrl.storage import fields_of
+
+#: Larger models are not copied into every file.
+LARGEST_STORED = 1 << 30
+LAYOUT_NUMBERS = ("horizon", "node_stride", "entry_stride")
+TYPES: dict[str, type[Any]] = {
+    "step_slots": np.int64, "step_distributions": np.int64, "row_start": np.int64, "row_distribution": np.int32,
+    "outcome_start": np.int64, "outcome_next": np.int32, "outcome_probability": np.float64,
+    "row_payoff": np.int32, "reward": np.float64, "constraints": np.float64,
+    "slot_state": np.int32, "row_action": np.int32, "first_slot": np.int32, "first_probability": np.float64,
+}  # fmt: skip
+#: Arrays with two axes; all others have one.
+TABLES = ("step_slots", "step_distributions", "constraints")
+
+
+def store_model(model: TabularModel) -> tuple[dict[str, Any], Arrays]:
+    """Return plain values and arrays from which `load_model` makes an equal model."""
+    plain: dict[str, Any] = {"digest": model.digest, "name": model.name, "left_out": None}
+    if model.nbytes > LARGEST_STORED:
+        return plain | {"left_out": f"it takes {model.nbytes / 1e9:.1f} GB"}, {}
+    try:
+        states, state_arrays = store_labels(model.state_labels)
+        actions, action_arrays = store_labels(model.action_labels)
+    except UnstorableLabel as error:
+        return plain | {"left_out": f"a file cannot hold a label such as {error}"}, {}
+    numbers = {name: int(getattr(model.layout, name)) for name in LAYOUT_NUMBERS}
+    plain |= {
+        "states": states,
+        "actions": actions,
+        "layout": numbers,
+        "payoff_stride": int(model.payoffs.stride),
+        "stationary": bool(model.stationary),
+        "constraint_names": list(model.constraint_names),
+        "constraint_bounds": [float(bound) for bound in model.constraint_bounds],
+        "reward_range": [float(end) for end in model.reward_range],
+        "infeasible_reason": model.infeasible_reason,
+    }
+    arrays = {name: array_of(model, name) for name in TYPES}
+    arrays |= {f"states.{name}": array for name, array in state_arrays.items()}
+    arrays |= {f"actions.{name}": array for name, array in action_arrays.items()}
+    return plain, arrays
+
+
+def array_of(model: TabularModel, name: str) -> NDArray[Any]:
+    """Return an array of a model, its layout or its payoffs."""
+    holder = next(holder for holder in (model, model.layout, model.payoffs) if hasattr(holder, name))
+    array: NDArray[Any] = getattr(holder, name)
+    return array
+
+
+def load_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel:
+    """Rebuild the model that a file holds, or say why it cannot be."""
+    with fields_of(path):
+        if plain["left_out"] is not None:
+            raise StorageError(
+                f"{path} does not hold its model {plain['name']!r}, since {plain['left_out']}: compile the same "
+                "problem again and pass it as model= (on the command line: --problem FILE)"
+            )
+        model = rebuilt(plain, {name: checked(arrays[name], name) for name in TYPES}, arrays)
+        if not sound(model):
+            raise StorageError(f"{path} is damaged: the indices of its model lead nowhere")
+        refuse_stuck_states(model)
+        if model.digest != plain["digest"]:
+            raise StorageError(f"{path} is damaged: its model does not match its digest")
+    return model
+
+
+def checked(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return a frozen array, or raise where its type or its number of axes is wrong."""
+    if array.dtype != TYPES[name] or array.ndim != (2 if name in TABLES else 1):
+        raise ValueError(f"array {name!r} is {array.dtype} of shape {array.shape}")
+    return frozen(array, TYPES[name])
+
+
+def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularModel:
+    """Put a model together."""
+
+    def labels(what: str) -> Any:
+        prefix = f"{what}."
+        mine = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        return load_labels(plain[what], mine)
+
+    (lo, hi), reason = plain["reward_range"], plain.get("infeasible_reason")
+    fields: dict[str, Any] = {name: int(plain["layout"][name]) for name in LAYOUT_NUMBERS}
+    fields |= {name: own[name] for name in Layout._fields if name not in LAYOUT_NUMBERS}
+    return TabularModel(
+        name=str(plain["name"]),
+        constraint_names=tuple(str(name) for name in plain["constraint_names"]),
+        reward_range=(float(lo), float(hi)),
+        constraint_bounds=tuple(float(bound) for bound in plain["constraint_bounds"]),
+        stationary=bool(plain["stationary"]),
+        state_labels=labels("states"),
+        slot_state=own["slot_state"],
+        action_labels=labels("actions"),
+        row_action=own["row_action"],
+        layout=Layout(**fields),
+        payoffs=Payoffs(int(plain["payoff_stride"]), own["row_payoff"], own["reward"], own["constraints"]),
+        first_slot=own["first_slot"],
+        first_probability=own["first_probability"],
+        infeasible_reason=None if reason is None else str(reason),
+    )
+
+
+def sound(model: TabularModel) -> bool:
+    """Do all indices lead somewhere? Kernels trust them, so a forged file must not come that far."""
+    layout, payoffs, slots, rows = model.layout, model.payoffs, model.num_slots, model.num_rows
+    outcomes, distributions = len(layout.outcome_next), len(layout.outcome_start) - 1
+    strides = (slots, rows) if model.stationary else (0, 0)
+    if not (
+        slots > 0
+        and layout.horizon >= 1
+        and (layout.node_stride, layout.entry_stride) == strides
+        and payoffs.stride in (0, 1)
+        and layout.step_slots.shape == layout.step_distributions.shape == (layout.horizon, 2)
+        and partitions(layout.row_start, slots, rows)
+        and partitions(layout.outcome_start, distributions, outcomes)
+        and bool(np.all(np.diff(layout.outcome_start) > 0))
+        and len(layout.row_distribution) == len(payoffs.row_payoff) == rows
+        and len(layout.outcome_probability) == outcomes
+        and payoffs.constraints.shape == (len(payoffs.reward), model.num_constraints)
+        and len(model.constraint_bounds) == model.num_constraints
+        and len(model.first_slot) == len(model.first_probability) > 0
+        and within(layout.row_distribution, distributions)
+    ):
+        return False
+    last_record = payoffs.row_payoff + payoffs.stride * (np.diff(layout.outcome_start)[layout.row_distribution] - 1)
+    return (
+        within(layout.step_slots, slots + 1)
+        and within(layout.step_distributions, distributions + 1)
+        and within(layout.outcome_next, slots)
+        and within(model.slot_state, model.num_states)
+        and within(model.row_action, len(model.action_labels))
+        and within(model.first_slot, slots)
+        and within(payoffs.row_payoff, len(payoffs.reward))
+        and within(last_record, len(payoffs.reward))
+    )
+
+
+def within(index: NDArray[Any], size: int) -> bool:
+    """Do all numbers lie in 0 .. size - 1?"""
+    return index.size == 0 or bool(index.min() >= 0 and index.max() < size)
+
+
+def partitions(start: NDArray[np.int64], parts: int, end: int) -> bool:
+    """Does `start` cut 0 .. end into `parts` pieces?"""
+    return len(start) == parts + 1 and start[0] == 0 and start[-1] == end and bool(np.all(np.diff(start) >= 0))

@@ -1,0 +1,100 @@
+"""The runs of `efficiency`, as functions of a plain configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from peakrl.evaluation import evaluate
+from peakrl.kernels.arrays import Floats
+from peakrl.learning.practical import Practical
+from peakrl.learning.run import Learner, learn
+from peakrl.learning.settings import LearnerSettings
+from peakrl.model.explore import compile_model
+from peakrl.model.tabular import TabularModel
+from peakrl.paper.ucbvi import planner_curve
+from peakrl.planning import solve
+from peakrl.policy.tables import Policy
+from peakrl.problems.harvesting.problem import energy_harvesting
+from peakrl.problems.scheduling.problem import scheduling_example
+
+#: A policy counts as good when it is this close to the optimum (share of it) and violates nothing.
+CLOSE = 0.01
+
+
+def learn_practical(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Learn random arrivals with the practical learner; curves of the last and of the averaged policy."""
+    model = compile_model(energy_harvesting(**config["problem"]))
+    settings = LearnerSettings.from_dict(config["learner"])
+    run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], record=config["every"])
+    history = run.history
+    curves = gaps(model, history.episode.astype(float), history.value, history.violation)
+    return curves | {
+        "averaged_gap": 100 * (1 - history.averaged_value / solve(model).value),
+        "violations": run.violations,
+        "last_violation": run.last_violation_episode or 0,
+    }
+
+
+def learn_algorithm_one(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Learn random arrivals with Algorithm 1; the last policy at given episodes."""
+    model = compile_model(energy_harvesting(**config["problem"]))
+    places = config["places"]
+    learner = Learner(
+        model, LearnerSettings.from_dict(config["learner"]),
+        planned=places[-1], seed=config["seed"], every=0, average=False,
+    )  # fmt: skip
+    found = []
+    for place in places:
+        learner.advance(place - learner.done)
+        result = evaluate(model, Policy(model, learner.rows))
+        found.append((result.value, result.violation))
+    value, violation = np.array(found).T
+    violations, last = learner.counters.tolist()
+    curves = gaps(model, np.array(places, float), value, violation)
+    return curves | {"violations": violations, "last_violation": last}
+
+
+def plan_on_counts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the model-based yardstick on random arrivals."""
+    model = compile_model(energy_harvesting(**config["problem"]))
+    found = planner_curve(model, config["episodes"], config["bonus"], config["seed"])
+    curves = gaps(model, *(np.asarray(found[name]) for name in ("episode", "value", "violation")))
+    return curves | {name: found[name] for name in ("violations", "last_violation")}
+
+
+def gaps(model: TabularModel, episode: Floats, value: Floats, violation: Floats) -> dict[str, Any]:
+    """Return gaps in per cent of the optimum, and from when on the policy stays close to it without violation."""
+    gap = 100 * (1 - value / solve(model).value)
+    bad = np.flatnonzero((np.abs(gap) > 100 * CLOSE) | (violation > 0))
+    start = int(bad[-1]) + 1 if bad.size else 0
+    settled = float(episode[start]) if start < len(episode) else None
+    return {"episode": episode, "gap": gap, "violation": violation, "settled": settled}
+
+
+def learn_schedule(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Learn a scheduling example that can be met: the last violation and the last policy that was not optimal."""
+    model = compile_model(scheduling_example(config["example"]))
+    settings = LearnerSettings.from_dict(config["learner"])
+    run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], record=1, average=False)
+    history = run.history
+    wrong = (history.value < solve(model).value - 1e-9) | (history.violation > 0)
+    return {
+        "violations": run.violations,
+        "last_violation": run.last_violation_episode or 0,
+        "last_wrong": int(history.episode[wrong][-1]) if wrong.any() else 0,
+    }
+
+
+def learn_infeasible(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Learn the scheduling example that cannot be met: when that is proved, and what violation is left."""
+    model = compile_model(scheduling_example(3))
+    settings = LearnerSettings.from_dict(config["learner"])
+    learner = Learner(model, settings, planned=config["episodes"], seed=config["seed"], every=0, average=False)
+    learner.advance(config["episodes"])
+    proved = learner.engine.proved_in if isinstance(learner.engine, Practical) else None
+    violation = evaluate(model, Policy(model, learner.rows)).violation
+    least = solve(model).violation
+    return {"proved": proved, "violation": violation, "excess": 100 * (violation / least - 1)}

@@ -1,0 +1,1 @@
+"""Policies: tables by step and state, mixtures of them, and their files."""

@@ -1,0 +1,230 @@
+"""Policies for reading and keeping: what is known of the actions of a state, tables as JSON, CSV and HTML, and files.
+
+A label is written as it is where JSON has a word for it (numbers, words, None), a tuple as a list, anything else by its
+representation in Python.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import PolicyError
+from peakrl.kernels.arrays import Floats
+from peakrl.model.tabular import TabularModel
+from peakrl.storage import write_file, write_record
+
+#: What a learner knows of an entry: nothing, seen to violate, seen to lead where only violations are left.
+UNKNOWN, VIOLATED, DEAD_END = 0, 1, 2
+#: What a policy file is called in its head.
+KIND = "policy"
+#: A notebook shows this many states and steps of a policy.
+MOST_STATES, MOST_STEPS = 15, 15
+#: Names of columns, and the rows under them.
+Table = tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class ActionView:
+    """What is known of one action at a step in a state."""
+
+    action: Hashable
+    #: With which probability the policy takes it.
+    probability: float
+    #: The learner's Q (minus infinity: never again); None where the policy was not learned.
+    value: float | None
+    #: True where it is known to violate a constraint, at once or by some chance; None where nothing is known.
+    violates: bool | None
+    #: True where it was seen to lead to a state in which every action fails.
+    dead_end: bool
+
+    def __str__(self) -> str:
+        parts = [f"{self.action!r}: taken with probability {self.probability:g}"]
+        if self.value is not None:
+            parts.append(f"value {self.value:g}")
+        if self.violates:
+            parts.append("violates")
+        if self.dead_end:
+            parts.append("leads to a dead end")
+        return ", ".join(parts)
+
+
+class Learned(Protocol):
+    """What a learner can tell of actions, at the end of its run."""
+
+    def values(self) -> Floats:
+        """[entry]: Q."""
+
+    def known(self) -> NDArray[np.int8] | None:
+        """[entry]: UNKNOWN, VIOLATED or DEAD_END; None where it keeps no such record."""
+
+
+def action_views(
+    model: TabularModel, step: int, slot: int, probability: dict[int, float], values: Any = None, known: Any = None
+) -> list[ActionView]:
+    """Return what is known of every action of a stored state; `values` and `known` are [entry] or None."""
+    views = []
+    base = step * model.layout.entry_stride
+    exact = len(model.layout.outcome_next) > 0
+    for row in model.rows_of_slot(slot):
+        learned = UNKNOWN if known is None else int(known[base + row])
+        violates: bool | None = True if learned == VIOLATED else None
+        if exact:
+            violates = bool((model.row_margin[row] < 0).any())
+        value = None if values is None else float(values[base + row])
+        view = ActionView(model.action_of_row(row), probability.get(row, 0.0), value, violates, learned == DEAD_END)
+        views.append(view)
+    return views
+
+
+def decisions(model: TabularModel) -> Iterator[tuple[int, int, int]]:
+    """Yield (step, slot, node) wherever there is something to decide and an episode can come by."""
+    for step in range(model.horizon):
+        base = step * model.layout.node_stride
+        for slot in decisions_at(model, step):
+            yield step, slot, base + slot
+
+
+def decisions_at(model: TabularModel, step: int) -> list[int]:
+    """Return the slots in which there is something to decide at a step."""
+    number: Any = step
+    if not isinstance(number, int | np.integer) or not 0 <= number < model.horizon:
+        raise PolicyError(f"step {step!r} is outside 0..{model.horizon - 1}, the steps of {model.name!r}")
+    first, last = model.layout.step_slots[step].tolist()
+    base = step * model.layout.node_stride
+    offers = np.diff(model.layout.row_start[first : last + 1]) > 0
+    slots: list[int] = (np.flatnonzero(model.reachable[base + first : base + last] & offers) + first).tolist()
+    return slots
+
+
+def plain(label: Any) -> Any:
+    """Return a label as JSON has it."""
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, tuple):
+        return [plain(part) for part in label]
+    if label is None or isinstance(label, bool | int | str):
+        return label
+    return label if isinstance(label, float) and math.isfinite(label) else repr(label)
+
+
+def as_json(head: dict[str, Any], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a description and a table of decisions as JSON."""
+    table = [dict(zip(columns, map(plain, row), strict=True)) for row in rows]
+    return json.dumps({**head, "decisions": table}, indent=1, allow_nan=False) + "\n"
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table of decisions as CSV; labels that are no plain words or numbers stand there as JSON."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        shown = [plain(value) for value in row]
+        writer.writerow([value if isinstance(value, str | int | float) else json.dumps(value) for value in shown])
+    return text.getvalue()
+
+
+class Exported:
+    """A policy that can be written down: what it does at each step in each state."""
+
+    model: TabularModel
+
+    def _table(self) -> Table:
+        raise NotImplementedError
+
+    def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
+        """Return {action: probability}."""
+        raise NotImplementedError
+
+    def _choice(self, step: int, state: Hashable) -> Any:
+        """An action, or {action: probability} where it is drawn."""
+        return self.probabilities(step, state)
+
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What a file keeps of it: plain values, "form" among them, and arrays."""
+        raise NotImplementedError
+
+    def _head(self) -> dict[str, Any]:
+        return {"problem": self.model.name, "horizon": self.model.horizon}
+
+    def __repr__(self) -> str:
+        model = self.model
+        return f"<{type(self).__name__} of {model.name!r}: {model.num_states:,} states, horizon {model.horizon}>"
+
+    def table(self, step: int) -> dict[Hashable, Any]:
+        """Return {state: action} at `step` for every state that can be met there, in order where states have one.
+
+        Where actions are drawn it is {state: {action: probability}}.
+        """
+        states = in_order([self.model.state_of_slot(slot) for slot in decisions_at(self.model, step)])
+        return {state: self._choice(step, state) for state in states}
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file for `peakrl.load_policy`, which needs the problem or its model again."""
+        plain_values, arrays = self._stored()
+        head = {"problem": self.model.name, "model": self.model.digest}
+        write_record(path, KIND, head | plain_values, arrays)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return every decision as JSON; with `path` write it there as well.
+
+        A stochastic policy lists the probability of each action, an averaged one from which episode on it is taken.
+        """
+        return written(as_json(self._head(), *self._table()), path)
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return every decision as a line of CSV, with the columns of `to_json`; with `path` write it there as well."""
+        return written(as_csv(*self._table()), path)
+
+
+def in_order(labels: list[Hashable]) -> list[Hashable]:
+    """Return labels sorted, where they can be."""
+    try:
+        return sorted(labels)  # type: ignore[type-var]  # those that cannot be compared stay as they are
+    except TypeError:
+        return labels
+
+
+def as_html(policy: Exported) -> str:
+    """Return a table of states by steps, cut where it would be too large to read."""
+    model = policy.model
+    steps = range(min(model.horizon, MOST_STEPS))
+    here = [{model.state_of_slot(slot) for slot in decisions_at(model, step)} for step in steps]
+    states = in_order(list(dict.fromkeys(state for met in here for state in met)))
+    lines = ["<tr><th>state</th>" + "".join(f"<th>step {step}</th>" for step in steps) + "</tr>"]
+    for state in states[:MOST_STATES]:
+        cells = (cell(policy._choice(step, state)) if state in here[step] else "" for step in steps)
+        row = "".join(f"<td>{html.escape(text)}</td>" for text in cells)
+        lines.append(f"<tr><th>{html.escape(repr(state))}</th>{row}</tr>")
+    left = [f"{len(states) - MOST_STATES:,} more states"] if len(states) > MOST_STATES else []
+    left += [f"{model.horizon - MOST_STEPS:,} more steps"] if model.horizon > MOST_STEPS else []
+    note = f"<p>and {' and '.join(left)}</p>" if left else ""
+    return f"<p>{html.escape(repr(policy))}</p><table>{''.join(lines)}</table>{note}"
+
+
+def cell(choice: Any) -> str:
+    """Return an action, or actions with their probabilities, for reading."""
+    if isinstance(choice, dict):
+        return ", ".join(f"{action!r}: {chance:.3g}" for action, chance in choice.items())
+    return repr(choice)
+
+
+def written(text: str, path: str | Path | None) -> str:
+    """Return a text, also written to `path` where one is given."""
+    if path is not None:
+        write_file(path, text.encode())
+    return text

@@ -1,0 +1,1 @@
+"""A transmitter that lives on harvested energy."""

@@ -1,0 +1,206 @@
+"""What the learner is compared with on energy harvesting, sequence by sequence or as policies.
+
+With B the capacity, p the peak, E_h the arrivals and b_0 = 0, b_{h+1} = min(B, b_h + E_h - P_h):
+
+    greedy      P_h = min(p, b_h + E_h)                                                             causal
+    balanced    P_h = min(m, p, b_h + E_h),   m = (E_0 + ... + E_{H-1}) / H                         non-causal
+    integer     max sum_h log(1 + P_h)  over whole powers P_h <= p, by dynamic programming          non-causal
+    convex      the same over real powers:  0 <= P_h <= p,  0 <= b_h <= B,  b_0 = 0,
+                b_{h+1} <= b_h + E_h - P_h  (the gap is what is spilled)                            non-causal
+
+Non-causal rules use arrivals that a transmitter cannot know yet: they are yardsticks, not ways to run one. `balanced`
+spends a real number, as does the published curve (a mean rounded down would fall half a bit to a bit short of it).
+Its policy form, for models whose powers are whole, sends floor((h+1) m) - floor(h m): the same energy over time, less
+than one unit apart at any moment.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import PeakError, PolicyError, ProblemError
+from peakrl.kernels.arrays import Floats, Longs
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.tables import Policy
+from peakrl.problems.harvesting.arrivals import FrozenArrivals, whole_number, whole_numbers
+from peakrl.problems.harvesting.problem import EnergyHarvesting, checked_base, checked_peak, rate
+
+#: What to send at a step in state (battery, arrival).
+PowerRule = Callable[[int, Any], int]
+
+
+# As policies --------------------------------------------------------------------------------------------------
+
+
+def greedy(problem: EnergyHarvesting) -> PowerRule:
+    """Return the rule that sends all it can below the peak."""
+    peak = math.floor(problem.peak_power)
+    return lambda step, state: min(peak, sum(state))
+
+
+def balanced(problem: EnergyHarvesting) -> PowerRule:
+    """Return the rule (non-causal) that spends a frozen sequence's mean, as whole powers that keep up with it."""
+    if not isinstance(problem.arrivals, FrozenArrivals):
+        raise PolicyError(
+            "the balanced rule needs to know all arrivals beforehand, and these are random; "
+            "simulate_balanced(problem, episodes=...) simulates it with the future known"
+        )
+    peak, horizon, total = math.floor(problem.peak_power), problem.horizon, sum(problem.arrivals.sequence)
+
+    def power(step: int, state: tuple[int, int]) -> int:
+        due = (step + 1) * total // horizon - step * total // horizon
+        return min(due, peak, sum(state))
+
+    return power
+
+
+def greedy_policy(problem: EnergyHarvesting, model: TabularModel | None = None) -> Policy:
+    """Return `greedy` as a table for the problem's model (compiled here unless given)."""
+    return Policy.from_rule(model or problem.tabulate(), greedy(problem))
+
+
+def balanced_policy(problem: EnergyHarvesting, model: TabularModel | None = None) -> Policy:
+    """Return `balanced` (non-causal) as a table for the model of a frozen problem (compiled here unless given)."""
+    return Policy.from_rule(model or problem.tabulate(), balanced(problem))
+
+
+# On sequences -------------------------------------------------------------------------------------------------
+
+
+def greedy_rates(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
+    """Return [sequence]: what sending all one can below the peak earns on each row of `arrivals`."""
+    sequences = as_sequences(arrivals)
+    return spend(sequences, np.full(len(sequences), math.inf), battery, peak_power, log_base)
+
+
+def balanced_rates(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
+    """Return [sequence]: what spending each sequence's own mean earns on it (non-causal, real powers)."""
+    sequences = as_sequences(arrivals)
+    return spend(sequences, sequences.mean(axis=1), battery, peak_power, log_base)
+
+
+def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
+    """Return [sequence]: the most that whole powers below the peak can earn on it (non-causal)."""
+    from peakrl.kernels.harvesting import best_totals
+
+    sequences = as_sequences(arrivals)
+    capacity = whole_number(battery, "battery", 0)
+    base = checked_base(log_base)
+    top = min(math.floor(checked_peak(peak_power)), capacity + int(sequences.max()))
+    return best_totals(sequences, capacity, np.array([rate(power, base) for power in range(top + 1)]))
+
+
+def convex_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
+    """Return [sequence]: the most that real powers below the peak can earn on it (non-causal).
+
+    The convex program is compiled once and solved for one row after another (Clarabel; off by 1e-7 as a rule,
+    and never by more than about 1e-5).
+    """
+    sequences = as_sequences(arrivals)
+    capacity = whole_number(battery, "battery", 0)
+    peak, base = checked_peak(peak_power), checked_base(log_base)
+    totals = np.zeros(len(sequences))
+    if peak == 0:
+        return totals
+    solve = convex_program(sequences.shape[1], capacity, peak)
+    for index, sequence in enumerate(sequences):
+        if sequence.any():  # else nothing can be sent, and the program has no interior to start from
+            totals[index] = solve(sequence.astype(np.float64), index) / math.log(base)
+    return totals
+
+
+def convex_program(horizon: int, capacity: float, peak: float) -> Callable[[Floats, int], float]:
+    """Return a function that solves the convex program of a sequence, in nats; it is compiled on the first call."""
+    import cvxpy
+
+    cp: Any = cvxpy  # its type hints leave out the functions that it generates
+    power = cp.Variable(horizon)
+    # Both ends are fixed (what is left after the last step is worth nothing): the solver has less to decide.
+    between = [cp.Variable(horizon - 1)] if horizon > 1 else []
+    level = cp.hstack([0.0, *between, 0.0])
+    energy = cp.Parameter(horizon, nonneg=True)
+    rules = [power >= 0, power <= peak, level >= 0, level <= capacity, power <= level[:-1] + energy - level[1:]]
+    program = cp.Problem(cp.Maximize(cp.sum(cp.log1p(power))), rules)
+
+    def solve(sequence: Floats, index: int) -> float:
+        energy.value = sequence
+        # About one sequence in some thousands does not settle at the tightest tolerance.
+        for tolerance in (1e-8, 1e-7, 1e-6):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Solution may be inaccurate")
+                program.solve(
+                    solver=cp.CLARABEL,
+                    tol_gap_abs=tolerance,
+                    tol_gap_rel=tolerance,
+                    tol_feas=tolerance,
+                    enforce_dpp=True,
+                )
+            if program.status == cp.OPTIMAL:
+                return float(program.value)
+        raise PeakError(f"convex bound of sequence {index}: the solver stopped with status {program.status!r}")
+
+    return solve
+
+
+def spend(sequences: Longs, target: Floats, battery: int, peak_power: float, log_base: float) -> Floats:
+    """Return [sequence]: what is earned by sending `target`, at most the peak and what there is, at every step."""
+    capacity = whole_number(battery, "battery", 0)
+    wanted = np.minimum(target, checked_peak(peak_power))
+    level, total = np.zeros(len(sequences)), np.zeros(len(sequences))
+    for arrival in sequences.T:
+        power = np.minimum(wanted, level + arrival)
+        total += np.log1p(power)
+        level = np.minimum(capacity, level + arrival - power)
+    return total / math.log(checked_base(log_base))
+
+
+def as_sequences(arrivals: Any) -> Longs:
+    """Return whole-number arrivals [sequence, step]; one sequence alone may leave the first axis out."""
+    sequences = np.atleast_2d(whole_numbers(arrivals, "arrivals", None))
+    if sequences.ndim != 2 or sequences.size == 0:
+        raise ProblemError(f"arrivals have shape {np.shape(arrivals)}; they must be [sequence, step] and not empty")
+    return sequences
+
+
+# With random arrivals -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class NonCausalRun:
+    """Simulated episodes of a rule that knows its future: a yardstick, not a way to run a transmitter."""
+
+    rule: str
+    #: [episode]: sum of the rates, in the problem's logarithm.
+    rewards: Floats
+    causal: bool = field(default=False, init=False)
+
+    @property
+    def value(self) -> float:
+        """Mean sum rate."""
+        return float(self.rewards.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean."""
+        return float(self.rewards.std(ddof=1) / math.sqrt(len(self.rewards))) if len(self.rewards) > 1 else math.inf
+
+    @property
+    def label(self) -> str:
+        """The rule's name with the caveat that belongs beside it."""
+        return f"{self.rule} (non-causal)"
+
+
+def simulate_balanced(problem: EnergyHarvesting, *, episodes: int, seed: int = 0) -> NonCausalRun:
+    """Simulate the balanced rule (non-causal: each episode's arrivals are known before it starts)."""
+    count = whole_number(episodes, "episodes", 1)
+    arrivals = problem.arrivals.draw(count, problem.horizon, seed)
+    rewards = balanced_rates(
+        arrivals, battery=problem.battery, peak_power=problem.peak_power, log_base=problem.log_base
+    )
+    return NonCausalRun("balanced", rewards)

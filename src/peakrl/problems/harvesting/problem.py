@@ -1,0 +1,186 @@
+"""A transmitter that lives on harvested energy and must never send above its peak power.
+
+State (b, e): the battery level and the energy that has just arrived. Action: a power P in 0 .. b + e, a whole number.
+
+    reward        r = log_base(1 + P)                     rate of a channel with noise of power 1
+    constraint    f = peak - P >= 0                       in power units
+    next battery  b' = min(B, b + e - P)                  what does not fit is lost
+    next arrival  e'                                      see `peakrl.problems.harvesting.arrivals`
+
+The first battery level is 0. After the last step of a frozen sequence the arrival reads 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from peakrl.errors import ProblemError
+from peakrl.model.problem import Outcome, Problem
+from peakrl.problems.harvesting.arrivals import (
+    LARGEST_SEED,
+    Arrivals,
+    FrozenArrivals,
+    IndependentArrivals,
+    MarkovArrivals,
+    real_number,
+    recorded_sequences,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from peakrl.model.tabular import TabularModel
+
+
+@dataclass(frozen=True)
+class EnergyHarvesting(Problem):
+    """The problem of one transmitter; `energy_harvesting` builds it from plain arguments."""
+
+    arrivals: Arrivals
+    horizon: int = 20
+    battery: int = 20
+    peak_power: float = 8.0
+    #: No arrival is larger; with the battery it bounds the power.
+    max_arrival: int = 20
+    log_base: float = 2.0
+    name: str = "energy harvesting"
+    constraint_names: Sequence[str] = field(default=("peak power",), init=False)
+    reward_range: tuple[float, float] = field(init=False, repr=False)
+    constraint_bounds: Sequence[float] = field(init=False, repr=False)
+    stationary: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        values = {
+            "horizon": whole_number(self.horizon, "horizon", 1),
+            "battery": whole_number(self.battery, "battery", 0),
+            "peak_power": checked_peak(self.peak_power),
+            "max_arrival": whole_number(self.max_arrival, "max_arrival", 0),
+            "log_base": checked_base(self.log_base),
+            "stationary": self.arrivals.stationary,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if isinstance(self.arrivals, FrozenArrivals):
+            kept = recorded_sequences(self.arrivals.sequence, horizon=self.horizon, max_arrival=self.max_arrival)
+            object.__setattr__(self, "arrivals", FrozenArrivals(tuple(kept.tolist())))
+        elif self.arrivals.largest > self.max_arrival:
+            raise ProblemError(f"arrivals go up to {self.arrivals.largest}; max_arrival is {self.max_arrival}")
+        top = self.max_power
+        bound = max(self.peak_power, abs(self.peak_power - top))
+        object.__setattr__(self, "reward_range", (0.0, rate(top, self.log_base)))
+        # A bound must be above 0, also where neither power nor peak can be.
+        object.__setattr__(self, "constraint_bounds", (bound or 1.0,))
+
+    @property
+    def max_power(self) -> int:
+        """The largest power that any state offers."""
+        # A matrix names its own arrivals; a sequence may not hold the largest one, but others of its kind do, and
+        # problems that differ in nothing but the sequence should have the same ranges.
+        markov = isinstance(self.arrivals, MarkovArrivals)
+        return self.battery + (self.arrivals.largest if markov else self.max_arrival)
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        """[power]: the reward of each power."""
+        return tuple(rate(power, self.log_base) for power in range(self.max_power + 1))
+
+    def initial(self) -> Iterable[tuple[float, tuple[int, int]]]:
+        """Return an empty battery with each possible first arrival."""
+        return [(probability, (0, arrival)) for probability, arrival in self.arrivals.first()]
+
+    def actions(self, step: int, state: Any) -> range:
+        """Return every whole power that the battery and the arrival can feed."""
+        battery, arrival = state
+        return range(battery + arrival + 1)
+
+    def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
+        """Return what is left in the battery with each possible next arrival."""
+        battery, arrival = state
+        left = min(self.battery, battery + arrival - action)
+        payoff = self.rates[action], (self.peak_power - action,)
+        return [Outcome(p, (left, following), *payoff) for p, following in self.arrivals.following(step, arrival)]
+
+    def tabulate(self, memory_limit: float = math.inf) -> TabularModel:
+        """Return the compiled model, equal to that of `model.explore.explore`, without asking state by state."""
+        from peakrl.problems.harvesting.tables import layered_model, shared_model
+
+        return layered_model(self, memory_limit) if not self.stationary else shared_model(self, memory_limit)
+
+
+def energy_harvesting(
+    *,
+    horizon: int = 20,
+    battery: int = 20,
+    peak_power: float = 8,
+    max_arrival: int = 20,
+    mean: float = 10,
+    std: float = 5,
+    arrivals: str | ArrayLike | MarkovArrivals | tuple[ArrayLike, ArrayLike] = "random",
+    log_base: float = 2,
+    seed: int = 0,
+) -> EnergyHarvesting:
+    """Return the problem of a transmitter with a battery and a peak power.
+
+    `arrivals`: "random" (normal(mean, std), truncated to [0, max_arrival] and rounded, drawn anew at every step),
+    "frozen" (one sequence of that law, drawn from `seed`, replayed by every episode), an array (a recorded sequence of
+    at least `horizon` whole numbers, replayed), or `(matrix, first)`, also as `MarkovArrivals(matrix, first)`:
+    arrivals 0 .. n-1 with their transition matrix and the law of the first one. `log_base=math.e` gives nats.
+    """
+    steps = whole_number(horizon, "horizon", 1)
+    whole_number(seed, "seed", 0, LARGEST_SEED)
+    # Made, and so checked, also where recorded arrivals leave it idle.
+    law = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)
+    process: Arrivals
+    if isinstance(arrivals, MarkovArrivals):
+        process = arrivals
+    elif isinstance(arrivals, tuple) and len(arrivals) == 2 and np.ndim(arrivals[0]) == 2:
+        process = MarkovArrivals(*arrivals)
+    elif not isinstance(arrivals, str):
+        process = recorded(arrivals, steps, law.largest)
+    elif arrivals == "random":
+        process = law
+    elif arrivals == "frozen":
+        process = FrozenArrivals(tuple(law.draw(1, steps, seed)[0].tolist()))
+    else:
+        raise ProblemError(
+            f'arrivals is {arrivals!r}; it must be "random", "frozen", a sequence of whole numbers, or (matrix, first)'
+        )
+    return EnergyHarvesting(process, horizon, battery, peak_power, max_arrival, log_base)
+
+
+def recorded(given: Any, horizon: int, max_arrival: int) -> FrozenArrivals:
+    """Return the process of one recorded sequence."""
+    numbers = recorded_sequences(given, horizon=horizon, max_arrival=max_arrival)
+    if numbers.ndim != 1:
+        raise ProblemError(
+            f"arrivals have shape {np.shape(given)}; a problem replays one sequence, so give one row of them "
+            "(a transition matrix comes with the law of the first arrival, as (matrix, first))"
+        )
+    return FrozenArrivals(tuple(numbers.tolist()))
+
+
+def rate(power: int, base: float) -> float:
+    """Return log_base(1 + power); exact where the result is a whole number of bits."""
+    return math.log2(1 + power) if base == 2 else math.log(1 + power) / math.log(base)
+
+
+def checked_base(given: Any) -> float:
+    """Return the base of the logarithm, or raise."""
+    base = real_number(given, "log_base")
+    if base <= 1:
+        raise ProblemError(f"log_base is {base:g}; it must be above 1 (2 gives bits, math.e gives nats)")
+    return base
+
+
+def checked_peak(given: Any) -> float:
+    """Return the peak power, or raise."""
+    peak = real_number(given, "peak_power")
+    if peak < 0:
+        raise ProblemError(f"peak_power is {peak:g}; it must be at least 0, since sending nothing is always possible")
+    return peak

@@ -1,0 +1,1 @@
+"""One machine, jobs with due dates and deadlines."""

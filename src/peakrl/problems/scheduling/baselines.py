@@ -1,0 +1,289 @@
+"""Orders of jobs on one machine: what they cost, and the classical rules that make them.
+
+With jobs done in an order without idle time, C_j is the completion time of job j, and
+
+    tardiness            T_j = max(0, C_j - d_j)
+    objectives           max_j T_j,   sum_j T_j,   sum_j w_j min(p_j, T_j)
+    slack                D_j - C_j, below 0 where the deadline is missed
+
+DT (Koulamas and Kyparisis, 2001) minimises the largest tardiness under deadlines. It works backwards: among the jobs
+whose deadline allows them to end where the remaining jobs together end, the one with the largest due time goes last;
+then the same for what is left. No such job: no order meets every deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from peakrl.errors import ProblemError, SettingsError
+from peakrl.kernels.arrays import Floats
+from peakrl.kernels.sampling import Words, seed_state
+from peakrl.kernels.sampling import uniform as draw_uniform
+from peakrl.model.schedule_states import JobName
+from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, with_time
+
+Order = tuple[JobName, ...]
+OBJECTIVES = ("max_tardiness", "total_tardiness", "weighted_late_work")
+
+
+class InfeasibleSchedule(ProblemError):
+    """No order of the jobs meets every deadline."""
+
+
+class Bar(NamedTuple):
+    """One bar of a Gantt chart."""
+
+    job: JobName
+    start: int
+    end: int
+    due: int
+    deadline: int
+
+    @property
+    def slack(self) -> int:
+        """Time left before the deadline; below 0 where it is missed."""
+        return self.deadline - self.end
+
+    @property
+    def tardiness(self) -> int:
+        """Time after the due time."""
+        return max(0, self.end - self.due)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """An order of jobs and what it comes to."""
+
+    order: Order
+    bars: tuple[Bar, ...]
+    max_tardiness: int
+    total_tardiness: int
+    weighted_late_work: float
+
+    @property
+    def completion(self) -> dict[JobName, int]:
+        """{job: time at which it ends}, in order."""
+        return {bar.job: bar.end for bar in self.bars}
+
+    @property
+    def slack(self) -> dict[JobName, int]:
+        """{job: time left before its deadline}, in order."""
+        return {bar.job: bar.slack for bar in self.bars}
+
+    @property
+    def violation(self) -> int:
+        """Time by which deadlines are missed, summed over jobs."""
+        return sum(max(0, -bar.slack) for bar in self.bars)
+
+    @property
+    def feasible(self) -> bool:
+        """True when every deadline is met."""
+        return self.violation == 0
+
+    def objective(self, name: str) -> float:
+        """Return one of the three objectives by its name."""
+        if name not in OBJECTIVES:
+            raise ProblemError(f"objective {name!r} is unknown; there are {', '.join(OBJECTIVES)}")
+        return float(getattr(self, name))
+
+
+def gantt(jobs: Iterable[Job], order: Sequence[JobName]) -> tuple[Bar, ...]:
+    """Return the bars of the jobs done in `order` without idle time; processing times must be fixed."""
+    by_name = _by_name(_fixed_jobs(jobs, "an order"))
+    _check_order(order, by_name)
+    bars, time = [], 0
+    for name in order:
+        job = by_name[name]
+        bars.append(Bar(name, time, time + job.longest, job.due, job.deadline))
+        time += job.longest
+    return tuple(bars)
+
+
+def evaluate_order(jobs: Iterable[Job], order: Sequence[JobName]) -> Schedule:
+    """Return completion times, objectives and slack of the jobs done in `order`; processing times must be fixed."""
+    named = named_jobs(jobs)
+    by_name = _by_name(named)
+    bars = gantt(named, order)
+    tardiness = [bar.tardiness for bar in bars]
+    late_work = sum(by_name[bar.job].weight * min(bar.end - bar.start, bar.tardiness) for bar in bars)
+    return Schedule(tuple(order), bars, max(tardiness), sum(tardiness), late_work)
+
+
+# Rules ---------------------------------------------------------------------------------------------------------
+
+
+def dt_order(jobs: Iterable[Job]) -> Order:
+    """Return the order of least largest tardiness among those that meet every deadline (fixed times only).
+
+    Raises `InfeasibleSchedule`, which names the jobs that cannot all be in time, where no order does.
+    """
+    named = _fixed_jobs(jobs, "DT")
+    reason = infeasible_reason(named)
+    if reason is not None:
+        raise InfeasibleSchedule(reason)
+    return _backwards(named)[0]
+
+
+def infeasible_reason(jobs: Iterable[Job]) -> str | None:
+    """Return which jobs cannot all meet their deadlines, None where all can.
+
+    With random times every job may take its longest, so deadlines can be met with certainty exactly where they can be
+    met with the longest times.
+    """
+    _, stuck = _backwards(named_jobs(jobs))
+    if not stuck:
+        return None
+    total, last = sum(job.longest for job in stuck), max(stuck, key=lambda job: job.deadline)
+    take = "take" if all(job.fixed for job in stuck) else "may take"
+    return (
+        f"no order meets every deadline: jobs {', '.join(str(job.name) for job in stuck)} {take} {total} time units "
+        f"together, so one of them ends at {total} or later, and the latest of their deadlines is {last.deadline} "
+        f"(job {last.name}, which would miss it by {total - last.deadline})"
+    )
+
+
+def dt_order_or_least_late(jobs: Iterable[Job]) -> Order:
+    """Return DT's order; where no job may go last, the one with the latest deadline does, and is late."""
+    return _backwards(_fixed_jobs(jobs, "DT"))[0]
+
+
+def _backwards(jobs: Sequence[Job]) -> tuple[Order, tuple[Job, ...]]:
+    """Return the order that DT makes, and the first set of jobs of which none could go last (empty: feasible)."""
+    remaining, end = list(jobs), sum(job.longest for job in jobs)
+    backwards: list[JobName] = []
+    stuck: tuple[Job, ...] = ()
+    while remaining:
+        allowed = [job for job in remaining if job.deadline >= end]
+        if not allowed:
+            stuck = stuck or tuple(remaining)
+            latest = max(job.deadline for job in remaining)
+            allowed = [job for job in remaining if job.deadline == latest]
+        # Ties go to the job that comes later in the instance, so that the order keeps to the instance's.
+        last = max(reversed(allowed), key=lambda job: job.due)
+        backwards.append(name_of(last))
+        remaining.remove(last)
+        end -= last.longest
+    return tuple(reversed(backwards)), stuck
+
+
+def earliest_deadline_order(jobs: Iterable[Job]) -> Order:
+    """Return the jobs by deadline (EDD as the paper means it): it meets every deadline if any order does."""
+    return _sorted(jobs, lambda job: job.deadline)
+
+
+def earliest_due_order(jobs: Iterable[Job]) -> Order:
+    """Return the jobs by due time: the least largest tardiness where deadlines did not matter."""
+    return _sorted(jobs, lambda job: job.due)
+
+
+def shortest_processing_order(jobs: Iterable[Job]) -> Order:
+    """Return the jobs by (expected) processing time."""
+    return _sorted(jobs, lambda job: job.mean)
+
+
+def order_rule(order: Sequence[JobName]) -> Callable[[int, Any], Hashable]:
+    """Return the rule that does the first job of `order` not yet done, for `Policy.from_rule`."""
+    fixed = tuple(order)
+
+    def rule(step: int, state: Any) -> Hashable:
+        for name in fixed:
+            if name not in state.done:
+                return name
+        raise ProblemError(f"order {fixed} names no job that is left to do in {state!r} at step {step}")
+
+    return rule
+
+
+# Random times ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTimes:
+    """Results of `simulate_known_times`: [test] each.
+
+    The orders were chosen with every processing time known in advance: what they reach, no causal policy need.
+    """
+
+    max_tardiness: Floats
+    total_tardiness: Floats
+    weighted_late_work: Floats
+    violation: Floats
+
+
+def draw_jobs(jobs: Iterable[Job], state: Words) -> tuple[Job, ...]:
+    """Return the jobs with their times drawn; `state` is a generator of `kernels.sampling` and moves on."""
+    return tuple(job if job.fixed else with_time(job, _draw_time(job, state)) for job in named_jobs(jobs))
+
+
+def simulate_known_times(
+    jobs: Iterable[Job], choose: Callable[[tuple[Job, ...]], Sequence[JobName]], *, tests: int, seed: int = 0
+) -> KnownTimes:
+    """Draw every processing time, let `choose` see them all, run its order; `tests` times over.
+
+    Not causal unless `choose` ignores the times: DT on random times (`dt_order_or_least_late`) knows what no
+    policy can know. The same seed draws the same times, whatever `choose` is.
+    """
+    _check_count(tests, "tests", 1)
+    _check_count(seed, "seed", 0)
+    named = named_jobs(jobs)
+    state = seed_state(np.uint64(seed))
+    results = np.empty((tests, 4))
+    for test in range(tests):
+        drawn = draw_jobs(named, state)
+        schedule = evaluate_order(drawn, choose(drawn))
+        results[test] = (
+            schedule.max_tardiness, schedule.total_tardiness, schedule.weighted_late_work, schedule.violation,
+        )  # fmt: skip
+    return KnownTimes(*(np.ascontiguousarray(column) for column in results.T))
+
+
+def _draw_time(job: Job, state: Words) -> int:
+    left = draw_uniform(state)
+    for probability, time in job.pairs:
+        left -= probability
+        if left < 0.0:
+            return time
+    return job.longest
+
+
+# Checks ----------------------------------------------------------------------------------------------------------
+
+
+def _check_count(value: Any, what: str, least: int) -> None:
+    if not isinstance(value, int | np.integer) or not least <= value < 2**63:
+        raise SettingsError(f"{what} is {value!r}; it must be a whole number of at least {least}")
+
+
+def _by_name(jobs: Iterable[Job]) -> dict[JobName, Job]:
+    return {name_of(job): job for job in jobs}
+
+
+def _fixed_jobs(jobs: Iterable[Job], what: str) -> tuple[Job, ...]:
+    named = named_jobs(jobs)
+    for job in named:
+        if not job.fixed:
+            raise ProblemError(
+                f"job {job.name!r} has a random processing time; {what} is worked out for fixed times only"
+            )
+    return named
+
+
+def _check_order(order: Sequence[JobName], jobs: Mapping[JobName, Job]) -> None:
+    unknown = [name for name in order if name not in jobs]
+    if unknown:
+        raise ProblemError(f"order names job {unknown[0]!r}; the jobs are {', '.join(map(repr, jobs))}")
+    if len(set(order)) < len(order):
+        twice = next(name for place, name in enumerate(order) if name in order[:place])
+        raise ProblemError(f"order names job {twice!r} twice")
+    missing = [name for name in jobs if name not in set(order)]
+    if missing:
+        raise ProblemError(f"order leaves out job {missing[0]!r}")
+
+
+def _sorted(jobs: Iterable[Job], key: Callable[[Job], float]) -> Order:
+    """Sort by a key, ties in the order of the instance."""
+    return tuple(name_of(job) for job in sorted(named_jobs(jobs), key=key))

@@ -1,0 +1,134 @@
+"""Instances from CSV files: one job a row, columns processing, due, deadline and, if wanted, weight and name.
+
+`processing` is a whole number or a range such as 2-4, meaning uniform over the whole numbers in it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from peakrl.errors import ProblemError, StorageError
+from peakrl.problems.scheduling.jobs import Job, Processing, check_time, check_weight, named_jobs, uniform
+
+Parsed = TypeVar("Parsed")
+
+REQUIRED = ("processing", "due", "deadline")
+OPTIONAL = ("weight", "name")
+#: A hyphen, or the dash that word processors make of it.
+_RANGE = re.compile(r"([0-9]{1,12})\s*[-\u2013]\s*([0-9]{1,12})")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,12}")
+
+
+def read_jobs(path: str | Path) -> tuple[Job, ...]:
+    """Return the jobs of a CSV file, named; an error says file, row (the header is row 1) and column."""
+    text = _read_text(Path(path))
+    rows = _rows(text, str(path))
+    number, header = next(rows, (0, []))
+    if not header:
+        raise ProblemError(
+            f"{path}: the file is empty; it needs a header with {_listed(REQUIRED)} and a row for each job"
+        )
+    columns = _columns(header, f"{path}, row {number}")
+    jobs: list[Job] = []
+    places: dict[str, int] = {}
+    for number, cells in rows:
+        where = f"{path}, row {number}"
+        if len(cells) != len(columns):
+            raise ProblemError(f"{where}: {len(cells)} cells for {len(columns)} columns ({_listed(columns)})")
+        job = _job(dict(zip(columns, (cell.strip() for cell in cells), strict=True)), where)
+        jobs.append(job)
+        name = str(len(jobs) if job.name is None else job.name)
+        if name in places:
+            raise ProblemError(f"{where}, column 'name': {name!r} is the name of row {places[name]} already")
+        places[name] = number
+    if not jobs:
+        raise ProblemError(f"{path}: the file has a header but no jobs")
+    return _located(str(path), named_jobs, jobs)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        # utf-8-sig: spreadsheets put a byte-order mark in front.
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise StorageError(f"{path}: byte {error.start} is not UTF-8 text; save the file as CSV in UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _rows(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, with their line numbers."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise ProblemError(f"{path}, row {reader.line_num}: {error}") from None
+
+
+def _columns(header: Sequence[str], where: str) -> list[str]:
+    """Return the names of the columns, checked."""
+    columns = [cell.strip().lower() for cell in header]
+    missing = [name for name in REQUIRED if name not in columns]
+    if missing:
+        raise ProblemError(f"{where}: column {missing[0]!r} is missing; the header has {_listed(columns)}")
+    for place, name in enumerate(columns):
+        if name not in REQUIRED + OPTIONAL:
+            raise ProblemError(f"{where}: column {name!r} is unknown; there may be {_listed(REQUIRED + OPTIONAL)}")
+        if name in columns[:place]:
+            raise ProblemError(f"{where}: column {name!r} stands there twice")
+    return columns
+
+
+def _job(cells: dict[str, str], where: str) -> Job:
+    """Return the job of a row."""
+
+    def cell(column: str, parse: Callable[[str], Parsed]) -> Parsed:
+        return _located(f"{where}, column {column!r}", parse, cells.get(column, ""))
+
+    parts = cell("processing", _processing), cell("due", _whole), cell("deadline", _whole), cell("weight", _weight)
+    # What is left to be wrong lies between two columns: the deadline and the time that the job takes.
+    return _located(f"{where}, column 'deadline'", Job, *parts, cells.get("name") or None)
+
+
+def _located(where: str, make: Callable[..., Parsed], *arguments: Any) -> Parsed:
+    """Call `make`, and say in its error where the fault lies."""
+    try:
+        return make(*arguments)
+    except ProblemError as error:
+        raise ProblemError(f"{where}: {error}") from None
+
+
+def _processing(cell: str) -> Processing:
+    matched = _RANGE.fullmatch(cell)
+    return uniform(int(matched[1]), int(matched[2])) if matched else _whole(cell, " or a range such as 2-4")
+
+
+def _whole(cell: str, otherwise: str = "") -> int:
+    if not _WHOLE.fullmatch(cell):
+        raise ProblemError(f"the cell is {_shown(cell)}; it must be a whole number{otherwise}")
+    return check_time(int(cell), "the cell")
+
+
+def _weight(cell: str) -> float:
+    try:
+        # An empty cell means the default.
+        return check_weight(float(cell or 1), "the cell")
+    except ProblemError:
+        raise
+    except ValueError:
+        raise ProblemError(f"the cell is {_shown(cell)}; it must be a number above 0") from None
+
+
+def _shown(cell: str) -> str:
+    return repr(cell if len(cell) <= 40 else cell[:40] + "...") if cell else "empty"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,228 @@
+"""Jobs of a single machine: processing time p_j, due time d_j, deadline D_j and weight w_j.
+
+A due time may be missed at a cost, a deadline must not be missed at all; which of the two comes first is free. All
+times are whole numbers of at least 1. A processing time is one number or a discrete distribution.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from peakrl.errors import ProblemError
+from peakrl.model.schedule_states import JobName
+
+Processing = int | Mapping[int, float] | Sequence[tuple[float, int]]
+#: (probability, time) pairs by increasing time.
+Pairs = tuple[tuple[float, int], ...]
+
+LARGEST_TIME = 10**9
+#: How many different times a uniform processing time may have: each one is an outcome of every state.
+MOST_TIMES = 10_000
+#: The largest time at which the last job may end: two such numbers fit one 64-bit word of a state's key.
+LARGEST_TOTAL = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job: `processing` a whole number, a mapping {time: probability} or a sequence of (probability, time) pairs.
+
+    A distribution is kept as pairs by increasing time, and as a number where it holds one time only. A job without
+    a name is called by its place in the instance, from 1.
+    """
+
+    #: How long it takes.
+    processing: Processing
+    #: From when on it is tardy.
+    due: int
+    #: When it must have ended: the constraint.
+    deadline: int
+    #: Only the objective "weighted_late_work" reads it.
+    weight: float = 1
+    #: A word or a number; by default its place.
+    name: JobName | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.name is None or isinstance(self.name, str) or _is_integer(self.name)) or self.name == "":
+            raise ProblemError(f"a job's name must be a number or a word, not {self.name!r}")
+        who = self._describe()
+        object.__setattr__(self, "processing", _processing(self.processing, who))
+        object.__setattr__(self, "due", check_time(self.due, f"{who}: due"))
+        object.__setattr__(self, "deadline", check_time(self.deadline, f"{who}: deadline"))
+        object.__setattr__(self, "weight", check_weight(self.weight, f"{who}: weight"))
+        if self.deadline < self.shortest:
+            least = "processing" if self.fixed else "its shortest processing"
+            raise ProblemError(
+                f"{who}: deadline {self.deadline} lies before {least} time {self.shortest}, so that it can never be met"
+            )
+
+    def _describe(self) -> str:
+        """Name the job in an error; an unnamed one by what it was given."""
+        if self.name is not None:
+            return f"job {self.name!r}"
+        return f"Job(processing={self.processing!r}, due={self.due!r}, deadline={self.deadline!r})"
+
+    @property
+    def pairs(self) -> Pairs:
+        """(probability, time) pairs by increasing time."""
+        if isinstance(self.processing, int):
+            return ((1.0, self.processing),)
+        return self.processing  # type: ignore[return-value]  # __post_init__ left nothing but such pairs
+
+    @property
+    def fixed(self) -> bool:
+        """True when the processing time is one number."""
+        return isinstance(self.processing, int)
+
+    @property
+    def shortest(self) -> int:
+        """The least time that processing may take."""
+        return self.pairs[0][1]
+
+    @property
+    def longest(self) -> int:
+        """The most time that processing may take."""
+        return self.pairs[-1][1]
+
+    @property
+    def mean(self) -> float:
+        """The expected processing time."""
+        return math.fsum(probability * time for probability, time in self.pairs)
+
+
+def uniform(low: int, high: int) -> Pairs:
+    """Return the processing time that is uniform over the whole numbers low .. high."""
+    low, high = check_time(low, "uniform(low, high): low"), check_time(high, "uniform(low, high): high")
+    if low > high:
+        raise ProblemError(f"uniform({low}, {high}): the first number must not be larger than the second")
+    count = high - low + 1
+    if count > MOST_TIMES:
+        raise ProblemError(
+            f"uniform({low}, {high}) has {count:,} times; use a coarser unit: {MOST_TIMES:,} are possible"
+        )
+    return tuple((1.0 / count, time) for time in range(low, high + 1))
+
+
+def named_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
+    """Return the jobs of an instance, checked together; those without a name are called by their place, from 1."""
+    if isinstance(jobs, Job):
+        raise ProblemError("jobs must be a sequence of Job(processing, due, deadline), not a single Job")
+    try:
+        given = tuple(jobs)
+    except TypeError:
+        raise ProblemError(f"jobs must be a sequence of Job(processing, due, deadline), not {jobs!r}") from None
+    if not given:
+        raise ProblemError("an instance needs at least one job")
+    named = []
+    places: dict[str, int] = {}
+    for place, job in enumerate(given, start=1):
+        if not isinstance(job, Job):
+            raise ProblemError(f"job number {place} is {job!r}; it must be a Job(processing, due, deadline)")
+        name: JobName = place if job.name is None else job.name
+        # 1 and "1" would print alike, so they count as one name.
+        if str(name) in places:
+            raise ProblemError(
+                f"jobs number {places[str(name)]} and {place} are both named {name!r}; names must differ"
+            )
+        places[str(name)] = place
+        named.append(job if job.name is not None else replace(job, name=name))
+    total = sum(job.longest for job in named)
+    if total > LARGEST_TOTAL:
+        raise ProblemError(
+            f"the jobs take up to {total:,} time units; use a coarser unit: {LARGEST_TOTAL:,} are possible"
+        )
+    return tuple(named)
+
+
+def name_of(job: Job) -> JobName:
+    """Return the name of a job that `named_jobs` has been over."""
+    if job.name is None:
+        raise ProblemError(f"{job!r} has no name yet; pass the jobs through named_jobs first")
+    return job.name
+
+
+def with_time(job: Job, time: int) -> Job:
+    """Return the job with one of its processing times drawn.
+
+    The deadline is not checked again: a time beyond it may be drawn, and then the deadline is missed.
+    """
+    drawn = object.__new__(Job)
+    for field, value in (*vars(job).items(), ("processing", int(time))):
+        object.__setattr__(drawn, field, value)
+    return drawn
+
+
+def _is_integer(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
+
+
+def check_time(value: Any, what: str, otherwise: str = "") -> int:
+    """Return a whole number from 1 to the largest time, or raise."""
+    if not _is_integer(value):
+        raise ProblemError(f"{what} is {value!r}; it must be a whole number{otherwise}")
+    number = operator.index(value)
+    if not 1 <= number <= LARGEST_TIME:
+        raise ProblemError(f"{what} is {number}; it must lie between 1 and {LARGEST_TIME:,}")
+    return number
+
+
+def _number(value: Any) -> float:
+    """Return a float, NaN for what is no number."""
+    try:
+        return math.nan if isinstance(value, bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def check_weight(value: Any, what: str) -> float:
+    """Return a finite number above 0, or raise."""
+    number = _number(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ProblemError(f"{what} is {value!r}; it must be a finite number above 0")
+    return number
+
+
+def _processing(given: Any, who: str) -> int | Pairs:
+    """Return a processing time in the form that `Job` keeps."""
+    what = f"{who}: processing"
+    if isinstance(given, Mapping):
+        pairs = [(probability, time) for time, probability in given.items()]
+    elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        pairs = [_pair(entry, what) for entry in given]
+    else:
+        return check_time(given, f"{what} time", " or a distribution {time: probability}")
+    chances: dict[int, float] = {}
+    for probability, time in pairs:
+        number = check_time(time, f"{what} time")
+        chances[number] = chances.get(number, 0.0) + _probability(probability, what)
+    total = math.fsum(chances.values())
+    if abs(total - 1.0) > 1e-9:
+        raise ProblemError(f"{what}: probabilities sum to {total:.12g}, not to 1")
+    kept = tuple((chance, time) for time, chance in sorted(chances.items()) if chance > 0)
+    return kept[0][1] if len(kept) == 1 else kept
+
+
+def _pair(entry: Any, what: str) -> tuple[Any, Any]:
+    try:
+        probability, time = entry
+    except (TypeError, ValueError):
+        raise ProblemError(f"{what}: {entry!r} is not a (probability, time) pair") from None
+    return probability, time
+
+
+def _probability(value: Any, what: str) -> float:
+    number = _number(value)
+    if not 0.0 <= number <= 1.0 + 1e-9:
+        raise ProblemError(
+            f"{what}: {value!r} is not a probability; a distribution is made of (probability, time) pairs"
+        )
+    return number

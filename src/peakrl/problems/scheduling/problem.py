@@ -1,0 +1,198 @@
+"""Single-machine scheduling with deadlines (the paper's second experiment) as a problem with a peak constraint.
+
+At step h, h jobs are done. In state s = (done, time t, largest tardiness so far m), doing job a takes p:
+
+    C   = t + p                                     it ends; T = max(0, C - d_a) is its tardiness
+    f   = D_a - C >= 0                              its deadline is met
+    r   = -max(0, T - m)                            max tardiness;   m' = max(m, T)
+    r   = -T                                        total tardiness
+    r   = -w_a min(p, T)                            weighted late work: the part of p done after the due time
+
+so that the rewards of an episode add up to minus the objective. What follows from the rest is no part of a state: t
+where times are fixed (the jobs done say it), m where the objective adds up over jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from peakrl.errors import PolicyError, ProblemError
+from peakrl.model.problem import Outcome, Problem
+from peakrl.model.schedule_states import JobName, ScheduleState
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.tables import Policy
+from peakrl.problems.scheduling.baselines import OBJECTIVES, Order, infeasible_reason
+from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, uniform
+
+
+@dataclass(frozen=True)
+class MachineScheduling(Problem):
+    """Jobs on one machine, one after another; every deadline must be met. Made by `machine_scheduling`."""
+
+    jobs: tuple[Job, ...]
+    objective: str = "max_tardiness"
+    name: str = "machine scheduling"
+    horizon: int = field(init=False, repr=False, compare=False)
+    reward_range: tuple[float, float] = field(init=False, repr=False, compare=False)
+    constraint_bounds: Sequence[float] = field(init=False, repr=False, compare=False)
+
+    constraint_names = ("deadline",)
+    # Doing a job in a state comes to the same at every step; only the number of jobs done tells the step.
+    stationary = True
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise ProblemError(f"objective {self.objective!r} is unknown; there are {', '.join(OBJECTIVES)}")
+        jobs = named_jobs(self.jobs)
+        total = sum(job.longest for job in jobs)
+        # The costliest step is a job that comes last, and the farthest from a deadline a job that comes first or last.
+        largest = max(self._cost(job, total, job.longest, 0) for job in jobs)
+        bound = max(max(job.deadline - job.shortest, total - job.deadline) for job in jobs)
+        object.__setattr__(self, "jobs", jobs)
+        object.__setattr__(self, "horizon", len(jobs))
+        object.__setattr__(self, "reward_range", (0.0 - largest, 0.0))
+        object.__setattr__(self, "constraint_bounds", (float(bound) if bound > 0 else 1.0,))
+
+    @property
+    def fixed_times(self) -> bool:
+        """True when no processing time is random."""
+        return all(job.fixed for job in self.jobs)
+
+    @property
+    def keeps_worst(self) -> bool:
+        """True when the largest tardiness so far is part of a state."""
+        return self.objective == "max_tardiness"
+
+    @cached_property
+    def _by_name(self) -> dict[JobName, Job]:
+        return {name_of(job): job for job in self.jobs}
+
+    def initial(self) -> Iterable[tuple[float, ScheduleState]]:
+        """Nothing is done yet."""
+        return [(1.0, ScheduleState((), None if self.fixed_times else 0, 0 if self.keeps_worst else None))]
+
+    def actions(self, step: int, state: Any) -> Iterable[JobName]:
+        """The jobs not yet done, in the order of the instance."""
+        return [name for name in self._by_name if name not in state.done]
+
+    def outcomes(self, step: int, state: Any, action: Any) -> Iterable[Outcome]:
+        """One outcome for each time that the job may take."""
+        job = self._job(state, action)
+        start = self.time(state)
+        for probability, duration in job.pairs:
+            cost = self._cost(job, start + duration, duration, state.worst or 0)
+            following = self._following(state, job, start + duration)
+            yield Outcome(probability, following, 0.0 - cost, (float(job.deadline - start - duration),))
+
+    def time(self, state: ScheduleState) -> int:
+        """Return the time at which the jobs done in `state` ended."""
+        if state.time is not None:
+            return state.time
+        return sum(self._by_name[name].longest for name in state.done)
+
+    def state_after(self, order: Sequence[JobName], times: Mapping[JobName, int] | None = None) -> ScheduleState:
+        """Return the state in which `order` has been done, where random times came out as `times` says."""
+        ((_, state),) = self.initial()
+        for name in order:
+            job = self._by_name.get(name)
+            if job is None or name in state.done:
+                why = (
+                    "has been done already"
+                    if job
+                    else f"is unknown; the jobs are {', '.join(map(repr, self._by_name))}"
+                )
+                raise ProblemError(f"job {name!r} {why}")
+            state = self._following(state, job, self.time(state) + self._duration(job, times or {}))
+        return state
+
+    def tabulate(self, memory_limit: float) -> TabularModel:
+        """Return the compiled model: what `model.explore.explore` would give, array for array, much sooner."""
+        from peakrl.model.header import Header
+        from peakrl.problems.scheduling.tables import tabulate_schedule
+
+        model = tabulate_schedule(
+            Header(self),
+            self.jobs,
+            OBJECTIVES.index(self.objective),
+            keeps_worst=self.keeps_worst,
+            memory_limit=memory_limit,
+        )
+        return replace(model, infeasible_reason=infeasible_reason(self.jobs))
+
+    def _job(self, state: ScheduleState, name: Any) -> Job:
+        """Return a job that is left to do."""
+        if name not in self._by_name:
+            raise ProblemError(f"job {name!r} is unknown; the jobs are {', '.join(map(repr, self._by_name))}")
+        if name in state.done:
+            raise ProblemError(f"job {name!r} has been done already in {state!r}")
+        return self._by_name[name]
+
+    def _following(self, state: ScheduleState, job: Job, end: int) -> ScheduleState:
+        done = tuple(name for name in self._by_name if name == job.name or name in state.done)
+        worst = None if state.worst is None else max(state.worst, end - job.due)
+        return ScheduleState(done, None if self.fixed_times else end, worst)
+
+    def _cost(self, job: Job, end: int, duration: int, worst: int) -> float:
+        """Return by how much the objective grows."""
+        tardiness = max(0, end - job.due)
+        if self.objective == "max_tardiness":
+            return float(max(0, tardiness - worst))
+        if self.objective == "total_tardiness":
+            return float(tardiness)
+        return job.weight * min(duration, tardiness)
+
+    def _duration(self, job: Job, times: Mapping[JobName, int]) -> int:
+        if job.fixed:
+            return job.longest
+        possible = [time for _, time in job.pairs]
+        if times.get(name_of(job)) not in possible:
+            raise ProblemError(f"times must say how long job {job.name!r} took: one of {possible}")
+        return times[name_of(job)]
+
+
+def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness") -> MachineScheduling:
+    """Return the problem of doing `jobs` one after another; a policy's value is minus the expected objective.
+
+    `objective` is "max_tardiness", "total_tardiness" or "weighted_late_work". Actions are the jobs' names (their
+    places 1, 2, ... where they have none), states are `ScheduleState`, the horizon is the number of jobs.
+    """
+    named = named_jobs(jobs)
+    return MachineScheduling(named, objective, f"machine scheduling, {len(named)} jobs, {objective}")
+
+
+#: The paper's tables: (processing, due, deadline) of each job.
+_EXAMPLES: dict[int, tuple[tuple[Any, int, int], ...]] = {
+    1: ((3, 22, 30), (5, 30, 28), (7, 33, 35), (9, 15, 18), (10, 18, 21)),
+    2: (
+        (2, 75, 70), (3, 70, 70), (5, 65, 70), (8, 60, 100), (13, 88, 90),
+        (21, 35, 40), (34, 59, 60), (17, 100, 130), (19, 100, 110),
+    ),
+    3: (
+        (uniform(2, 4), 22, 30), (uniform(4, 6), 30, 28), (uniform(3, 8), 33, 35),
+        (uniform(8, 11), 15, 18), (uniform(8, 11), 12, 23),
+    ),
+}  # fmt: skip
+
+
+def scheduling_example(number: int, *, objective: str = "max_tardiness") -> MachineScheduling:
+    """Return Example 1, 2 or 3 of the paper; in Example 3 processing times are drawn at each start."""
+    if number not in _EXAMPLES:
+        raise ProblemError(f"scheduling example {number!r} is unknown; there are 1, 2 and 3")
+    jobs = named_jobs(Job(*row) for row in _EXAMPLES[number])
+    return MachineScheduling(jobs, objective, f"scheduling example {number}, {objective}")
+
+
+def order_of(policy: Policy) -> Order:
+    """Return the order in which a policy does the jobs of a model with fixed times."""
+    model = policy.model
+    if not model.deterministic:
+        raise PolicyError(f"{model!r} has random processing times: a policy has no single order there")
+    slot, order = int(model.first_slot[0]), []
+    for step in range(model.horizon):
+        row = policy.row(step, slot)
+        order.append(model.action_of_row(row))
+        slot = int(model.layout.outcome_next[model.layout.outcome_start[model.layout.row_distribution[row]]])
+    return tuple(order)  # type: ignore[arg-type]  # a scheduling model's actions are names of jobs

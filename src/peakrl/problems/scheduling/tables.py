@@ -1,0 +1,246 @@
+"""The tabular model of a scheduling problem, built layer by layer in compiled code.
+
+Layer h holds the states with h jobs done. Each layer is expanded at once (every job not yet done, every processing
+time), and equal next states, equal distributions and equal payoffs are numbered in the order of their first
+occurrence: the numbering of `model.explore.explore`, array for array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import ProblemError
+from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Payoffs
+from peakrl.kernels.lists import number_lists
+from peakrl.kernels.scheduling import Expansion, JobTable, expand_layer, sort_rows
+from peakrl.model.header import Header
+from peakrl.model.schedule_states import ScheduleStates, Words
+from peakrl.model.tabular import TabularModel
+from peakrl.problems.scheduling.jobs import Job, name_of
+
+#: Bytes of the finished model and its labels for a state, a pair, a distribution and a stored outcome.
+STATE_BYTES, ROW_BYTES, DISTRIBUTION_BYTES, OUTCOME_BYTES = 28, 12, 8, 12
+#: Bytes at work on a layer for each of its (pair, processing time): the expansion, its hash table, what is kept of
+#: it, and the gaps that freed arrays leave in the heap (measured: 110 without the gaps).
+WORK_BYTES = 180
+#: Rows and records are numbered by 32-bit integers.
+MOST_ROWS = 2**31 - 1
+
+
+#: The arrays of `LayerRows` by field, one for each layer.
+Parts = dict[str, list[NDArray[Any]]]
+
+
+class LayerRows(NamedTuple):
+    """What a finished layer adds to the model; payoff lists are numbered within the layer."""
+
+    row_job: Ints
+    row_distribution: Ints
+    row_payoff: Ints
+    #: The layer's different distributions: sizes, next slots within the next layer, probabilities.
+    sizes: Longs
+    following: Ints
+    probability: Floats
+    #: The layer's different payoff lists: sizes, rewards, margins.
+    payoff_sizes: Longs
+    reward: Floats
+    margin: Floats
+
+
+def job_table(jobs: Sequence[Job], objective: int) -> JobTable:
+    """Return the jobs as arrays."""
+    pairs = [pair for job in jobs for pair in job.pairs]
+    return JobTable(
+        objective,
+        np.array([job.due for job in jobs], np.int64),
+        np.array([job.deadline for job in jobs], np.int64),
+        np.array([job.weight for job in jobs], np.float64),
+        _starts(np.array([len(job.pairs) for job in jobs])),
+        np.array([time for _, time in pairs], np.int64),
+        np.array([probability for probability, _ in pairs], np.float64),
+    )
+
+
+def tabulate_schedule(
+    header: Header, jobs: Sequence[Job], objective: int, *, keeps_worst: bool, memory_limit: float
+) -> TabularModel:
+    """Return the model of named jobs; `objective` is a code of `kernels.scheduling`."""
+    table = job_table(jobs, objective)
+    guard = MemoryGuard(header.name, len(jobs), memory_limit)
+    guard.refuse_at_once()
+    done, clock = [np.zeros(1, np.uint64)], [np.zeros(1, np.uint64)]
+    parts: Parts = {field: [] for field in LayerRows._fields}
+    for step in range(len(jobs)):
+        outcomes = outcome_count(table, done[-1], len(jobs) - step)
+        guard.before_layer(step, len(done[-1]), outcomes)
+        rows, next_done, next_clock = layer_rows(table, done[-1], clock[-1], len(jobs) - step, outcomes)
+        guard.after_layer(len(done[-1]), rows)
+        for field, part in rows._asdict().items():
+            parts[field].append(part)
+        done.append(next_done)
+        clock.append(next_clock)
+    labels = ScheduleStates(
+        [name_of(job) for job in jobs],
+        _sealed(np.concatenate(done)),
+        _sealed(np.concatenate(clock)),
+        timed=not all(job.fixed for job in jobs),
+        worst=keeps_worst,
+    )
+    return assemble(header, labels, [len(layer) for layer in done], parts)
+
+
+def outcome_count(table: JobTable, done: Words, rows_a_state: int) -> int:
+    """Return how many (state, job, processing time) a layer has."""
+    sizes = np.diff(table.pair_start)
+    if (sizes == 1).all():
+        return len(done) * rows_a_state
+    return sum(int(size) * int((done >> np.uint64(job) & np.uint64(1) == 0).sum()) for job, size in enumerate(sizes))
+
+
+def layer_rows(
+    table: JobTable, done: Words, clock: Words, rows_a_state: int, outcomes: int
+) -> tuple[LayerRows, Words, Words]:
+    """Return the rows of a layer and the states that they lead to."""
+    rows = len(done) * rows_a_state
+    out = Expansion(
+        np.empty(rows + 1, np.int64), np.empty(rows, np.int32),
+        np.empty(outcomes, np.uint64), np.empty(outcomes, np.uint64),
+        np.empty(outcomes), np.empty(outcomes), np.empty(outcomes),
+    )  # fmt: skip
+    expand_layer(table, done, clock, out)
+    following, first = number_lists(np.arange(outcomes + 1), out.next_done, out.next_clock)
+    next_done, next_clock = out.next_done[first], out.next_clock[first]
+    start, reward = out.outcome_start, out.reward
+    if outcomes == rows:
+        # One time for each job: a distribution is a next state.
+        distribution, chosen = following, first
+    else:
+        sort_rows(start, following, out.probability, reward, out.margin)
+        distribution, chosen = number_lists(start, following.astype(np.uint64), out.probability.view(np.uint64))
+    source, sizes = _gather(start, chosen)
+    payoff, payoff_chosen = number_lists(start, reward.view(np.uint64), out.margin.view(np.uint64))
+    payoff_source, payoff_sizes = _gather(start, payoff_chosen)
+    layer = LayerRows(
+        out.row_job, distribution, payoff,
+        sizes, following[source], out.probability[source],
+        payoff_sizes, reward[payoff_source], out.margin[payoff_source],
+    )  # fmt: skip
+    return layer, next_done, next_clock
+
+
+def assemble(header: Header, labels: ScheduleStates, layer_sizes: Sequence[int], parts: Parts) -> TabularModel:
+    """Join the layers into a model; `parts` is used up."""
+    horizon, slots = header.horizon, len(labels)
+    layer_start = _starts(np.array(layer_sizes))
+    distribution_start = _starts(np.array([len(sizes) for sizes in parts["sizes"]]))
+    layout = Layout(
+        horizon,
+        0,
+        0,
+        _sealed(np.stack([layer_start[:horizon], layer_start[1 : horizon + 1]], axis=1)),
+        _sealed(np.stack([distribution_start[:-1], distribution_start[1:]], axis=1)),
+        _sealed(_starts(np.repeat(np.arange(horizon, -1, -1), layer_sizes))),
+        _sealed(_joined(parts["row_distribution"], distribution_start)),
+        _sealed(_starts(_joined(parts["sizes"]))),
+        _sealed(_joined(parts["following"], layer_start[1:])),
+        _sealed(_joined(parts["probability"])),
+    )
+    return TabularModel(
+        name=header.name,
+        constraint_names=header.constraint_names,
+        reward_range=header.reward_range,
+        constraint_bounds=header.constraint_bounds,
+        stationary=False,
+        state_labels=labels,
+        slot_state=_sealed(np.arange(slots, dtype=np.int32)),
+        action_labels=labels.names,
+        row_action=_sealed(_joined(parts["row_job"])),
+        layout=layout,
+        payoffs=join_payoffs(parts),
+        first_slot=_sealed(np.zeros(1, np.int32)),
+        first_probability=_sealed(np.ones(1)),
+    )
+
+
+def join_payoffs(parts: Parts) -> Payoffs:
+    """Number the layers' payoff lists once for all."""
+    first = _starts(np.array([len(sizes) for sizes in parts["payoff_sizes"]]))
+    sizes, reward, margin = (_joined(parts[field]) for field in ("payoff_sizes", "reward", "margin"))
+    start = _starts(sizes)
+    number, chosen = number_lists(start, reward.view(np.uint64), margin.view(np.uint64))
+    source, chosen_sizes = _gather(start, chosen)
+    record = _starts(chosen_sizes)[number].astype(np.int32)
+    return Payoffs(
+        int(sizes.max() > 1),
+        _sealed(record[_joined(parts["row_payoff"], first)]),
+        _sealed(reward[source]),
+        _sealed(margin[source][:, None]),
+    )
+
+
+class MemoryGuard:
+    """Stops a model that would not fit before its arrays are made."""
+
+    def __init__(self, name: str, jobs: int, limit: float) -> None:
+        self.name, self.jobs, self.limit = name, jobs, limit
+        self.states = self.rows = self.kept = 0
+
+    def refuse_at_once(self) -> None:
+        """Every set of jobs is a state, whatever else a state holds."""
+        states, rows = 2**self.jobs, self.jobs * 2 ** (self.jobs - 1)
+        least = states * (STATE_BYTES + DISTRIBUTION_BYTES + OUTCOME_BYTES) + rows * ROW_BYTES
+        self._check(states, rows, least, f"{self.jobs} jobs")
+
+    def before_layer(self, step: int, states: int, outcomes: int) -> None:
+        """Count the layer about to be expanded."""
+        rows = self.rows + states * (self.jobs - step)
+        self._check(self.states + states, rows, self.kept + outcomes * WORK_BYTES, f"the first {step + 1} jobs")
+
+    def after_layer(self, states: int, layer: LayerRows) -> None:
+        """Add what is kept of a finished layer."""
+        self.states, self.rows = self.states + states, self.rows + len(layer.row_job)
+        self.kept += states * STATE_BYTES + len(layer.row_job) * ROW_BYTES
+        self.kept += len(layer.sizes) * DISTRIBUTION_BYTES + len(layer.following) * OUTCOME_BYTES
+
+    def _check(self, states: int, rows: int, needed: float, what: str) -> None:
+        if needed <= self.limit and rows <= MOST_ROWS:
+            return
+        over = f"more than the limit of {self.limit / 1e9:.1f} GB" if needed > self.limit else "more pairs than 2^31"
+        raise ProblemError(
+            f"{self.name!r} has at least {states:,} states and {rows:,} pairs for {what}, about "
+            f"{needed / 1e9:,.1f} GB: {over}. Plan fewer jobs, use a coarser unit of time, or raise memory_limit"
+        )
+
+
+def _starts(sizes: NDArray[Any]) -> Longs:
+    """Return where parts of the given sizes begin, and the end of the last."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+
+
+def _gather(start: Longs, chosen: Ints) -> tuple[Longs, Longs]:
+    """Return the places of the chosen lists' members, one list after another, and the lists' sizes."""
+    sizes = start[chosen + 1] - start[chosen]
+    within = np.arange(sizes.sum()) - np.repeat(_starts(sizes)[:-1], sizes)
+    return np.repeat(start[chosen], sizes) + within, sizes
+
+
+def _joined(parts: list[NDArray[Any]], offsets: Longs | None = None) -> NDArray[Any]:
+    """Join the layers' arrays, each raised by its offset, and let go of them: two copies of all would be too much."""
+    whole = np.concatenate(parts)
+    if offsets is not None:
+        place = 0
+        for part, offset in zip(parts, offsets.tolist(), strict=False):
+            whole[place : place + len(part)] += whole.dtype.type(offset)
+            place += len(part)
+    parts.clear()
+    return whole
+
+
+def _sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """Make a fresh array read-only; unlike `model.frozen` without a copy, since these are large."""
+    array.flags.writeable = False
+    return array

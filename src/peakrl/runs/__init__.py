@@ -1,0 +1,8 @@
+"""Many runs: described in one file, made by any number of workers, stored by content, summed up honestly."""
+
+from peakrl.errors import SweepError
+from peakrl.runs.engines import Engine
+from peakrl.runs.runner import local_workers, run_tasks
+from peakrl.runs.tasks import Result, Task
+
+__all__ = ["Engine", "Result", "SweepError", "Task", "local_workers", "run_tasks"]

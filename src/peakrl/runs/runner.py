@@ -1,0 +1,265 @@
+"""Make the runs that are missing from a folder, whatever happens to the workers, and read back all of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from peakrl.errors import SettingsError, SweepError
+from peakrl.progress import Progress
+from peakrl.runs.engines import ENGINES, Ended, Engine, InProcess, Job, LocalProcesses, Queue
+from peakrl.runs.store import Store
+from peakrl.runs.tasks import Result, Task
+from peakrl.runs.worker import BUSY, DIED, DONE, Call, Outcome
+from peakrl.storage import write_file
+
+#: Seconds between two looks at runs that another sweep is making.
+PATIENCE = 0.2
+#: How many failures an error message tells of.
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be made."""
+
+    task: Task
+    message: str
+    #: How often it was tried.
+    attempts: int
+
+
+@dataclass
+class Completion:
+    """What came of an attempt to complete a folder."""
+
+    #: Runs that were there already, and runs made now.
+    found: int = 0
+    made: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+
+def run_tasks(
+    tasks: Iterable[Task],
+    folder: str | Path,
+    workers: int | None = None,
+    engine: str | Engine = "loky",
+    retries: int = 2,
+    time_limit: float | None = None,
+    progress: bool = False,
+    title: str = "Runs",
+    *,
+    address: str | None = None,
+    search: str | None = None,
+) -> list[Result]:
+    """Return the result of every task, in their order; only what is missing in `folder` is run.
+
+    `workers`: processes (None: one a core; 1: in this process, unless there is a time limit). `engine`: by name, or
+    one that is at hand already (`local_workers`). `retries`: how often a run is tried again whose worker died.
+    `time_limit`: seconds a run. Failures are raised when all else is done.
+    """
+    wanted = list(tasks)
+    done = complete(
+        wanted, folder, workers, engine, retries, time_limit, progress, title, address=address, search=search
+    )
+    raise_failures(done.failures)
+    store = Store(folder)
+    read: dict[str, Result] = {}
+    for task in wanted:
+        if task.key not in read:
+            read[task.key] = store.read(task.key)
+    return [read[task.key] for task in wanted]
+
+
+def complete(
+    tasks: Iterable[Task],
+    folder: str | Path,
+    workers: int | None = None,
+    engine: str | Engine = "loky",
+    retries: int = 2,
+    time_limit: float | None = None,
+    progress: bool = False,
+    title: str = "Runs",
+    *,
+    address: str | None = None,
+    search: str | None = None,
+) -> Completion:
+    """Make the runs that are missing in `folder`; failures are returned, not raised. See `run_tasks`."""
+    chosen = choose_engine(engine, workers, address, time_limit) if isinstance(engine, str) else engine
+    check_limits(retries, time_limit)
+    unique = {task.key: task for task in tasks}
+    if not unique:
+        return Completion()
+    store = Store.create(folder)
+    missing = missing_tasks(unique.values(), store)
+    done = Completion(found=len(unique) - len(missing))
+    if missing:
+        store.forget({task.key for task in missing})
+        token, place = store.token, str(store.folder.absolute())
+        jobs = [Job(Call(t.key, t.function, dict(t.config), place, token, time_limit, search)) for t in missing]
+        with Bulletin(title, len(unique), done.found, progress) as bulletin:
+            _Driver(store, unique, retries, done, bulletin).drive(chosen, deque(jobs))
+    return done
+
+
+def missing_tasks(tasks: Iterable[Task], store: Store) -> list[Task]:
+    """Return the tasks without a result, each once, in their order."""
+    there = store.keys()
+    return [task for task in dict.fromkeys(tasks) if task.key not in there]
+
+
+def choose_engine(engine: str, workers: int | None, address: str | None, time_limit: float | None) -> Engine:
+    """Return the engine of that name."""
+    if workers is not None:
+        check_whole(workers, "workers", 1)
+    if engine not in ENGINES:
+        raise SettingsError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
+    if engine == "loky":
+        if address is not None:
+            raise SettingsError("address is for the engines ray and dask; loky runs on this machine")
+        count = workers if workers is not None else cores()
+        # A run that exceeds its limit takes its process with it, which must not be this one.
+        return InProcess() if count == 1 and time_limit is None else LocalProcesses(count)
+    from peakrl.runs.clusters import Cluster
+
+    return Cluster(engine, workers, address)
+
+
+@contextmanager
+def local_workers(workers: int | None = None, *, prepare: str | None = None) -> Iterator[Engine]:
+    """Yield an engine for several calls of `run_tasks`, whose processes start once.
+
+    `workers`: as `run_tasks` takes it. `prepare`: "module:function", called without arguments in every new process
+    before there is anything to run, to load what runs will need.
+    """
+    engine = choose_engine("loky", workers, None, None)
+    if isinstance(engine, LocalProcesses):
+        with LocalProcesses(engine.workers, prepare=prepare) as kept:
+            yield kept
+    else:
+        yield engine
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    import joblib
+
+    return int(joblib.cpu_count())
+
+
+def check_limits(retries: int, time_limit: float | None) -> None:
+    """Raise unless both make sense."""
+    check_whole(retries, "retries", 0)
+    if time_limit is not None and not 0 < time_limit < 1e9:
+        raise SettingsError(f"time_limit is {time_limit!r}; it must be a number of seconds above 0, or None")
+
+
+def check_whole(value: Any, what: str, least: int) -> None:
+    """Raise unless `value` is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SettingsError(f"{what} is {value!r}; it must be a whole number of at least {least}")
+
+
+class _Driver:
+    """Decides what each ending means: done, try again, give up, or wait for another sweep."""
+
+    def __init__(
+        self, store: Store, tasks: dict[str, Task], retries: int, done: Completion, bulletin: Bulletin
+    ) -> None:
+        self.store, self.tasks, self.retries, self.done, self.bulletin = store, tasks, retries, done, bulletin
+
+    def drive(self, engine: Engine, queue: Queue) -> None:
+        """Go on until every run is made or given up."""
+        waiting: Queue = deque()
+        while queue:
+            for ended in engine.run(queue):
+                self.settle(ended, queue, waiting)
+            # What is left is being made by another sweep: look from time to time whether it still is.
+            if waiting:
+                time.sleep(PATIENCE)
+                queue.extend(waiting)
+                waiting.clear()
+
+    def settle(self, ended: Ended, queue: Queue, waiting: Queue) -> None:
+        """Take note of an ending."""
+        job, outcome = ended.job, ended.outcome
+        if outcome.payload is not None:
+            path = self.store.path(outcome.key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, outcome.payload)
+        if outcome.status == DIED:
+            outcome = self.inquest(outcome)
+        if outcome.status == DONE:
+            self.done.made += 1
+            self.bulletin.tell(self.tasks[outcome.key], "done")
+        elif outcome.status == BUSY:
+            waiting.append(job)
+        elif outcome.transient and job.mishaps < self.retries:
+            job.mishaps += 1
+            queue.append(job)
+            self.bulletin.tell(self.tasks[outcome.key], f"to be tried again: {outcome.message}", final=False)
+        else:
+            failure = Failure(self.tasks[outcome.key], outcome.message, job.mishaps + 1)
+            self.done.failures.append(failure)
+            self.bulletin.tell(failure.task, f"failed: {outcome.message}")
+
+    def inquest(self, outcome: Outcome) -> Outcome:
+        """Find out what a run died of; it may even have finished first."""
+        if self.store.has(outcome.key):
+            return outcome._replace(status=DONE)
+        words = self.store.last_words(outcome.key)
+        if words is None:
+            return outcome
+        if words.timed_out:  # it will not be faster next time
+            place = f" at {words.place}" if words.place else ""
+            return outcome._replace(message=f"the time limit has passed{place}", transient=False)
+        return outcome._replace(message=f"{outcome.message} ({words.where})")
+
+
+class Bulletin:
+    """Tells how far it is: a bar in a terminal, elsewhere a line for each run that ends."""
+
+    def __init__(self, title: str, total: int, found: int, enabled: bool) -> None:
+        self.title, self.total, self.count, self.enabled = title, total, found, enabled
+        self.lines = enabled and not sys.stderr.isatty()
+        self.failed = 0
+        self.bar = Progress(title, total=total, unit="runs", enabled=enabled)
+
+    def __enter__(self) -> Bulletin:
+        self.bar.__enter__()
+        self.bar.reach(self.count)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.bar.__exit__(*error)
+
+    def tell(self, task: Task, what: str, *, final: bool = True) -> None:
+        """Say what became of a run."""
+        self.count += final
+        self.failed += final and what != "done"
+        self.bar.reach(self.count, failed=self.failed)
+        if self.lines:
+            print(f"{self.title}: {self.count:,}/{self.total:,} {task.key[:10]} {what}", file=sys.stderr, flush=True)
+
+
+def raise_failures(failures: Sequence[Failure]) -> None:
+    """Raise one error that lists the failures, if there are any."""
+    if not failures:
+        return
+    lines = [f"{len(failures):,} run{'s' if len(failures) > 1 else ''} failed"]
+    lines += [f"  {describe_failure(failure)}" for failure in failures[:SHOWN]]
+    if len(failures) > SHOWN:
+        lines.append(f"  and {len(failures) - SHOWN:,} more")
+    raise SweepError("\n".join(lines))
+
+
+def describe_failure(failure: Failure) -> str:
+    """Return a failure as a line."""
+    tried = f" (tried {failure.attempts} times)" if failure.attempts > 1 else ""
+    return f"{failure.task.function} {failure.task.key[:10]}: {failure.message}{tried}"

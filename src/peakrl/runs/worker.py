@@ -1,0 +1,174 @@
+"""What happens in a worker: claim a run, make it, store what came out.
+
+The worker stores the result, so a driver that dies loses nothing. On a machine that does not see the folder the
+result travels back as bytes and the driver stores it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from peakrl.errors import PeakError, SweepError
+
+#: One thread for everything that would start more: processes run side by side.
+ONE_THREAD = {
+    "NUMBA_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
+
+DONE, FAILED, DIED, BUSY = "done", "failed", "died", "busy"
+
+
+class Call(NamedTuple):
+    """All that a worker needs to know of a run; plain values, cheap to send."""
+
+    key: str
+    function: str
+    config: dict[str, Any]
+    folder: str
+    token: str
+    time_limit: float | None
+    #: Where modules named by the user are looked for besides the usual places.
+    search: str | None
+
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    key: str
+    status: str
+    message: str = ""
+    #: Worth another try: the machine was at fault, not the run.
+    transient: bool = False
+    #: The stored form of the result, where the worker does not see the folder.
+    payload: bytes | None = None
+
+
+#: Held while a run is under way.
+_at_work = threading.Lock()
+
+
+def perform_alone(call: Call) -> Outcome:
+    """Make a run in a process that serves nothing else: one thread."""
+    os.environ.update(ONE_THREAD)
+    with _at_work:
+        return perform(call)
+
+
+def serve(driver: int) -> None:
+    """Prepare a worker process: it ends with its driver, though not before the run that is under way is stored."""
+    # Ctrl-C reaches the whole group; what becomes of the workers is for the driver to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == driver:
+            time.sleep(0.5)
+        with _at_work:
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def prepare(function: str) -> None:
+    """Call a function that loads what runs will need; a run that needs more will say so itself."""
+    os.environ.update(ONE_THREAD)
+    with suppress(Exception):
+        load_function(function)()
+
+
+def perform(call: Call) -> Outcome:
+    """Make a run, and say how it ended; the process survives whatever the run raises."""
+    from peakrl.runs.store import Store, visible
+
+    try:
+        if not visible(call.folder, call.token):
+            return _perform_afar(call)
+        store = Store(call.folder)
+        with store.claim(call.key) as held:
+            if store.has(call.key):
+                return Outcome(call.key, DONE)
+            if not held:
+                return Outcome(call.key, BUSY)
+            words = store.last_words(call.key)
+            if words is not None and words.timed_out:  # some clusters try again on their own
+                return Outcome(call.key, DIED)
+            with store.mark(call.key) as note:
+                _make(call, store, note)
+        return Outcome(call.key, DONE)
+    except (Exception, SystemExit) as error:
+        transient = isinstance(error, OSError | MemoryError)
+        return Outcome(call.key, FAILED, describe(error), transient)
+
+
+def _perform_afar(call: Call) -> Outcome:
+    """Make a run where the folder is out of sight, and bring back the file's bytes."""
+    from peakrl.runs.store import Store
+
+    with tempfile.TemporaryDirectory(prefix="peakrl-") as folder, open(os.devnull, "w") as note:
+        store = Store(folder)
+        _make(call, store, note)
+        return Outcome(call.key, DONE, payload=store.path(call.key).read_bytes())
+
+
+def _make(call: Call, store: Any, note: IO[str]) -> None:
+    """Call the function and store what it returns."""
+    from peakrl.runs.tasks import Task, split_result
+
+    task = Task(call.function, call.config)
+    if task.key != call.key:
+        raise SweepError(
+            f"the run's key is {task.key} here and {call.key} where the sweep was started: "
+            "the machines run different versions of peakrl, numba or Python"
+        )
+    function = load_function(call.function, call.search)
+    begun = time.perf_counter()
+    with ExitStack() as stack:
+        if call.time_limit is not None:
+            # A watchdog that needs neither the interpreter nor its lock: it ends the process, compiled loops and all.
+            faulthandler.dump_traceback_later(call.time_limit, exit=True, file=note)
+            stack.callback(faulthandler.cancel_dump_traceback_later)
+        returned = function(dict(task.config))
+    values, arrays = split_result(returned, call.function)
+    store.write(task, values, arrays, time.perf_counter() - begun)
+
+
+def load_function(name: str, search: str | None = None) -> Callable[..., Any]:
+    """Return the function that "module:name" stands for."""
+    module, _, attribute = name.partition(":")
+    if search is not None and search not in sys.path:
+        sys.path.append(search)
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise SweepError(f"{name}: the module {module!r} cannot be imported: {error}") from error
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise SweepError(f"{name}: the module {module!r} has no function {attribute!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def describe(error: BaseException) -> str:
+    """Return an error as one line, with its place unless its message is made for users."""
+    if isinstance(error, PeakError):
+        return str(error)
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else text

@@ -1,0 +1,288 @@
+"""The description of a sweep: a TOML file, or the same as a Python mapping.
+
+    name = "peaks"                  # optional
+    folder = "results/peaks"        # optional: relative to the file
+    seeds = 20                      # 0 .. 19; or a list; or { first = 100, count = 20 }
+    episodes = [10_000, 50_000]     # a number or a list
+    points = 200                    # of the learning curve to keep; 0 for none
+
+    [[problems]]
+    name = "harvest"
+    kind = "energy_harvesting"      # machine_scheduling, scheduling_example, "module:function"
+    mean = 10                       # parameters of that function
+    grid = { peak_power = [8, 15] } # every combination of these
+
+    [[settings]]
+    name = "practical"
+    learner = "practical"           # paper, published, deterministic
+
+The runs are all combinations of problems, settings, episodes and seeds, unless `[[runs]]` lists the ones wanted, each
+with `problems` and `settings` by name and, if they differ, its own `episodes` and `seeds`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peakrl.errors import PeakError, StorageError, SweepError
+from peakrl.learning.run import MOST_EPISODES
+from peakrl.learning.settings import LearnerSettings
+from peakrl.runs.tasks import Task, check_plain
+from peakrl.sweeps.learning import FUNCTION
+from peakrl.sweeps.problems import check_parameters, describe_problem, unknown_key
+
+KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
+RUN_KEYS = ("problems", "settings", "episodes", "seeds")
+LEARNERS = ("practical", "paper", "published", "deterministic")
+DEFAULT_POINTS = 200
+MOST_RUNS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A problem or settings by name."""
+
+    name: str
+    #: The entry that it comes from; a grid makes several out of one.
+    entry: str
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep consists of, checked."""
+
+    name: str
+    folder: Path
+    #: Where modules that the file names are looked for.
+    search: str
+    problems: tuple[Choice, ...]
+    settings: tuple[Choice, ...]
+    tasks: tuple[Task, ...]
+
+    def names(self) -> dict[str, Any]:
+        """What the folder keeps of the plan: the name of each problem and of all settings."""
+        return {
+            "name": self.name,
+            "problems": {choice.name: choice.config for choice in self.problems},
+            "settings": {choice.name: choice.config for choice in self.settings},
+        }
+
+
+def read_plan(source: str | Path | Mapping[str, Any], folder: str | Path | None = None) -> SweepPlan:
+    """Return the plan of a sweep file or mapping, or raise for the first thing that is wrong with it."""
+    if isinstance(source, Mapping):
+        table, base, name = dict(source), Path(), "sweep"
+    else:
+        path = Path(source)
+        table, base, name = read_toml(path), path.absolute().parent, path.stem
+        if isinstance(table.get("problem"), Mapping) and "problems" not in table:
+            raise SweepError(f"{path} is a problem file, for one run: `peakrl train {path}` makes it")
+    for key in table:
+        if key not in KEYS:
+            raise SweepError(unknown_key(key, key, KEYS))
+    name = text(table, "name", "name", name)
+    problems = tuple(named(table, "problems", lambda entry, where: problem_choices(entry, where, base)))
+    settings = tuple(named(table, "settings", settings_choices))
+    target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
+    tasks = tuple(plan_tasks(table, problems, settings))
+    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file."""
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        return tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        line = content.splitlines()[int(found[1]) - 1].strip() if found else ""
+        raise SweepError(f"{path}: {error}" + (f": {line}" if line else "")) from None
+
+
+# --- problems and settings ---
+
+
+def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Choice]:
+    """Yield the choices of a list of tables, whose names must differ."""
+    entries = table.get(key)
+    if not isinstance(entries, list | tuple) or not entries:
+        raise SweepError(f"{key} is {'missing' if entries is None else 'empty'}: give at least one [[{key}]] table")
+    seen: dict[str, str] = {}
+    for index, entry in enumerate(entries):
+        where = f"{key}[{index}]"
+        if not isinstance(entry, Mapping):
+            raise SweepError(f"{where} is {entry!r}; it must be a table")
+        check_plain(entry, where)
+        for choice in expand(entry, where):
+            if choice.name in seen:
+                raise SweepError(f"{where}.name: {choice.name!r} is the name of {seen[choice.name]} already")
+            seen[choice.name] = where
+            yield choice
+
+
+def problem_choices(entry: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
+    """Yield the problems of an entry."""
+    kind = text(entry, "kind", f"{where}.kind")
+    name = text(entry, "name", f"{where}.name", kind)
+    follow = entry.get("follow_seed", False)
+    if not isinstance(follow, bool):
+        raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
+    for suffix, parameters in combinations(entry, ("kind", "name", "follow_seed"), where):
+        config = describe_problem(kind, parameters, follow_seed=follow, where=where, folder=base)
+        yield Choice(name + suffix, name, config)
+
+
+def settings_choices(entry: Mapping[str, Any], where: str) -> Iterator[Choice]:
+    """Yield the settings of an entry."""
+    learner = text(entry, "learner", f"{where}.learner")
+    if learner not in LEARNERS:
+        raise SweepError(f"{where}.learner is {learner!r}; it must be one of {', '.join(LEARNERS)}")
+    name = text(entry, "name", f"{where}.name", learner)
+    make = getattr(LearnerSettings, learner)
+    for suffix, parameters in combinations(entry, ("learner", "name"), where):
+        check_parameters(make, parameters, where)
+        try:
+            settings = make(**parameters)
+        except PeakError as error:
+            raise SweepError(f"{where}: {error}") from None
+        # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
+        yield Choice(name + suffix, name, settings.model_dump(exclude_defaults=True))
+
+
+def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (suffix of the name, parameters) for every combination of an entry's grid."""
+    fixed = {key: value for key, value in entry.items() if key not in (*own, "grid")}
+    grid = entry.get("grid", {})
+    if not isinstance(grid, Mapping):
+        raise SweepError(f"{where}.grid is {grid!r}; it must be a table of lists")
+    for key, values in grid.items():
+        if not isinstance(values, list | tuple):
+            raise SweepError(f"{where}.grid.{key} is {values!r}; it must be a list")
+        if not values:
+            raise SweepError(f"{where}.grid.{key} is empty: there would be no runs")
+        if key in fixed:
+            raise SweepError(f"{where}.{key} is given twice, once in the grid")
+    for values in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        yield "".join(f" {key}={value}" for key, value in chosen.items()), {**fixed, **chosen}
+
+
+# --- runs ---
+
+
+def plan_tasks(table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...]) -> Iterator[Task]:
+    """Yield the task of every run."""
+    points = table.get("points", DEFAULT_POINTS)
+    whole(points, "points", 0, 1_000_000)
+    total = 0
+    for where, block in blocks(table):
+        chosen = by_name(block, "problems", problems, where), by_name(block, "settings", settings, where)
+        episodes = whole_numbers(pick(block, table, "episodes", where), f"{where}episodes", 1, MOST_EPISODES)
+        seeds = seed_list(pick(block, table, "seeds", where), f"{where}seeds")
+        total += len(chosen[0]) * len(chosen[1]) * len(episodes) * len(seeds)
+        if total > MOST_RUNS:
+            raise SweepError(f"the sweep has over {MOST_RUNS:,} runs; cut it into several")
+        for problem, setting, count, seed in itertools.product(*chosen, episodes, seeds):
+            config = {
+                "problem": problem.config,
+                "settings": setting.config,
+                "episodes": count,
+                "seed": seed,
+                "points": points,
+            }
+            yield Task(FUNCTION, config)
+
+
+def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the blocks of runs: those listed, or one of everything."""
+    if "runs" not in table:
+        yield "", {}
+        return
+    runs = table["runs"]
+    if not isinstance(runs, list | tuple) or not runs:
+        raise SweepError("runs is empty: list at least one [[runs]] table, or leave it out for every combination")
+    for index, block in enumerate(runs):
+        if not isinstance(block, Mapping):
+            raise SweepError(f"runs[{index}] is {block!r}; it must be a table")
+        for key in block:
+            if key not in RUN_KEYS:
+                raise SweepError(unknown_key(f"runs[{index}].{key}", key, RUN_KEYS))
+        yield f"runs[{index}].", block
+
+
+def by_name(block: Mapping[str, Any], key: str, choices: tuple[Choice, ...], where: str) -> list[Choice]:
+    """Return the choices that a block names; all of them where it names none."""
+    if key not in block:
+        return list(choices)
+    wanted = block[key] if isinstance(block[key], list | tuple) else [block[key]]
+    if not wanted:
+        raise SweepError(f"{where}{key} is empty: there would be no runs")
+    found = []
+    for name in wanted:
+        matching = [choice for choice in choices if name in (choice.name, choice.entry)]
+        if not matching:
+            known = dict.fromkeys(choice.entry for choice in choices)
+            raise SweepError(f"{where}{key}: {name!r} is not among the {key}; there are {', '.join(known)}")
+        found += matching
+    return found
+
+
+def pick(block: Mapping[str, Any], table: Mapping[str, Any], key: str, where: str) -> Any:
+    """Return a block's own value or the sweep's."""
+    value = block.get(key, table.get(key))
+    if value is None:
+        raise SweepError(f"{where}{key} is missing")
+    return value
+
+
+def seed_list(given: Any, where: str) -> list[int]:
+    """Return the seeds: a count, a list, or a table of `first` and `count`."""
+    if isinstance(given, Mapping):
+        for key in given:
+            if key not in ("first", "count"):
+                raise SweepError(unknown_key(f"{where}.{key}", key, ("first", "count")))
+        first = whole(given.get("first", 0), f"{where}.first", 0, 2**63)
+        return list(range(first, first + whole(given.get("count"), f"{where}.count", 1, MOST_RUNS)))
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        return whole_numbers(list(given), where, 0, 2**64 - 1)
+    return list(range(whole(given, where, 1, MOST_RUNS)))
+
+
+def whole_numbers(given: Any, where: str, least: int, most: int) -> list[int]:
+    """Return a list of different whole numbers."""
+    numbers = list(given) if isinstance(given, list | tuple) else [given]
+    if not numbers:
+        raise SweepError(f"{where} is empty: there would be no runs")
+    seen: set[int] = set()
+    for number in numbers:
+        if whole(number, where, least, most) in seen:
+            raise SweepError(f"{where}: {number} stands there twice")
+        seen.add(number)
+    return numbers
+
+
+def whole(value: Any, where: str, least: int, most: int) -> int:
+    """Return a whole number or raise."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise SweepError(f"{where} is {value!r}; it must be a whole number from {least} to {most:,}")
+    return value
+
+
+def text(table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+    """Return a text that is not empty."""
+    value = table.get(key, default)
+    if value is None:
+        raise SweepError(f"{where} is missing")
+    if not isinstance(value, str) or not value.strip():
+        raise SweepError(f"{where} is {value!r}; it must be a text that is not empty")
+    return value

@@ -1,0 +1,251 @@
+"""One small interface to environments: lanes that start episodes and take steps.
+
+A single environment has one lane, a vectorised one has several that are stepped together. The learner calls
+
+    begin(lanes, seeds) -> [Seen | None]       start an episode; None: its first state comes with the next `advance`
+    advance(actions)    -> [Step | Seen]       one step in every lane; Seen: a lane that has just started its episode
+
+`actions` are numbers of actions (see `ActionSet`), None in a lane without an episode. Whatever an environment does
+against the rules is a `LaneError`, which says in which lane; the learner knows the episode and the step.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from peakrl.errors import ProblemError, SettingsError, TargetError
+from peakrl.model.header import ROUNDING, check_bounds, check_range
+from peakrl.model.problem import State
+from peakrl.targets.constraints import ConstraintFunction, ConstraintReader, Transition
+from peakrl.targets.spaces import ActionSet, Offer, check_observation_space, label_of, shown, space_size
+
+#: More states than this are as good as unknown: the bonus formulas need a hint.
+MOST_STATES = 2**53
+
+
+class Seen(NamedTuple):
+    """A state and the numbers of the actions on offer there."""
+
+    state: State
+    offer: Offer
+
+
+class Step(NamedTuple):
+    """What one step came to."""
+
+    reward: float
+    constraints: tuple[float, ...]
+    #: None where the process has ended, or was cut off in a state that offers nothing.
+    following: Seen | None
+    terminated: bool
+    #: Over because a time limit said so, not because the process ended.
+    truncated: bool
+
+    @property
+    def over(self) -> bool:
+        """Is the episode over?"""
+        return self.terminated or self.truncated
+
+
+class LaneError(Exception):
+    """Something went wrong in a lane (None: in all of them at once); `__cause__` holds what the environment raised."""
+
+    def __init__(self, message: str, lane: int | None) -> None:
+        super().__init__(message)
+        self.lane = lane
+
+
+class Lanes(Protocol):
+    """What the learner and the simulation need of an environment."""
+
+    count: int
+    rules: Rules
+
+    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Seen | None]: ...
+    def advance(self, actions: Sequence[int | None]) -> list[Step | Seen | None]: ...
+
+
+@dataclass
+class Rules:
+    """What holds for an environment during a run: declared by it (`metadata["peakrl"]`) or by the user."""
+
+    name: str
+    actions: ActionSet
+    observation_space: Any
+    horizon: int
+    reward_range: tuple[float, float]
+    constraints: ConstraintReader
+    constraint_names: tuple[str, ...]
+    #: S of the bonus formulas; None where it is unknown.
+    states: int | None
+    #: True where the environment declares that nothing depends on the step.
+    stationary: bool
+
+    def __post_init__(self) -> None:
+        self._known: set[State] = set()
+
+    def seen(self, observation: Any, info: dict[str, Any]) -> Seen:
+        """Return the state and the offer that the environment shows."""
+        state = label_of(observation)
+        if state not in self._known:
+            if not self.observation_space.contains(observation):
+                raise TargetError(f"the observation {shown(observation)} is not in {self.observation_space}")
+            self._known.add(state)
+        return Seen(state, self.actions.offer(info.get("action_mask")))
+
+    def seen_last(self, observation: Any, info: dict[str, Any], *, terminated: bool) -> Seen | None:
+        """Return the state in which an episode is over; None where there is nothing left to do."""
+        mask = info.get("action_mask")
+        if terminated or (mask is not None and not self.actions.leaves_any(mask)):
+            return None
+        return self.seen(observation, info)
+
+    def reward(self, given: Any) -> float:
+        """Return a validated reward."""
+        try:
+            reward = float(given)
+        except (TypeError, ValueError, OverflowError):
+            raise TargetError(f"the reward is {shown(given)}; it must be a number") from None
+        lo, hi = self.reward_range
+        room = ROUNDING * max(1.0, abs(lo), abs(hi))
+        if not lo - room <= reward <= hi + room:
+            why = "it must be finite" if not math.isfinite(reward) else f"reward_range is {self.reward_range}"
+            raise TargetError(f"the reward is {reward}; {why}")
+        return reward
+
+    def step(self, transition: Transition, following: Seen | None) -> Step:
+        """Return a validated step."""
+        constraints = self.constraints.read(transition)
+        over = transition.terminated, transition.truncated and not transition.terminated
+        return Step(transition.reward, constraints, following, *over)
+
+
+def is_environment(target: Any) -> bool:
+    """Does this look like a Gymnasium environment?"""
+    return all(hasattr(target, name) for name in ("reset", "step", "observation_space", "action_space"))
+
+
+def adapt(
+    env: Any,
+    *,
+    horizon: int | None = None,
+    reward_range: tuple[float, float] | None = None,
+    constraint_bounds: Sequence[float] | None = None,
+    constraint: ConstraintFunction | None = None,
+    states: int | None = None,
+    needs_range: bool = True,
+) -> Lanes:
+    """Return the lanes of a Gymnasium environment; what is not given is taken from its `metadata["peakrl"]`."""
+    from peakrl.targets.single import SingleLane
+    from peakrl.targets.vector import VectorLanes
+
+    vector = hasattr(env, "num_envs") and hasattr(env, "single_action_space")
+    metadata = getattr(env, "metadata", None)
+    declared = metadata.get("peakrl", {}) if isinstance(metadata, dict) else {}
+    if not isinstance(declared, dict):
+        raise SettingsError(f'metadata["peakrl"] of the environment is {shown(declared)}; it must be a dict')
+    space = env.single_observation_space if vector else env.observation_space
+    check_observation_space(space)
+    if constraint is not None and not callable(constraint):
+        raise SettingsError(f"constraint is {shown(constraint)}; it must be a function of the transition")
+    bounds = constraint_bounds if constraint_bounds is not None else declared.get("constraint_bounds")
+    bounds = None if bounds is None else declared_bounds(bounds)
+    names = declared.get("constraint_names")
+    rules = Rules(
+        name=name_of(env),
+        actions=ActionSet(env.single_action_space if vector else env.action_space),
+        observation_space=space,
+        horizon=horizon_of(env, horizon, declared),
+        reward_range=range_of(reward_range, declared, needs_range),
+        constraints=ConstraintReader(constraint, bounds),
+        constraint_names=tuple(map(str, names)) if bounds is not None and names and len(names) == len(bounds) else (),
+        states=states_of(states, declared, space),
+        stationary=declared.get("stationary") is True,
+    )
+    return VectorLanes(env, rules) if vector else SingleLane(env, rules)
+
+
+def name_of(env: Any) -> str:
+    """Return what to call an environment."""
+    return str(getattr(getattr(env, "spec", None), "id", None) or type(getattr(env, "unwrapped", env)).__name__)
+
+
+def horizon_of(env: Any, given: Any, declared: dict[str, Any]) -> int:
+    """Return the number of steps of an episode: given, declared, or the environment's own time limit."""
+    horizon = given if given is not None else declared.get("horizon")
+    if horizon is None:
+        horizon = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    if horizon is None:
+        raise SettingsError(
+            "horizon is not given, and the environment declares none: pass horizon=, the steps of an episode"
+        )
+    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or not 1 <= horizon < 2**31:
+        raise SettingsError(f"horizon is {horizon!r}; it must be a whole number of at least 1")
+    return int(horizon)
+
+
+def range_of(given: Any, declared: dict[str, Any], needed: bool) -> tuple[float, float]:
+    """Return the least and the largest reward of a step."""
+    found = given if given is not None else declared.get("reward_range")
+    if found is None:
+        if not needed:
+            return -math.inf, math.inf
+        raise SettingsError(
+            "reward_range is not given, and the environment declares none: pass reward_range=(lowest, highest) reward "
+            "of a step, from which the learner takes how optimistic it must be"
+        )
+    try:
+        return check_range(found, "reward_range")
+    except ProblemError as error:
+        raise SettingsError(str(error)) from None
+
+
+def declared_bounds(given: Any) -> tuple[float, ...]:
+    """Return one positive bound for each constraint."""
+    try:
+        return check_bounds(given, len(given), "constraint_bounds")
+    except TypeError:
+        raise SettingsError(f"constraint_bounds is {given!r}; it must hold a number for each constraint") from None
+    except ProblemError as error:
+        raise SettingsError(str(error)) from None
+
+
+def states_of(given: Any, declared: dict[str, Any], space: Any) -> int | None:
+    """Return S of the bonus formulas: given, declared, or the size of the observation space."""
+    states = given if given is not None else declared.get("states")
+    if states is None:
+        size = space_size(space)
+        return size if size <= MOST_STATES else None
+    if isinstance(states, bool) or not isinstance(states, int | np.integer) or not 1 <= states <= MOST_STATES:
+        raise SettingsError(f"states is {states!r}; it must be a whole number of at least 1")
+    return int(states)
+
+
+def episode_seed(seed: int, episode: int) -> int:
+    """Return what episode number `episode` of a run is reset with."""
+    return int(np.random.SeedSequence((seed, episode)).generate_state(1)[0])
+
+
+def kept(observation: Any) -> Any:
+    """Return an observation that stays as it is when the environment writes to its buffers again."""
+    return observation if isinstance(observation, int | str | np.integer) else copy.deepcopy(observation)
+
+
+def truth(value: Any, what: str) -> bool:
+    """Return a validated flag."""
+    if not isinstance(value, bool | np.bool_):
+        raise TargetError(f"{what} is {shown(value)}; it must be True or False")
+    return bool(value)
+
+
+def info_of(value: Any, where: str) -> dict[str, Any]:
+    """Return a validated info."""
+    if not isinstance(value, dict):
+        raise TargetError(f"{where} returned {shown(value)} as info; it must be a dict")
+    return value

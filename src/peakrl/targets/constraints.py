@@ -1,0 +1,102 @@
+"""Where an environment tells of its constraints, read into one form: numbers that are >= 0 where they are met.
+
+In this order: the user's function of the transition; `info["constraints"]` (>= 0 is met); `info["cost"]`, or the third
+of six values that a step returns (> 0 is violated), a number or one for each constraint. Which it is, and how many
+there are, is settled by the first step and holds for the whole run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from peakrl.errors import TargetError
+from peakrl.model.header import ROUNDING
+from peakrl.targets.spaces import shown
+
+
+class Transition(NamedTuple):
+    """What a user's constraint function is given: one step, in the environment's own terms."""
+
+    step: int
+    observation: Any
+    action: Any
+    reward: float
+    next_observation: Any
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+ConstraintFunction = Callable[[Transition], float | Sequence[float]]
+
+
+class ConstraintReader:
+    """Reads the constraints of a step."""
+
+    def __init__(self, function: ConstraintFunction | None, bounds: tuple[float, ...] | None) -> None:
+        self.function, self.bounds = function, bounds
+        self.count = None if bounds is None else len(bounds)
+        self._source: str | None = None
+
+    def read(self, transition: Transition) -> tuple[float, ...]:
+        """Return one number for each constraint, >= 0 where it is met."""
+        source, given = self._given(transition)
+        values = numbers(given, source)
+        if source == COST:
+            values = tuple(0.0 - value for value in values)
+        if self.count is None:
+            self.count = len(values)
+        elif len(values) != self.count:
+            raise TargetError(f"{source} has {len(values)} numbers for {self.count} constraints")
+        if self.bounds is not None:
+            for index, (value, bound) in enumerate(zip(values, self.bounds, strict=True)):
+                if abs(value) > bound * (1 + ROUNDING):
+                    raise TargetError(f"{source}: constraint {index} is {value:g}, beyond its bound of {bound:g}")
+        return values
+
+    def _given(self, transition: Transition) -> tuple[str, Any]:
+        """Return where the constraints stand and what stands there."""
+        if self.count == 0:
+            return "constraint_bounds", ()
+        if self.function is not None:
+            return FUNCTION, self.function(transition)
+        for source, key in ((CONSTRAINTS, "constraints"), (COST, "cost")):
+            if key in transition.info and self._source in (None, source):
+                self._source = source
+                return source, transition.info[key]
+        if self._source is not None:
+            raise TargetError(
+                f"{self._source} is missing; an environment that gives it once must give it at every step"
+            )
+        raise TargetError(
+            'no constraint: the environment gives neither info["constraints"] nor info["cost"]. Pass constraint=, a '
+            "function of the transition, or constraint_bounds=() if there is nothing to meet"
+        )
+
+
+FUNCTION, CONSTRAINTS, COST = "what constraint() returned", 'info["constraints"]', 'info["cost"]'
+
+
+def numbers(given: Any, source: str) -> tuple[float, ...]:
+    """Return one finite number, or a flat sequence of them, as a tuple of floats."""
+    if isinstance(given, float):  # by far the most frequent
+        values: tuple[float, ...] = (given,)
+    else:
+        try:
+            array = np.asarray(given)
+        except (TypeError, ValueError):
+            array = np.array(None)
+        if array.dtype.kind == "b" and source != COST:
+            raise TargetError(
+                f"{source} is {shown(given)}; it must be a number, since False would count as met, like 0"
+            )
+        if array.dtype.kind not in "biuf" or array.ndim > 1:
+            raise TargetError(f"{source} is {shown(given)}; it must be a number or a flat sequence of numbers")
+        values = tuple(float(value) for value in array.ravel())
+    if not all(map(math.isfinite, values)):
+        raise TargetError(f"{source} is {shown(given)}; it must be finite")
+    return values

@@ -1,0 +1,112 @@
+"""The benchmark does what it says: it runs, it reports, and its C version learns what the kernel learns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from peakrl import LearnerSettings, TabularModel, learn
+from peakrl.benchmark import CASES, chosen_cases, kernels, reference, run_case
+from peakrl.benchmark.sections import Section, in_turns
+from peakrl.cli import app
+from peakrl.errors import SettingsError
+
+
+def deterministic_model(seed, states=12, actions=4, horizon=6):
+    """Every pair leads to one state; rewards without ties."""
+    rng = np.random.default_rng(seed)
+    transitions = np.eye(states)[rng.integers(0, states, (states, actions))]
+    return TabularModel.from_arrays(
+        transitions, rng.random((states, actions)), rng.normal(1.0, 1.0, (1, states, actions)), horizon
+    )
+
+
+def earned(model, run, slack, penalty):
+    """The sum of modified rewards that the policies of all episodes earn, followed one by one."""
+    total = 0.0
+    for k in range(1, run.episodes + 1):
+        policy, slot = run.averaged_policy.policy(k), int(model.first_slot[0])
+        for step in range(model.horizon):
+            row = policy.row(step, slot)
+            margin = model.payoffs.constraints[row, 0]
+            total += model.payoffs.reward[row] - model.reward_range[0] + penalty * min(0.0, min(margin, 0.0) + slack)
+            slot = int(model.layout.outcome_next[model.layout.outcome_start[model.layout.row_distribution[row]]])
+    return total
+
+
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, reference.COMPILERS)), reason="no C compiler to compare with"
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize("bonus", ["none", "bernstein"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_c_version_learns_what_the_kernel_learns(seed, bonus):
+    model = deterministic_model(seed)
+    settings = LearnerSettings.paper(0.1, penalty=3.0, bonus=bonus, c1=0.2, c2=0.2, start="stepwise")
+    total = reference.ReferenceRun(model, settings, 300)()
+    assert total == pytest.approx(earned(model, learn(model, settings, episodes=300), 0.1, 3.0), rel=1e-9)
+
+
+def test_running_sums_restart_in_every_distribution():
+    sums = reference.cumulative(np.array([0, 2, 3, 6]), np.array([0.25, 0.75, 1.0, 0.5, 0.25, 0.25]))
+    assert sums == pytest.approx([0.25, 1.0, 1.0, 0.5, 0.75, 1.0])
+
+
+def test_functions_are_timed_in_turns_and_the_median_counts():
+    calls = []
+    clock = iter([0.0, 5.0, 10.0, 11.0, 20.0, 21.0, 30.0, 33.0, 40.0, 42.0, 50.0, 52.0])
+    medians = in_turns([lambda: calls.append("a"), lambda: calls.append("b")], 3, clock=lambda: next(clock))
+    assert "".join(calls) == "ab" * 4
+    assert medians == [2.0, 2.0]
+
+
+def test_rates_without_a_compiler_come_with_the_reason(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(kernels, "problems", lambda quick: {"small": (deterministic_model(0), 50)})
+    reference.reference.cache_clear()
+    section = run_case("kernels", repeats=1, quick=True)
+    assert [row["times C"] for row in section.rows] == [None] * 3
+    assert any("no C compiler" in note for note in section.notes)
+    assert all(row["ns a step"] > 0 for row in section.rows)
+
+
+@needs_compiler
+def test_rates_with_a_compiler_come_with_a_ratio(monkeypatch):
+    monkeypatch.setattr(kernels, "problems", lambda quick: {"small": (deterministic_model(0), 2000)})
+    rows = run_case("kernels", repeats=1, quick=True).rows
+    assert [row["times C"] is not None for row in rows] == [True, False, True]
+
+
+def test_unknown_cases_are_refused_and_none_means_all():
+    with pytest.raises(SettingsError, match="no benchmark 'speed'"):
+        chosen_cases(["kernels", "speed"])
+    assert chosen_cases([]) == list(CASES)
+    assert chosen_cases(["start", "kernels", "start"]) == ["start", "kernels"]
+
+
+def test_the_command_prints_json_and_tables(monkeypatch):
+    def case(section: Section, repeats: int, quick: bool) -> None:
+        section.add(what="thing", seconds=0.123456789, repeats=repeats, quick=quick)
+        section.notes.append("said once")
+
+    monkeypatch.setattr("peakrl.benchmark.scaling.compile_rates", case)
+    printed = CliRunner().invoke(app, ["bench", "compiling", "--json", "--quick", "--repeats", "2"])
+    result = json.loads(printed.stdout)["compiling"]
+    assert result["rows"] == [{"what": "thing", "seconds": 0.123456789, "repeats": 2, "quick": True}]
+    table = CliRunner().invoke(app, ["bench", "compiling"]).stdout
+    assert "0.1235" in table
+    assert "said once" in table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_runs(name):
+    section = run_case(name, repeats=1, quick=True)
+    assert section.rows or section.notes
+    assert len({tuple(row) for row in section.rows}) <= 1

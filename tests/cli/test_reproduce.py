@@ -1,0 +1,179 @@
+"""`peakrl reproduce` and `peakrl solve` as commands: what they print, write and return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from peakrl import PeakError
+from peakrl.cli import app
+from peakrl.paper import comparison, scheduling
+
+JOBS = "processing,due,deadline\n3,22,30\n5,30,28\n7,33,35\n9,15,18\n10,18,21\n"
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, list(arguments))
+        if isinstance(result.exception, PeakError):  # `main` prints these and exits with 2
+            return 2, str(result.exception)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout
+
+    return call
+
+
+def test_reproduce_writes_table_settings_and_both_pictures(run: Run, tmp_path: Path) -> None:
+    code, text = run("reproduce", "figure-4", "--out", "here", "--workers", "1")
+    assert code == 0
+    assert "6 of 6 judged comparisons are within tolerance" in text
+    assert {path.name for path in (tmp_path / "here").glob("figure-4.*")} == {
+        f"figure-4.{kind}" for kind in ("csv", "json", "png", "pdf")
+    }
+
+
+def test_reproduce_prints_the_same_as_json(run: Run) -> None:
+    code, text = run("reproduce", "figure-4", "--json", "--workers", "1")
+    answer = json.loads(text)
+    assert code == 0
+    assert answer["passed"] is True
+    (figure,) = answer["figures"]
+    edd = next(check for check in figure["checks"] if check["what"].endswith("EDD"))
+    assert (edd["expected"], edd["ours"], edd["difference"], edd["within"]) == (5, 5, 0, True)
+    assert all(Path(file).exists() for file in figure["files"])
+
+
+def test_a_check_that_fails_is_shown_and_makes_the_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(scheduling.paper.EXAMPLE_EDD, 1, 6.0)
+    code, text = run("reproduce", "figure-4", "--workers", "1")
+    assert code == 1
+    assert "NO" in text
+    assert "5 of 6" in text
+
+
+def test_small_and_recorded_versions_do_not_replace_the_full_results(run: Run, tmp_path: Path) -> None:
+    run("reproduce", "figure-4", "--quick", "--workers", "1", "--json")
+    assert (tmp_path / "results" / "quick" / "figure-4.csv").exists()
+    assert not (tmp_path / "results" / "figure-4.csv").exists()
+
+
+def test_recorded_arrivals_are_read_from_a_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = comparison.replace(comparison.FIGURE_3, episodes=2_000)
+    monkeypatch.setattr(comparison, "FIGURE_3", small)
+    np.save(tmp_path / "mine.npy", np.random.default_rng(0).integers(0, 12, (2, 20)))
+    code, text = run("reproduce", "figure-3", "--arrivals", "mine.npy", "--workers", "1", "--json")
+    (figure,) = json.loads(text)["figures"]
+    assert code in (0, 1)  # two thousand episodes need not be enough
+    assert figure["settings"]["sequences"] == 2
+    assert (tmp_path / "results" / "recorded" / "figure-3.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("figure-7",), "'figure-7' is no figure"),
+        (("figure-2", "figure-4", "--arrivals", "none.npy"), "figure-4 has no energy arrivals"),
+        (("figure-2", "--arrivals", "none.npy"), "cannot read none.npy"),
+    ],
+)
+def test_bad_requests_are_refused_before_anything_runs(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    code, text = run("reproduce", *arguments)
+    assert code == 2
+    assert message in text
+    assert not (tmp_path / "results").exists()
+
+
+# solve -----------------------------------------------------------------------------------------------------------
+
+
+def test_solve_prints_the_order_the_objective_and_the_slack_of_each_deadline(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    code, text = run("solve", "--jobs", "jobs.csv", "--json")
+    answer = json.loads(text)
+    assert code == 0
+    assert (answer["objective_value"], answer["order"]) == (1, [4, 5, 1, 2, 3])
+    assert [row["slack"] for row in answer["schedule"]] == [9, 2, 8, 1, 1]
+    code, text = run("solve", "--jobs", "jobs.csv")
+    assert "order: 4, 5, 1, 2, 3" in text
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+def test_solve_draws_the_gantt_chart(run: Run, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    assert run("solve", "--jobs", "jobs.csv", "--objective", "total_tardiness", "--plot", f"chart.{kind}")[0] == 0
+    assert (tmp_path / f"chart.{kind}").stat().st_size > 5_000
+
+
+def test_the_gantt_chart_marks_due_times_and_deadlines_where_they_are() -> None:
+    from peakrl.problems.scheduling.baselines import Bar
+    from peakrl.report.gantt import draw_gantt
+
+    figure = draw_gantt([Bar("a", 0, 4, 3, 9), Bar("b", 4, 9, 8, 7)], "title")
+    (axes,) = figure.axes
+    marks = [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata())]
+    assert marks == [3, 9, 8, 7]
+    bars = [(bar.get_x(), bar.get_width()) for bar in axes.patches if bar.get_width()]
+    assert bars == [(0, 4), (4, 5)]
+    assert "after its deadline" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_an_infeasible_instance_names_the_job_and_exits_with_1(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("name,processing,due,deadline\nsaw,3,5,9\ndrill,6,7,8\npaint,4,6,12\n")
+    code, text = run("solve", "--jobs", "jobs.csv")
+    assert code == 1
+    assert "job paint, which would miss it by 1" in text
+    assert "violation: 1" in text
+
+
+def test_random_times_have_expectations_and_no_single_order(run: Run) -> None:
+    code, text = run("solve", "scheduling-3")
+    assert code == 1
+    assert "expected violation: 0.266204" in text
+    code, text = run("solve", "scheduling-3", "--plot", "chart.png")
+    assert code == 2
+    assert "no single one" in text
+
+
+def test_solve_gives_the_known_optimum_of_the_transmitter(run: Run) -> None:
+    code, text = run("solve", "energy-harvesting", "--log-base", "2.718281828459045", "--json")
+    assert code == 0
+    assert json.loads(text)["value"] == pytest.approx(43.507, abs=5e-4)
+
+
+def test_solve_takes_a_problem_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[problem]\nkind = "energy_harvesting"\npeak_power = 3\nhorizon = 2\n')
+    code, text = run("solve", "mine.toml", "--json")
+    assert code == 0
+    assert 0 < json.loads(text)["value"] <= 4  # two steps of at most log2(1 + 3) bits
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name a problem"),
+        (("energy-harvesting", "--jobs", "jobs.csv"), "one of the two"),
+        (("chess",), "'chess' is no built-in problem"),
+        (("energy-harvesting", "--peak-power", "-1"), "peak_power is -1"),
+        (("energy-harvesting", "--log-base", "1"), "log_base is 1"),
+        (("energy-harvesting", "--plot", "x.png"), "has none"),
+        (("scheduling-1", "--plot", "x.docx"), "x.docx: a figure is written as"),
+        (("scheduling-1", "--objective", "speed"), "objective 'speed' is unknown"),
+        (("--jobs", "none.csv"), "none.csv cannot be read"),
+    ],
+)
+def test_bad_input_to_solve_is_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, text = run("solve", *arguments)
+    assert code == 2
+    assert message in text

@@ -1,0 +1,111 @@
+"""Runs on environments in files: cut and resumed they equal the uncut run, where randomness comes from the seed."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import SyncVectorEnv
+
+from peakrl import LearnerSettings, energy_harvesting, learn, load_run, resume, to_gymnasium
+from peakrl.errors import SettingsError, StorageError
+from peakrl.learning.environment import EnvironmentLearner
+
+SETTINGS = {
+    "practical": LearnerSettings.practical(),
+    "each step apart": LearnerSettings.practical(share_steps=False),
+    "paper": LearnerSettings.paper(0.25),
+    "published": LearnerSettings.published(0.25),
+}
+
+
+def transmitter():
+    return to_gymnasium(energy_harvesting(horizon=4, battery=3, max_arrival=2, mean=1, std=1, peak_power=2))
+
+
+def lake():
+    """FrozenLake: holes must not be stepped into."""
+    return gymnasium.make("FrozenLake-v1", is_slippery=True)
+
+
+LAKE = {
+    "horizon": 12,
+    "reward_range": (0.0, 1.0),
+    "constraint": lambda transition: -1.0 if transition.terminated and not transition.reward else 1.0,
+    "constraint_bounds": [1.0],
+}
+
+
+def differences(run, other):
+    """Return the names of everything that tells two runs apart, bit by bit."""
+    names = ("episodes", "seed", "settings", "violations", "last_violation_episode", "feasible")
+    found = [name for name in names if getattr(run, name) != getattr(other, name)]
+    pairs = {"q": (run.q, other.q), "policy": (run.policy.rows, other.policy.rows)}
+    pairs |= {name: (array, getattr(other.history, name)) for name, array in run.history.columns().items()}
+    for name in ("change_episode", "change_node", "change_row"):
+        pairs[name] = (getattr(run.averaged_policy, name), getattr(other.averaged_policy, name))
+    found += [name for name, (one, two) in pairs.items() if one.tobytes() != two.tobytes()]
+    return found if list(run.model.state_labels) == list(other.model.state_labels) else [*found, "states"]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("make", "declared"), [(transmitter, {}), (lake, LAKE)], ids=["transmitter", "lake"])
+def test_a_run_on_an_environment_cut_anywhere_equals_the_uncut_run(name, make, declared, tmp_path):
+    chosen, rng = SETTINGS[name], np.random.default_rng(3)
+    whole = learn(make(), chosen, episodes=60, seed=5, **declared)
+    for number in range(4):
+        path = tmp_path / f"{number}.run"
+        learner = learn(make(), chosen, episodes=60, seed=5, **declared)._learner
+        cut = int(rng.integers(1, 60))
+        begun = EnvironmentLearner(learner.target, chosen, planned=60, seed=5, every=learner.recorder.every)
+        begun.advance(cut)
+        begun.result().save(path)
+        assert load_run(path, env=make(), **declared).episodes == cut
+        resume(path, env=make(), episodes=min(60, cut + 7), **declared)
+        assert differences(whole, resume(path, env=make(), **declared)) == []
+
+
+def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path):
+    path, chosen = tmp_path / "run", LearnerSettings.practical()
+    whole = learn(transmitter(), chosen, episodes=40)
+    run = learn(transmitter(), chosen, episodes=40, checkpoint=path, checkpoint_every=15)
+    assert differences(whole, run) == []
+    assert differences(whole, learn(transmitter(), chosen, episodes=40, checkpoint=path)) == []
+    with pytest.raises(StorageError, match="a different seed"):
+        learn(transmitter(), chosen, episodes=40, seed=1, checkpoint=path)
+
+
+def test_an_environment_that_fails_leaves_the_last_checkpoint(tmp_path):
+    class Failing(gymnasium.Wrapper):
+        steps = 0
+
+        def step(self, action):
+            self.steps += 1
+            if self.steps > 100:
+                raise OSError("the simulator is gone")
+            return super().step(action)
+
+    path, chosen = tmp_path / "run", LearnerSettings.practical()
+    with pytest.raises(Exception, match="the simulator is gone"):
+        learn(Failing(transmitter()), chosen, episodes=60, checkpoint=path, checkpoint_every=10)
+    assert load_run(path, env=transmitter()).episodes == 20
+    assert differences(learn(transmitter(), chosen, episodes=60), resume(path, env=transmitter())) == []
+
+
+def test_a_run_on_an_environment_asks_for_it(tmp_path):
+    path = tmp_path / "run"
+    learn(transmitter(), LearnerSettings.practical(), episodes=5).save(path)
+    with pytest.raises(StorageError, match="env="):
+        load_run(path)
+    with pytest.raises(StorageError, match="FrozenLake"):
+        load_run(path, env=lake(), **LAKE)
+    with pytest.raises(SettingsError, match="horizon"):
+        load_run(path, horizon=3)
+
+
+def test_a_vectorised_run_can_be_saved_and_continued(tmp_path):
+    path = tmp_path / "run"
+    env = SyncVectorEnv([transmitter, transmitter])
+    learn(env, LearnerSettings.practical(), episodes=20, checkpoint=path)
+    run = resume(path, env=SyncVectorEnv([transmitter, transmitter]), episodes=60)
+    assert (run.episodes, load_run(path, env=env).episodes) == (60, 60)

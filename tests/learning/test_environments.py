@@ -1,0 +1,415 @@
+"""The learner on environments: against the compiled path, against exact optima, vectorised, and cut in two."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from model_environment import ModelEnvironment
+from peakrl import (
+    LearnerSettings,
+    Outcome,
+    Policy,
+    Problem,
+    compile_model,
+    energy_harvesting,
+    evaluate,
+    learn,
+    simulate,
+    solve,
+)
+from peakrl.errors import PolicyError, ProblemError
+from peakrl.learning.environment import EnvironmentLearner
+from peakrl.targets.adapters import adapt
+from random_problems import random_problem
+
+SETTINGS = {
+    "as printed": LearnerSettings.paper(0.25),
+    "hoeffding": LearnerSettings.paper(0.1, bonus="hoeffding", c2=0.05),
+    "published": LearnerSettings.published(0.25),
+    "theorem 2": LearnerSettings.deterministic(0.3, bonus="none"),
+    "practical": LearnerSettings.practical(),
+    "each step apart": LearnerSettings.practical(share_steps=False),
+    "no memory": LearnerSettings.practical(constraint_memory=False, adaptive_steps=False, slack=0.1),
+}
+
+
+def differences(problem, settings, seed, episodes=40):
+    """Learn a problem as a model and as an environment on the same draws; return what differs in the tables."""
+    model = compile_model(problem)
+    if settings.bonus != "none" and model.max_actions < len(model.action_labels):
+        return []  # the environment's A is that of its action space
+    compiled = learn(model, settings, episodes=episodes, seed=seed)
+    run = learn(ModelEnvironment(model, seed), settings, episodes=episodes)
+    actions, met, found = sorted(model.action_labels), run.model, []
+    for step in range(model.horizon):
+        for slot in range(*met.layout.step_slots[step]):
+            state = model.state_labels[met.state_of_slot(slot)]
+            node = step * model.layout.node_stride + (model.slot_of(step, state) if reached(model, step, state) else 0)
+            if not reached(model, step, state) or not model.reachable[node]:
+                continue  # a column of a shared table that no episode can come by
+            for row in met.rows_of_slot(slot):
+                other = model.row_of(step, state, actions[met.action_of_row(row)])
+                here = run.q[step * met.layout.entry_stride + row]
+                there = compiled.q[step * model.layout.entry_stride + other]
+                if here != there:
+                    found.append((step, state, here, there))
+    summary = [(r.violations, r.last_violation_episode, r.feasible, len(r.proof)) for r in (compiled, run)]
+    return found if summary[0] == summary[1] else [*found, summary]
+
+
+def reached(model, step, state):
+    try:
+        model.slot_of(step, state)
+    except PolicyError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_tables_equal_those_of_the_compiled_path_bit_for_bit(name):
+    for seed in range(12):
+        assert differences(random_problem(seed), SETTINGS[name], seed + 5) == []
+
+
+def test_the_tables_are_equal_with_many_constraints_too():
+    problem = random_problem(7, constraints=12, states=4, actions=3, horizon=3)
+    assert differences(problem, SETTINGS["published"], 7) == differences(problem, SETTINGS["no memory"], 8) == []
+
+
+@pytest.mark.parametrize("arrivals", ["frozen", "random"])
+@pytest.mark.parametrize("depends_on", ["action", "pair"])
+def test_the_tables_are_equal_where_one_violation_stands_for_others(arrivals, depends_on):
+    problem = energy_harvesting(horizon=5, battery=6, max_arrival=5, mean=3, std=2, peak_power=3, arrivals=arrivals)
+    settings = LearnerSettings.practical(constraint_depends_on=depends_on)
+    assert differences(problem, settings, 3, episodes=60) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_tables_stay_equal_on_many_random_problems(name):
+    for seed in range(100, 400):
+        assert differences(random_problem(seed), SETTINGS[name], seed, episodes=150) == []
+
+
+# --- Gymnasium's own environments ----------------------------------------------------------------------------------
+
+
+class TablesOf(Problem):
+    """A toy-text environment's `P` tables as a problem; an episode that ended stays where it is and earns nothing."""
+
+    stationary = True
+    constraint_names = ("stay clear",)
+    constraint_bounds = (1.0,)
+
+    def __init__(self, env, horizon, reward_range, forbidden):
+        self.env, self.horizon, self.reward_range, self.forbidden = env.unwrapped, horizon, reward_range, forbidden
+
+    def initial(self):
+        return [(p, s) for s, p in enumerate(self.env.initial_state_distrib) if p > 0]
+
+    def actions(self, step, state):
+        return range(self.env.action_space.n) if state != "over" else [0]
+
+    def outcomes(self, step, state, action):
+        if state == "over":
+            return [Outcome(1.0, "over", 0.0, (1.0,))]
+        return [
+            Outcome(
+                p, "over" if done else following, reward, (-1.0 if self.forbidden(state, following, reward) else 1.0,)
+            )
+            for p, following, reward, done in self.env.P[state][action]
+        ]
+
+
+def on_tables(model, policy):
+    """A policy of an environment on the model of the same environment; where it has never been it may do anything."""
+
+    def rule(step, state):
+        try:
+            return policy.action(step, state)
+        except PolicyError:
+            return next(iter(model.action_of_row(row) for row in model.rows_of_slot(model.slot_of(step, state))))
+
+    return Policy.from_rule(model, rule)
+
+
+def holes(env):
+    return {place for place, kind in enumerate(env.unwrapped.desc.ravel()) if kind == b"H"}
+
+
+def test_frozen_lake_is_learned_to_its_exact_optimum():
+    env = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    wet = holes(env)
+    model = compile_model(TablesOf(env, 8, (0.0, 1.0), lambda state, following, reward: following in wet))
+    run = learn(
+        env,
+        LearnerSettings.practical(),
+        episodes=1500,
+        horizon=8,
+        reward_range=(0, 1),
+        constraint=lambda transition: -1.0 if transition.next_observation in wet else 1.0,
+    )
+    result = evaluate(model, on_tables(model, run.policy))
+    assert (result.value, result.violation) == (solve(model).value, 0.0) == (1.0, 0.0)
+    assert run.last_violation_episode < run.episodes
+
+
+def test_the_slippery_lake_is_proved_infeasible_where_it_is():
+    env = gymnasium.make("FrozenLake-v1", is_slippery=True)
+    problem = TablesOf(env, 6, (0.0, 1.0), lambda state, following, reward: following == 0)
+    assert not solve(compile_model(problem)).feasible  # on ice one may stay where one is
+    run = learn(
+        env,
+        LearnerSettings.practical(),
+        episodes=300,
+        horizon=6,
+        reward_range=(0, 1),
+        constraint=lambda transition: -1.0 if transition.next_observation == 0 else 1.0,
+    )
+    assert run.feasible is False
+    assert {witness.action for witness in run.proof if witness.state == 0} == {0, 1, 2, 3}
+
+
+def test_cliff_walking_is_learned_to_its_exact_optimum():
+    env = gymnasium.make("CliffWalking-v1")
+    model = compile_model(TablesOf(env, 15, (-100.0, 0.0), lambda state, following, reward: reward == -100))
+    run = learn(
+        env,
+        LearnerSettings.practical(share_steps=True),
+        episodes=2500,
+        horizon=15,
+        reward_range=(-100, 0),
+        constraint=lambda transition: -1.0 if transition.reward == -100 else 1.0,
+    )
+    result = evaluate(model, on_tables(model, run.policy))
+    assert (result.value, result.violation) == (solve(model).value, 0.0) == (-13.0, 0.0)
+
+
+def wrong_place(reward):
+    return reward == -10  # picked up or dropped where it is not allowed
+
+
+@pytest.mark.slow
+def test_taxi_is_learned_to_its_exact_optimum():
+    env = gymnasium.make(next(name for name in gymnasium.registry if name.startswith("Taxi-")))
+    model = compile_model(TablesOf(env, 18, (-10.0, 20.0), lambda state, following, reward: wrong_place(reward)))
+    run = learn(
+        env,
+        LearnerSettings.practical(share_steps=True, most_reward=20.0),
+        episodes=30_000,
+        horizon=18,
+        reward_range=(-10, 20),
+        constraint=lambda transition: -1.0 if wrong_place(transition.reward) else 1.0,
+        record="none",
+        average=False,
+    )
+    result = evaluate(model, on_tables(model, run.policy))
+    assert result.violation == 0
+    assert result.value == pytest.approx(solve(model).value, abs=1e-9)
+
+
+# --- Our own problems ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_learned_on_our_environment_is_worth_in_simulation_what_the_model_says():
+    env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=4, battery=4, max_arrival=4, mean=2, std=1, peak_power=3)
+    model = compile_model(energy_harvesting(horizon=4, battery=4, max_arrival=4, mean=2, std=1, peak_power=3))
+    run = learn(env, LearnerSettings.practical(), episodes=1500, seed=1)
+    exact = evaluate(model, Policy.from_rule(model, run.policy.action))
+    simulated = simulate(env, run.policy, episodes=600, seed=2)
+    assert simulated.value_interval.low <= exact.value <= simulated.value_interval.high
+    assert exact.violation == simulated.violation == 0
+    best = simulate(env, solve(model).policy, episodes=600, seed=2)
+    assert best.value >= simulated.value - 0.05
+
+
+def test_the_averaged_policy_is_simulated_as_the_mixture_that_it_is():
+    env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=2)
+    run = learn(env, LearnerSettings.published(0.5), episodes=400, seed=1, record=1)
+    simulated = simulate(env, run.averaged_policy, episodes=1500, seed=5)
+    # Every policy was followed once while learning: the mean of what was earned estimates the same number.
+    spread = run.history.episode_reward.std() / 20 + simulated.value_std / np.sqrt(1500)
+    assert abs(simulated.value - run.history.episode_reward.mean()) < 4 * spread
+    assert simulated.violation_frequency == pytest.approx(run.violations / 400, abs=0.1)
+
+
+def test_history_holds_what_was_experienced_and_nothing_exact():
+    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=60, record=7)
+    assert run.history.episode.tolist() == [7, 14, 21, 28, 35, 42, 49, 56, 60]
+    assert np.isnan(run.history.value).all()
+    assert np.isnan(run.history.averaged_violation).all()
+    assert (run.history.episode_reward <= 0).all()
+    with pytest.raises(ProblemError, match="environment, not a model"):
+        evaluate(run.model, run.policy)
+
+
+def test_scheduling_is_learned_to_the_optimum_from_its_environment():
+    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=600)
+    assert run.history.episode_reward[-1] == -1  # the notes: largest tardiness 1
+    assert run.history.episode_violation[-1] == 0
+
+
+# --- Vectorised ------------------------------------------------------------------------------------------------------
+
+
+def lake():
+    return gymnasium.make("FrozenLake-v1", is_slippery=False)
+
+
+LAKE = {"horizon": 8, "reward_range": (0, 1), "episodes": 1500}
+
+
+def lake_constraint(transition):
+    return -1.0 if transition.next_observation in {5, 7, 11, 12} else 1.0
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize(
+    "settings", [LearnerSettings.practical(), LearnerSettings.published(0.5)], ids=["practical", "one"]
+)
+def test_environments_stepped_together_learn_one_table(mode, settings):
+    envs = SyncVectorEnv([lake] * 3, autoreset_mode=mode)
+    run = learn(envs, settings, constraint=lake_constraint, **LAKE)
+    assert run.episodes == 1500
+    assert len(run.history) == 1500
+    assert simulate(lake(), run.policy, episodes=2, horizon=8, constraint=lake_constraint).rewards.tolist() == [1, 1]
+    assert simulate(envs, run.policy, episodes=5, horizon=8, constraint=lake_constraint).violation == 0
+
+
+def test_a_vector_of_one_learns_what_the_environment_alone_does():
+    alone = learn(lake(), LearnerSettings.practical(), constraint=lake_constraint, **LAKE)
+    vector = SyncVectorEnv([lake], autoreset_mode=AutoresetMode.DISABLED)
+    together = learn(vector, LearnerSettings.practical(), constraint=lake_constraint, **LAKE)
+    assert np.array_equal(alone.q, together.q)
+    assert np.array_equal(alone.averaged_policy.change_episode, together.averaged_policy.change_episode)
+
+
+class Chain(gymnasium.Env):
+    """Three cells in a row; stepping right from the last one ends the episode."""
+
+    observation_space, action_space = spaces.Discrete(3), spaces.Discrete(2)
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell = 0
+        return 0, {"action_mask": np.array([0, 1], np.int8)}
+
+    def step(self, action):
+        self.cell += 1 if action else -1
+        over = self.cell == 3
+        info = {"cost": float(action == 0), "action_mask": np.array([self.cell > 0, 1], np.int8)}
+        return min(self.cell, 2), float(over), over, False, info
+
+
+def without_shared_memory(makers):
+    return AsyncVectorEnv(makers, shared_memory=False)
+
+
+@pytest.mark.parametrize("vectorise", [SyncVectorEnv, AsyncVectorEnv, without_shared_memory])
+def test_masks_and_costs_come_through_vectorised_environments(vectorise):
+    envs = vectorise([Chain] * 2)
+    try:
+        run = learn(envs, LearnerSettings.practical(), episodes=40, horizon=5, reward_range=(0, 1))
+    finally:
+        envs.close()
+    assert [run.policy.action(step, step) for step in range(3)] == [1, 1, 1]
+    assert run.history.episode_reward[-1] == 1
+    assert [view.action for view in run.policy.explain(0, 0)] == [1]
+    # The first step is always to the right: a lost reset or a reset too many would show as another state.
+    assert [run.model.state_of_slot(slot) for slot in range(*run.model.layout.step_slots[1])] == [1]
+
+
+# --- Spaces, ends and files ------------------------------------------------------------------------------------------
+
+
+class Shown(gymnasium.Env):
+    """One step decides: the second action is the better one. Observations are whatever the test wants to see."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, space, actions=None):
+        self.observation_space, self.action_space = space, actions or spaces.Discrete(2)
+        self.sample = space.sample()
+
+    def reset(self, *, seed=None, options=None):
+        return self.sample, {}
+
+    def step(self, action):
+        reward = float(np.sum(action))
+        return self.sample, reward, False, False, {"constraints": [1.0]}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(4, start=-2),
+        spaces.MultiDiscrete([3, 4]),
+        spaces.MultiDiscrete([[3, 4], [2, 2]]),
+        spaces.MultiBinary([2, 3]),
+        spaces.Text(5),
+        spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]),
+        spaces.Dict({"where": spaces.Discrete(5), "who": spaces.Dict({"name": spaces.Text(3)})}),
+    ],
+    ids=str,
+)
+def test_states_of_every_discrete_space_are_told_apart(space):
+    env = Shown(space)
+    run = learn(env, LearnerSettings.practical(), episodes=30, horizon=2, reward_range=(0, 1))
+    assert [run.policy.action(step, env.sample) for step in (0, 1)] == [1, 1]
+    assert run.model.num_slots == 2  # the same state at two steps
+    with pytest.raises(PolicyError, match="does not occur"):
+        run.policy.action(0, ("elsewhere",))
+
+
+def test_actions_may_have_several_parts():
+    env = Shown(spaces.Discrete(1), spaces.MultiDiscrete([2, 3]))
+    run = learn(env, LearnerSettings.practical(), episodes=60, horizon=2, reward_range=(0, 3))
+    assert run.policy.action(1, 0) == (1, 2)
+
+
+class Toll(gymnasium.Env):
+    """Every step costs 1; action 1 ends the episode at once."""
+
+    observation_space, action_space = spaces.Discrete(1), spaces.Discrete(2)
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, -1.0, action == 1, False, {"constraints": 1.0}
+
+
+@pytest.mark.parametrize("name", [name for name, settings in SETTINGS.items() if settings.bonus == "none"])
+def test_after_an_early_end_nothing_is_earned_and_nothing_is_lost(name):
+    run = learn(Toll(), SETTINGS[name], episodes=400, horizon=4, reward_range=(-1, 0), constraint_bounds=[1.0])
+    assert run.policy.action(0, 0) == 1
+    # From -1 for the step and 0 for the three that are left out, each counted from -1.
+    assert run.policy.explain(0, 0)[1].value == pytest.approx(3.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "settings", [SETTINGS["as printed"], SETTINGS["practical"], LearnerSettings.practical(constraint_depends_on="pair")]
+)
+def test_a_run_cut_in_two_and_taken_over_equals_the_whole(settings):
+    def make():
+        lanes = adapt(gymnasium.make("peakrl/MachineScheduling-v0", example=3))
+        return EnvironmentLearner(lanes, settings, planned=90, seed=4, every=10)
+
+    whole, first, second = make(), make(), make()
+    whole.advance(90)
+    first.advance(37)
+    arrays = {name: array.copy() for name, array in first.arrays().items()}
+    second.load(first.plain(), first.labels(), arrays)
+    second.advance(53)
+    one, two = whole.result(), second.result()
+    assert np.array_equal(one.q, two.q)
+    assert np.array_equal(one.policy.rows, two.policy.rows)
+    assert np.array_equal(one.averaged_policy.change_row, two.averaged_policy.change_row)
+    assert np.array_equal(one.history.episode_reward, two.history.episode_reward)
+    assert (one.violations, one.feasible, one.model.digest) == (two.violations, two.feasible, two.model.digest)

@@ -1,0 +1,192 @@
+"""Algorithm 1 against its slow twin, its constants against the formulas, its averaged policy against replays."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import naive
+from peakrl import LearnerSettings, compile_model, learn
+from peakrl.errors import SettingsError
+from random_problems import random_problem
+
+SETTINGS = {
+    "as printed": LearnerSettings.paper(0.25),
+    "strong bernstein": LearnerSettings.paper(0.5, slater=0.1, c1=0.7, c2=0.9, start="stepwise"),
+    "hoeffding": LearnerSettings.paper(0.1, bonus="hoeffding", c2=0.05),
+    "no bonus": LearnerSettings.paper(0.25, bonus="none"),
+    "published": LearnerSettings.published(0.25),
+    "theorem 2": LearnerSettings.deterministic(0.3, bonus="none"),
+    "given penalty": LearnerSettings.paper(0.0, penalty=7.5, bonus="none", start="stepwise"),
+    "tight": LearnerSettings(slack=0.1, bonus="none", start="tight"),
+}
+
+
+def constants(model, settings, episodes):
+    """The constants of the notes, section 1, written out once more."""
+    horizon, count = model.horizon, max(model.num_constraints, 1)
+    span = model.reward_range[1] - model.reward_range[0]
+    unit = 1.0 if settings.unit_rewards else span
+    if settings.penalty is not None:
+        penalty = settings.penalty
+    elif settings.exponent is not None:
+        penalty = (episodes * horizon) ** settings.exponent * unit
+    else:
+        penalty = 2 * horizon * count * unit / (settings.slater or settings.slack / 2)
+    level = max(penalty, span)
+    start = {
+        "flat": [level * horizon] * horizon,
+        "stepwise": [level * (horizon - h) for h in range(horizon)],
+        "tight": [span * (horizon - h) for h in range(horizon)],
+    }[settings.start]
+    cap = start if settings.start == "tight" else [level * horizon] * horizon
+    cells = model.max_states * model.max_actions * episodes * horizon
+    log_term = math.log(cells / settings.failure_probability)
+    bound = level * max(model.constraint_bounds)
+    return {"penalty": penalty, "bound": bound, "log_term": log_term, "start": start, "cap": cap}
+
+
+def twin_differences(seed, name, episodes=40):
+    """Learn a random problem with the kernel and with the twin; return what differs (nothing, one hopes)."""
+    model, settings = compile_model(random_problem(seed)), SETTINGS[name]
+    run = learn(model, settings, episodes=episodes, seed=seed + 5)
+    q, trace = naive.algorithm_one(model, settings, episodes, seed + 5, **constants(model, settings, episodes))
+    differences = []
+    for (step, state), table in q.items():
+        base = step * model.layout.entry_stride
+        for action, value in table.items():
+            found = run.q[base + model.row_of(step, state, action)]
+            if found != value:
+                differences.append((step, state, action, found, value))
+    for k in (1, 2, episodes // 2, episodes):
+        policy = run.averaged_policy.policy(k)
+        for (step, state), action in trace[k - 1].items():
+            if policy.action(step, state) != action:
+                differences.append((k, step, state, policy.action(step, state), action))
+    return differences
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("block", range(4))
+def test_the_kernel_equals_its_twin_bit_for_bit(name, block):
+    for seed in range(block * 8, block * 8 + 8):
+        assert twin_differences(1000 * block + seed, name) == []
+
+
+def test_a_run_is_reproduced_by_its_seed_and_changed_by_another():
+    model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
+    settings = LearnerSettings.published(0.25)
+    first, again, other = (learn(model, settings, episodes=300, seed=s) for s in (1, 1, 2))
+    assert np.array_equal(first.q, again.q)
+    assert not np.array_equal(first.q, other.q)
+
+
+def test_recording_and_averaging_do_not_change_what_is_learned():
+    model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
+    settings = LearnerSettings.paper(0.25)
+    whole = learn(model, settings, episodes=500, seed=1, record=1)
+    bare = learn(model, settings, episodes=500, seed=1, record="none", average=False)
+    assert np.array_equal(whole.q, bare.q)
+    assert np.array_equal(whole.policy.rows, bare.policy.rows)
+    assert (whole.violations, whole.last_violation_episode) == (bare.violations, bare.last_violation_episode)
+
+
+def test_the_last_policy_is_that_of_the_last_episode():
+    model = compile_model(random_problem(8, states=4, actions=3, horizon=4))
+    for episodes in (1, 2, 7, 50):
+        run = learn(model, LearnerSettings.published(0.25), episodes=episodes)
+        assert np.array_equal(run.policy.rows, run.averaged_policy.policy(episodes).rows)
+
+
+def test_violations_are_counted_as_experienced():
+    model = compile_model(random_problem(21, states=3, actions=3, horizon=3))
+    run = learn(model, LearnerSettings.published(0.25), episodes=400, record=1)
+    violating = np.flatnonzero(run.history.episode_violation > 0) + 1
+    assert run.violations == len(violating) > 0
+    assert run.last_violation_episode == violating[-1]
+
+
+@pytest.mark.parametrize(
+    ("values", "culprit"),
+    [
+        ({"slack": 0.0}, "slack"),
+        ({"slack": -0.1}, "slack"),
+        ({"slack": float("nan")}, "slack"),
+        ({"slack": "much"}, "slack"),
+        ({"slack": 0.1, "slater": 0.2}, "slater"),
+        ({"slack": 0.1, "bonus": "ucb"}, "bonus"),
+        ({"slack": 0.1, "start": "late"}, "start"),
+        ({"slack": 0.1, "failure_probability": 1.0}, "failure_probability"),
+        ({"slack": 0.1, "penalty": -1.0}, "penalty"),
+        ({"slack": 0.1, "c1": float("inf")}, "c1"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(values, culprit):
+    with pytest.raises(SettingsError, match=culprit):
+        LearnerSettings.paper(**values)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, -1.0, float("nan")])
+def test_theorem_2_needs_an_exponent_between_0_and_a_half(phi):
+    with pytest.raises(SettingsError, match="exponent"):
+        LearnerSettings.deterministic(phi)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        ({"episodes": 0}, "episodes"),
+        ({"episodes": -3}, "episodes"),
+        ({"episodes": 2.5}, "episodes"),
+        ({"episodes": True}, "episodes"),
+        ({"episodes": 10, "seed": -1}, "seed"),
+        ({"episodes": 10, "seed": 0.5}, "seed"),
+        ({"episodes": 10, "record": 0}, "record"),
+        ({"episodes": 10, "record": "all"}, "record"),
+        ({"episodes": 10, "horizon": 99}, "horizon"),
+    ],
+)
+def test_bad_arguments_of_learn_are_refused_by_name(arguments, culprit):
+    model = compile_model(random_problem(1))
+    with pytest.raises(SettingsError, match=culprit):
+        learn(model, LearnerSettings.published(0.1), **arguments)
+
+
+def test_learn_refuses_what_is_no_model_and_no_settings():
+    model = compile_model(random_problem(1))
+    with pytest.raises(SettingsError, match="target"):
+        learn("model", LearnerSettings.published(0.1), episodes=5)
+    with pytest.raises(SettingsError, match="settings"):
+        learn(model, {"slack": 0.1}, episodes=5)
+
+
+def test_the_kernel_equals_its_twin_with_the_jit_off():
+    code = (
+        "from test_learning import SETTINGS, twin_differences\n"
+        "found = [twin_differences(seed, name, 12) for seed in range(6) for name in SETTINGS]\n"
+        "print(len(found), sum(map(len, found)))"
+    )
+    environment = {
+        **os.environ,
+        "NUMBA_DISABLE_JIT": "1",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)]),
+    }
+    # Without the compiler, 64-bit integers that wrap around make numpy warn; the generator is built on wrapping.
+    command = [sys.executable, "-W", "ignore::RuntimeWarning", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(6 * len(SETTINGS)), "0"]
+
+
+def test_runs_and_histories_show_themselves_in_a_line():
+    run = learn(compile_model(random_problem(0)), LearnerSettings.practical(), episodes=20)
+    assert "20 episodes" in repr(run)
+    assert repr(run).endswith(("feasibility not proved>", "feasible>"))
+    assert "None" not in repr(run)
+    assert repr(run.history).startswith("<History of 20 points, episodes 1 to 20: episode, value, violation,")
+    assert repr(run.history.empty()).startswith("<History of 0 points: ")

@@ -1,0 +1,103 @@
+"""Many runs at once against the same runs one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from peakrl import LearnerSettings, compile_model, learn, learn_many
+from peakrl.errors import SettingsError
+from random_problems import random_problem
+
+SETTINGS = {
+    "published": LearnerSettings.published(0.25),
+    "as printed": LearnerSettings.paper(0.25),
+    "practical": LearnerSettings.practical(),
+}
+
+
+def model_number(seed):
+    return compile_model(random_problem(seed, states=4, actions=3, horizon=4))
+
+
+def differences(first, second):
+    """What two runs differ in."""
+    found = [] if np.array_equal(first.q, second.q) else ["q"]
+    if not np.array_equal(first.policy.rows, second.policy.rows):
+        found.append("policy")
+    found += [
+        name
+        for name in ("change_episode", "change_node", "change_row")
+        if not np.array_equal(getattr(first.averaged_policy, name), getattr(second.averaged_policy, name))
+    ]
+    there = second.history.columns()
+    found += [name for name, column in first.history.columns().items() if not np.array_equal(column, there[name])]
+    return found + [
+        name
+        for name in ("seed", "violations", "last_violation_episode", "feasible")
+        if getattr(first, name) != getattr(second, name)
+    ]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_runs_side_by_side_equal_the_same_runs_one_by_one(name, workers):
+    model, seeds = model_number(3), range(7)
+    together = learn_many(model, SETTINGS[name], 600, seeds, record=50, workers=workers)
+    alone = [learn(model, SETTINGS[name], episodes=600, seed=seed, record=50) for seed in seeds]
+    assert [differences(a, b) for a, b in zip(together, alone, strict=True)] == [[]] * 7
+
+
+def test_models_and_seeds_are_paired_in_order():
+    models, seeds = [model_number(seed) for seed in (1, 2, 3)], (30, 20, 10)
+    together = learn_many(models, SETTINGS["published"], 200, seeds)
+    for run, model, seed in zip(together, models, seeds, strict=True):
+        assert run.model is model
+        assert differences(run, learn(model, SETTINGS["published"], episodes=200, seed=seed)) == []
+
+
+def test_one_seed_serves_all_models():
+    models = [model_number(seed) for seed in (1, 2)]
+    assert [(run.model, run.seed) for run in learn_many(models, SETTINGS["published"], 50, 9)] == [
+        (models[0], 9),
+        (models[1], 9),
+    ]
+
+
+def test_only_what_is_asked_for_is_kept():
+    model = model_number(3)
+    kept = learn_many(model, SETTINGS["published"], 100, range(3), keep=lambda run: (run.seed, run.violations))
+    alone = [learn(model, SETTINGS["published"], episodes=100, seed=seed) for seed in range(3)]
+    assert kept == [(run.seed, run.violations) for run in alone]
+
+
+def test_no_models_give_no_runs():
+    assert learn_many([], SETTINGS["published"], 10, 1) == []
+
+
+def test_an_error_in_one_run_stops_the_others_and_is_raised():
+    def refuse(run):
+        raise ValueError(f"seed {run.seed}")
+
+    with pytest.raises(ValueError, match="seed"):
+        learn_many(model_number(3), SETTINGS["published"], 100, range(50), keep=refuse, workers=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        ({"models": "model"}, "models: number 0"),
+        ({"models": 7}, "models"),
+        ({"settings": {"slack": 0.1}}, "settings"),
+        ({"episodes": 0}, "episodes"),
+        ({"seeds": [1, -1]}, "seed"),
+        ({"seeds": 0.5}, "seeds"),
+        ({"workers": 0}, "workers"),
+        ({"record": 0}, "record"),
+        ({"models": [model_number(1)] * 2, "seeds": [1, 2, 3]}, "2 models and 3 seeds"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(arguments, culprit):
+    good = {"models": model_number(1), "settings": SETTINGS["published"], "episodes": 5, "seeds": 0}
+    with pytest.raises(SettingsError, match=culprit):
+        learn_many(**(good | arguments))

@@ -1,0 +1,113 @@
+"""Memory: as many bytes as docs/performance.md says, and none more while a run goes on."""
+
+from __future__ import annotations
+
+import re
+import resource
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from peakrl import LearnerSettings, TabularModel, compile_model, energy_harvesting, learn
+from peakrl.learning.run import Learner
+from random_problems import random_problem
+
+PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
+SETTINGS = {
+    "Algorithm 1, no bonus": LearnerSettings.published(0.25),
+    "Algorithm 1, Hoeffding bonus": LearnerSettings.paper(0.25, bonus="hoeffding"),
+    "Algorithm 1, Bernstein bonus": LearnerSettings.paper(0.25),
+}
+
+
+def stated(name):
+    """The numbers of the documented table row that begins with `name`."""
+    row = re.search(rf"^\| {re.escape(name)} \|(.*)\|$", PAGE, re.MULTILINE)
+    assert row is not None, f"docs/performance.md has no row {name!r}"
+    return [int(number) for number in re.findall(r"\d+", row.group(1))]
+
+
+def learner_of(model, settings, **choices):
+    chosen = {"planned": 100_000, "seed": 0, "every": 0, "average": False} | choices
+    return Learner(model, settings, **chosen)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("seed", range(4))
+def test_learning_tables_take_the_stated_bytes(name, seed):
+    model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=seed % 2 == 0))
+    an_entry, a_node = stated(name)
+    taken = sum(array.nbytes for array in learner_of(model, SETTINGS[name]).engine.arrays().values())
+    assert taken == an_entry * model.num_entries + a_node * model.num_nodes
+
+
+@pytest.mark.parametrize("kind", ["stationary", "layered"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_practical_learners_tables_take_the_stated_bytes(kind, seed):
+    model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=kind == "stationary"))
+    an_entry, a_state_and_step, a_pair, a_state = stated(f"practical learner, {kind} model")
+    taken = sum(array.nbytes for array in learner_of(model, LearnerSettings.practical()).engine.arrays().values())
+    states_and_steps = model.num_slots * (model.horizon if model.stationary else 1)
+    counted = an_entry * model.num_entries + a_state_and_step * states_and_steps
+    assert taken == counted + a_pair * model.num_rows + a_state * model.num_slots + 40
+
+
+def test_a_change_takes_the_stated_bytes():
+    model = compile_model(energy_harvesting())
+    averaged = learn(model, SETTINGS["Algorithm 1, no bonus"], episodes=300, record="none").averaged_policy
+    assert averaged.num_changes > 1000
+    assert averaged.nbytes == stated("each change of the averaged policy")[0] * averaged.num_changes
+
+
+def test_a_model_of_arrays_takes_the_stated_bytes():
+    a_pair, a_constraint, an_outcome, a_distribution, a_state = stated("`TabularModel.from_arrays`")
+    states, actions, constraints, horizon = 200, 5, 3, 4
+    rng = np.random.default_rng(0)
+    chance = rng.random((states, actions, states)) * (rng.random((states, actions, states)) < 0.1)
+    chance[:, :, 0] += 0.1
+    model = TabularModel.from_arrays(
+        chance / chance.sum(axis=2, keepdims=True),
+        rng.random((states, actions)),
+        rng.random((constraints, states, actions)),
+        horizon,
+    )
+    counted = (
+        (a_pair + a_constraint * constraints) * model.num_pairs
+        + an_outcome * len(model.layout.outcome_next)
+        + a_distribution * (len(model.layout.outcome_start) - 1)
+        + a_state * states
+    )
+    assert 0 <= model.nbytes - counted <= 1000
+
+
+def resident():
+    """Bytes that this process holds in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell")
+@pytest.mark.parametrize("settings", [*SETTINGS.values(), LearnerSettings.practical()])
+def test_memory_does_not_grow_while_learning(settings):
+    learner = learner_of(compile_model(energy_harvesting()), settings)
+    learner.advance(1000)
+    before = resident()
+    for _ in range(20):
+        learner.advance(500)
+    # The change list of an averaged policy would take several times as much.
+    assert resident() - before < 1e6
+
+
+def test_memory_grows_by_the_change_list_and_its_size_is_reported():
+    learner = learner_of(compile_model(energy_harvesting()), SETTINGS["Algorithm 1, no bonus"], average=True)
+    learner.advance(10)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        learner.advance(3000)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    reported = learner.result().averaged_policy.nbytes
+    assert 0.9 * reported < grown < 1.1 * reported + 50_000

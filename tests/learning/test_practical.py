@@ -1,0 +1,449 @@
+"""The practical learner against its slow twin, and its promises: violations end, and nothing safe is ever given up."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import naive
+from peakrl import (
+    LearnerSettings,
+    TabularModel,
+    compile_model,
+    energy_harvesting,
+    evaluate,
+    learn,
+    scheduling_example,
+    solve,
+)
+from peakrl.errors import SettingsError
+from peakrl.kernels.learning import Log
+from peakrl.kernels.practical_tables import CAUTION, DOUBT, LOOKS, NOISE_WEIGHT, PATIENCE
+from peakrl.kernels.sampling import seed_state
+from peakrl.learning import run as running
+from peakrl.learning.practical import ERROR_WINDOW, Practical
+from peakrl.learning.run import Learner
+from random_problems import random_problem
+
+practical = LearnerSettings.practical
+SETTINGS = {
+    "as it comes": practical(),
+    "no second looks": practical(second_looks=False),
+    "plain steps": practical(adaptive_steps=False),
+    "no sharing": practical(share_steps=False),
+    "no sharing, plain steps": practical(share_steps=False, adaptive_steps=False),
+    "no memory": practical(constraint_memory=False, slack=0.1),
+    "loose start": practical(tight_optimism=False),
+    "shared outcomes": practical(share_outcomes=True),
+    "shared outcomes, plain steps": practical(share_outcomes=True, adaptive_steps=False),
+    "shared outcomes, separate steps": practical(share_outcomes=True, share_steps=False),
+    "shared outcomes, no memory": practical(share_outcomes=True, constraint_memory=False, penalty=3.0),
+    "replay": practical(replay=True),
+    "replay, shared outcomes": practical(replay=True, share_outcomes=True),
+    "replay, no memory": practical(replay=True, constraint_memory=False, slack=0.1),
+    "everything off": practical(
+        tight_optimism=False,
+        constraint_memory=False,
+        share_steps=False,
+        adaptive_steps=False,
+        second_looks=False,
+        slack=0.2,
+    ),
+}
+#: Settings whose memory must keep every promise.
+REMEMBERING = [name for name, settings in SETTINGS.items() if settings.constraint_memory]
+
+
+def twin(model, settings):
+    """The twin, with the constants of the formulas written out once more."""
+    horizon, count = model.horizon, max(model.num_constraints, 1)
+    span = model.reward_range[1] - model.reward_range[0]
+    slater = settings.slack / 2 or 0.01 * min(model.constraint_bounds)
+    penalty = settings.penalty if settings.penalty is not None else 2 * horizon * count * span / slater
+    level = span if settings.start == "tight" else max(penalty, span)
+    start = [level * (horizon - h) for h in range(horizon)]
+    return naive.PracticalTwin(
+        model, settings, penalty=penalty, start=start, window=ERROR_WINDOW, patience=PATIENCE, caution=CAUTION,
+        looks=LOOKS, doubt=DOUBT, noise_weight=NOISE_WEIGHT,
+    )  # fmt: skip
+
+
+def twin_differences(problem, settings, seed, episodes=40):
+    """Learn a problem with the kernel and with the twin; return what differs (nothing, one hopes)."""
+    model = problem if isinstance(problem, TabularModel) else compile_model(problem)
+    run = learn(model, settings, episodes=episodes, seed=seed)
+    slow = twin(model, settings)
+    trace = slow.run(episodes, seed)
+    differences = []
+    for (step, state, action), value in slow.q.items():
+        row = model.row_of(step, state, action)
+        found = run.q[step * model.layout.entry_stride + row]
+        if found != value:
+            differences.append((step, state, action, found, value))
+        forbidden = run._engine.forbidden()[row, step if model.stationary else 0]
+        if forbidden != ((step, state, action) in slow.forbidden):
+            differences.append(("forbidden", step, state, action))
+    for k, table in enumerate(trace, start=1):
+        policy = run.averaged_policy.policy(k)
+        differences += [(k, *node) for node, action in table.items() if policy.action(*node) != action]
+    if (run.feasible is False) != bool(slow.proved):
+        differences.append(("feasible", run.feasible, slow.proved))
+    return differences
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("block", range(2))
+def test_tables_forbidden_pairs_and_every_policy_equal_the_twins_bit_for_bit(name, block):
+    for seed in range(block * 8, block * 8 + 8):
+        problem = random_problem(100 * block + seed)
+        assert twin_differences(problem, SETTINGS[name], seed + 5) == []
+
+
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_a_restart_after_the_proof_equals_the_twins(name):
+    restarted = 0
+    for seed in range(8):
+        problem = random_problem(seed, states=2, actions=2, horizon=2, safe_action=False, constraints=3)
+        assert twin_differences(problem, SETTINGS[name], seed) == []
+        restarted += learn(compile_model(problem), SETTINGS[name], episodes=40, seed=seed).feasible is False
+    assert restarted >= 2
+
+
+@pytest.mark.parametrize("name", ["as it comes", "shared outcomes", "replay", "replay, shared outcomes"])
+def test_pairs_that_are_dead_at_early_steps_only_equal_the_twins(name):
+    # Action 1 may lead from state 0 to state 1, and from there it is two more steps to a certain violation.
+    transitions = np.zeros((4, 2, 4))
+    transitions[0] = [[1, 0, 0, 0], [0.5, 0.5, 0, 0]]
+    transitions[1, :, 2] = transitions[2, :, 3] = transitions[3, :, 3] = 1.0
+    constraints = [[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]]
+    for seed in range(4):
+        rewards = np.random.default_rng(seed).uniform(size=(4, 2))
+        rewards[0] = 0.2, 0.9  # worth trying
+        model = TabularModel.from_arrays(transitions, rewards, constraints, 5, reward_range=(0.0, 1.0))
+        assert twin_differences(model, SETTINGS[name], seed, episodes=120) == []
+        forbidden = learn(model, SETTINGS[name], episodes=120, seed=seed)._engine.forbidden()[model.row_of(0, 0, 1)]
+        assert forbidden[0]
+        assert not forbidden[2:].any()
+
+
+def alike_by_action(seed):
+    """A problem whose constraints depend on the action alone."""
+    return energy_harvesting(horizon=3, battery=2, max_arrival=3, peak_power=2, mean=2, std=1, seed=seed)
+
+
+@pytest.mark.parametrize("share_outcomes", [False, True])
+def test_violations_that_hold_for_all_alike_equal_the_twins(share_outcomes):
+    settings = practical(constraint_depends_on="action", share_outcomes=share_outcomes)
+    for seed in range(3):
+        assert twin_differences(alike_by_action(seed), settings, seed) == []
+    frozen = energy_harvesting(horizon=3, battery=2, max_arrival=3, peak_power=2, mean=2, std=1, arrivals="frozen")
+    assert twin_differences(frozen, settings, 1) == []
+    settings = practical(constraint_depends_on="pair", share_outcomes=share_outcomes, replay=True)
+    assert twin_differences(random_problem(3, stationary=True, outcome_payoffs=False), settings, 4) == []
+
+
+# What the memory promises -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_a_violating_episode_removes_a_pair_or_ends_the_proof(name):
+    for seed in range(30):
+        model = compile_model(random_problem(seed, actions=3))
+        learner = Learner(model, SETTINGS[name], planned=60, seed=seed, every=0, average=False)
+        for _ in range(60):
+            engine, before = learner.engine, int(learner.counters[0])
+            removed, remembered = engine.forbidden().sum(), engine.remembers
+            learner.advance(1)
+            if remembered and learner.counters[0] > before:
+                assert engine.forbidden().sum() > removed or engine.feasible() is False
+
+
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_nothing_that_is_safe_is_ever_forbidden(name):
+    forbidden = 0
+    for seed in range(60):
+        problem = random_problem(1000 + seed, actions=3)
+        model = compile_model(problem)
+        found = learn(model, SETTINGS[name], episodes=50, seed=seed, record="none")._engine.forbidden()
+        for step, state, action in naive.safe_entries(problem):
+            if model._state_index.get(state) is not None and (model.stationary or (step, state) in points(model)):
+                assert not found[model.row_of(step, state, action), step if model.stationary else 0]
+        forbidden += found.sum()
+    assert forbidden > 100
+
+
+def points(model):
+    """Every (step, state) of a layered model."""
+    return {(step, model.state_labels[state]) for step, state in model._layer_slots if step < model.horizon}
+
+
+def test_a_problem_is_declared_infeasible_only_if_it_is_and_the_proof_can_be_checked():
+    proved = 0
+    for seed in range(200):
+        problem = random_problem(2000 + seed)
+        model = compile_model(problem)
+        settings = SETTINGS[REMEMBERING[seed % len(REMEMBERING)]]
+        run = learn(model, settings, episodes=60, seed=seed, record="none")
+        if run.feasible is False:
+            proved += 1
+            assert not solve(model).feasible
+            assert faults_of_proof(problem, run.proof) == []
+        else:
+            assert run.feasible is None
+            assert run.proof == []
+    assert proved > 40
+
+
+def faults_of_proof(problem, proof):
+    """Whatever keeps a list of witnesses from being a proof."""
+    by_point = {}
+    for line in proof:
+        by_point.setdefault((line.step, line.state), []).append(line)
+    if not proof:
+        return ["nothing"]
+    faults = [] if (0, proof[0].state) in by_point and proof[0].step == 0 else ["it does not begin at step 0"]
+    faults += [] if any(p > 0 and s == proof[0].state for p, s in problem.initial()) else ["no first state"]
+    for (step, state), lines in by_point.items():
+        if [line.action for line in lines] != list(problem.actions(step, state)):
+            faults.append(f"not every action of {state} at {step}")
+        for line in lines:
+            outcomes = [o for o in problem.outcomes(step, state, line.action) if o.probability > 0]
+            if line.violation is not None:
+                if not any(naive.total_violation(o) == pytest.approx(line.violation) for o in outcomes):
+                    faults.append(f"{line} was never seen")
+            elif not any(o.next_state == line.dead_state for o in outcomes):
+                faults.append(f"{line} cannot happen")
+            elif (step + 1, line.dead_state) not in by_point:
+                faults.append(f"{line} leads out of the proof")
+    return faults
+
+
+def test_the_checker_of_proofs_notices_a_missing_line():
+    problem = scheduling_example(3)
+    run = learn(compile_model(problem), practical(), episodes=500, seed=2, record="none")
+    assert faults_of_proof(problem, run.proof) == []
+    for missing in (0, len(run.proof) // 2, len(run.proof) - 1):
+        assert faults_of_proof(problem, run.proof[:missing] + run.proof[missing + 1 :]) != []
+
+
+def test_one_dead_state_among_several_first_ones_proves_infeasibility():
+    stay = np.zeros((2, 1, 2))
+    stay[0, 0, 0] = stay[1, 0, 1] = 1.0
+    model = TabularModel.from_arrays(stay, np.ones((2, 1)), [[[1.0], [-1.0]]], 2, initial=[0.9, 0.1])
+    run = learn(model, practical(), episodes=200, seed=1)
+    assert run.feasible is False
+    assert {(line.step, line.state) for line in run.proof} == {(0, 1)}
+    assert run.proof[0].violation == 1.0
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_smallest_problems_are_learned(name):
+    for seed in range(10):
+        model = compile_model(random_problem(seed, states=1, actions=1, horizon=1))
+        run = learn(model, SETTINGS[name], episodes=20, seed=seed)
+        assert run.policy.action(0, 0) == 0
+        assert evaluate(model, run.averaged_policy).value == pytest.approx(solve(model).value)
+
+
+def test_random_feasible_problems_are_solved_without_any_violation_at_the_end():
+    for seed in range(25):
+        model = compile_model(random_problem(seed, safe_action=True, actions=3))
+        run = learn(model, practical(), episodes=3000, seed=seed, record="none", average=False)
+        assert evaluate(model, run.policy).violation == 0
+        assert run.violations <= model.num_entries
+
+
+# Second looks -------------------------------------------------------------------------------------------------------
+
+
+def end_gap(model, settings, seed, episodes=5000):
+    """By how much the last policy misses the optimum, as a share of what it earns above the lower end."""
+    best = solve(model).value
+    run = learn(model, settings, episodes=episodes, seed=seed, record="none", average=False)
+    return (best - evaluate(model, run.policy).value) / (best - model.horizon * model.reward_range[0])
+
+
+def test_second_looks_mend_most_of_what_early_bad_luck_costs_on_random_problems():
+    # Seeds are fixed. Over four batches of 30 such problems (seeds from 3000, 4000, 5000 and 6000 on) the sum of the
+    # gaps fell to 0.19 .. 0.41 of what it was, and the runs above 1 % to 0.31 .. 0.47: both limits lie above these.
+    models = [
+        compile_model(random_problem(seed, states=4, actions=3, horizon=6, safe_action=True, outcome_payoffs=True))
+        for seed in range(3000, 3030)
+    ]
+    without, with_looks = (
+        [end_gap(model, practical(second_looks=looks), seed) for model in models for seed in range(6)]
+        for looks in (False, True)
+    )
+    assert sum(with_looks) < 0.5 * sum(without)
+    assert sum(gap > 0.01 for gap in with_looks) < 0.6 * sum(gap > 0.01 for gap in without)
+
+
+def test_second_looks_change_nothing_where_nothing_is_random():
+    for model in (
+        compile_model(scheduling_example(1)),
+        compile_model(energy_harvesting(horizon=6, arrivals="frozen")),
+    ):
+        runs = [learn(model, practical(second_looks=looks), episodes=400, seed=1) for looks in (False, True)]
+        assert np.array_equal(runs[0].q, runs[1].q)
+        changes = [run.averaged_policy for run in runs]
+        assert np.array_equal(changes[0].change_episode, changes[1].change_episode)
+        assert np.array_equal(changes[0].change_row, changes[1].change_row)
+
+
+def test_a_look_is_due_four_times_in_each_doubling_and_never_takes_what_is_forbidden():
+    model = compile_model(random_problem(3, states=1, actions=3, horizon=1, constraints=1, safe_action=True))
+    engine = Practical(model, practical(), 200)
+    due, generator = [], seed_state(np.uint64(1))
+    log, counters = Log(*(np.empty(0, np.int32) for _ in range(3))), np.zeros(2, np.int64)
+    for k in range(200):
+        row = int(engine.tables.greedy[0, 0])
+        assert not engine.forbidden()[row, 0] or k == 0
+        engine.run(generator, k, 1, log, np.empty((0, 2)), counters)
+        if engine.tables.look[0] == 0:
+            due.append(int(engine.tables.visits[row, 0]))
+    assert set(due) <= {j * 2**i for j in range(4, 8) for i in range(6)}
+    assert {64, 80, 96, 112, 128} <= set(due)
+
+
+# The change list ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [practical(), practical(constraint_depends_on="action", share_outcomes=True)])
+def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
+    for model in (
+        compile_model(alike_by_action(0)),
+        compile_model(energy_harvesting(horizon=4, battery=4, max_arrival=4, peak_power=0, mean=2, std=2)),
+    ):
+        engine, generator, counters = Practical(model, settings, 300), seed_state(np.uint64(3)), np.zeros(2, np.int64)
+        log = Log(*(np.empty(20 * engine.log_room, np.int32) for _ in range(3)))
+        most = 0
+        for k in range(300):
+            most = max(most, engine.run(generator, k, 1, log, np.empty((0, 2)), counters)[1])
+        assert 0 < most <= engine.log_room
+
+
+def test_a_change_list_that_fills_up_is_emptied_without_a_trace(monkeypatch):
+    model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
+    whole = learn(model, practical(), episodes=300, seed=1, record=1)
+    monkeypatch.setattr(running, "STEPS_A_CHUNK", 40)
+    pieces = learn(model, practical(), episodes=300, seed=1, record=1)
+    assert np.array_equal(whole.q, pieces.q)
+    assert np.array_equal(whole.averaged_policy.change_row, pieces.averaged_policy.change_row)
+    assert np.array_equal(whole.history.averaged_value, pieces.history.averaged_value)
+
+
+def test_the_kernel_means_the_same_without_compilation():
+    script = """
+from random_problems import random_problem
+from peakrl.model.explore import compile_model
+from peakrl.learning.run import learn
+from peakrl.learning.settings import LearnerSettings
+for seed in (1, 2, 3):
+    for shared in (False, True):
+        run = learn(compile_model(random_problem(seed, horizon=3)), LearnerSettings.practical(share_outcomes=shared),
+                    episodes=20, seed=seed, record="none")
+        print(run.q.tobytes().hex(), run.averaged_policy.change_row.tobytes().hex(), run.feasible)
+"""
+    said = []
+    for off in ("0", "1"):
+        paths = os.pathsep.join(p for p in sys.path if p)
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": off, "PYTHONPATH": paths}
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        said.append(done.stdout)
+    assert said[0] == said[1] != ""
+
+
+# What a user may declare --------------------------------------------------------------------------------------------
+
+
+def test_declarations_that_the_model_contradicts_are_refused_by_name():
+    energy = compile_model(alike_by_action(0))
+    frozen = compile_model(energy_harvesting(horizon=3, arrivals="frozen"))
+    for model, settings, culprit in [
+        (frozen, practical(share_steps=True), "share_steps"),
+        (energy, practical(share_steps=False, replay=True), "replay"),
+        (energy, practical(constraint_depends_on="state"), "constraint_depends_on"),
+        (energy, practical(most_reward=1.0), r"most_reward is 1.0, but state \(0, 2\), action 2 earns 1.58496"),
+        (energy, practical(most_reward=99.0), "most_reward"),
+        (energy, practical(most_reward=0.0), "most_reward"),
+    ]:
+        with pytest.raises(SettingsError, match=culprit):
+            learn(model, settings, episodes=5)
+
+
+@pytest.mark.parametrize(
+    ("values", "culprit"),
+    [
+        ({"constraint_memory": False, "constraint_depends_on": "action"}, "constraint_depends_on"),
+        ({"constraint_memory": False, "most_reward": 1.0}, "most_reward"),
+        ({"tight_optimism": False, "most_reward": 1.0}, "most_reward"),
+        ({"most_reward": math.nan}, "most_reward"),
+        ({"constraint_depends_on": "weather"}, "constraint_depends_on"),
+        ({"penalty": -1.0}, "penalty"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(values, culprit):
+    with pytest.raises(SettingsError, match=culprit):
+        practical(**values)
+
+
+def test_what_only_the_practical_learner_has_is_refused_elsewhere():
+    for name in ("share_outcomes", "replay", "constraint_memory", "adaptive_steps", "share_steps", "second_looks"):
+        with pytest.raises(SettingsError, match=name):
+            LearnerSettings(slack=0.1, **{name: True})
+
+
+def test_a_declared_most_reward_is_where_optimism_starts():
+    problem = alike_by_action(0)
+    run = learn(compile_model(problem), practical(most_reward=math.log2(3)), episodes=1, record="none")
+    assert run.q.max() == pytest.approx(3 * math.log2(3))
+
+
+# What it is for -----------------------------------------------------------------------------------------------------
+
+
+def test_one_violation_of_each_power_is_enough_where_constraints_depend_on_the_power():
+    model = compile_model(energy_harvesting(peak_power=8, log_base=math.e))
+    for shared in (False, True):
+        settings = practical(constraint_depends_on="action", share_outcomes=shared)
+        run = learn(model, settings, episodes=4000, seed=1, record="none", average=False)
+        assert run.violations <= 32
+        assert evaluate(model, run.policy).violation == 0
+
+
+def test_declared_outcomes_bring_random_arrivals_within_half_a_percent_in_4000_episodes():
+    model = compile_model(energy_harvesting(peak_power=15, log_base=math.e))
+    settings = practical(constraint_depends_on="action", share_outcomes=True)
+    result = evaluate(model, learn(model, settings, episodes=4000, seed=2, record="none", average=False).policy)
+    assert result.value > 0.995 * solve(model).value
+    assert result.violation == 0
+
+
+def test_examples_1_and_2_are_optimal_after_the_last_violation():
+    for number, episodes, limit in ((1, 300, 150), (2, 6500, 6000)):
+        model = compile_model(scheduling_example(number))
+        best = solve(model).value
+        run = learn(model, practical(), episodes=episodes, record=1)
+        after = run.history.episode > run.last_violation_episode
+        assert run.last_violation_episode < limit
+        assert (run.history.value[after] == best).all()
+        assert (run.history.violation[after] == 0).all()
+
+
+def test_example_3_is_proved_infeasible_and_ends_at_the_least_violation():
+    problem = scheduling_example(3)
+    model = compile_model(problem)
+    least = solve(model).violation
+    for seed in range(3):
+        run = learn(model, practical(), episodes=20_000, seed=seed, record="none", average=False)
+        assert run.feasible is False
+        assert run._engine.proved_in < 2000
+        assert faults_of_proof(problem, run.proof) == []
+        assert evaluate(model, run.policy).violation <= 1.05 * least

@@ -1,0 +1,87 @@
+"""How settings show themselves; what they do is tested where they are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from peakrl import LearnerSettings
+from peakrl.errors import SettingsError
+
+positive = st.floats(1e-6, 1e6)
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "slack": st.just(0.0) | positive,
+    "slater": st.none() | positive,
+    "penalty": st.none() | st.just(0.0) | positive,
+    "exponent": st.none() | st.floats(0.01, 0.49),
+    "unit_rewards": st.booleans(),
+    "bonus": st.sampled_from(["bernstein", "hoeffding", "none"]),
+    "start": st.sampled_from(["flat", "stepwise", "tight"]),
+    "c1": positive,
+    "c2": positive,
+    "failure_probability": st.floats(0.01, 0.99),
+    "practical_learner": st.booleans(),
+    "constraint_memory": st.booleans(),
+    "share_steps": st.sampled_from([None, False, True]),
+    "adaptive_steps": st.booleans(),
+    "second_looks": st.booleans(),
+    "share_outcomes": st.booleans(),
+    "replay": st.booleans(),
+    "most_reward": st.none() | st.floats(-10, 10),
+    "constraint_depends_on": st.sampled_from([None, "pair", "action", "state"]),
+}
+BEGINNINGS = [
+    LearnerSettings.practical(),
+    LearnerSettings.paper(0.1),
+    LearnerSettings.published(0.1),
+    LearnerSettings.deterministic(0.2),
+]
+
+
+@st.composite
+def learners(draw: st.DrawFn) -> LearnerSettings:
+    """A preset with some fields changed."""
+    changes = draw(st.dictionaries(st.sampled_from(list(FIELDS)), st.none(), max_size=3))
+    values = draw(st.sampled_from(BEGINNINGS)).as_dict() | {name: draw(FIELDS[name]) for name in changes}
+    try:
+        return LearnerSettings(**values)
+    except SettingsError:
+        assume(False)
+        raise
+
+
+def test_every_field_is_tried() -> None:
+    assert set(FIELDS) == set(LearnerSettings.model_fields)
+
+
+@given(learners())
+def test_settings_show_themselves_as_the_call_that_makes_them_so_no_two_look_alike(settings: LearnerSettings) -> None:
+    shown = repr(settings)
+    assert "\n" not in shown
+    assert str(settings) == shown
+    assert eval(shown, {"LearnerSettings": LearnerSettings}) == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        (LearnerSettings.practical(), "practical()"),
+        (
+            LearnerSettings.practical(tight_optimism=False, most_reward=None, slack=0.5),
+            "practical(tight_optimism=False, slack=0.5)",
+        ),
+        (LearnerSettings.paper(0.1, bonus="hoeffding"), "paper(slack=0.1, bonus='hoeffding')"),
+        (LearnerSettings.published(1), "published(slack=1.0)"),
+        (LearnerSettings.deterministic(0.2), "deterministic(phi=0.2)"),
+    ],
+)
+def test_settings_name_their_preset_and_what_differs_from_it(settings: LearnerSettings, shown: str) -> None:
+    assert repr(settings) == f"LearnerSettings.{shown}"
+
+
+def test_settings_that_no_preset_makes_name_the_fields_that_are_not_at_their_defaults() -> None:
+    settings = LearnerSettings(slack=0.1, unit_rewards=True, start="tight")
+    assert repr(settings) == "LearnerSettings(slack=0.1, unit_rewards=True, start='tight')"

@@ -1,0 +1,154 @@
+"""Policies to keep and to read: files, tables, and how they show themselves."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import naive
+import peakrl
+from peakrl import StochasticPolicy
+from peakrl.cli import app
+from peakrl.errors import PolicyError, SettingsError, StorageError
+from peakrl.storage import kind_of, write_record
+from random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
+from random_problems import random_problem
+
+
+def policies(seed):
+    problem = random_problem(seed, states=3, actions=3, horizon=3)
+    model, rng = peakrl.compile_model(problem), np.random.default_rng(seed)
+    tables = random_tables(problem, rng, 6)
+    mixed = chance_policy(model, random_chances(problem, rng))
+    return problem, (table_policy(model, tables[0]), mixed, averaged_policy(model, tables))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_kind_of_policy_comes_back_from_its_file_as_it_was(tmp_path, seed):
+    problem, kinds = policies(seed)
+    for policy in kinds:
+        policy.save(tmp_path / "kept")
+        again = peakrl.load_policy(tmp_path / "kept", problem)
+        assert type(again) is type(policy)
+        assert again.to_json() == policy.to_json()
+        assert peakrl.evaluate(problem, again).value == peakrl.evaluate(problem, policy).value
+
+
+def test_a_policy_of_another_problem_or_of_no_form_we_know_is_refused(tmp_path):
+    problem, (policy, *_) = policies(1)
+    path = tmp_path / "kept"
+    policy.save(path)
+    with pytest.raises(StorageError, match=r"kept holds a policy of another problem or version of it, 'random'"):
+        peakrl.load_policy(path, random_problem(2))
+    write_record(path, "policy", {"model": policy.model.digest, "problem": "x", "form": "dream"}, {})
+    with pytest.raises(StorageError, match="form 'dream', which this peakrl does not know"):
+        peakrl.load_policy(path, problem)
+    wrong = {"rows": np.full(policy.model.num_nodes, 10_000)}
+    write_record(path, "policy", {"model": policy.model.digest, "problem": "x", "form": "deterministic"}, wrong)
+    with pytest.raises(StorageError, match="kept is damaged: row 10000"):
+        peakrl.load_policy(path, problem)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_has_every_state_that_can_be_met_at_its_step_in_order(seed):
+    problem, kinds = policies(seed)
+    for policy in kinds:
+        for step in range(problem.horizon):
+            states = sorted(state for when, state in naive.decision_points(problem) if when == step)
+            table = policy.table(step)
+            assert list(table) == states
+            for state, choice in table.items():
+                chances = choice if isinstance(choice, dict) else {choice: 1.0}
+                assert chances == policy.probabilities(step, state)
+
+
+@pytest.mark.parametrize("step", [-1, 3, 1.5, "first"])
+def test_a_step_that_there_is_not_has_no_table(step):
+    _, (policy, *_) = policies(0)
+    with pytest.raises(PolicyError, match=r"is outside 0\.\.2, the steps of 'random'"):
+        policy.table(step)
+
+
+def test_policies_show_themselves_briefly_and_as_html():
+    _, kinds = policies(0)
+    for policy in kinds:
+        assert repr(policy).startswith(f"<{type(policy).__name__} of 'random': 3 states, horizon 3")
+        page = policy._repr_html_()
+        assert page.count("<tr>") <= 4
+        assert "<th>step 2</th>" in page
+    assert "mixture of 6 policies" in repr(kinds[2])
+
+
+def test_a_large_policy_is_cut_short_in_a_notebook_and_labels_are_escaped():
+    best = peakrl.solve(peakrl.energy_harvesting()).policy
+    page = best._repr_html_()
+    assert "more states and 5 more steps" in page
+    assert len(page) < 10_000
+
+    class Tags(peakrl.Problem):
+        horizon = 1
+
+        def initial(self):
+            return [(1.0, "<b>")]
+
+        def actions(self, step, state):
+            return ["<i>"]
+
+        def outcomes(self, step, state, action):
+            return [(1.0, 0, 0.0)]
+
+    page = peakrl.solve(Tags()).policy._repr_html_()
+    assert "&lt;i&gt;" in page
+    assert "<b>" not in page
+
+
+def test_states_without_an_order_are_listed_all_the_same():
+    jobs = [peakrl.Job(1, 5, 5, name="mend"), peakrl.Job(1, 5, 5), peakrl.Job(1, 5, 5, name="wash")]
+    best = peakrl.solve(peakrl.machine_scheduling(jobs)).policy
+    assert len(best.table(1)) == 3
+
+
+# --- From the shell --------------------------------------------------------------------------------------------------
+
+FILE = """
+[problem]
+kind = "energy_harvesting"
+horizon = 4
+battery = 3
+max_arrival = 3
+peak_power = 2
+"""
+
+
+def test_the_shell_keeps_the_best_policy_and_evaluates_it(tmp_path):
+    toml, kept = tmp_path / "mine.toml", tmp_path / "best.policy"
+    toml.write_text(FILE)
+    solved = CliRunner().invoke(app, ["solve", str(toml), "--policy", str(kept), "--json"])
+    assert solved.exit_code == 0, solved.output
+    assert kind_of(kept) == "policy"
+    found = CliRunner().invoke(app, ["evaluate", str(kept), "--problem", str(toml), "--json", "--check"])
+    answer = json.loads(found.stdout)
+    assert (answer["policy"], answer["episodes"]) == ("saved", None)
+    assert answer["value"] == pytest.approx(json.loads(solved.stdout)["value"], rel=1e-12)
+    shown = CliRunner().invoke(app, ["evaluate", str(kept), "--problem", str(toml), "--simulate", "20"])
+    assert "saved policy" in shown.stdout
+    for name in ("best.csv", "best.json"):
+        assert CliRunner().invoke(app, ["solve", str(toml), "--policy", str(tmp_path / name)]).exit_code == 0
+    assert (tmp_path / "best.csv").read_text().startswith("step,state,action\n")
+    assert json.loads((tmp_path / "best.json").read_text())["horizon"] == 4
+
+
+def test_a_policy_without_its_problem_is_refused_with_what_is_missing(tmp_path):
+    kept = tmp_path / "best.policy"
+    peakrl.solve(peakrl.scheduling_example(1)).policy.save(kept)
+    refused = CliRunner().invoke(app, ["evaluate", str(kept)])
+    assert isinstance(refused.exception, SettingsError)
+    assert "--problem" in str(refused.exception)
+
+
+def test_only_our_files_have_a_kind(tmp_path):
+    (tmp_path / "text").write_text("peakrl is a word\nand\nmore")
+    assert kind_of(tmp_path / "text") is None
+    assert kind_of(tmp_path / "missing") is None
+    assert isinstance(policies(0)[1][1], StochasticPolicy)

@@ -1,0 +1,387 @@
+"""Problem files: what they describe is what the library builds, and what is wrong in them is named by its key."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import tomllib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peakrl import (
+    Job,
+    LearnerSettings,
+    PeakError,
+    TabularModel,
+    compile_model,
+    energy_harvesting,
+    learn,
+    machine_scheduling,
+    scheduling_example,
+    solve,
+    uniform,
+)
+from peakrl.cli.solve import PROBLEMS, named_problem
+from peakrl.errors import ProblemError, StorageError
+from peakrl.problem_files import read_problem_file
+from peakrl.problem_files.reading import BUILT_IN
+from peakrl.problem_files.templates import TEMPLATES, template_files
+
+ENERGY = '[problem]\nkind = "energy_harvesting"\n'
+
+
+def written(folder, text, name="problem.toml"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def read(folder, text, name="problem.toml"):
+    return read_problem_file(written(folder, text, name))
+
+
+# What is described ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            ENERGY + "peak_power = 3\nhorizon = 4\nbattery = 3\nmax_arrival = 2\nmean = 1\nstd = 1\nlog_base = 3",
+            energy_harvesting(peak_power=3, horizon=4, battery=3, max_arrival=2, mean=1, std=1, log_base=3),
+        ),
+        (
+            ENERGY + 'arrivals = "frozen"\nseed = 5\nhorizon = 3',
+            energy_harvesting(arrivals="frozen", seed=5, horizon=3),
+        ),
+        (ENERGY + "arrivals = [3, 0, 2]\nhorizon = 3", energy_harvesting(arrivals=[3, 0, 2], horizon=3)),
+        (
+            ENERGY + "arrivals = {matrix = [[0.5, 0.5], [0.1, 0.9]], first = [1.0, 0.0]}\nhorizon = 3",
+            energy_harvesting(arrivals=([[0.5, 0.5], [0.1, 0.9]], [1.0, 0.0]), horizon=3),
+        ),
+        (
+            '[problem]\nkind = "scheduling_example"\nnumber = 3\nobjective = "total_tardiness"',
+            scheduling_example(3, objective="total_tardiness"),
+        ),
+        (
+            '[problem]\nkind = "machine_scheduling"\n'
+            'jobs = [{processing = 3, due = 4, deadline = 9}, {processing = "2-4", due = 5, deadline = 8, weight = 2,'
+            ' name = "b"}, {processing = [[0.25, 1], [0.75, 2]], due = 1, deadline = 9}]',
+            machine_scheduling([Job(3, 4, 9), Job(uniform(2, 4), 5, 8, 2, "b"), Job([(0.25, 1), (0.75, 2)], 1, 9)]),
+        ),
+    ],
+)
+def test_a_built_in_problem_is_what_its_function_builds(text, problem, tmp_path):
+    described, built = read(tmp_path, text).model(), compile_model(problem)
+    assert described.digest == built.digest
+    assert list(described.state_labels) == list(built.state_labels)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_built_in_problem_needs_no_file(name):
+    assert read_problem_file(name).build() == named_problem(name, {}, "max_tardiness")
+    assert list(BUILT_IN) == list(PROBLEMS)
+
+
+def test_jobs_may_come_from_a_csv_file_beside_the_problem(tmp_path):
+    (tmp_path / "jobs.csv").write_text("processing,due,deadline\n3,4,9\n2-4,5,8\n")
+    found = read(tmp_path, '[problem]\nkind = "machine_scheduling"\njobs = "jobs.csv"').model()
+    assert found.digest == compile_model(machine_scheduling([Job(3, 4, 9), Job(uniform(2, 4), 5, 8)])).digest
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    transitions = rng.dirichlet(np.ones(3), (3, 2))
+    return {"transitions": transitions, "rewards": rng.random((3, 2)), "constraints": rng.random((1, 3, 2))}
+
+
+def test_tables_from_an_npz_file_are_those_of_from_arrays(tmp_path):
+    np.savez(tmp_path / "t.npz", **arrays(), available=np.array([[1, 1], [1, 0], [1, 1]]))
+    found = read(tmp_path, '[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 4\ninitial = 2').model()
+    built = TabularModel.from_arrays(
+        *arrays().values(), 4, initial=2, available=np.array([[1, 1], [1, 0], [1, 1]]), name="arrays"
+    )
+    assert found.digest == built.digest
+
+
+def test_outcomes_listed_in_a_csv_file_are_solved_by_hand(tmp_path):
+    """A coin game of two steps: `safe` earns 1, `risky` earns 3 and breaks the constraint half of the time."""
+    (tmp_path / "t.csv").write_text(
+        "state,action,next_state,probability,reward,luck\n"
+        "go,safe,go,1,1,0\n"
+        "go,risky,go,0.5,3,1\n"
+        "go,risky,stop,0.5,3,-1\n"
+        "stop,wait,stop,1,0,0\n"
+    )
+    model = read(tmp_path, '[problem]\nkind = "tables"\nfile = "t.csv"\nhorizon = 2').model()
+    best = solve(model)
+    assert (best.value, best.violation, best.feasible) == (2.0, 0.0, True)
+    assert model.constraint_names == ("luck",)
+    assert set(model.state_labels) == {"go", "stop"}
+
+
+def test_a_csv_file_may_depend_on_the_step_and_number_its_states(tmp_path):
+    (tmp_path / "t.csv").write_text("step,state,action,next_state,reward\n0,0,0,1,5\n0,0,1,2,0\n1,1,0,0,0\n1,2,0,0,7\n")
+    model = read(
+        tmp_path, '[problem]\nkind = "tables"\nfile = "t.csv"\nhorizon = 2\nreward_range = [0.0, 10.0]'
+    ).model()
+    assert solve(model).value == 7.0
+    assert model.state_labels[0] == 0
+    assert model.reward_range == (0.0, 10.0)
+
+
+MINE = """
+from dataclasses import dataclass
+from peakrl import Outcome, Problem
+
+@dataclass(frozen=True)
+class Mine(Problem):
+    horizon: int
+    reward_range = (0.0, 1.0)
+    stationary = True
+    def initial(self):
+        return [(1.0, "s")]
+    def actions(self, step, state):
+        return ["a"]
+    def outcomes(self, step, state, action):
+        return [Outcome(1.0, "s", 1.0)]
+
+def make(steps=2):
+    return Mine(steps)
+
+def broken():
+    return {}["absent"]
+
+def nothing():
+    return 3
+
+class Bad(Mine):
+    def outcomes(self, step, state, action):
+        return 1 / 0
+
+def late():
+    return Bad(1)
+"""
+
+
+def test_a_function_of_the_users_own_is_called_with_its_arguments(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    text = '[problem]\nkind = "python"\nfunction = "{}:make"\narguments = {{ steps = 5 }}'
+    for module in ("mine.py", "mine"):
+        assert solve(read(tmp_path, text.format(module)).model()).value == 5.0
+
+
+def test_a_json_file_says_the_same_as_a_toml_file(tmp_path):
+    text = ENERGY + 'horizon = 3\n[settings]\nlearner = "published"\nslack = 0.1\n[run]\nepisodes = 7\nseed = 3\n'
+    toml = read(tmp_path, text)
+    other = read(tmp_path, json.dumps(tomllib.loads(text)), "problem.json")
+    assert (other.problem, other.settings, other.run) == (toml.problem, toml.settings, toml.run)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("", LearnerSettings.practical()),
+        ('learner = "practical"\nadaptive_steps = false', LearnerSettings.practical(adaptive_steps=False)),
+        ('learner = "paper"\nslack = 0.2\nbonus = "hoeffding"', LearnerSettings.paper(0.2, bonus="hoeffding")),
+        ('learner = "published"\nslack = 0.2', LearnerSettings.published(0.2)),
+        ('learner = "deterministic"\nphi = 0.3', LearnerSettings.deterministic(0.3)),
+    ],
+)
+def test_settings_are_those_of_the_named_learner(text, settings, tmp_path):
+    assert read(tmp_path, f"{ENERGY}[settings]\n{text}").settings == settings
+
+
+def test_paths_are_relative_to_the_file(tmp_path):
+    found = read(tmp_path, ENERGY + '[run]\ncheckpoint = "here.run"')
+    assert found.checkpoint == tmp_path / "here.run"
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_every_template_trains_as_it_stands(kind, tmp_path):
+    for suffix, text in template_files(kind, "mine").items():
+        (tmp_path / f"mine{suffix}").write_text(text)
+    found = read_problem_file(tmp_path / "mine.toml")
+    model = found.model()
+    assert solve(model).feasible
+    run = learn(model, found.settings, episodes=50, seed=found.run.seed, record=found.run.record)
+    assert run.episodes == 50
+
+
+# What is wrong ------------------------------------------------------------
+
+JOB = '[problem]\nkind = "machine_scheduling"\njobs = [{%s}]'
+TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "culprit"),
+    [
+        ("", "problem is missing"),
+        ("[problem]\nhorizon = 3", "problem.kind is missing; it must be one of energy_harvesting"),
+        ('[problem]\nkind = "energy"', "problem.kind is 'energy'"),
+        ("[problem]\nkind = [1]", "problem.kind is [1]"),
+        (ENERGY + "peak_pwoer = 3", "problem.peak_pwoer is not a key here; do you mean peak_power?"),
+        (ENERGY + 'horizon = "long"', "problem.horizon is 'long'"),
+        (ENERGY + "horizon = 2.5", "problem.horizon is 2.5"),
+        (ENERGY + "horizon = true", "problem.horizon is True"),
+        (ENERGY + "peak_power = nan", "problem.peak_power is nan"),
+        (ENERGY + "peak_power = -1", "peak_power is -1"),
+        (ENERGY + 'arrivals = "often"', "arrivals is 'often'"),
+        (ENERGY + "arrivals = {matrix = [[1.0]]}", "problem.arrivals needs both matrix and first"),
+        (ENERGY + "[setings]\n", "setings is not a key here; do you mean settings?"),
+        (ENERGY + "[settings]\nlearner = 'best'", "settings.learner is 'best'"),
+        (ENERGY + "[settings]\nlearner = 'paper'", "settings.slack is missing; the learner 'paper' needs it"),
+        (ENERGY + "[settings]\nslakc = 1", "settings.slakc is not a key here; do you mean slack?"),
+        (ENERGY + "[settings]\nlearner = 'published'\nslack = -1", "slack is -1"),
+        (ENERGY + "[settings]\nlearner = 'published'\nslack = [1]", "slack is [1]"),
+        (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),
+        (ENERGY + "[run]\nepisdoes = 5", "run.episdoes is not a key here; do you mean episodes?"),
+        (ENERGY + "[run]\nseed = -1", "run.seed is -1"),
+        (ENERGY + "[run]\nrecord = 'all'", "run.record is 'all'"),
+        (JOB % "due = 3, deadline = 4", "problem.jobs.0.processing is missing"),
+        (JOB % "processing = 1, due = 3, deadline = 4, colour = 3", "problem.jobs.0.colour is not a key here"),
+        (JOB % 'processing = "soon", due = 3, deadline = 4', "problem.jobs.0: processing is 'soon'"),
+        (JOB % "processing = 9, due = 3, deadline = 4", "problem.jobs.0: "),
+        (JOB % "processing = 1, due = 0, deadline = 4", "due is 0"),
+        ('[problem]\nkind = "machine_scheduling"\njobs = []', "at least one job"),
+        ('[problem]\nkind = "machine_scheduling"\njobs = "no.csv"', "no.csv"),
+        ('[problem]\nkind = "scheduling_example"\nnumber = 4', "scheduling example 4 is unknown"),
+        ('[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.xls"', "problem.file is 't.xls'"),
+        ('[problem]\nkind = "tables"\nhorizon = 2\nfile = "no.npz"', "no.npz"),
+        ('[problem]\nkind = "tables"\nfile = "t.csv"', "problem.horizon is missing"),
+        (TABLE + "initial = [0.5]", "problem.initial is [0.5]"),
+        (TABLE + 'constraint_names = ["x"]', "problem.constraint_names is ['x']"),
+        ('[problem]\nkind = "python"\nfunction = "mine.py"', 'must be "file.py:function"'),
+        ('[problem]\nkind = "python"\nfunction = "absent.py:make"', "there is no file"),
+        ('[problem]\nkind = "python"\nfunction = "absent_module:make"', "absent_module"),
+        ('[problem]\nkind = "python"\nfunction = "mine.py:absent"', "has no function 'absent'"),
+        ('[problem]\nkind = "python"\nfunction = "mine.py:broken"', "KeyError: 'absent' (mine.py, line 21)"),
+        ('[problem]\nkind = "python"\nfunction = "mine.py:nothing"', "returned 3"),
+        ('[problem]\nkind = "python"\nfunction = "mine.py:late"', "ZeroDivisionError"),
+        ('[problem]\nkind = "python"\nfunction = "mine.py:make"\narguments = {pace = 2}', "pace"),
+        ("[problem\n", "is not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_key(text, culprit, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "t.csv").write_text("state,action,next_state,reward\ns,a,s,1\n")
+    with pytest.raises(PeakError) as caught:
+        read(tmp_path, text).model()
+    assert culprit in str(caught.value)
+    assert "problem.toml" in str(caught.value) or ".csv" in str(caught.value) or ".npz" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "culprit"),
+    [
+        ("", "it needs a header"),
+        ("state,action,next_state\ns,a,s\n", "column 'reward' is missing"),
+        ("state,action,next_state,reward,reward\ns,a,s,1,1\n", "column 5 is named 'reward'"),
+        ("state,action,next_state,reward\ns,a,s\n", "row 2: 3 cells for 4 columns"),
+        ("state,action,next_state,reward\ns,a,s,much\n", "row 2, column 'reward': the cell is 'much'"),
+        ("state,action,next_state,reward\ns,a,s,nan\n", "row 2, column 'reward'"),
+        ("state,action,next_state,reward,probability\ns,a,s,1,0.4\n", "probabilities sum to 0.4"),
+        ("step,state,action,next_state,reward\n7,s,a,s,1\n", "row 2, column 'step': the cell is '7'"),
+        ("state,action,next_state,reward\ns,a,t,1\n", "no action is on offer"),
+        ("state,action,next_state,reward,prob\ns,a,s,1,0.5\ns,a,s,2,0.5\n", "row 3: a second outcome .*: prob\\)"),
+    ],
+)
+def test_what_is_wrong_in_a_csv_file_is_named_by_row_and_column(text, culprit, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(PeakError) as caught:
+        read(tmp_path, TABLE).model()
+    assert re.search(culprit, str(caught.value))
+
+
+def test_a_first_state_without_a_row_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text("state,action,next_state,reward\ns,a,s,1\n")
+    with pytest.raises(ProblemError, match=r"problem\.initial names 'r', which no row has as its state"):
+        read(tmp_path, TABLE + 'initial = "r"\n').model()
+
+
+def test_what_is_wrong_in_an_npz_file_is_named(tmp_path):
+    text = '[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 4\n'
+    np.savez(tmp_path / "t.npz", **{k: v for k, v in arrays().items() if k != "rewards"})
+    with pytest.raises(ProblemError, match="array 'rewards' is missing"):
+        read(tmp_path, text).model()
+    np.savez(tmp_path / "t.npz", **arrays(), prices=np.ones(2))
+    with pytest.raises(ProblemError, match="array 'prices' is unknown"):
+        read(tmp_path, text).model()
+    np.savez(tmp_path / "t.npz", **arrays() | {"rewards": np.array([["a", "b"]] * 3)})
+    with pytest.raises(PeakError, match=r"t\.npz"):
+        read(tmp_path, text).model()
+    (tmp_path / "t.npz").write_bytes(b"PK\x03\x04 not really")
+    with pytest.raises(StorageError, match=r"t\.npz is not an \.npz file"):
+        read(tmp_path, text).model()
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    with pytest.raises(StorageError, match="No such file"):
+        read_problem_file(tmp_path / "absent.toml")
+    with pytest.raises(ProblemError, match=r"must end in \.toml or \.json"):
+        read(tmp_path, ENERGY, "problem.yaml")
+    (tmp_path / "problem.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(StorageError, match="byte 0 is not UTF-8"):
+        read_problem_file(tmp_path / "problem.toml")
+    with pytest.raises(ProblemError, match="too great a depth"):
+        read(tmp_path, "[" * 100_000, "problem.json")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+WORDS = """
+kind horizon battery peak_power mean std arrivals log_base seed jobs objective number file initial reward_range
+function arguments learner slack phi episodes record checkpoint problem settings run processing due deadline
+"""
+KEYS = st.sampled_from(WORDS.split())
+SECTION = st.dictionaries(KEYS, VALUES, max_size=4)
+FILES = st.fixed_dictionaries(
+    {},
+    optional={
+        "problem": SECTION.flatmap(
+            lambda section: st.sampled_from(
+                ["energy_harvesting", "machine_scheduling", "scheduling_example", "tables", "python"]
+            ).map(lambda kind: {"horizon": 2, **section, "kind": kind})
+        )
+        | VALUES,
+        "settings": SECTION | VALUES,
+        "run": SECTION | VALUES,
+    },
+)
+
+
+@settings(max_examples=120)
+@given(values=FILES | VALUES)
+def test_any_json_is_understood_or_refused_with_our_own_error(values, tmp_path_factory):
+    path = tmp_path_factory.mktemp("fuzz") / "problem.json"
+    path.write_text(json.dumps(values))
+    with contextlib.suppress(PeakError):
+        found = read_problem_file(path)
+        if getattr(found.problem, "horizon", 1) <= 5 and getattr(found.problem, "battery", 1) <= 20:
+            found.build()
+
+
+@settings(max_examples=100)
+@given(data=st.binary(max_size=60), suffix=st.sampled_from([".toml", ".json"]))
+def test_any_bytes_are_understood_or_refused_with_our_own_error(data, suffix, tmp_path_factory):
+    path = tmp_path_factory.mktemp("fuzz") / f"problem{suffix}"
+    path.write_bytes(data)
+    with pytest.raises(PeakError):
+        read_problem_file(path)
+
+
+@settings(max_examples=100)
+@given(text=st.text("state,action,next_rewd 01.-\n\"'x", max_size=80), header=st.booleans())
+def test_any_csv_text_is_understood_or_refused_with_our_own_error(text, header, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fuzz")
+    (folder / "t.csv").write_text("state,action,next_state,reward,luck\n" * header + text)
+    with contextlib.suppress(PeakError):
+        read(folder, TABLE).model()

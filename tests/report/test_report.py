@@ -1,0 +1,471 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+from itertools import islice, permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plotly.offline import get_plotlyjs
+from typer.testing import CliRunner
+
+from peakrl import (
+    LearnerSettings,
+    Outcome,
+    Problem,
+    TabularModel,
+    compile_model,
+    energy_harvesting,
+    evaluate_order,
+    learn,
+    load_run,
+    machine_scheduling,
+    scheduling_example,
+    solve,
+    write_report,
+)
+from peakrl.cli import app
+from peakrl.errors import SettingsError, StorageError
+from peakrl.paper.records import FigureRecord, Row, read_figure
+from peakrl.problem_files import read_problem_file
+from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
+from peakrl.report.efficiency import FLOOR
+from peakrl.report.page import Page, default_place, embedded, make_page, write_page
+from peakrl.report.paper_sections import quartile_chart
+from peakrl.report.plotly_bundle import KINDS, reduced
+from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, presence
+from peakrl.report.run_sections import section_of
+from peakrl.report.schedule_blocks import as_job, jobs_of, schedule_blocks
+from peakrl.runs.store import Store
+from peakrl.runs.tasks import split_result
+from peakrl.sweeps.learning import FUNCTION, learn_run
+from peakrl.sweeps.plan import read_plan
+from peakrl.sweeps.summary import read_records
+from random_problems import random_problem
+from report_pages import HOSTILE, Taken, figure_record, save_runs
+
+OWN_LABELS = """
+from dataclasses import dataclass
+import peakrl
+
+@dataclass(frozen=True)
+class State:
+    left: int
+
+class Mine(peakrl.Problem):
+    horizon, constraint_names = 2, ("enough",)
+    def initial(self):
+        return [(1.0, State(1))]
+    def actions(self, step, state):
+        return (0, 1)
+    def outcomes(self, step, state, action):
+        return [peakrl.Outcome(1.0, State(state.left - action), float(action), (state.left - action,))]
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    figure_record().write(folder)
+    save_runs(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def taken(results: Path) -> Taken:
+    return Taken(make_page(results).html())
+
+
+# The page as a whole -------------------------------------------------------------------------------------------------
+
+
+def test_a_page_refers_to_nothing_outside_itself(taken: Taken) -> None:
+    assert all(reference.startswith(("#", "data:")) for reference in taken.references)
+    policy = next(found["content"] for tag, found in taken.tags if "Content-Security" in str(found.get("http-equiv")))
+    assert "default-src 'none'" in policy
+    assert "connect-src 'none'" in policy
+
+
+def test_a_page_has_plotly_once_and_stays_under_8_megabytes(results: Path) -> None:
+    html = make_page(results).html()
+    assert html.count("plotly.js v") == 1
+    assert len(html.encode()) < 8_000_000
+
+
+def test_plotly_is_told_to_start_only_what_the_page_draws() -> None:
+    whole = get_plotlyjs()
+    before, after = (re.findall(r"\.register\(\[([^\]]+)\]\)", source) for source in (whole, reduced(whole)))
+    assert len(before) == len(after) == 1
+    assert before[0].count("()") > 40
+    assert after[0].count("()") == len(KINDS)
+    assert reduced(whole).replace(after[0], before[0]) == whole
+
+
+@pytest.mark.parametrize("source", ["", "core.register([a(),b()])", "core.register([a()]);a=W((x,y)=>{y.exports=c()})"])
+def test_a_bundle_of_another_form_is_used_as_it_is(source: str) -> None:
+    assert reduced(source) == source
+
+
+def test_every_part_of_a_page_has_its_own_id(taken: Taken) -> None:
+    ids = [found["id"] for _, found in taken.tags if "id" in found]
+    assert len(ids) == len(set(ids))
+    named = [found["aria-labelledby"] for _, found in taken.tags if "aria-labelledby" in found]
+    assert set(named) <= set(ids)
+    assert {reference[1:] for reference in taken.references if reference.startswith("#")} <= set(ids)
+
+
+def test_the_comparison_of_a_figure_has_every_digit_of_its_record(results: Path, taken: Taken) -> None:
+    checks = read_figure(results, "figure-2").checks
+    head, *rows = taken.tables["figure-2-checks"]
+    assert head == ["quantity", "compared with", "there", "ours", "difference", "tolerance", "within"]
+    for check, row in zip(checks, rows, strict=True):
+        assert row[:2] == [check.what, check.against]
+        numbers = [check.expected, check.ours, check.difference, check.tolerance]
+        assert row[2:6] == ["" if number is None else repr(number) for number in numbers]
+    assert [row[6].strip() for row in rows] == ["yes", "NO", "not judged"]
+
+
+def test_a_figure_off_tolerance_is_told_as_such(results: Path) -> None:
+    figure = make_page(results).sections[0]
+    assert figure.badge == ("bad", "off tolerance")
+    assert figure.lead.startswith("1 of 2 judged")
+
+
+def test_curves_are_those_of_the_record_and_levels_reach_across(results: Path, taken: Taken) -> None:
+    series = {one["name"]: one for one in taken.data["figure-2-frozen-sum-rate"]["series"]}
+    record = read_figure(results, "figure-2").curves("frozen", "sum rate")
+    assert set(series) == set(record)
+    assert series["slack 0.01"]["y"] == [row.mean for row in record["slack 0.01"]]
+    assert series["slack 0.01"]["std"] == [0.5] * 5
+    assert series["paper: slack 0.1"]["mode"] == "markers"
+    assert (series["integer optimum"]["x"], series["integer optimum"]["y"]) == ([10, 50], [57.25, 57.25])
+
+
+def test_settings_are_shown_with_dotted_names(taken: Taken) -> None:
+    assert taken.tables["figure-2-settings"][1:] == [["episodes", "50"], ["problem.peak", "8"]]
+
+
+def test_no_label_can_escape_from_the_page() -> None:
+    blocks = [Text(HOSTILE), Table("t", HOSTILE, [HOSTILE], [[HOSTILE]])]
+    found = Taken(Page(HOSTILE, HOSTILE, [Section("s", HOSTILE, HOSTILE, blocks)]).html())
+    assert not [tag for tag, attributes in found.tags if tag == "img" or "onerror" in attributes]
+    assert found.tables["t"] == [[HOSTILE], [HOSTILE]]
+
+
+def test_no_state_can_escape_from_the_data() -> None:
+    class Named(Problem):
+        name, horizon, constraint_names = HOSTILE, 1, (HOSTILE,)
+        reward_range, constraint_bounds, stationary = (0.0, 1.0), (1.0,), True
+
+        def initial(self) -> Any:
+            return [(1.0, HOSTILE)]
+
+        def actions(self, step: int, state: Any) -> Any:
+            return [HOSTILE]
+
+        def outcomes(self, step: int, state: Any, action: Any) -> Any:
+            return [Outcome(1.0, HOSTILE, 1.0, (-1.0,))]
+
+    run = learn(compile_model(Named()), LearnerSettings.practical(), episodes=3)
+    found = Taken(Page("a", "b", [section_of(run, HOSTILE)]).html())
+    assert not [tag for tag, attributes in found.tags if tag == "img" or "onerror" in attributes]
+    explorer = next(value for key, value in found.data.items() if key.endswith("-explorer"))
+    assert explorer["actions"] == [HOSTILE]
+    assert explorer["constraints"] == [HOSTILE]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_embedded_data_comes_back_and_holds_no_markup(value: Any) -> None:
+    text = embedded(value)
+    assert json.loads(text) == value
+    assert not set(text) & set("<>&\u2028\u2029")
+
+
+def test_shown_numbers_are_for_people_and_exact_ones_for_files() -> None:
+    assert [shown(cell) for cell in (1234567, 0.1 + 0.2, True, None, 1e-17, float("inf"))] == [
+        "1,234,567",
+        "0.3",
+        "yes",
+        "",
+        "0",
+        "∞",
+    ]
+    assert exactly(np.float64(0.1) + 0.2) == "0.30000000000000004"
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_told_with_its_gap_to_the_optimum(results: Path, taken: Taken) -> None:
+    run = load_run(results / "energy.run")
+    best = solve(run.model).value
+    rows = {row[0].strip(): row for row in taken.tables["run-energy-run-figures"][1:]}
+    value = float(rows["last policy"][1])
+    assert float(rows["optimum"][1]) == best
+    assert float(rows["last policy"][2]) == pytest.approx(best - value, abs=1e-12)
+    assert float(rows["last policy"][3]) == pytest.approx(100 * (best - value) / best, abs=1e-9)
+
+
+def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
+    run = learn(compile_model(scheduling_example(3)), LearnerSettings.practical(), episodes=1500)
+    assert run.feasible is False
+    section = section_of(run, "infeasible")
+    assert section.badge == ("bad", "infeasible")
+    proof = next(block for block in section.aside if isinstance(block, Table) and block.id.endswith("-proof"))
+    assert len(proof.rows) == len(run.proof)
+    assert "proved by the learner" in str(section.main[0])
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("objective", ["max_tardiness", "total_tardiness"])
+def test_jobs_read_off_a_model_are_the_jobs_it_was_made_of(number: int, objective: str) -> None:
+    problem = scheduling_example(number, objective=objective)
+    known = jobs_of(compile_model(problem))
+    assert known is not None
+    for job, read in zip(problem.jobs, known, strict=True):
+        assert (job.name, job.longest, job.deadline) == (read.name, read.processing, read.deadline)
+        assert read.due in (job.due, None)
+    again = [as_job(job, known) for job in known]
+    for order in islice(permutations(job.name for job in known), 0, None, 1 if number == 1 else 5003):
+        costs = [evaluate_order(jobs, order).objective(objective) for jobs in (again, problem.jobs)]
+        assert costs[0] == costs[1]
+
+
+def test_the_learned_order_stands_beside_the_one_of_dt(taken: Taken) -> None:
+    learned, best = (taken.data[f"run-jobs-run-gantt-{name}"]["bars"] for name in ("learned", "dt"))
+    assert [bar["job"] for bar in best] == ["4", "5", "1", "2", "3"]
+    assert sorted(bar["job"] for bar in learned) == ["1", "2", "3", "4", "5"]
+
+
+def test_jobs_that_a_model_does_not_tell_give_no_chart() -> None:
+    problem = machine_scheduling(scheduling_example(1).jobs, objective="weighted_late_work")
+    run = learn(compile_model(problem), LearnerSettings.practical(), episodes=5)
+    assert "cannot be read off" in str(schedule_blocks(run, "x"))
+
+
+# Maps and the explorer -----------------------------------------------------------------------------------------------
+
+
+def unrun(pairs: list[int]) -> list[int]:
+    return [value for value, count in zip(pairs[::2], pairs[1::2], strict=True) for _ in range(count)]
+
+
+def floats(text: str) -> np.ndarray[Any, Any]:
+    return np.frombuffer(base64.b64decode(text), "<f4")
+
+
+def integers(text: str) -> np.ndarray[Any, Any]:
+    return np.frombuffer(base64.b64decode(text), "<i4")
+
+
+@given(st.lists(st.integers(-3, 3)))
+def test_run_lengths_say_every_number(values: list[int]) -> None:
+    assert unrun(run_lengths(np.array(values, np.int64))) == values
+
+
+def test_a_map_shows_the_action_of_every_state_that_can_be_reached() -> None:
+    model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
+    run = learn(model, LearnerSettings.practical(), episodes=200)
+    (block,) = map_blocks(run, solve(model), "x", 10_000)
+    content: Any = block.data  # type: ignore[union-attr]
+    codes = unrun(content["maps"]["the last policy"])
+    assert len(codes) == 3 * content["rows"] * content["columns"]
+    assert (content["y"], content["x"]) == ("battery", "arrival")
+    for step in range(3):
+        for battery, arrival in model.state_labels:  # type: ignore[misc]
+            code = codes[(step * content["rows"] + battery) * content["columns"] + arrival]
+            if code >= 0:
+                assert content["actions"][code] == run.policy.action(step, (battery, arrival))
+            else:
+                assert not model.reachable[step * model.layout.node_stride + model.slot_of(step, (battery, arrival))]
+
+
+def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int, payoff: Any) -> float:
+    """What follows from an action, by plain recursion over every outcome."""
+    layout, law = model.layout, model.layout.row_distribution[row]
+    total = float(payoff[row])
+    if step + 1 == model.horizon:
+        return total
+    for outcome in range(layout.outcome_start[law], layout.outcome_start[law + 1]):
+        after = int(layout.outcome_next[outcome])
+        chosen = policy.row(step + 1, after)
+        if chosen >= 0:
+            chance = float(layout.outcome_probability[outcome])
+            total += chance * total_from(model, policy, step + 1, after, chosen, payoff)
+    return total
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=15)
+def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: int, stationary: bool) -> None:
+    model = compile_model(random_problem(np.random.default_rng(seed), stationary=stationary))
+    run = learn(model, LearnerSettings.practical(), episodes=20)
+    content: Any = explorer(run, solve(model), "x", 10**6, 10**6).data
+    violation = model.row_violation.sum(axis=1)
+    kept = np.flatnonzero(np.diff(model.layout.row_start) > 0)
+    policy, law = unrun(content["policy"]), integers(content["law"])
+    for step in range(model.horizon):
+        column = step if model.stationary else 0
+        for place, slot in enumerate(kept.tolist()):
+            if not model.stationary and not model.layout.step_slots[step, 0] <= slot < model.layout.step_slots[step, 1]:
+                continue
+            rows = model.rows_of_slot(slot)
+            assert rows[policy[column * len(kept) + place]] == run.policy.row(step, slot)
+            for number, row in enumerate(rows):
+                mine = content["rowStart"][place] + number
+                for own, after, payoff in (
+                    ("reward", "lawValue", model.row_reward),
+                    ("violation", "lawViolation", violation),
+                ):
+                    there = column * content["laws"] + law[mine]
+                    told = floats(content[own])[mine] + floats(content[after])[there]
+                    assert told == pytest.approx(
+                        total_from(model, run.policy, step, slot, row, payoff), rel=1e-4, abs=1e-4
+                    )
+
+
+def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
+    model = compile_model(scheduling_example(1))
+    run = learn(model, LearnerSettings.practical(), episodes=300)
+    content: Any = explorer(run, solve(model), "x", 10**6, 10**6).data
+    seen = np.array(unrun(content["witness"]))
+    known = run._engine.forbidden()[:, 0]  # type: ignore[union-attr]
+    assert np.array_equal(seen != -2, known)
+    assert np.isneginf(floats(content["q"])[known]).all()
+    assert set(map(str, seen[seen >= 0])) == set(content["dead"])
+
+
+def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
+    model = compile_model(scheduling_example(2))
+    run = learn(model, LearnerSettings.practical(), episodes=50)
+    kept = kept_slots(run, 200, 1000)
+    assert np.diff(model.layout.row_start)[kept].sum() <= 200
+    slot, path = int(model.first_slot[0]), []
+    for step in range(model.horizon):
+        path.append(slot)
+        row = run.policy.row(step, slot)
+        slot = int(model.layout.outcome_next[model.layout.outcome_start[model.layout.row_distribution[row]]])
+    assert set(path) <= set(kept.tolist())
+    assert presence(run)[path].tolist() == [1.0] * model.horizon
+    assert f"The page holds {len(kept):,} of" in explorer(run, None, "x", 200, 1000).note
+
+
+def test_states_that_are_no_numbers_have_no_map() -> None:
+    run = learn(compile_model(scheduling_example(1)), LearnerSettings.practical(), episodes=5)
+    assert map_blocks(run, None, "x", 10_000) == []
+
+
+# The command ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_the_page_into_the_folder_and_tells_what_is_on_it(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "page.html"
+    answer = CliRunner().invoke(app, ["report", str(results), "--out", str(out), "--json"])
+    assert answer.exit_code == 0
+    told = json.loads(answer.stdout)
+    assert told["bytes"] == out.stat().st_size
+    assert [part["id"] for part in told["sections"]] == ["figure-2", "theory", "run-energy-run", "run-jobs-run"]
+
+
+def test_a_page_goes_into_its_folder_or_beside_its_file(results: Path) -> None:
+    assert default_place(results) == results / "report.html"
+    assert default_place(results / "jobs.run") == results / "jobs.html"
+
+
+@pytest.mark.parametrize(("name", "message"), [("", "holds nothing to report"), ("none", "does not exist")])
+def test_nothing_to_report_is_an_error(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(StorageError, match=message):
+        write_page(tmp_path / name)
+
+
+def test_a_folder_of_folders_names_those_that_may_be_meant(tmp_path: Path) -> None:
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "figure-2.json").write_text("{}")
+    with pytest.raises(StorageError, match=r"holds nothing to report: name a folder within it, such as .*quick$"):
+        write_page(tmp_path)
+
+
+def test_a_run_that_does_not_hold_its_model_is_reported_with_its_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(OWN_LABELS)
+    Path("mine.toml").write_text('[problem]\nkind = "python"\nfunction = "mine.py:Mine"\n[run]\nepisodes = 5\n')
+    assert CliRunner().invoke(app, ["train", "mine.toml", "--out", "mine.run"]).exit_code == 0
+    with pytest.raises(StorageError, match=r"on the command line: --problem FILE"):
+        write_page("mine.run")
+    answer = CliRunner().invoke(app, ["report", "mine.run", "--problem", "mine.toml"])
+    assert answer.exit_code == 0
+    assert "State(left=1)" in Path("mine.html").read_text()
+    with pytest.raises(SettingsError, match="single run file"):
+        write_page(tmp_path, model=load_run("mine.run", model=read_problem_file("mine.toml").model()).model)
+
+
+def test_a_damaged_record_is_an_error_and_not_left_out(tmp_path: Path) -> None:
+    figure_record().write(tmp_path)
+    (tmp_path / "figure-2.json").write_text("{")
+    with pytest.raises(StorageError, match="figure-2"):
+        make_page(tmp_path)
+
+
+def test_a_run_is_reported_from_python_as_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = learn(compile_model(scheduling_example(1)), LearnerSettings.practical(), episodes=60)
+    run.save("run")
+    place = write_report(run)
+    assert place == Path("report.html")
+    from_file = write_report("run")
+    assert from_file == Path("run.html")
+    one, other = (Taken(found.read_text()) for found in (place, from_file))
+    assert one.tables == other.tables
+    assert one.data == other.data
+    (tmp_path / "folder").mkdir()
+    assert write_report(Path("run"), "folder") == Path("folder/report.html")
+    assert write_report(tmp_path / "run", out=Path("new/page.html")) == Path("new/page.html")
+
+
+def test_a_report_of_something_else_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="source is 7; it must be a run, or the name of"):
+        write_report(7)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="out is 7"):
+        write_report(tmp_path, 7)  # type: ignore[arg-type]
+    with pytest.raises(StorageError, match="holds nothing to report"):
+        write_report(tmp_path)
+
+
+def test_a_sweep_is_told_run_by_run_and_its_curves_are_means_over_seeds(tmp_path: Path) -> None:
+    plan = read_plan({
+        "name": "small", "seeds": 3, "episodes": 60, "points": 20,
+        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "practical"}],
+    })  # fmt: skip
+    store = Store.create(tmp_path)
+    runs = [split_result(learn_run(dict(task.config)), FUNCTION) for task in plan.tasks]
+    for task, run in zip(plan.tasks, runs, strict=True):
+        store.write(task, *run, 1.0)
+    taken = Taken(make_page(tmp_path).html())
+    records = read_records(tmp_path)
+    head, *rows = taken.tables["sweep-runs"]
+    assert [row[head.index("averaged gap")] for row in rows] == [repr(record["averaged_gap"]) for record in records]
+    (chart,) = (value for key, value in taken.data.items() if key.endswith("-value"))
+    mean = np.mean([arrays["history_value"] for _, arrays in runs], axis=0)
+    assert chart["series"][0]["y"] == pytest.approx(mean.tolist(), rel=1e-6)
+    assert chart["series"][1]["y"] == [records[0]["optimum"]] * 2
+
+
+def test_a_logarithmic_axis_of_gaps_ends_where_gaps_no_longer_matter() -> None:
+    words = {"lower": 1e-14, "median": -3.0, "upper": 0.5}  # a policy that violates may earn more than the optimum
+    rows = [Row("peak 8", "practical", f"{word} gap", "%", x, y, None, 20) for word, y in words.items() for x in (1, 2)]
+    chart = quartile_chart(FigureRecord("efficiency", "", "episode", {}, tuple(rows), ()), "peak 8", "gap")
+    assert chart.data["floor"] == FLOOR["gap"] > 0
+    assert "log axis from 0.01" in chart.title
+    assert [series.y for series in chart.series] == [[-3.0, -3.0]]  # hovering and the CSV tell the number itself

@@ -1,0 +1,203 @@
+"""The report page in a real browser: Chromium, driven by Playwright. Without either the tests say what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browsing import Opened, chromium
+from peakrl import load_run, sweep
+from peakrl.paper.records import read_figure
+from peakrl.report.page import write_page
+from report_pages import figure_record, save_runs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    figure_record().write(folder)
+    save_runs(folder)
+    write_page(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, folder: Path) -> Iterator[Opened]:
+    opened = Opened(browser, folder / "report.html", viewport={"width": 1300, "height": 900})
+    yield opened
+    opened.context.close()
+
+
+def test_everything_is_drawn_without_complaints_and_nothing_is_asked_of_the_network(opened: Opened) -> None:
+    opened.draw_all()
+    opened.page.wait_for_function("peakrl.all('.plot').every((one) => one.querySelector('.main-svg'))")
+    assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert len([url for url in opened.requests if url.startswith("file:")]) == 1
+
+
+def loading(browser: Any, folder: Path, what: str, times: int) -> float:
+    """The least time, in seconds, that it took until the page was `what`."""
+    taken = []
+    for _ in range(times):
+        page = Opened(browser, folder / "report.html")
+        taken.append(float(page.page.get_attribute("html", f"data-{what}")))
+        page.context.close()
+    return min(taken) / 1000
+
+
+def test_tables_and_controls_answer_within_2_seconds(browser: Any, folder: Path) -> None:
+    assert loading(browser, folder, "ready", 2) < 2.0
+
+
+@pytest.mark.slow
+def test_charts_answer_within_2_seconds_on_a_quiet_machine(browser: Any, folder: Path) -> None:
+    assert loading(browser, folder, "charts", 5) < 2.0
+
+
+def test_series_can_be_switched_with_the_keyboard(opened: Opened) -> None:
+    chart = "figure-2-frozen-sum-rate"
+    opened.draw_all()
+    before = opened.names(chart)
+    assert before == ["slack 0.1", "slack 0.01", "paper: slack 0.1", "integer optimum"]
+    opened.page.focus(f"[data-legend={chart}] [data-series='1']")
+    opened.page.keyboard.press("Space")
+    assert opened.names(chart) == ["slack 0.1", "paper: slack 0.1", "integer optimum"]
+    opened.page.keyboard.press("Space")
+    assert opened.names(chart) == before
+
+
+def test_an_axis_can_be_made_logarithmic_and_zoomed(opened: Opened) -> None:
+    chart = "figure-2-frozen-violation"
+    opened.draw_all()
+    axis = f"document.getElementById('{chart}')._fullLayout.yaxis"
+    assert opened.page.evaluate(f"{axis}.type") == "linear"
+    opened.page.click(f"[data-chart={chart}][data-log=y]")
+    assert opened.page.evaluate(f"{axis}.type") == "log"
+    assert opened.page.get_attribute(f"[data-chart={chart}][data-log=y]", "aria-pressed") == "true"
+    width = f"{axis}.range[1] - {axis}.range[0]"
+    full = opened.page.evaluate(width)
+    opened.page.click(f"[data-chart={chart}][data-zoom='0.5']")
+    assert opened.page.evaluate(width) == pytest.approx(full / 2)
+    opened.page.click(f"[data-chart={chart}][data-zoom='0']")
+    assert opened.page.evaluate(width) == pytest.approx(full)
+
+
+def test_downloads_have_the_rows_of_the_record(opened: Opened, folder: Path) -> None:
+    record = read_figure(folder, "figure-2")
+    head, *rows = opened.download("[data-csv-table=figure-2-checks]")
+    assert head[0] == "quantity"
+    assert [row[0] for row in rows] == [check.what for check in record.checks]
+    assert [float(row[3]) for row in rows] == [check.ours for check in record.checks]
+    drawn = opened.download("[data-csv-chart=figure-2-frozen-violation]")
+    expected = [row for row in record.rows if row.measure == "violation"]
+    assert [(row[0], float(row[1])) for row in drawn[1:]] == [(row.curve, row.x) for row in expected]
+    assert [float(row[2]) for row in drawn[1:]] == pytest.approx([row.mean for row in expected], rel=1e-6)
+
+
+def test_a_filter_hides_rows_but_the_download_keeps_them(opened: Opened) -> None:
+    opened.page.select_option("[data-filter=figure-2-checks]", "exact value")
+    assert opened.page.locator("#figure-2-checks tbody tr:visible").count() == 1
+    assert len(opened.download("[data-csv-table=figure-2-checks]")) == 4
+
+
+def test_the_explorer_answers_what_the_policy_does(opened: Opened, folder: Path) -> None:
+    run = load_run(folder / "energy.run")
+    explorer = opened.page.locator("#run-energy-run-explorer")
+    explorer.scroll_into_view_if_needed()
+    explorer.locator("[data-pick=step]").fill("2")
+    explorer.locator("[data-pick=step]").press("Enter")
+    explorer.locator("[data-pick=state]").select_option(label="(1, 3)")
+    action = run.policy.action(2, (1, 3))
+    told = explorer.locator("[data-answer]").inner_text()
+    assert told.startswith(f"Step 2, state (1, 3): the policy takes {action}.")
+    assert explorer.locator("tr.chosen td").first.inner_text() == str(action)
+    lines = {row[0]: row for row in explorer.locator("tbody tr").evaluate_all(
+        "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))")}  # fmt: skip
+    assert set(lines) == {"0", "1", "2", "3", "4"}
+    assert "breaks peak power by up to 1" in lines["4"][5]
+    assert lines["0"][5] == ""
+
+
+def test_a_search_narrows_the_states_to_pick_from(opened: Opened) -> None:
+    explorer = opened.page.locator("#run-jobs-run-explorer")
+    explorer.scroll_into_view_if_needed()
+    explorer.locator("[data-pick=step]").fill("1")
+    explorer.locator("[data-pick=step]").press("Enter")
+    assert explorer.locator("[data-pick=state] option").count() == 5
+    explorer.locator("[data-pick=find]").fill("done: 4")
+    assert explorer.locator("[data-pick=state] option").count() == 1
+    explorer.locator("[data-pick=find]").fill("no such state")
+    assert explorer.locator("[data-answer]").inner_text() == "No state of this step matches."
+
+
+def test_a_map_goes_from_step_to_step(opened: Opened) -> None:
+    opened.draw_all()
+    grid = "document.getElementById('run-energy-run-map').data[0].z"
+    opened.page.locator("[data-frame=run-energy-run-map]").focus()
+    opened.page.keyboard.press("Home")
+    first = opened.page.evaluate(grid)
+    # The battery is empty at first: all other rows are blank.
+    assert all(cell is None for row in first[1:] for cell in row)
+    opened.page.keyboard.press("End")
+    assert opened.page.evaluate(grid) != first
+
+
+def test_the_theme_follows_the_system_until_it_is_switched(browser: Any, folder: Path) -> None:
+    opened = Opened(browser, folder / "report.html", color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark = opened.page.evaluate(colour)
+    axis = "document.querySelector('.plot.js-plotly-plot').layout.font.color"
+    opened.page.wait_for_selector(".plot .main-svg")
+    ink = opened.page.evaluate(axis)
+    opened.page.click("#theme")
+    assert opened.page.evaluate(colour) == "rgb(255, 255, 255)" != dark
+    assert opened.page.evaluate(axis) != ink
+    opened.context.close()
+
+
+def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, folder: Path) -> None:
+    opened = Opened(
+        browser, folder / "report.html", viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True
+    )
+    opened.draw_all()
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert opened.complaints == []
+    opened.context.close()
+
+
+def test_the_tables_of_a_sweep_have_the_whole_width_and_on_a_phone_scroll_in_their_box(
+    browser: Any, tmp_path: Path
+) -> None:
+    learners = [{"learner": "practical"}, {"learner": "published", "slack": 0.1, "name": "with a name of some length"}]
+    problem = {"name": "jobs", "kind": "scheduling_example", "number": 3}
+    place = {"name": "small", "seeds": 2, "episodes": 200, "folder": str(tmp_path)}
+    sweep({**place, "problems": [problem], "settings": learners}, workers=1)
+    write_page(tmp_path)
+    wide = "(id) => { const box = document.getElementById(id).parentElement; return box.scrollWidth > box.clientWidth }"
+    tables = ["sweep-jobs-groups", "sweep-jobs-pairs"]
+    for width, overflowing in ((1300, False), (360, True)):
+        opened = Opened(browser, tmp_path / "report.html", viewport={"width": width, "height": 740})
+        opened.draw_all()
+        assert [opened.page.evaluate(wide, table) for table in tables] == [overflowing] * 2
+        assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert opened.complaints == []
+        opened.context.close()
+
+
+def test_the_first_key_leads_past_the_contents(browser: Any, folder: Path) -> None:
+    opened = Opened(browser, folder / "report.html")
+    opened.page.keyboard.press("Tab")
+    assert opened.page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    opened.page.keyboard.press("Enter")
+    assert opened.page.evaluate("document.activeElement.id") == "content"
+    opened.context.close()

@@ -1,0 +1,222 @@
+"""Sweeps under fire: workers, drivers and nodes that go while runs are under way, and what a run costs at least."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peakrl.runs import Task, run_tasks
+from peakrl.runs.runner import complete
+from peakrl.runs.store import Store
+from peakrl.sweeps.plan import read_plan
+
+pytestmark = pytest.mark.slow
+
+HERE, TESTS = str(Path(__file__).parent), str(Path(__file__).parents[1])
+SWEEP: dict[str, Any] = {
+    "seeds": 5,
+    "episodes": [500, 2000],
+    "problems": [
+        {"kind": "scheduling_example", "grid": {"number": [1, 3]}},
+        {"kind": "energy_harvesting", "horizon": 5, "battery": 5, "max_arrival": 5, "mean": 3, "peak_power": 3},
+    ],
+    "settings": [{"learner": "practical"}, {"learner": "published", "slack": 0.1}],
+}
+
+
+def squares(count: int, seconds: float = 0.0) -> list[Task]:
+    return [Task("sweep_runs:square", {"x": x, "seconds": seconds}) for x in range(count)]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    store = Store.open(folder)
+    return {result.task.key: result.digest for result in map(store.read, store.keys())}
+
+
+def driver(call: str) -> subprocess.Popen[bytes]:
+    """Start a sweep in a process of its own."""
+    code = f"import sys; sys.path[:0] = {[TESTS, HERE, *sys.path]!r}\nfrom test_chaos import *\n{call}\n"
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+def workers_of(process: int) -> list[int]:
+    """Return the worker processes of a driver (its children, but for the tracker that loky starts)."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            parent = path.read_text().partition("PPid:")[2].split()[0]
+            command = (path.parent / "cmdline").read_bytes()
+            if int(parent) == process and b"popen_loky" in command:
+                found.append(int(path.parent.name))
+    return found
+
+
+def alive(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+class Observer(threading.Thread):
+    """Watches a folder from outside and counts how often each result is put in place."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.seen, self.done = folder, {}, threading.Event()
+        self.seen: dict[str, set[tuple[int, int]]] = {}
+
+    def run(self) -> None:
+        while not self.done.wait(0.003):
+            for path in self.folder.glob("runs/??/*.run"):
+                status = path.stat()
+                self.seen.setdefault(path.stem, set()).add((status.st_ino, status.st_mtime_ns))
+
+    def most(self) -> int:
+        """Return how often the most often completed run was completed."""
+        return max(map(len, self.seen.values()))
+
+
+def test_200_runs_survive_30_killed_workers_and_a_killed_driver(tmp_path: Path) -> None:
+    tasks, folder = squares(200, seconds=0.1), tmp_path / "out"
+    run_tasks(tasks, tmp_path / "calm", workers=1)
+    observer, chance = Observer(folder), random.Random(0)
+    observer.start()
+    call = f"run_tasks(squares(200, seconds=0.1), {str(folder)!r}, workers=2, retries=30)"
+    process, kills, orphans = driver(call), 0, []
+    while process.poll() is None:
+        time.sleep(chance.uniform(0.0, 0.4))
+        if kills == 15 and not orphans:
+            orphans = workers_of(process.pid)
+            process.kill()
+            process.wait()
+            process = driver(call)
+        elif kills < 30 and (victims := workers_of(process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(chance.choice(victims), signal.SIGKILL)
+                kills += 1
+    time.sleep(0.1)
+    observer.done.set()
+    observer.join()
+    assert (process.returncode, kills) == (0, 30)
+    assert digests(folder) == digests(tmp_path / "calm")
+    assert observer.most() == 1
+    assert len(observer.seen) == 200
+    deadline = time.monotonic() + 20
+    while any(map(alive, orphans)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert orphans
+    assert not any(map(alive, orphans))
+
+
+def test_an_interrupted_sweep_keeps_what_is_done_and_leaves_no_worker(tmp_path: Path) -> None:
+    plan = read_plan(SWEEP)
+    complete(plan.tasks, tmp_path / "one", workers=1)
+    complete(plan.tasks, tmp_path / "two", workers=2)
+    folder = tmp_path / "out"
+    process = driver(f"complete(read_plan(SWEEP).tasks, {str(folder)!r}, workers=2)")
+    while len(Store(folder).keys()) < 5:
+        assert process.poll() is None
+        time.sleep(0.002)
+    workers = workers_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) != 0
+    assert not any(map(alive, workers))
+    kept = digests(folder)
+    assert 5 <= len(kept) < len(plan.tasks)
+    done = complete(plan.tasks, folder, workers=2)
+    assert (done.found, done.made) == (len(kept), len(plan.tasks) - len(kept))
+    assert digests(folder) == digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_a_tiny_run_costs_less_than_20_ms(tmp_path: Path) -> None:
+    begun = time.perf_counter()
+    done = complete(squares(1000), tmp_path, workers=2)
+    cost = (time.perf_counter() - begun) / 1000
+    print(f"\n{1e3 * cost:.2f} ms a run, workers' start included")
+    assert done.made == 1000
+    assert cost < 0.020
+
+
+# --- Ray ---
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A Ray cluster of two nodes, each of one core, on this machine."""
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'peakrl[ray]'")
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        nodes.second = nodes.add_node(num_cpus=1)
+        nodes.wait_for_nodes()
+        yield nodes
+    finally:
+        nodes.shutdown()
+
+
+# Ray leaves sockets and files to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_two_ray_nodes_give_the_results_of_one_core(cluster: Any, tmp_path: Path) -> None:
+    plan = read_plan(SWEEP)
+    threads = [Task("sweep_runs:threads", {"x": x}) for x in range(4)]
+    complete(plan.tasks, tmp_path / "one", workers=1)
+    done = complete(plan.tasks, tmp_path / "ray", engine="ray", address=cluster.address)
+    assert (done.made, done.failures) == (len(plan.tasks), [])
+    assert digests(tmp_path / "ray") == digests(tmp_path / "one")
+    results = run_tasks(threads, tmp_path / "threads", engine="ray", address=cluster.address, search=TESTS)
+    assert {(result.values["numba"], result.values["blas"]) for result in results} == {(1, "1")}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_ray_node_that_goes_costs_its_own_runs_only(cluster: Any, tmp_path: Path) -> None:
+    tasks, folder = squares(60, seconds=0.2), tmp_path / "out"
+    run_tasks(tasks, tmp_path / "calm", workers=1)
+    observer = Observer(folder)
+    observer.start()
+    process = driver(
+        f"run_tasks(squares(60, seconds=0.2), {str(folder)!r}, engine='ray', address={cluster.address!r}, search=TESTS)"
+    )
+    try:
+        while len(Store(folder).keys()) < 10:
+            assert process.poll() is None
+            time.sleep(0.01)
+        cluster.remove_node(cluster.second)
+        assert len(Store(folder).keys()) < 60
+        assert process.wait(timeout=300) == 0
+    finally:
+        process.kill()
+        process.wait()
+    time.sleep(0.1)
+    observer.done.set()
+    observer.join()
+    assert digests(folder) == digests(tmp_path / "calm")
+    assert observer.most() == 1
+    assert len(observer.seen) == 60
+
+
+# --- Dask ---
+
+
+# Dask leaves its event loop to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_dask_gives_the_results_of_one_core(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'peakrl[dask]'")
+    plan = read_plan(SWEEP)
+    complete(plan.tasks, tmp_path / "one", workers=1)
+    done = complete(plan.tasks, tmp_path / "dask", engine="dask", workers=2)
+    assert (done.made, done.failures) == (len(plan.tasks), [])
+    assert digests(tmp_path / "dask") == digests(tmp_path / "one")

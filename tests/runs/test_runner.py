@@ -1,0 +1,258 @@
+"""Making the missing runs of a folder, whatever happens to workers and drivers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peakrl.errors import SettingsError, StorageError, SweepError
+from peakrl.runs import Result, Task, local_workers, run_tasks
+from peakrl.runs.clusters import optional
+from peakrl.runs.runner import complete
+from peakrl.runs.store import Store
+from peakrl.runs.worker import BUSY, DONE, Call, perform
+
+HERE, TESTS = str(Path(__file__).parent), str(Path(__file__).parents[1])
+
+
+def squares(count: int, **config: Any) -> list[Task]:
+    return [Task("sweep_runs:square", {"x": x, **config}) for x in range(count)]
+
+
+def digests(results: list[Result]) -> dict[str, str]:
+    return {result.task.key: result.digest for result in results}
+
+
+def call_of(task: Task, folder: Path, token: str) -> Call:
+    return Call(task.key, task.function, dict(task.config), str(folder), token, None, None)
+
+
+def driver(code: str) -> subprocess.Popen[bytes]:
+    """Start another process that imports what the tests import."""
+    head = f"import sys; sys.path[:0] = {[TESTS, HERE, *sys.path]!r}\n"
+    return subprocess.Popen([sys.executable, "-c", head + code])
+
+
+def test_results_come_in_the_order_of_the_tasks_each_run_made_once(tmp_path: Path) -> None:
+    tasks = squares(5, log=str(tmp_path / "log"))
+    random.Random(1).shuffle(tasks)
+    results = run_tasks([*tasks, tasks[0]], tmp_path / "out", workers=1)
+    assert [result.values["square"] for result in results] == [task.config["x"] ** 2 for task in [*tasks, tasks[0]]]
+    assert len((tmp_path / "log").read_text().splitlines()) == 5
+
+
+def test_only_missing_runs_are_made(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    run_tasks(squares(3, log=str(log)), tmp_path / "out", workers=1)
+    done = complete(squares(5, log=str(log)), tmp_path / "out", workers=1)
+    assert (done.found, done.made) == (3, 2)
+    assert log.read_text().split("\n") == ["run 0", "run 1", "run 2", "run 3", "run 4", ""]
+
+
+def test_no_tasks_need_no_folder(tmp_path: Path) -> None:
+    assert run_tasks([], tmp_path / "out") == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_do_not_depend_on_workers_or_order(tmp_path: Path) -> None:
+    tasks = squares(12)
+    alone = run_tasks(tasks, tmp_path / "one", workers=1)
+    random.Random(0).shuffle(tasks)
+    assert digests(run_tasks(tasks, tmp_path / "two", workers=2)) == digests(alone)
+
+
+def test_workers_are_processes_with_one_thread(tmp_path: Path) -> None:
+    tasks = [Task("sweep_runs:threads", {"x": x}) for x in range(4)]
+    results = run_tasks(tasks, tmp_path, workers=2)
+    assert {(result.values["numba"], result.values["blas"]) for result in results} == {(1, "1")}
+    assert len({result.values["process"] for result in results}) == 2
+
+
+def test_kept_workers_serve_one_call_after_another_and_end_with_the_block(tmp_path: Path) -> None:
+    def processes(batch: int) -> set[int]:
+        tasks = [Task("sweep_runs:threads", {"x": x, "batch": batch}) for x in range(4)]
+        return {int(result.values["process"]) for result in run_tasks(tasks, tmp_path, engine=engine)}
+
+    with local_workers(2, prepare="no_such_module:f") as engine:  # a favour: its failure is no one's
+        first = processes(0)
+        assert len(first) == 2
+        assert processes(1) == first
+        os.kill(min(first), signal.SIGKILL)
+        assert len(processes(2) - first) <= 1
+        last = processes(3)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{process}").exists() for process in last) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{process}").exists() for process in last)
+    with local_workers(1) as engine:
+        run_tasks(squares(1), tmp_path, engine=engine)
+        assert type(engine).__name__ == "InProcess"
+
+
+def test_a_death_costs_its_own_run_which_is_tried_again(tmp_path: Path) -> None:
+    log, other = tmp_path / "log", tmp_path / "other"
+    deadly = Task("sweep_runs:die", {"log": str(log), "times": 2})
+    results = run_tasks([deadly, *squares(6, log=str(other), seconds=0.05)], tmp_path / "out", workers=2)
+    assert results[0].values == {"survived": True}
+    assert log.read_text().count("die") == 3
+    assert Counter(other.read_text().splitlines()) == {f"run {x}": 1 for x in range(6)}
+
+
+def test_failures_are_listed_when_all_else_is_done(tmp_path: Path) -> None:
+    deadly = Task("sweep_runs:die", {"log": str(tmp_path / "deaths"), "times": 99})
+    wrong = Task("sweep_runs:fail", {"log": str(tmp_path / "wrong"), "error": "value"})
+    unlucky = Task("sweep_runs:fail", {"log": str(tmp_path / "unlucky"), "error": "disk"})
+    hanging = Task("sweep_runs:hang", {})
+    tasks = [deadly, wrong, unlucky, hanging, *squares(4)]
+    with pytest.raises(SweepError, match="4 runs failed") as caught:
+        run_tasks(tasks, tmp_path / "out", workers=2, time_limit=4)
+    lines = {line.split()[0]: line for line in str(caught.value).splitlines()[1:] if "fail " not in line}
+    assert "the worker process died: SIGKILL(-9)" in lines["sweep_runs:die"]
+    assert "(tried 3 times)" in lines["sweep_runs:die"]
+    assert "the time limit has passed at sweep_runs.py" in lines["sweep_runs:hang"]
+    assert "ValueError: no such luck (sweep_runs.py" in str(caught.value)
+    # What a run raises it will raise again; what a machine does to it may pass.
+    assert (tmp_path / "wrong").read_text().count("fail") == 1
+    assert (tmp_path / "unlucky").read_text().count("fail") == 3
+    assert complete(squares(4), tmp_path / "out", workers=1).found == 4
+
+
+def test_the_message_of_a_result_that_cannot_be_stored_names_it(tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match="sweep_runs:odd_result returned 'list' as list"):
+        run_tasks([Task("sweep_runs:odd_result", {})], tmp_path, workers=1)
+
+
+@pytest.mark.parametrize("name", ["no_such_module:f", "sweep_runs:no_such_function"])
+def test_a_function_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match=name):
+        run_tasks([Task(name, {})], tmp_path, workers=1)
+
+
+def test_a_claimed_run_is_left_to_the_one_that_claimed_it(tmp_path: Path) -> None:
+    (task,) = squares(3)[2:]
+    store = Store.create(tmp_path / "out")
+    with store.claim(task.key) as held:
+        assert held
+        code = f"""
+from pathlib import Path
+from peakrl.runs.worker import perform
+from test_runner import call_of, squares
+task = squares(3)[2]
+print(perform(call_of(task, Path({str(store.folder)!r}), {store.token!r})).status)
+"""
+        head = f"import sys; sys.path[:0] = {[TESTS, HERE, *sys.path]!r}\n"
+        run = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, check=True)
+        assert run.stdout.strip() == BUSY
+        assert not store.has(task.key)
+    assert perform(call_of(task, store.folder, store.token)).status == DONE
+
+
+def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    (task,) = squares(3, log=str(log))[2:]
+    store = Store.create(tmp_path / "out")
+    holder = driver(f"""
+import time
+from peakrl.runs.store import Store
+with Store({str(store.folder)!r}).claim({task.key!r}) as held:
+    open({str(tmp_path / "ready")!r}, "w").close()
+    time.sleep(60)
+""")
+    try:
+        while not (tmp_path / "ready").exists():
+            assert holder.poll() is None
+            time.sleep(0.01)
+        from threading import Timer
+
+        Timer(0.5, holder.kill).start()
+        begun = time.monotonic()
+        assert complete([task], store.folder, workers=1).made == 1
+        assert time.monotonic() - begun > 0.4
+    finally:
+        holder.kill()
+        holder.wait()
+    assert log.read_text() == "run 2\n"
+
+
+def test_two_sweeps_at_once_share_the_work(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = f"""
+from peakrl.runs import run_tasks
+from test_runner import squares
+run_tasks(squares(16, log={str(log)!r}, seconds=0.1), {str(tmp_path / "out")!r}, workers=1)
+"""
+    both = [driver(code), driver(code)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert Counter(log.read_text().splitlines()) == {f"run {x}": 1 for x in range(16)}
+
+
+def test_a_worker_that_does_not_see_the_folder_sends_the_result_back(tmp_path: Path) -> None:
+    (task,) = squares(4)[3:]
+    store = Store.create(tmp_path / "here")
+    outcome = perform(call_of(task, tmp_path / "elsewhere", store.token))
+    assert outcome.status == DONE
+    assert outcome.payload is not None
+    path = store.path(task.key)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(outcome.payload)
+    assert store.read(task.key).digest == run_tasks([task], tmp_path / "there", workers=1)[0].digest
+
+
+def test_what_workers_send_back_is_stored_by_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = run_tasks(squares(3), tmp_path / "calm", workers=1)
+    monkeypatch.setattr("peakrl.runs.store.visible", lambda *_: False)
+    assert digests(run_tasks(squares(3), tmp_path / "out", workers=1)) == digests(calm)
+
+
+def test_another_version_of_the_kernels_is_not_passed_off_as_this_one(tmp_path: Path) -> None:
+    (task,) = squares(1)
+    store = Store.create(tmp_path)
+    outcome = perform(call_of(task, tmp_path, store.token)._replace(key="0" * 40))
+    assert "different versions" in outcome.message
+    assert store.keys() == set()
+
+
+def test_outside_a_terminal_each_finished_run_has_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_tasks(squares(3), tmp_path, workers=1, progress=True, title="Squares")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
+    assert all(line.startswith("Squares: ") and line.endswith(" done") for line in lines)
+
+
+def test_nothing_runs_in_a_folder_of_another_schema(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "out")
+    marker = store.folder / "peakrl-results.json"
+    marker.write_text(marker.read_text().replace('"schema": 1', '"schema": 0'))
+    with pytest.raises(StorageError, match="schema is 0"):
+        run_tasks(squares(1, log=str(tmp_path / "log")), store.folder, workers=1)
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "culprit"),
+    [
+        ({"workers": 0}, "workers is 0"),
+        ({"workers": 1.5}, "workers is 1.5"),
+        ({"engine": "spark"}, "engine is 'spark'; it must be one of loky, ray, dask"),
+        ({"address": "host:1"}, "address is for the engines ray and dask"),
+        ({"retries": -1}, "retries is -1"),
+        ({"time_limit": 0}, "time_limit is 0"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], culprit: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=culprit):
+        run_tasks(squares(1), tmp_path / "out", **options)
+
+
+def test_an_engine_that_is_not_installed_is_named_with_the_extra_that_brings_it() -> None:
+    with pytest.raises(SettingsError, match=r"the engine ray is not installed here: install peakrl\[ray\]"):
+        optional("no_such_package", "ray")

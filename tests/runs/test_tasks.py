@@ -1,0 +1,127 @@
+"""Runs as data: keys, digests and the folder of results."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from peakrl.errors import StorageError, SweepError
+from peakrl.runs import tasks as tasks_module
+from peakrl.runs.store import MARKER, Store, visible
+from peakrl.runs.tasks import Result, Task, split_result
+
+
+def make_result(**changes: object) -> Result:
+    values = {"a": 1, "b": 2.5, "c": None, "d": True, "e": "text", "f": math.inf, "g": math.nan}
+    arrays = {"x": np.arange(6, dtype=np.int32).reshape(2, 3), "y": np.linspace(0, 1, 3)}
+    return Result(Task("m:f", {"x": 1}), {**values, **changes}, arrays)  # type: ignore[arg-type]
+
+
+def test_a_key_depends_on_content_only() -> None:
+    first = Task("m:f", {"a": 1, "b": [1, 2], "c": {"d": None}})
+    second = Task("m:f", {"c": {"d": None}, "b": (1, 2), "a": 1})
+    assert first.key == second.key
+    assert first == second
+    assert len({first, second}) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Task("m:g", {"a": 1}), Task("m:f", {"a": 2}), Task("m:f", {"a": 1.0}), Task("m:f", {"a": "1"}), Task("m:f", {})],
+)
+def test_any_change_of_content_changes_the_key(other: Task) -> None:
+    assert other.key != Task("m:f", {"a": 1}).key
+
+
+@pytest.mark.parametrize("name", ["kernel_digest", "RESULT_SCHEMA"])
+def test_other_kernels_or_another_schema_change_every_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Task("m:f", {"a": 1}).key
+    monkeypatch.setattr(tasks_module, name, (lambda: "other") if name == "kernel_digest" else 99)
+    assert Task("m:f", {"a": 1}).key != before
+
+
+@pytest.mark.parametrize(
+    ("config", "culprit"),
+    [
+        ({"a": {"b": [1, object()]}}, r"config of m:f\.a\.b\[1\]"),
+        ({"a": math.nan}, r"config of m:f\.a is nan"),
+        ({"a": np.float64(1.0)}, r"config of m:f\.a"),
+        ({1: 2}, "the key 1 is not a string"),
+    ],
+)
+def test_a_configuration_that_is_not_plain_json_is_refused_by_name(config: dict[str, object], culprit: str) -> None:
+    with pytest.raises(SweepError, match=culprit):
+        Task("m:f", config)
+
+
+@pytest.mark.parametrize("name", ["", "module", ":f", "m:"])
+def test_a_function_needs_a_module_and_a_name(name: str) -> None:
+    with pytest.raises(SweepError, match="module:name"):
+        Task(name, {})
+
+
+def test_a_stored_result_comes_back_as_it_was(tmp_path: Path) -> None:
+    store, result = Store.create(tmp_path), make_result()
+    store.write(result.task, result.values, result.arrays, 1.25)
+    read = store.read(result.task.key)
+    assert read.digest == result.digest
+    assert read.seconds == 1.25
+    assert read.task == result.task
+    assert read.arrays["x"].dtype == np.int32
+    assert math.isnan(read.values.pop("g"))
+    assert read.values == {name: value for name, value in result.values.items() if name != "g"}
+    assert store.keys() == {result.task.key}
+
+
+def test_a_digest_tells_results_apart_but_not_how_long_they_took() -> None:
+    result = make_result()
+    assert Result(result.task, result.values, result.arrays, seconds=9.0).digest == result.digest
+    wider = {"x": result.arrays["x"].astype(np.int64), "y": result.arrays["y"]}
+    turned = {"x": result.arrays["x"].reshape(3, 2), "y": result.arrays["y"]}
+    others = [make_result(a=2), make_result(a=1.0), Result(result.task, result.values, wider)]
+    others.append(Result(result.task, result.values, turned))
+    assert len({result.digest, *(other.digest for other in others)}) == 5
+
+
+def test_scalars_and_arrays_are_told_apart() -> None:
+    values, arrays = split_result({"a": np.float64(2), "b": np.array(3), "c": np.ones(2), "d": None}, "m:f")
+    assert values == {"a": 2.0, "b": 3, "d": None}
+    assert type(values["a"]) is float
+    assert list(arrays) == ["c"]
+
+
+def test_a_folder_of_another_schema_is_refused_by_name(tmp_path: Path) -> None:
+    Store.create(tmp_path)
+    marker = json.loads((tmp_path / MARKER).read_text())
+    (tmp_path / MARKER).write_text(json.dumps({**marker, "schema": 99}))
+    with pytest.raises(StorageError, match="schema is 99; this peakrl writes schema"):
+        Store.create(tmp_path)
+    with pytest.raises(StorageError, match="schema is 99"):
+        Store.open(tmp_path)
+
+
+def test_a_folder_without_results_is_not_opened(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="not a folder of results"):
+        Store.open(tmp_path)
+
+
+def test_a_damaged_result_is_named(tmp_path: Path) -> None:
+    store, result = Store.create(tmp_path), make_result()
+    store.write(result.task, result.values, result.arrays, 1.0)
+    path = store.path(result.task.key)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(StorageError, match=f"{path.name} is damaged.*remove the file"):
+        store.read(result.task.key)
+
+
+def test_a_folder_is_known_by_its_token(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "a")
+    other = Store.create(tmp_path / "b")
+    assert visible(store.folder, store.token)
+    assert not visible(other.folder, store.token)
+    assert not visible(tmp_path / "c", store.token)
+    assert Store.create(tmp_path / "a").token == store.token

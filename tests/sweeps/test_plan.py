@@ -1,0 +1,233 @@
+"""Sweep files: what they expand to, and errors that name the key before anything runs."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peakrl.sweeps.sweeping as sweeping
+from peakrl import LearnerSettings, PeakError, energy_harvesting, scheduling_example, sweep
+from peakrl.errors import SweepError
+from peakrl.sweeps.plan import read_plan
+from peakrl.sweeps.problems import build_problem
+
+GOOD = """
+name = "peaks"
+seeds = 3
+episodes = [100, 200]
+
+[[problems]]
+name = "harvest"
+kind = "energy_harvesting"
+horizon = 4
+grid = { peak_power = [4, 8], mean = [5, 10, 15] }
+
+[[problems]]
+kind = "scheduling_example"
+number = 1
+
+[[settings]]
+learner = "practical"
+
+[[settings]]
+name = "published"
+learner = "published"
+grid = { slack = [0.1, 0.01] }
+"""
+
+
+def written(folder: Path, content: str) -> Path:
+    path = folder / "sweep.toml"
+    path.write_text(textwrap.dedent(content))
+    return path
+
+
+def entry(**extra: Any) -> dict[str, Any]:
+    """A sweep of one run, with changes."""
+    return {
+        "seeds": 1,
+        "episodes": 10,
+        "problems": [{"kind": "scheduling_example", "number": 1}],
+        "settings": [{"learner": "practical"}],
+        **extra,
+    }
+
+
+def test_a_grid_is_every_combination(tmp_path: Path) -> None:
+    plan = read_plan(written(tmp_path, GOOD))
+    assert len(plan.tasks) == len(set(plan.tasks)) == (2 * 3 + 1) * (1 + 2) * 2 * 3
+    assert [choice.name for choice in plan.problems][:2] == [
+        "harvest peak_power=4 mean=5",
+        "harvest peak_power=4 mean=10",
+    ]
+    assert [choice.name for choice in plan.settings] == ["practical", "published slack=0.1", "published slack=0.01"]
+    assert plan.folder == tmp_path / "results" / "peaks"
+
+
+def test_a_file_and_a_mapping_mean_the_same(tmp_path: Path) -> None:
+    import tomllib
+
+    path = written(tmp_path, GOOD)
+    assert read_plan(tomllib.loads(GOOD)).tasks == read_plan(path).tasks
+
+
+def test_problems_and_settings_are_the_ones_described(tmp_path: Path) -> None:
+    plan = read_plan(written(tmp_path, GOOD))
+    assert build_problem(plan.problems[1].config, 0) == energy_harvesting(horizon=4, peak_power=4, mean=10)
+    assert build_problem(plan.problems[-1].config, 0) == scheduling_example(1)
+    assert LearnerSettings.from_dict(plan.settings[0].config) == LearnerSettings.practical()
+    assert LearnerSettings.from_dict(plan.settings[2].config) == LearnerSettings.published(0.01)
+
+
+def test_listed_runs_take_the_place_of_the_grid(tmp_path: Path) -> None:
+    content = (
+        GOOD
+        + """
+    [[runs]]
+    problems = "scheduling_example"
+    settings = ["practical", "published slack=0.1"]
+    seeds = [7, 9]
+
+    [[runs]]
+    problems = "harvest"
+    settings = "published"
+    episodes = 50
+    """
+    )
+    tasks = read_plan(written(tmp_path, content)).tasks
+    assert len(tasks) == 2 * 2 * 2 + 6 * 2 * 3
+    assert {task.config["seed"] for task in tasks[:8]} == {7, 9}
+    assert {task.config["episodes"] for task in tasks[8:]} == {50}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "expected"), [(3, [0, 1, 2]), ([5, 2], [5, 2]), (range(2, 4), [2, 3]), ({"first": 8, "count": 2}, [8, 9])]
+)
+def test_seeds_can_be_given_in_three_ways(seeds: Any, expected: list[int]) -> None:
+    assert [task.config["seed"] for task in read_plan(entry(seeds=seeds)).tasks] == expected
+
+
+def test_a_problem_may_follow_the_seed_of_the_run() -> None:
+    frozen = {"kind": "energy_harvesting", "arrivals": "frozen", "follow_seed": True}
+    (choice,) = read_plan(entry(problems=[frozen])).problems
+    assert build_problem(choice.config, 5) == energy_harvesting(arrivals="frozen", seed=5)
+    assert build_problem(choice.config, 5) != build_problem(choice.config, 6)
+
+
+def test_jobs_stand_in_the_file_or_in_one_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("processing,due,deadline\n3,5,9\n2-4,6,12\n")
+    content = """
+    seeds = 1
+    episodes = 10
+    [[settings]]
+    learner = "practical"
+    [[problems]]
+    name = "beside"
+    kind = "machine_scheduling"
+    jobs_file = "jobs.csv"
+    [[problems]]
+    name = "inside"
+    kind = "machine_scheduling"
+    jobs = [{ processing = 3, due = 5, deadline = 9 }, { processing = "2-4", due = 6, deadline = 12 }]
+    """
+    beside, inside = read_plan(written(tmp_path, content)).problems
+    assert build_problem(beside.config, 0) == build_problem(inside.config, 0)
+
+
+def test_an_edit_of_a_users_problem_makes_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    content = (
+        GOOD.split("[[problems]]")[0]
+        + """
+    [[settings]]
+    learner = "practical"
+    [[problems]]
+    kind = "own_problem_of_a_test:make"
+    """
+    )
+    source = tmp_path / "own_problem_of_a_test.py"
+    source.write_text(
+        "import peakrl.problems.scheduling.problem as m\ndef make():\n    return m.scheduling_example(1)\n"
+    )
+    before = read_plan(written(tmp_path, content)).tasks
+    assert read_plan(written(tmp_path, content)).tasks == before
+    source.write_text(source.read_text() + "# edited\n")
+    assert not set(read_plan(written(tmp_path, content)).tasks) & set(before)
+
+
+BAD = {
+    "unknown key": (entry(sedes=3), r"^sedes is unknown; did you mean 'seeds'\?"),
+    "unknown parameter": (
+        entry(problems=[{"kind": "energy_harvesting", "peak_pwer": 8}]),
+        r"problems\[0\]\.peak_pwer is unknown; did you mean 'peak_power'\?",
+    ),
+    "unknown setting": (
+        entry(settings=[{"learner": "practical"}, {"learner": "paper", "slack": 0.1, "bonsu": "none"}]),
+        r"settings\[1\]\.bonsu is unknown; did you mean 'bonus'\?",
+    ),
+    "unknown key of a run": (entry(runs=[{"seed": 1}]), r"runs\[0\]\.seed is unknown"),
+    "unknown key of seeds": (entry(seeds={"frist": 1, "count": 2}), r"seeds\.frist is unknown"),
+    "unknown field of a job": (
+        entry(problems=[{"kind": "machine_scheduling", "jobs": [{"processing": 1, "due": 1, "deadlin": 2}]}]),
+        r"problems\[0\]: jobs\.deadlin is unknown",
+    ),
+    "unknown kind": (entry(problems=[{"kind": "energy"}]), r"problems\[0\]\.kind is 'energy'; it must be one of"),
+    "unknown learner": (entry(settings=[{"learner": "magic"}]), r"settings\[0\]\.learner is 'magic'"),
+    "unknown module": (entry(problems=[{"kind": "no_such_module:f"}]), r"problems\[0\]: no_such_module:f"),
+    "missing kind": (entry(problems=[{"name": "x"}]), r"problems\[0\]\.kind is missing"),
+    "missing parameter": (entry(problems=[{"kind": "scheduling_example"}]), r"problems\[0\]\.number is missing"),
+    "missing slack": (entry(settings=[{"learner": "published"}]), r"settings\[0\]\.slack is missing"),
+    "missing episodes": ({k: v for k, v in entry().items() if k != "episodes"}, "episodes is missing"),
+    "no problems": (entry(problems=[]), "problems is empty"),
+    "no settings": ({k: v for k, v in entry().items() if k != "settings"}, "settings is missing"),
+    "empty grid": (
+        entry(settings=[{"learner": "published", "grid": {"slack": []}}]),
+        r"settings\[0\]\.grid\.slack is empty: there would be no runs",
+    ),
+    "empty seeds": (entry(seeds=[]), "seeds is empty"),
+    "no seeds": (entry(seeds=0), "seeds is 0"),
+    "empty runs": (entry(runs=[]), "runs is empty"),
+    "empty choice": (entry(runs=[{"problems": []}]), r"runs\[0\]\.problems is empty"),
+    "twice in the grid": (
+        entry(settings=[{"learner": "published", "slack": 1, "grid": {"slack": [1]}}]),
+        r"settings\[0\]\.slack is given twice",
+    ),
+    "duplicate names": (
+        entry(settings=[{"learner": "practical"}, {"name": "practical", "learner": "published", "slack": 1}]),
+        r"settings\[1\]\.name: 'practical' is the name of settings\[0\] already",
+    ),
+    "duplicate seeds": (entry(seeds=[1, 2, 1]), "seeds: 1 stands there twice"),
+    "unknown name": (entry(runs=[{"settings": "paper"}]), r"runs\[0\]\.settings: 'paper' is not among"),
+    "bad number": (entry(episodes="many"), "episodes is 'many'; it must be a whole number"),
+    "bad value": (
+        entry(problems=[{"kind": "energy_harvesting", "peak_power": -1}]),
+        r"problems\[0\]: peak_power is -1",
+    ),
+    "bad setting": (entry(settings=[{"learner": "published", "slack": -1}]), r"settings\[0\]: slack is -1"),
+    "bad points": (entry(points=-1), "points is -1"),
+    "not a table": (entry(problems=["energy_harvesting"]), r"problems\[0\] is 'energy_harvesting'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_description_is_refused_by_key_before_anything_runs(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description, culprit = BAD[case]
+    monkeypatch.setattr(sweeping, "complete", lambda *_, **__: pytest.fail("something ran"))
+    with pytest.raises(SweepError, match=culprit):
+        sweep(description, folder=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_key_given_twice_is_shown_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match=r"line 3.*: seeds = 4"):
+        read_plan(written(tmp_path, "\nseeds = 3\nseeds = 4\n"))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PeakError, match=r"cannot read .*nothing\.toml"):
+        read_plan(tmp_path / "nothing.toml")
