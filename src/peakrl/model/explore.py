@@ -8,7 +8,8 @@ number of jobs done is the step), and every problem that depends on the step, is
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -60,8 +61,10 @@ def compile_model(problem: Target, *, progress: bool = False, memory_limit: floa
     limit = available_memory() * 0.75 if memory_limit is None else check_limit(memory_limit)
     if tabulate is not None:
         model: TabularModel = tabulate(limit)
-        return model
-    return explore(problem, progress=progress, memory_limit=limit)
+    else:
+        model = explore(problem, progress=progress, memory_limit=limit)
+    spec = getattr(problem, "spec", None)
+    return replace(model, spec=spec) if isinstance(spec, Mapping) and "kind" in spec else model
 
 
 def check_limit(given: Any) -> float:

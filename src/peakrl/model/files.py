@@ -7,6 +7,7 @@ can hold, or that is very large, is stored by its digest alone; whoever reads th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ TABLES = ("step_slots", "step_distributions", "constraints")
 def store_model(model: TabularModel) -> tuple[dict[str, Any], Arrays]:
     """Return plain values and arrays from which `load_model` makes an equal model."""
     plain: dict[str, Any] = {"digest": model.digest, "name": model.name, "left_out": None}
+    plain["spec"] = None if model.spec is None else dict(model.spec)
     if model.nbytes > LARGEST_STORED:
         return plain | {"left_out": f"it takes {model.nbytes / 1e9:.1f} GB"}, {}
     try:
@@ -77,12 +79,21 @@ def load_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> Ta
                 "problem again and pass it as model= (on the command line: --problem FILE)"
             )
         model = rebuilt(plain, {name: checked(arrays[name], name) for name in TYPES}, arrays)
+        model = replace(model, spec=spec_of(plain))
         if not sound(model):
             raise StorageError(f"{path} is damaged: the indices of its model lead nowhere")
         refuse_stuck_states(model)
         if model.digest != plain["digest"]:
             raise StorageError(f"{path} is damaged: its model does not match its digest")
     return model
+
+
+def spec_of(plain: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the problem as data, where a file tells it; whoever builds it checks it."""
+    spec = plain.get("spec")
+    if spec is not None and not isinstance(spec, dict):
+        raise ValueError(f"the problem's specification is {spec!r}")
+    return spec
 
 
 def checked(array: NDArray[Any], name: str) -> NDArray[Any]:

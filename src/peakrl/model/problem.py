@@ -8,8 +8,8 @@ probability 1 while it collects as much reward as it can over steps 0 .. H-1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 State = Hashable
 Action = Hashable
@@ -48,6 +48,8 @@ class Problem(ABC):
     constraint_bounds: Sequence[float] = ()
     #: True when actions and outcomes do not depend on the step.
     stationary: bool = False
+    #: The problem as data (`peakrl.ProblemSpec`), where it can be told: a compiled model and its runs keep it.
+    spec: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         # Also for messages about a problem whose attributes are missing or wrong: nothing is taken for granted.

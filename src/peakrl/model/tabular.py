@@ -7,7 +7,7 @@ Everything is validated here, once; kernels trust what they are given. See `kern
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,8 @@ class TabularModel:
     first_probability: Floats
     #: Why no policy keeps every constraint, where the problem itself can tell in its own terms.
     infeasible_reason: str | None = None
+    #: The problem as data, {"kind": ..., parameters} in plain JSON, where it is known; no part of the digest.
+    spec: Mapping[str, Any] | None = None
 
     @classmethod
     def from_arrays(
