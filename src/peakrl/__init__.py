@@ -35,6 +35,7 @@ __all__ = [
     "Policy",
     "Problem",
     "RolloutStep",
+    "SafeSet",
     "Simulation",
     "Solution",
     "StochasticPolicy",
@@ -52,6 +53,7 @@ __all__ = [
     "learn_many",
     "load_policy",
     "load_run",
+    "load_safe_set",
     "machine_scheduling",
     "order_of",
     "order_rule",
@@ -59,6 +61,7 @@ __all__ = [
     "read_jobs",
     "resume",
     "rollout",
+    "safe_set",
     "scheduling_example",
     "simulate",
     "solve",
@@ -90,6 +93,7 @@ _HOMES = {
         "peakrl.policy.tables": ("AveragedPolicy", "Policy", "StochasticPolicy"),
         "peakrl.policy.files": ("load_policy",),
         "peakrl.model.problem": ("Outcome", "Problem"),
+        "peakrl.safety.safe_set": ("SafeSet", "load_safe_set", "safe_set"),
         "peakrl.theory": ("PacPlan", "pac_plan"),
         "peakrl.problems.scheduling.baselines": (
             "dt_order",
@@ -136,6 +140,7 @@ if TYPE_CHECKING:
     from peakrl.problems.scheduling.jobs import Job, uniform
     from peakrl.problems.scheduling.problem import machine_scheduling, order_of, scheduling_example
     from peakrl.report.page import write_report
+    from peakrl.safety.safe_set import SafeSet, load_safe_set, safe_set
     from peakrl.sweeps.sweeping import sweep
     from peakrl.theory import PacPlan, pac_plan
 

@@ -224,6 +224,21 @@ class TabularModel:
 
         return reachable_nodes(self.layout, self.num_nodes, self.first_slot)
 
+    @cached_property
+    def keeps(self) -> NDArray[np.bool_]:
+        """[row]: True where nothing that may come of it violates a constraint."""
+        from peakrl.kernels.safety import keeping_rows
+
+        return frozen(keeping_rows(self.layout, self.payoffs), np.bool_, own=True)
+
+    @cached_property
+    def safe(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """[entry] and [node]: which actions and states are safe (`kernels.safety`); `safe_set` is made of it."""
+        from peakrl.kernels.safety import safe_tables
+
+        entries, nodes = safe_tables(self.layout, self.num_nodes, self.keeps)
+        return frozen(entries, np.bool_, own=True), frozen(nodes, np.bool_, own=True)
+
     # Labels --------------------------------------------------------------------------------------------------
 
     def state_of_slot(self, slot: int) -> Hashable:

@@ -21,6 +21,7 @@ from peakrl.model.explore import Target, as_model
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.reasons import explain
 from peakrl.policy.tables import Policy, StochasticPolicy, first_rows
+from peakrl.safety.safe_set import SafeSet
 from peakrl.theory import check_at_least_0, check_slack, default_penalty
 
 PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)
@@ -44,6 +45,11 @@ class Solution(Generic[PolicyKind]):
     node_values: Floats
     #: [node]: `violation` from each step and state on.
     node_violations: Floats
+
+    @property
+    def safe_set(self) -> SafeSet:
+        """From where, and by which actions, the original constraints can be kept: `safe_set(model)`."""
+        return SafeSet(self.policy.model)
 
     def __repr__(self) -> str:
         verdict = "feasible" if self.feasible else "not feasible (see .reason)"

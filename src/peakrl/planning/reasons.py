@@ -8,17 +8,13 @@ takes the planner's own action, the most harmless one, wherever that one does no
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.model.tabular import TabularModel
-
-#: How many actions of the dead end are spelled out, and how many moves at either end of the walk.
-ACTIONS_SHOWN, MOVES_SHOWN = 3, 3
-LABEL_WIDTH = 80
+from peakrl.safety.reasons import MOVES_SHOWN, dead_end, every_action, shown
 
 
 @dataclass(frozen=True)
@@ -34,15 +30,12 @@ def explain(model: TabularModel, cost: Floats, choice: Ints) -> str:
     """Return which state, step and constraint leave no way out, given each node's least violation and chosen row."""
     likely = np.argmax(np.where(cost[model.first_slot] > 0, model.first_probability, -1.0))
     moves, step, slot = walk_to_dead_end(model, cost, choice, int(model.first_slot[likely]))
-    rows = model.rows_of_slot(slot)
-    shown = "; ".join(blame(model, row) for row in rows[:ACTIONS_SHOWN])
-    more = f"; and so do {len(rows) - ACTIONS_SHOWN} more" if len(rows) > ACTIONS_SHOWN else ""
     why = "no policy keeps every constraint"
     if model.infeasible_reason is not None:
         why = f"{model.infeasible_reason}. Step by step"
     return (
-        f"{why}: at step {step} in state {label(model.state_of_slot(slot))} every action "
-        f"violates at once ({shown}{more}). {path(model, moves, float(model.first_probability[likely]))}"
+        f"{why}: at step {step} in state {shown(model.state_of_slot(slot))} {every_action(dead_end(model, slot))}. "
+        f"{path(model, moves, float(model.first_probability[likely]))}"
     )
 
 
@@ -52,7 +45,7 @@ def walk_to_dead_end(model: TabularModel, cost: Floats, choice: Ints, slot: int)
     moves: list[Move] = []
     for step in range(model.horizon):
         candidates = (int(choice[step * layout.node_stride + slot]), *model.rows_of_slot(slot))
-        row = next((row for row in candidates if worst_values(model, row).min() >= 0), None)
+        row = next((row for row in candidates if model.keeps[row]), None)
         if row is None:
             return moves, step, slot
         moves.append(Move(step, slot, row))
@@ -64,31 +57,6 @@ def walk_to_dead_end(model: TabularModel, cost: Floats, choice: Ints, slot: int)
     raise AssertionError("a doomed state at the last step has an action that does not violate")
 
 
-def worst_values(model: TabularModel, row: int) -> Floats:
-    """Return the least value of each constraint that a row may bring."""
-    worst: Floats = outcome_values(model, row).min(axis=0)
-    return worst
-
-
-def outcome_values(model: TabularModel, row: int) -> Floats:
-    """Return [outcome, constraint]: the constraint values of a row; one line where outcomes do not matter."""
-    first = int(model.payoffs.row_payoff[row])
-    d = model.layout.row_distribution[row]
-    outcomes = int(model.layout.outcome_start[d + 1] - model.layout.outcome_start[d])
-    return model.payoffs.constraints[first : first + (outcomes if model.payoffs.stride else 1)]
-
-
-def blame(model: TabularModel, row: int) -> str:
-    """Return which constraints an action violates and by how much."""
-    values = outcome_values(model, row)
-    parts = []
-    for name, column in zip(model.constraint_names, values.T, strict=True):
-        if column.min() < 0:
-            by = "by up to" if column.min() < column.max() else "by"
-            parts.append(f"{name!r} {by} {-column.min():.6g}")
-    return f"action {label(model.action_of_row(row))} breaks {' and '.join(parts)}"
-
-
 def path(model: TabularModel, moves: list[Move], probability: float) -> str:
     """Return how that state comes about."""
     if not moves:
@@ -96,7 +64,7 @@ def path(model: TabularModel, moves: list[Move], probability: float) -> str:
     texts = []
     for move in moves:
         state, action = model.state_of_slot(move.slot), model.action_of_row(move.row)
-        texts.append(f"step {move.step}, state {label(state)}, action {label(action)}")
+        texts.append(f"step {move.step}, state {shown(state)}, action {shown(action)}")
     if len(texts) > 2 * MOVES_SHOWN + 1:
         left_out = len(texts) - 2 * MOVES_SHOWN
         texts[MOVES_SHOWN:-MOVES_SHOWN] = [f"... {left_out} more steps ..."]
@@ -104,9 +72,3 @@ def path(model: TabularModel, moves: list[Move], probability: float) -> str:
         f"It can be reached without a violation from a first state of probability {probability:.6g} "
         f"({' -> '.join(texts)}), and every other action on the way violates or may lead to no way out as well."
     )
-
-
-def label(value: Hashable) -> str:
-    """Return a label as text that stays readable in a message."""
-    text = repr(value)
-    return text if len(text) <= LABEL_WIDTH else text[: LABEL_WIDTH - 3] + "..."

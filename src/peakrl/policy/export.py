@@ -43,10 +43,19 @@ class ActionView:
     probability: float
     #: The learner's Q (minus infinity: never again); None where the policy was not learned.
     value: float | None
-    #: True where it is known to violate a constraint, at once or by some chance; None where nothing is known.
+    #: May it violate a constraint at once, by some chance? On an environment True where it was seen to, else None:
+    #: nobody knows.
     violates: bool | None
-    #: True where it was seen to lead to a state in which every action fails.
-    dead_end: bool
+    #: May it, without violating itself, lead where no policy keeps every constraint? On an environment True where it
+    #: was seen to, else None: nobody knows.
+    dead_end: bool | None
+
+    @property
+    def safe(self) -> bool | None:
+        """Can every constraint be kept after it, as `safe_set` has it? None where nobody knows."""
+        if self.violates or self.dead_end:
+            return False
+        return None if self.violates is None or self.dead_end is None else True
 
     def __str__(self) -> str:
         parts = [f"{self.action!r}: taken with probability {self.probability:g}"]
@@ -72,19 +81,29 @@ class Learned(Protocol):
 def action_views(
     model: TabularModel, step: int, slot: int, probability: dict[int, float], values: Any = None, known: Any = None
 ) -> list[ActionView]:
-    """Return what is known of every action of a stored state; `values` and `known` are [entry] or None."""
+    """Return what is known of every action of a stored state; `values` and `known` are [entry] or None.
+
+    A model tells what is safe, whatever a learner has found out; without one, only what was seen is known.
+    """
     views = []
     base = step * model.layout.entry_stride
-    exact = len(model.layout.outcome_next) > 0
     for row in model.rows_of_slot(slot):
-        learned = UNKNOWN if known is None else int(known[base + row])
-        violates: bool | None = True if learned == VIOLATED else None
-        if exact:
-            violates = bool((model.row_margin[row] < 0).any())
         value = None if values is None else float(values[base + row])
-        view = ActionView(model.action_of_row(row), probability.get(row, 0.0), value, violates, learned == DEAD_END)
-        views.append(view)
+        fails = failings(model, base, row) if len(model.layout.outcome_next) else seen_failings(known, base + row)
+        views.append(ActionView(model.action_of_row(row), probability.get(row, 0.0), value, *fails))
     return views
+
+
+def failings(model: TabularModel, base: int, row: int) -> tuple[bool, bool]:
+    """Return whether a row may violate at once, and whether it may, without that, lead where nothing is safe."""
+    violates = not model.keeps[row]
+    return violates, not violates and not model.safe[0][base + row]
+
+
+def seen_failings(known: Any, entry: int) -> tuple[bool | None, bool | None]:
+    """Return the same as far as a learner has seen it: True or unknown."""
+    learned = UNKNOWN if known is None else int(known[entry])
+    return True if learned == VIOLATED else None, True if learned == DEAD_END else None
 
 
 def decisions(model: TabularModel) -> Iterator[tuple[int, int, int]]:

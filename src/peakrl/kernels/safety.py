@@ -1,0 +1,104 @@
+"""The safe set: from where, and by which actions, every constraint can still be kept with certainty.
+
+With n(s,a) the possible next states of a pair and f_i every constraint value that may come of it, for h = H-1 .. 0:
+
+    safe_h(s,a)  where  f_i(s,a,s') >= 0 for all i and s'   and   safe_{h+1}(s') for all s' in n(s,a)
+    safe_h(s)    where  safe_h(s,a) for some a;             safe_H(s) always: nothing is left that could be violated
+
+A policy that takes safe actions only never violates anything, and no other policy keeps every constraint with
+probability 1 from wherever it may come to: this is the viability kernel of the problem. How likely an outcome is plays
+no part.
+
+An action that is not safe violates at once, or may lead to a state that is not. From such a state one comes, by actions
+that do not violate themselves, to a dead end, a state whose every action violates at once; over those actions a and
+the next states s' that are not safe
+
+    distance_h(s) = 0 at a dead end,  else  1 + min over a, s' of distance_{h+1}(s')
+
+A stored state without actions, which only the end of an episode has, counts as not safe at an earlier step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Ints, Layout, Payoffs
+from peakrl.kernels.jit import kernel
+
+Bools = NDArray[np.bool_]
+FAR = np.int32(2**31 - 1)
+
+
+@kernel
+def keeping_rows(layout: Layout, payoffs: Payoffs) -> Bools:
+    """Return [row]: True where nothing that may come of it violates."""
+    records, constraints = payoffs.constraints.shape
+    met = np.ones(records, np.bool_)
+    for record in range(records):
+        for i in range(constraints):
+            if not payoffs.constraints[record, i] >= 0.0:
+                met[record] = False
+    rows = layout.row_distribution.shape[0]
+    keeps = np.empty(rows, np.bool_)
+    for row in range(rows):
+        d, first = layout.row_distribution[row], payoffs.row_payoff[row]
+        last = first + payoffs.stride * (layout.outcome_start[d + 1] - layout.outcome_start[d] - 1)
+        kept = True
+        for record in range(first, last + 1):
+            kept = kept and met[record]
+        keeps[row] = kept
+    return keeps
+
+
+@kernel
+def safe_tables(layout: Layout, nodes: int, keeps: Bools) -> tuple[Bools, Bools]:
+    """Return [entry] and [node]: which actions and states are safe, where `keeps` says which rows violate nothing."""
+    rows = keeps.shape[0]
+    entry_safe = np.zeros((layout.horizon - 1) * layout.entry_stride + rows, np.bool_)
+    node_safe = np.zeros(nodes, np.bool_)
+    after = layout.horizon * layout.node_stride if layout.node_stride > 0 else layout.step_slots[layout.horizon - 1, 1]
+    node_safe[after:] = True
+    leads_well = np.empty(layout.outcome_start.shape[0] - 1, np.bool_)
+    for step in range(layout.horizon - 1, -1, -1):
+        there = (step + 1) * layout.node_stride
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            well = True
+            for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                if not node_safe[there + layout.outcome_next[o]]:
+                    well = False
+                    break
+            leads_well[d] = well
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            some = False
+            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                safe = keeps[row] and leads_well[layout.row_distribution[row]]
+                entry_safe[step * layout.entry_stride + row] = safe
+                some = some or safe
+            node_safe[step * layout.node_stride + slot] = some
+    return entry_safe, node_safe
+
+
+@kernel
+def dead_end_distances(layout: Layout, keeps: Bools, node_safe: Bools) -> Ints:
+    """Return [node]: how many moves it is to the nearest dead end; -1 where the state is safe."""
+    distance = np.full(node_safe.shape[0], -1, np.int32)
+    nearest = np.empty(layout.outcome_start.shape[0] - 1, np.int32)
+    for step in range(layout.horizon - 1, -1, -1):
+        there = (step + 1) * layout.node_stride
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            nearest[d] = FAR
+            for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                node = there + layout.outcome_next[o]
+                if not node_safe[node]:
+                    nearest[d] = min(nearest[d], distance[node])
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            node = step * layout.node_stride + slot
+            if node_safe[node]:
+                continue
+            shortest = FAR
+            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                if keeps[row]:
+                    shortest = min(shortest, nearest[layout.row_distribution[row]])
+            distance[node] = 0 if shortest == FAR else shortest + 1
+    return distance

@@ -1,0 +1,218 @@
+"""The safe set as an object: what may be done at a step in a state, and why not more (`kernels.safety`).
+
+It rests on what the model says *can* happen and what violates, not on how likely anything is. A policy that takes safe
+actions only never violates; where a first state is not safe, no policy keeps every constraint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import StorageError
+from peakrl.kernels.arrays import Ints
+from peakrl.kernels.safety import Bools, dead_end_distances
+from peakrl.model.explore import Target, as_model
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.export import as_csv, as_json, decisions, written
+from peakrl.safety.reasons import Reason, reason_of
+from peakrl.storage import fields_of, read_record, write_record
+
+#: What the file of a safe set is called in its head.
+KIND = "safe_set"
+#: Masks of every step and state are laid out once where they take no more bytes than this.
+LARGEST_TABLE = 1 << 28
+
+
+class StepCount(NamedTuple):
+    """How much is safe at a step, among the states that an episode can be in there."""
+
+    #: Counted from 0.
+    step: int
+    #: States that some policy can be in.
+    states: int
+    #: Those from which nothing need ever be violated.
+    safe_states: int
+    #: Actions on offer in all of these states together.
+    actions: int
+    #: Those after which nothing need ever be violated.
+    safe_actions: int
+
+
+class SafeSet:
+    """From where, and by which actions, every constraint of a model can still be kept with certainty.
+
+    Made by `safe_set(model)`; also `solve(model).safe_set`.
+    """
+
+    def __init__(self, model: TabularModel) -> None:
+        #: What it was worked out for.
+        self.model = model
+        #: [entry] and [node]: which actions and states are safe.
+        self.entries, self.nodes = model.safe
+
+    def __repr__(self) -> str:
+        safe, states = sum(each.safe_states for each in self.counts), sum(each.states for each in self.counts)
+        start = "the start is in it" if self.feasible else "the start is not in it"
+        return f"<SafeSet of {self.model.name!r}: {safe:,} of {states:,} (step, state) pairs, {start}>"
+
+    @property
+    def feasible(self) -> bool:
+        """Is every first state safe, so that some policy keeps every constraint?"""
+        return bool(self.nodes[self.model.first_slot].all())
+
+    # What may be done ----------------------------------------------------------------------------------------
+
+    def contains(self, step: int, state: Hashable) -> bool:
+        """Can every constraint be kept from this state on? A state that the model does not know is an error."""
+        return bool(self.nodes[self.node_of(step, state)])
+
+    def actions(self, step: int, state: Hashable) -> list[Hashable]:
+        """Return the safe actions, none where the state itself is not safe."""
+        model = self.model
+        rows = model.rows_of_slot(model.slot_of(step, state))
+        base = step * model.layout.entry_stride
+        return [model.action_of_row(row) for row in rows if self.entries[base + row]]
+
+    def mask(self, step: int, state: Hashable) -> Bools:
+        """Return [action]: True where it is on offer and safe, in the order of `model.action_labels`; read-only."""
+        return self.mask_of(self.node_of(step, state))
+
+    def reason(self, step: int, state: Hashable, action: Hashable) -> Reason | None:
+        """Return why an action is not safe, step by step; None where it is. `print` tells it in words."""
+        row = self.model.row_of(step, state, action)
+        if self.entries[step * self.model.layout.entry_stride + row]:
+            return None
+        return reason_of(self.model, self._distance, step, self.model.slot_of(step, state), row)
+
+    @cached_property
+    def _distance(self) -> Ints:
+        return dead_end_distances(self.model.layout, self.model.keeps, self.nodes)
+
+    # Masks by number: for agents that count every microsecond ------------------------------------------------
+
+    def node_of(self, step: int, state: Hashable) -> int:
+        """Return the number of a step and state, by which `mask_of` and `masks` go."""
+        try:
+            place = self._places[state if self.model.stationary else (step, state)]
+            if 0 <= step < self.model.horizon:
+                return step * self.model.layout.node_stride + place
+        except (KeyError, TypeError):
+            pass
+        slot = self.model.slot_of(step, state)  # which says what is wrong
+        return step * self.model.layout.node_stride + slot
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        """Slots by state, in a layered model by (step, state)."""
+        model = self.model
+        offers = np.diff(model.layout.row_start) > 0
+        if model.stationary:
+            return {model.state_of_slot(slot): slot for slot in np.flatnonzero(offers).tolist()}
+        return {
+            (step, model.state_of_slot(slot)): slot
+            for step, (first, last) in enumerate(model.layout.step_slots.tolist())
+            for slot in (np.flatnonzero(offers[first:last]) + first).tolist()
+        }
+
+    def mask_of(self, node: int) -> Bools:
+        """Return [action]: the mask of a node; read-only."""
+        mask: Bools
+        if self.masks is not None:
+            mask = self.masks[node]
+            return mask
+        step, slot = divmod(node, self.model.num_slots)  # of a layered model step 0, with strides of 0
+        mask = np.zeros(len(self.model.action_labels), np.bool_)
+        rows = self.model.rows_of_slot(slot)
+        base = step * self.model.layout.entry_stride
+        mask[self.model.row_action[rows.start : rows.stop]] = self.entries[base + rows.start : base + rows.stop]
+        mask.flags.writeable = False
+        return mask
+
+    @cached_property
+    def masks(self) -> Bools | None:
+        """[node, action]: every mask; None where they would take more than a quarter of a gigabyte."""
+        model = self.model
+        if model.num_nodes * len(model.action_labels) > LARGEST_TABLE:
+            return None
+        masks = np.zeros((model.num_nodes, len(model.action_labels)), np.bool_)
+        slots = np.repeat(np.arange(model.num_slots), np.diff(model.layout.row_start))
+        for step, safe in enumerate(self.entries.reshape(-1, model.num_rows)):
+            masks[step * model.layout.node_stride + slots, model.row_action] = safe
+        masks.flags.writeable = False
+        return masks
+
+    # To read and to keep -------------------------------------------------------------------------------------
+
+    @cached_property
+    def counts(self) -> tuple[StepCount, ...]:
+        """How much is safe at each step, among the states that an episode can be in there."""
+        return tuple(self._count(step) for step in range(self.model.horizon))
+
+    def _count(self, step: int) -> StepCount:
+        layout = self.model.layout
+        first, last = layout.step_slots[step].tolist()
+        here = slice(step * layout.node_stride + first, step * layout.node_stride + last)
+        offered = np.diff(layout.row_start[first : last + 1])
+        met = self.model.reachable[here] & (offered > 0)
+        rows = slice(int(layout.row_start[first]), int(layout.row_start[last]))
+        base = step * layout.entry_stride
+        safe = self.entries[base + rows.start : base + rows.stop] & np.repeat(met, offered)
+        counts = (met.sum(), (met & self.nodes[here]).sum(), offered[met].sum(), safe.sum())
+        return StepCount(step, *map(int, counts))
+
+    def _table(self) -> Iterator[tuple[Any, ...]]:
+        model = self.model
+        for step, slot, _ in decisions(model):
+            base = step * model.layout.entry_stride
+            for row in model.rows_of_slot(slot):
+                verdict = bool(self.entries[base + row]), not model.keeps[row]
+                yield step, model.state_of_slot(slot), model.action_of_row(row), *verdict
+
+    COLUMNS = ("step", "state", "action", "safe", "violates")
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return every action of every state as a line of CSV, safe or not; with `path` write it there as well."""
+        return written(as_csv(self.COLUMNS, self._table()), path)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return every action of every state as JSON, safe or not; with `path` write it there as well."""
+        head = {"problem": self.model.name, "horizon": self.model.horizon}
+        return written(as_json(head, self.COLUMNS, self._table()), path)
+
+    def save(self, path: str | Path) -> None:
+        """Write the safe set to one file for `peakrl.load_safe_set`: one bit for each step, state and action."""
+        head = {"problem": self.model.name, "model": self.model.digest}
+        write_record(path, KIND, head, {"bits": np.packbits(self.entries)})
+
+
+def safe_set(model: Target) -> SafeSet:
+    """Return the safe set of a model or a `Problem`: what may be done where without ever having to violate anything.
+
+    It rests on the possible outcomes and the constraints of the model alone; probabilities may be wrong.
+    """
+    return SafeSet(as_model(model))
+
+
+def load_safe_set(path: str | Path, model: Target) -> SafeSet:
+    """Return the safe set that was saved at `path` for `model`, which may be a `Problem`.
+
+    Every bit is checked against the model: a file that calls anything safe that is not, or the reverse, is refused.
+    """
+    plain, arrays = read_record(path, KIND)
+    model = as_model(model)
+    with fields_of(path):
+        if plain["model"] != model.digest:
+            raise StorageError(
+                f"{path} holds the safe set of another problem or version of it, {plain['problem']!r}, not of {model!r}"
+            )
+        found = SafeSet(model)
+        bits: NDArray[Any] = arrays["bits"]
+        if bits.dtype != np.uint8 or not np.array_equal(bits, np.packbits(found.entries)):
+            raise StorageError(f"{path} is damaged: what it calls safe is not the safe set of {model.name!r}")
+    return found

@@ -1,0 +1,318 @@
+"""The safe set against every policy tried, the planner, and the certificate."""
+
+import json
+
+import numpy as np
+import pytest
+
+import naive
+import naive_safety
+import peakrl
+from peakrl import StochasticPolicy, compile_model, energy_harvesting, evaluate, safe_set, scheduling_example, solve
+from peakrl.errors import PolicyError, StorageError
+from peakrl.storage import write_record
+from random_problems import random_problem
+
+
+def entries_of(safe, problem):
+    return {(*point, action) for point in naive.decision_points(problem) for action in safe.actions(*point)}
+
+
+def random_policy_inside(safe, seed):
+    """A policy that draws safe actions at random, and any action where none is safe."""
+    model, layout = safe.model, safe.model.layout
+    rng = np.random.default_rng(seed)
+    weights = np.zeros(model.num_entries)
+    for step in range(model.horizon if model.stationary else 1):
+        for slot in range(model.num_slots):
+            rows = np.array(model.rows_of_slot(slot), int) + step * layout.entry_stride
+            inside = rows[safe.entries[rows]] if safe.entries[rows].any() else rows
+            if len(rows):
+                weights[inside] = rng.dirichlet(np.ones(len(inside)))
+    return StochasticPolicy(model, weights)
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+@pytest.mark.parametrize("seed", range(30))
+def test_an_action_is_safe_exactly_where_some_policy_then_violates_nothing(seed, stationary):
+    problem = random_problem(seed, states=2, horizon=3, stationary=stationary)
+    safe = safe_set(problem)
+    assert entries_of(safe, problem) == naive_safety.safe_by_every_policy(problem)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_larger_problems_agree_with_a_plain_recursion(seed):
+    problem = random_problem(seed, states=7, actions=4, horizon=6, integer_constraints=seed % 2 == 0)
+    safe = safe_set(problem)
+    found = entries_of(safe, problem)
+    expected = naive.safe_entries(problem)
+    reachable = set(naive.decision_points(problem))
+    assert found == {entry for entry in expected if entry[:2] in reachable}
+    for point in reachable:
+        assert safe.contains(*point) == any(entry[:2] == point for entry in found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_start_is_in_it_exactly_where_the_problem_is_feasible(seed):
+    problem = random_problem(seed)
+    best = solve(problem)
+    assert best.safe_set.feasible == best.feasible
+    assert all(best.safe_set.contains(0, state) for p, state in problem.initial() if p > 0) == best.feasible
+
+
+def test_feasible_infeasible_random_and_outcome_dependent_problems_are_among_those_tried():
+    models = [compile_model(random_problem(seed)) for seed in range(40)]
+    assert {safe_set(model).feasible for model in models} == {True, False}
+    assert {model.payoffs.stride for model in models} == {0, 1}
+    assert {model.stationary for model in models} == {True, False}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_policy_that_stays_inside_violates_exactly_nothing(seed):
+    safe = safe_set(random_problem(seed, states=6, actions=4, horizon=6))
+    result = evaluate(safe.model, random_policy_inside(safe, seed))
+    if safe.feasible:
+        assert result.violation_probability == 0.0
+        assert result.violation == 0.0
+    else:
+        assert result.violation_probability > 0.0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_reason_is_a_shortest_way_to_where_everything_violates(seed):
+    problem = random_problem(seed, states=5, actions=3, horizon=5)
+    safe = safe_set(problem)
+    inside = naive.safe_entries(problem)
+    for step, state in naive.decision_points(problem):
+        for action in problem.actions(step, state):
+            reason = safe.reason(step, state, action)
+            if (step, state, action) in inside:
+                assert reason is None
+                continue
+            assert len(reason.moves) == naive_safety.moves_to_dead_end(problem, inside, step, state, action)
+            check_way(problem, inside, reason, (step, state, action))
+
+
+def check_way(problem, inside, reason, start):
+    """Every move can happen and violates nothing; at the end each action that is named violates what is said."""
+    for place, move in enumerate(reason.moves):
+        assert not naive_safety.violates(problem, move.step, move.state, move.action)
+        assert (move.step, move.state, move.action) not in inside
+        chance = sum(
+            o.probability
+            for o in problem.outcomes(move.step, move.state, move.action)
+            if o.next_state == move.next_state
+        )
+        assert chance == pytest.approx(move.probability)
+        after = reason.moves[place + 1] if place + 1 < len(reason.moves) else reason
+        assert (after.step, after.state) == (move.step + 1, move.next_state)
+    expected = [start[2]] if reason.violates else list(problem.actions(reason.step, reason.state))
+    assert list(reason.breaks) == expected
+    for action, breaches in reason.breaks.items():
+        values = np.array([o.constraints for o in problem.outcomes(reason.step, reason.state, action)])
+        least = dict(zip(problem.constraint_names, values.min(axis=0), strict=True))
+        assert {each.constraint: each.least for each in breaches} == {n: v for n, v in least.items() if v < 0}
+
+
+def test_a_reason_reads_as_a_sentence():
+    model = compile_model(scheduling_example(1))
+    safe = safe_set(model)
+    told = [
+        str(safe.reason(step, model.state_of_slot(slot), model.action_of_row(row)))
+        for step in range(2)
+        for slot in range(*model.layout.step_slots[step])
+        for row in model.rows_of_slot(slot)
+        if model.keeps[row] and not safe.entries[row]
+    ]
+    assert told
+    for text in told:
+        assert "may lead to" in text
+        assert "every action violates at once (action " in text
+        assert text.endswith("Every other action on the way is unsafe as well")
+    harvest = safe_set(energy_harvesting(horizon=2, battery=3, max_arrival=3, mean=2, std=1, peak_power=1))
+    assert str(harvest.reason(0, (2, 1), 3)).startswith("at step 0 in state (2, 1) action 3 breaks ")
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [random_problem(3, states=5, actions=3, horizon=4), scheduling_example(2), energy_harvesting(horizon=3)],
+    ids=lambda problem: problem.name,
+)
+def test_masks_by_label_by_number_and_lists_of_actions_say_the_same(problem):
+    safe = safe_set(problem)
+    model = safe.model
+    for step in range(model.horizon):
+        for slot in range(*model.layout.step_slots[step]):
+            if not model.rows_of_slot(slot):
+                continue
+            state = model.state_of_slot(slot)
+            mask = safe.mask(step, state)
+            assert mask.dtype == np.bool_
+            assert not mask.flags.writeable
+            listed = [action for action, allowed in zip(model.action_labels, mask, strict=True) if allowed]
+            assert sorted(listed) == sorted(safe.actions(step, state))
+            assert safe.masks[safe.node_of(step, state)].tolist() == mask.tolist()
+
+
+def test_masks_of_very_large_models_are_made_when_they_are_asked_for(monkeypatch):
+    problem = random_problem(3, states=5, actions=3, horizon=4)
+    laid_out = safe_set(problem)
+    monkeypatch.setattr("peakrl.safety.safe_set.LARGEST_TABLE", 0)
+    made = safe_set(problem)
+    assert made.masks is None
+    for point in naive.decision_points(problem):
+        assert made.mask(*point).tolist() == laid_out.mask(*point).tolist()
+        assert not made.mask(*point).flags.writeable
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_counts_by_step_are_those_of_the_states_that_can_be_met(seed):
+    problem = random_problem(seed, states=5, actions=3, horizon=4)
+    safe, inside = safe_set(problem), naive.safe_entries(problem)
+    for step, count in enumerate(safe.counts):
+        here = [state for when, state in naive.decision_points(problem) if when == step]
+        offered = [(step, state, action) for state in here for action in problem.actions(step, state)]
+        allowed = [entry for entry in offered if entry in inside]
+        assert count == (step, len(here), len({s for _, s, _ in allowed}), len(offered), len(allowed))
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "match"),
+    [
+        (0, "nowhere", "does not occur"),
+        (-1, 0, "outside 0..3"),
+        (4, 0, "outside 0..3"),
+        (0.5, 0, "outside"),
+        (0, [], "does not occur"),
+        (None, 0, "outside"),
+    ],
+)
+def test_a_step_or_state_that_there_is_not_is_an_error(step, state, match):
+    safe = safe_set(random_problem(3, states=5, actions=3, horizon=4))
+    for question in (safe.contains, safe.actions, safe.mask, lambda *at: safe.reason(*at, 0)):
+        with pytest.raises(PolicyError, match=match):
+            question(step, state)
+
+
+def test_an_action_that_is_not_on_offer_has_no_reason():
+    with pytest.raises(PolicyError, match="action 77 is not on offer"):
+        safe_set(random_problem(3)).reason(0, random_problem(3).first[0][1], 77)
+
+
+# Files and exports -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_safe_set_comes_back_from_its_file_as_it_was(tmp_path, seed):
+    problem = random_problem(seed, states=5, actions=3, horizon=4)
+    safe = safe_set(problem)
+    safe.save(tmp_path / "kept")
+    again = peakrl.load_safe_set(tmp_path / "kept", problem)
+    assert again.entries.tolist() == safe.entries.tolist()
+    assert again.nodes.tolist() == safe.nodes.tolist()
+
+
+def test_a_file_that_calls_anything_else_safe_is_refused(tmp_path):
+    problem = random_problem(3, states=5, actions=3, horizon=4)
+    safe, path = safe_set(problem), tmp_path / "kept"
+    safe.save(path)
+    with pytest.raises(StorageError, match="kept holds the safe set of another problem or version of it, 'random'"):
+        peakrl.load_safe_set(path, random_problem(2))
+    head = {"problem": "random", "model": safe.model.digest}
+    bits = np.packbits(safe.entries)
+    for forged in (bits ^ 128, bits[:-1], bits.astype(np.int64), np.full_like(bits, 255)):
+        write_record(path, "safe_set", head, {"bits": forged})
+        with pytest.raises(StorageError, match="kept is damaged: what it calls safe is not the safe set"):
+            peakrl.load_safe_set(path, problem)
+    write_record(path, "safe_set", head, {})
+    with pytest.raises(StorageError, match="kept lacks a field"):
+        peakrl.load_safe_set(path, problem)
+    solve(problem).policy.save(path)
+    with pytest.raises(StorageError, match="holds a 'policy', not a 'safe_set'"):
+        peakrl.load_safe_set(path, problem)
+
+
+def test_the_file_of_the_papers_transmitter_is_a_bit_for_each_entry(tmp_path):
+    safe = safe_set(energy_harvesting())
+    safe.save(tmp_path / "kept")
+    assert (tmp_path / "kept").stat().st_size < safe.model.num_entries / 8 + 1000
+
+
+def test_exports_list_every_action_with_the_verdict_of_the_safe_set(tmp_path):
+    problem = random_problem(3, states=5, actions=3, horizon=4)
+    safe = safe_set(problem)
+    told = json.loads(safe.to_json(tmp_path / "safe.json"))["decisions"]
+    assert json.loads((tmp_path / "safe.json").read_text())["decisions"] == told
+    inside = naive.safe_entries(problem)
+    assert len(told) == sum(count.actions for count in safe.counts)
+    for line in told:
+        at = line["step"], line["state"], line["action"]
+        assert line["safe"] == (at in inside)
+        assert line["violates"] == naive_safety.violates(problem, *at)
+    lines = safe.to_csv().splitlines()
+    assert lines[0] == "step,state,action,safe,violates"
+    assert len(lines) == len(told) + 1
+
+
+# What policies say of their actions ------------------------------------------------------------------------------
+
+
+class Inventory(peakrl.Problem):
+    """Stock with a lead time of two steps and a demand of 0 to 2; there must be enough, and room for what comes."""
+
+    name, horizon, constraint_names, stationary = "inventory", 6, ("stock", "room"), True
+
+    def initial(self):
+        return [(1.0, (6, 0, 0))]
+
+    def actions(self, step, state):
+        return range(3)
+
+    def outcomes(self, step, state, action):
+        stock, soon, later = state
+        for demand in range(3):
+            left = stock - demand
+            arrived = max(left, 0) + soon
+            after = (min(arrived, 10), later, action)
+            yield peakrl.Outcome(1 / 3, after, -float(stock), (float(left), 10.0 - arrived))
+
+
+BUILT_IN = {
+    "energy harvesting": energy_harvesting(horizon=4, battery=6, max_arrival=5, mean=3, std=2, peak_power=3),
+    "scheduling 1": scheduling_example(1),
+    "scheduling 2": scheduling_example(2),
+    "scheduling 3": scheduling_example(3),
+    "inventory": Inventory(),
+}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_explain_of_a_solved_policy_agrees_with_the_safe_set_everywhere(name):
+    best = solve(BUILT_IN[name])
+    model, safe = best.policy.model, best.safe_set
+    checked = 0
+    for step in range(model.horizon):
+        for slot in range(*model.layout.step_slots[step]):
+            if not model.rows_of_slot(slot):
+                continue
+            state = model.state_of_slot(slot)
+            inside = safe.actions(step, state)
+            for view in best.policy.explain(step, state):
+                reason = safe.reason(step, state, view.action)
+                assert view.safe == (view.action in inside) == (reason is None)
+                assert view.violates == (reason is not None and reason.violates)
+                assert view.dead_end == (reason is not None and not reason.violates)
+                checked += 1
+    assert checked == model.num_entries
+    if name != "energy harvesting":
+        assert any(count.safe_actions < count.actions for count in safe.counts)
+
+
+def test_the_most_harmful_lie_is_gone_an_action_that_leads_to_certain_violation_is_called_a_dead_end():
+    best = solve(Inventory())
+    assert best.feasible
+    views = {view.action: view for view in best.policy.explain(0, (6, 0, 0))}
+    assert views[0].violates is False
+    assert views[0].dead_end is True
+    assert views[2].safe is True
+    assert "leads to a dead end" in str(views[0])
