@@ -11,7 +11,8 @@ import numpy as np
 from peakrl.benchmark.kernels import bare_run, table_bytes
 from peakrl.benchmark.sections import Section
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model.explore import available_memory, compile_model, explore
+from peakrl.model.budgets import available_memory
+from peakrl.model.explore import compile_model, explore
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import solve
 from peakrl.problems.harvesting.problem import energy_harvesting

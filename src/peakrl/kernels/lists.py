@@ -106,3 +106,15 @@ def distribution_fault(start: Longs, probability: Floats) -> tuple[int, int, flo
         if abs(total - 1.0) > ROUNDING:
             return -1, row, total, zeros
     return -1, -1, 1.0, zeros
+
+
+@kernel
+def repeated_member(start: Longs, member: Ints, members: int) -> int:
+    """Return the first place at which a list names a member (0 .. members - 1) for the second time; -1: none does."""
+    latest = np.full(members, -1, np.int64)
+    for this in range(start.shape[0] - 1):
+        for place in range(start[this], start[this + 1]):
+            if latest[member[place]] == this:
+                return place
+            latest[member[place]] = this
+    return -1

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from peakrl.errors import PeakError, ProblemError, SettingsError
+from peakrl.model.budgets import SHARE, available_memory, check_tables
 from peakrl.model.building import BYTES_A_ROW, BYTES_A_STATE, Builder, assemble
 from peakrl.model.header import ROUNDING, Header, each
 from peakrl.model.problem import Outcome, Problem
@@ -58,11 +59,12 @@ def compile_model(problem: Target, *, progress: bool = False, memory_limit: floa
     if isinstance(problem, TabularModel):
         return problem
     tabulate = None if isinstance(problem, type) else getattr(problem, "tabulate", None)
-    limit = available_memory() * 0.75 if memory_limit is None else check_limit(memory_limit)
+    limit = available_memory() * SHARE if memory_limit is None else check_limit(memory_limit)
     if tabulate is not None:
         model: TabularModel = tabulate(limit)
     else:
         model = explore(problem, progress=progress, memory_limit=limit)
+    check_tables(model.name, model.horizon, model.num_slots if model.stationary else 1, limit)
     spec = getattr(problem, "spec", None)
     return replace(model, spec=spec) if isinstance(spec, Mapping) and "kind" in spec else model
 
@@ -259,15 +261,3 @@ def refuse_size(name: str, states: int, rows: int, step: int, used: float, limit
         f"{name!r} has at least {states:,} states and {rows:,} pairs by step {step}, about {used / 1e9:.3g} GB: "
         f"more than the limit of {limit / 1e9:.3g} GB. Coarsen the states, or raise memory_limit"
     )
-
-
-def available_memory() -> float:
-    """Return the bytes of memory that are free now; infinity where the system does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return float(line.split()[1]) * 1024.0
-    except (OSError, ValueError, IndexError):
-        pass
-    return math.inf

@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import StorageError
+from peakrl.errors import ProblemError, StorageError
 from peakrl.kernels.arrays import Layout, Payoffs
+from peakrl.model.budgets import check_tables
 from peakrl.model.from_arrays import refuse_stuck_states
 from peakrl.model.labels import Arrays, UnstorableLabel, load_labels, store_labels
+from peakrl.model.soundness import fault
+from peakrl.model.soundness import within as within
 from peakrl.model.tabular import TabularModel, frozen
 from peakrl.storage import fields_of
 
@@ -80,9 +83,14 @@ def load_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> Ta
             )
         model = rebuilt(plain, {name: checked(arrays[name], name) for name in TYPES}, arrays)
         model = replace(model, spec=spec_of(plain))
-        if not sound(model):
-            raise StorageError(f"{path} is damaged: the indices of its model lead nowhere")
-        refuse_stuck_states(model)
+        wrong = fault(model)
+        if wrong is not None:
+            raise StorageError(f"{path} is damaged: its model is none, since {wrong}")
+        try:
+            check_tables(model.name, model.horizon, model.num_slots if model.stationary else 1)
+            refuse_stuck_states(model)
+        except ProblemError as error:
+            raise StorageError(f"{path} is damaged: {error}") from error
         if model.digest != plain["digest"]:
             raise StorageError(f"{path} is damaged: its model does not match its digest")
     return model
@@ -130,48 +138,3 @@ def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularMod
         first_probability=own["first_probability"],
         infeasible_reason=None if reason is None else str(reason),
     )
-
-
-def sound(model: TabularModel) -> bool:
-    """Do all indices lead somewhere? Kernels trust them, so a forged file must not come that far."""
-    layout, payoffs, slots, rows = model.layout, model.payoffs, model.num_slots, model.num_rows
-    outcomes, distributions = len(layout.outcome_next), len(layout.outcome_start) - 1
-    strides = (slots, rows) if model.stationary else (0, 0)
-    if not (
-        slots > 0
-        and layout.horizon >= 1
-        and (layout.node_stride, layout.entry_stride) == strides
-        and payoffs.stride in (0, 1)
-        and layout.step_slots.shape == layout.step_distributions.shape == (layout.horizon, 2)
-        and partitions(layout.row_start, slots, rows)
-        and partitions(layout.outcome_start, distributions, outcomes)
-        and bool(np.all(np.diff(layout.outcome_start) > 0))
-        and len(layout.row_distribution) == len(payoffs.row_payoff) == rows
-        and len(layout.outcome_probability) == outcomes
-        and payoffs.constraints.shape == (len(payoffs.reward), model.num_constraints)
-        and len(model.constraint_bounds) == model.num_constraints
-        and len(model.first_slot) == len(model.first_probability) > 0
-        and within(layout.row_distribution, distributions)
-    ):
-        return False
-    last_record = payoffs.row_payoff + payoffs.stride * (np.diff(layout.outcome_start)[layout.row_distribution] - 1)
-    return (
-        within(layout.step_slots, slots + 1)
-        and within(layout.step_distributions, distributions + 1)
-        and within(layout.outcome_next, slots)
-        and within(model.slot_state, model.num_states)
-        and within(model.row_action, len(model.action_labels))
-        and within(model.first_slot, slots)
-        and within(payoffs.row_payoff, len(payoffs.reward))
-        and within(last_record, len(payoffs.reward))
-    )
-
-
-def within(index: NDArray[Any], size: int) -> bool:
-    """Do all numbers lie in 0 .. size - 1?"""
-    return index.size == 0 or bool(index.min() >= 0 and index.max() < size)
-
-
-def partitions(start: NDArray[np.int64], parts: int, end: int) -> bool:
-    """Does `start` cut 0 .. end into `parts` pieces?"""
-    return len(start) == parts + 1 and start[0] == 0 and start[-1] == end and bool(np.all(np.diff(start) >= 0))

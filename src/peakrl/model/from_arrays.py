@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats, Layout, Payoffs
 from peakrl.kernels.lists import distribution_fault, number_lists, pick_lists
+from peakrl.model.budgets import check_tables
 from peakrl.model.building import NO_TRUTH_VALUES
 from peakrl.model.header import check_bounds, check_horizon, check_range, each
 from peakrl.model.tabular import TabularModel, check_distribution, check_sizes, frozen
@@ -74,6 +75,7 @@ def model_from_arrays(
     shift = 0 if stationary else states
     slots = states if stationary else states * (horizon + 1)
     check_sizes(name, states=slots, pairs=len(pair), outcomes=sum(len(part.following) for part in parts))
+    check_tables(name, horizon, states)
     row_start, distribution, outcome_start, following, probability, step_distributions = stack(parts, shift)
     row_start = np.concatenate([row_start, np.full(slots + 1 - len(row_start), len(pair))])
     if stationary:

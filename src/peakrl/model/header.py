@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from peakrl.errors import ProblemError
+from peakrl.model.budgets import MOST_STEPS
 
 NO_RANGE = (-math.inf, math.inf)
 #: Rewards and constraints may pass their declared bounds by this much of the bound (rounding).
@@ -61,6 +62,8 @@ def check_horizon(given: Any, what: str) -> int:
     """Return the horizon or raise."""
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
         raise ProblemError(f"{what} is {given!r}; it must be a whole number of at least 1")
+    if given > MOST_STEPS:
+        raise ProblemError(f"{what} is {given:,}; an episode has at most {MOST_STEPS:,} steps")
     return int(given)
 
 

@@ -21,6 +21,8 @@ from peakrl.errors import StorageError
 from peakrl.model.schedule_states import ScheduleStates
 
 Arrays = dict[str, NDArray[Any]]
+#: States and actions are numbered with 32 bits.
+MOST_LABELS = 2**31 - 1
 
 
 class UnstorableLabel(Exception):
@@ -45,21 +47,51 @@ def store_labels(labels: Sequence[Hashable]) -> tuple[dict[str, Any], Arrays]:
 
 
 def load_labels(plain: Mapping[str, Any], arrays: Arrays) -> Sequence[Hashable]:
-    """Rebuild labels; wrong fields raise what `storage.fields_of` turns into a clear error."""
+    """Rebuild labels, no two of them equal; wrong fields raise what `storage.fields_of` turns into a clear error."""
     form = plain["form"]
     if form == "range":
-        return range(*plain["range"])
+        return number_range(plain["range"])
     if form == "schedule":
-        done, clock = arrays["done"], arrays["clock"]
-        if not (done.dtype == clock.dtype == np.uint64 and done.ndim == 1 and done.shape == clock.shape):
-            raise ValueError("the masks of scheduling states are not of one length")
-        return ScheduleStates(plain["names"], done, clock, timed=bool(plain["timed"]), worst=bool(plain["worst"]))
+        return schedule_states(plain, arrays["done"], arrays["clock"])
     if form == "table":
-        rows = arrays["table"].tolist()
-        return rows if arrays["table"].ndim == 1 else [tuple(row) for row in rows]
-    if form == "json":
-        return [decoded(value) for value in json.loads(arrays["json"].tobytes())]
-    raise StorageError(f"labels are stored as {form!r}, a form that this peakrl does not know")
+        labels = table_rows(arrays["table"])
+    elif form == "json":
+        labels = [decoded(value) for value in json.loads(arrays["json"].tobytes())]
+    else:
+        raise StorageError(f"labels are stored as {form!r}, a form that this peakrl does not know")
+    if len(set(labels)) < len(labels):
+        raise ValueError("two labels are equal")
+    return labels
+
+
+def number_range(ends: Any) -> range:
+    """Return labels that are a range; how many there may be, the model decides that they belong to."""
+    numbers = range(*ends)
+    if len(numbers) > MOST_LABELS:
+        raise ValueError(f"{len(numbers):,} labels are more than the {MOST_LABELS:,} that a model can have")
+    return numbers
+
+
+def schedule_states(plain: Mapping[str, Any], done: NDArray[Any], clock: NDArray[Any]) -> ScheduleStates:
+    """Return the states of a scheduling model."""
+    names = plain["names"]
+    if not (done.dtype == clock.dtype == np.uint64 and done.ndim == 1 and done.shape == clock.shape):
+        raise ValueError("the masks of scheduling states are not of one length")
+    if len(names) > 64 or len(set(names)) < len(names) or not all(isinstance(name, int | str) for name in names):
+        raise ValueError("the jobs of scheduling states are not up to 64 different names")
+    if done.size and int(done.max()) >> len(names):
+        raise ValueError("a scheduling state has a job done that has no name")
+    states = ScheduleStates(names, done, clock, timed=bool(plain["timed"]), worst=bool(plain["worst"]))
+    if states.repeat():
+        raise ValueError("two labels are equal")
+    return states
+
+
+def table_rows(table: NDArray[Any]) -> list[Hashable]:
+    """Return labels that are whole numbers or tuples of them."""
+    if table.dtype != np.int64 or table.ndim not in (1, 2):
+        raise ValueError(f"a table of labels is {table.dtype} of shape {table.shape}")
+    return table.tolist() if table.ndim == 1 else list(map(tuple, table.tolist()))
 
 
 def whole_numbers(labels: Sequence[Hashable]) -> NDArray[np.int64] | None:

@@ -46,6 +46,14 @@ class ScheduleStates(Sequence[ScheduleState]):
         plain = {"names": list(self.names), "timed": self._timed, "worst": self._worst}
         return plain, {"done": self._done, "clock": self._clock}
 
+    def repeat(self) -> bool:
+        """Are two states equal? (What is not told of the clock does not tell them apart.)"""
+        told = (0xFFFFFFFF << 32 if self._timed else 0) | (0xFFFFFFFF if self._worst else 0)
+        clock = self._clock & np.uint64(told)
+        order = np.lexsort((clock, self._done)) if told else self._by_mask
+        done, clock = self._done[order], clock[order]
+        return bool(((done[1:] == done[:-1]) & (clock[1:] == clock[:-1])).any())
+
     def __len__(self) -> int:
         return len(self._done)
 

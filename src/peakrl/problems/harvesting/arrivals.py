@@ -33,6 +33,8 @@ Law = Iterable[tuple[float, int]]
 #: Probabilities may miss a sum of 1 by this much.
 ROUNDING = 1e-9
 LARGEST_SEED = 2**64 - 1
+#: Units of energy that may arrive at once or be stored: each is an action of its own.
+LARGEST_ENERGY = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def truncated_normal(mean: float, std: float, max_arrival: int) -> Floats:
     std = real_number(std, "std")
     if std <= 0:
         raise ProblemError(f"std is {std:g}; it must be above 0")
-    return normal_law(mean, std, whole_number(max_arrival, "max_arrival", 0)).copy()
+    return normal_law(mean, std, whole_number(max_arrival, "max_arrival", 0, LARGEST_ENERGY)).copy()
 
 
 @lru_cache(maxsize=64)
@@ -296,7 +298,8 @@ def whole_number(given: Any, what: str, least: int, most: int | None = None) -> 
     """Return an int within bounds, or raise."""
     limit = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
     value = given.item() if isinstance(given, np.generic | np.ndarray) and np.ndim(given) == 0 else given
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
+    number = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not number:
         raise ProblemError(f"{what} is {value!r}; it must be {limit}")
     if value < least or (most is not None and value > most):
         raise ProblemError(f"{what} is {int(value)}; it must be {limit}")

@@ -22,8 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from peakrl.errors import ProblemError
+from peakrl.model.budgets import MOST_STEPS
 from peakrl.model.problem import Outcome, Problem
 from peakrl.problems.harvesting.arrivals import (
+    LARGEST_ENERGY,
     LARGEST_SEED,
     Arrivals,
     FrozenArrivals,
@@ -57,10 +59,10 @@ class EnergyHarvesting(Problem):
 
     def __post_init__(self) -> None:
         values = {
-            "horizon": whole_number(self.horizon, "horizon", 1),
-            "battery": whole_number(self.battery, "battery", 0),
+            "horizon": whole_number(self.horizon, "horizon", 1, MOST_STEPS),
+            "battery": whole_number(self.battery, "battery", 0, LARGEST_ENERGY),
             "peak_power": checked_peak(self.peak_power),
-            "max_arrival": whole_number(self.max_arrival, "max_arrival", 0),
+            "max_arrival": whole_number(self.max_arrival, "max_arrival", 0, LARGEST_ENERGY),
             "log_base": checked_base(self.log_base),
             "stationary": self.arrivals.stationary,
         }
@@ -132,7 +134,7 @@ def energy_harvesting(
     at least `horizon` whole numbers, replayed), or `(matrix, first)`, also as `MarkovArrivals(matrix, first)`:
     arrivals 0 .. n-1 with their transition matrix and the law of the first one. `log_base=math.e` gives nats.
     """
-    steps = whole_number(horizon, "horizon", 1)
+    steps = whole_number(horizon, "horizon", 1, MOST_STEPS)
     whole_number(seed, "seed", 0, LARGEST_SEED)
     # Made, and so checked, also where recorded arrivals leave it idle.
     law = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)

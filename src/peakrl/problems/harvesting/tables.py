@@ -117,7 +117,10 @@ def shared_model(problem: EnergyHarvesting, memory_limit: float) -> TabularModel
         )
     search = Search(problem, levels)
     for step in range(problem.horizon):
+        if not len(search.layers[-1]):
+            break  # every state is known: a long horizon brings no new ones
         search.expand(step, memory_limit)
+    search.repeat_nothing(problem.horizon + 1 - len(search.layers))
     return finish(problem, search.parts())
 
 
@@ -171,6 +174,11 @@ class Search:
         self.outcomes.append((self.distributions + which, target[order], probability[order]))
         self.distributions += len(new_pairs)
         self.distribution_start.append(self.distributions)
+
+    def repeat_nothing(self, steps: int) -> None:
+        """Add steps that meet no new state."""
+        self.layers += [np.zeros(0, np.int64)] * steps
+        self.distribution_start += [self.distributions] * steps
 
     def parts(self) -> Parts:
         """Return what was found."""

@@ -1,0 +1,36 @@
+"""What a model may ask for, said before the work begins: a small file can ask for more than any machine has."""
+
+from __future__ import annotations
+
+import math
+
+from peakrl.errors import ProblemError
+
+#: Steps of an episode, at most: an hour of them at a rate of 250 a second.
+MOST_STEPS = 1_000_000
+#: What planners keep for each (step, state): a value, a violation, a choice.
+BYTES_A_NODE = 24
+#: The share of free memory that a model's tables may take.
+SHARE = 0.75
+
+
+def check_tables(name: str, horizon: int, slots: int, limit: float | None = None) -> None:
+    """Raise where the tables of a model by (step, state) are beyond `limit` bytes (None: most of what is free)."""
+    needed, limit = float(horizon) * slots * BYTES_A_NODE, available_memory() * SHARE if limit is None else limit
+    if needed > limit:
+        raise ProblemError(
+            f"{name!r} has {slots:,} states and a horizon of {horizon:,}: its tables by step and state would take "
+            f"{needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB. Coarsen the states or the steps"
+        )
+
+
+def available_memory() -> float:
+    """Return the bytes of memory that are free now; infinity where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return float(line.split()[1]) * 1024.0
+    except (OSError, ValueError, IndexError):
+        pass
+    return math.inf

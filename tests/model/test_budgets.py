@@ -1,0 +1,59 @@
+"""What asks for too much is refused before the work begins, with the budget in the message."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, energy_harvesting
+
+
+class Ticking(Problem):
+    """One state, one action."""
+
+    stationary = True
+
+    def __init__(self, horizon):
+        self.horizon = horizon
+
+    def initial(self):
+        return [(1.0, 0)]
+
+    def actions(self, step, state):
+        return [0]
+
+    def outcomes(self, step, state, action):
+        return [Outcome(1.0, 0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda: compile_model(Ticking(2**31 - 1)), "horizon of 'problem' is 2,147,483,647.*at most 1,000,000 steps"),
+        (lambda: TabularModel.from_arrays([[[1.0]]], [[0.0]], [], 2**31 - 1), "at most 1,000,000 steps"),
+        (lambda: energy_harvesting(horizon=2147483647), "horizon is 2147483647; .* from 1 to 1000000"),
+        (lambda: energy_harvesting(max_arrival=9999999999), "max_arrival is 9999999999; .* from 0 to 1000000"),
+        (lambda: energy_harvesting(battery=9999999999), "battery is 9999999999; .* from 0 to 1000000"),
+        (lambda: energy_harvesting(battery=float("inf")), "battery is inf"),
+        (
+            lambda: compile_model(energy_harvesting(battery=50, horizon=1000), memory_limit=1e7),
+            "1,071 states and a horizon of 1,000: .* 0.0257 GB, more than the limit of 0.01 GB",
+        ),
+    ],
+)
+def test_too_much_is_refused_at_once(ask, words):
+    begun = time.monotonic()
+    with pytest.raises(PeakError, match=words):
+        ask()
+    assert time.monotonic() - begun < 10
+
+
+def test_a_long_horizon_costs_a_search_no_more_than_its_states_do():
+    """All states of a battery of 5 are met within 6 steps; the tables of the long problem are those of the short."""
+    short = compile_model(energy_harvesting(battery=5, max_arrival=5, horizon=10))
+    long = compile_model(energy_harvesting(battery=5, max_arrival=5, horizon=20_000))
+    assert list(long.state_labels) == list(short.state_labels)
+    for one, other in zip(short.layout[5:], long.layout[5:], strict=True):
+        assert np.array_equal(one, other)
