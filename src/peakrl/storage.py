@@ -8,12 +8,14 @@ name, flushed, renamed, and its folder flushed, so that a kill at any moment lea
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import itertools
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,40 +34,103 @@ _numbers = itertools.count()
 _in_use: set[str] = set()
 
 
-def write_file(path: str | Path, data: bytes) -> None:
-    """Replace `path` with `data` atomically and durably."""
-    if not Path(path).name or "\0" in str(path):
-        raise StorageError(f"cannot write {str(path)!r}: this names no file")
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}.tmp")
-    _in_use.add(temporary.name)
-    try:
-        remove_leftovers(path)
-        with open(temporary, "wb") as file:
+class Disk:
+    """The calls that a file is written with: what tests put a failing disk in the place of."""
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a new file and flush it."""
+        with open(path, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Put a file in the place of another."""
+        os.replace(path, target)
+
+    def flush_folder(self, folder: Path) -> None:
+        """Flush a folder: which names it holds."""
+        number = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(number)
         finally:
-            os.close(folder)
+            os.close(number)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file if it is there."""
+        path.unlink(missing_ok=True)
+
+
+disk = Disk()
+
+
+def write_file(path: str | Path, data: bytes) -> None:
+    """Replace `path` with `data` atomically and durably; where it is a link, the file that it leads to."""
+    path = writable(path)
+    temporary = path.with_name(f".{_short(path.name)}.{os.getpid()}-{next(_numbers)}.tmp")
+    _in_use.add(temporary.name)
+    try:
+        remove_leftovers(path)
+        disk.write(temporary, data)
+        disk.rename(temporary, path)
+        disk.flush_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            disk.remove(temporary)
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         _in_use.discard(temporary.name)
 
 
+def writable(path: str | Path) -> Path:
+    """Return the path that a file will be written to, links followed, or say at once why it cannot be."""
+    given = str(path)
+    if not Path(path).name or "\0" in given:
+        raise StorageError(f"cannot write {given!r}: this names no file")
+    try:
+        place = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
+        folder, mode = os.stat(place.parent), _mode(place)
+    except OSError as error:  # a name that is too long, a folder that is not there, a link that leads round and round
+        why = f"there is no folder {Path(path).parent}" if error.errno == errno.ENOENT else error.strerror or error
+        raise StorageError(f"cannot write {_shown(given)}: {why}") from error
+    if not stat.S_ISDIR(folder.st_mode):
+        raise StorageError(f"cannot write {given}: {place.parent} is not a folder")
+    if stat.S_ISDIR(mode):
+        raise StorageError(f"cannot write {given}: it is a folder; name a file in it")
+    if not stat.S_ISREG(mode):
+        raise StorageError(f"cannot write {given}: it is a device, a pipe or a socket, not a file")
+    if not os.access(place.parent, os.W_OK):
+        raise StorageError(f"cannot write {given}: the folder {place.parent} may not be written to")
+    return place
+
+
+def _mode(path: Path) -> int:
+    """Return what kind of thing a path names; a plain file where there is nothing yet."""
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return stat.S_IFREG
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _short(name: str) -> str:
+    """Return what a temporary file is named after: a name that is nearly too long leaves no room for more."""
+    raw = os.fsencode(name)
+    return name if len(raw) <= 200 else hashlib.blake2b(raw, digest_size=16).hexdigest()
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove temporary files that a killed process left beside `path`; those that are being written stay."""
-    for stale in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        owner = _OWNER.fullmatch(stale.name.removeprefix(f".{path.name}."))
-        if owner and stale.name not in _in_use and not _alive(int(owner[1])):
-            with contextlib.suppress(OSError):
-                stale.unlink()
+    name = _short(path.name)
+    with contextlib.suppress(OSError):
+        for stale in path.parent.glob(f".{glob.escape(name)}.*.tmp"):
+            owner = _OWNER.fullmatch(stale.name.removeprefix(f".{name}."))
+            if owner and stale.name not in _in_use and not _alive(int(owner[1])):
+                with contextlib.suppress(OSError):
+                    disk.remove(stale)
 
 
 def _alive(process: int) -> bool:

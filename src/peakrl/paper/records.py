@@ -20,6 +20,7 @@ import numpy as np
 from peakrl.errors import StorageError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.runs import Engine, Result, Task, run_tasks
+from peakrl.runs.tasks import digest_of
 from peakrl.storage import fields_of, write_file
 
 #: Differences that are rounding, not disagreement.
@@ -145,7 +146,9 @@ class FigureRecord:
             "settings": dict(self.settings),
             "checks": [check.as_dict() for check in self.checks],
         }
-        write_file(folder / f"{self.name}.csv", table.getvalue().encode())
+        data = table.getvalue().encode()
+        head["table"] = digest_of(data)
+        write_file(folder / f"{self.name}.csv", data)
         write_file(folder / f"{self.name}.json", (json.dumps(head, indent=2, allow_nan=False) + "\n").encode())
 
 
@@ -153,7 +156,8 @@ def read_figure(folder: str | Path, name: str) -> FigureRecord:
     """Return the record that an experiment wrote into `folder`."""
     table, head = Path(folder) / f"{name}.csv", Path(folder) / f"{name}.json"
     try:
-        cells = list(csv.reader(io.StringIO(table.read_text(encoding="utf-8"))))
+        data = table.read_bytes()
+        cells = list(csv.reader(io.StringIO(data.decode())))
         values = json.loads(head.read_text(encoding="utf-8"))
     except OSError as error:
         raise StorageError(
@@ -164,8 +168,12 @@ def read_figure(folder: str | Path, name: str) -> FigureRecord:
     if not cells or tuple(cells[0]) != Row._fields:
         raise StorageError(f"{table} has other columns than {', '.join(Row._fields)}")
     with fields_of(head):
-        checks = (Check(*(entry[field] for field in Check.__dataclass_fields__)) for entry in values["checks"])
         rows = tuple(_row(line, table, number) for number, line in enumerate(cells[1:], start=2))
+        if values.get("table", digest_of(data)) != digest_of(data):
+            raise StorageError(
+                f"{table} and {head} are of two different runs, or edited; `peakrl reproduce {name}` makes them anew"
+            )
+        checks = (Check(*(entry[field] for field in Check.__dataclass_fields__)) for entry in values["checks"])
         return FigureRecord(name, values["title"], values["x"], values["settings"], rows, tuple(checks))
 
 

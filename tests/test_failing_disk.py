@@ -1,0 +1,181 @@
+"""Writing on a disk that fails at any point leaves the old file or the new one, never another."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+
+import numpy as np
+import pytest
+
+from failing_disk import Crash, FailingDisk, broken, full
+from peakrl import compile_model, energy_harvesting, learn, load_run, solve
+from peakrl.errors import StorageError
+from peakrl.paper.records import Check, FigureRecord, Row, read_figure
+from peakrl.runs.store import Store
+from peakrl.runs.tasks import Task
+from peakrl.storage import Disk, read_record, write_file, write_record
+
+OLD, NEW = b"the old file", b"something new, and longer"
+
+
+def boundaries(write, files, paths, monkeypatch, failure=Crash):
+    """Run `write` once for each of its boundaries on a disk that fails there, then once on a sound one."""
+    for at in range(10_000):
+        disk = FailingDisk(files, at=at, failure=failure)
+        monkeypatch.setattr("peakrl.storage.disk", disk)
+        with contextlib.suppress(Crash, StorageError):
+            write()
+        yield disk, disk.count <= at
+        if disk.count <= at:
+            return
+    raise AssertionError(f"{paths} are never written")
+
+
+@pytest.mark.parametrize("files", [{"record": OLD}, {}], ids=["over an old file", "where there was none"])
+def test_a_crash_at_any_boundary_leaves_the_old_file_or_the_new_one(files, tmp_path, monkeypatch):
+    path = tmp_path / "record"
+    before = {path: OLD} if files else {}
+    crashes = 0
+    for disk, done in boundaries(lambda: write_file(path, NEW), before, path, monkeypatch):
+        if done:
+            assert disk.worlds(path) == {NEW}, "what was written is there for good"
+        else:
+            crashes += 1
+            assert disk.worlds(path) <= {before.get(path), NEW}
+    assert crashes > 8
+
+
+@pytest.mark.parametrize("failure", [full, broken])
+def test_a_disk_that_is_full_or_broken_at_any_boundary_leaves_the_old_file_and_says_so(failure, tmp_path, monkeypatch):
+    path = tmp_path / "record"
+    for at in range(10_000):
+        disk = FailingDisk({path: OLD}, at=at, failure=failure())
+        monkeypatch.setattr("peakrl.storage.disk", disk)
+        try:
+            write_file(path, NEW)
+        except StorageError as error:
+            assert failure().strerror in str(error)
+            renamed = any(kind == "rename" for kind, _, _ in disk.changes)
+            assert disk.read(path) == (NEW if renamed else OLD)
+            assert disk.worlds(path) <= {OLD, NEW}
+            assert list(disk.current()) == [str(path)]
+        else:
+            assert disk.read(path) == NEW
+            return
+
+
+class Hasty(FailingDisk):
+    """Does not flush contents."""
+
+    def flush(self, number):
+        """Leave them in memory."""
+
+
+class Careless(FailingDisk):
+    """Does not flush folders."""
+
+    def flush_folder(self, folder):
+        """Leave its names in memory."""
+
+
+@pytest.mark.parametrize("kind", [Hasty, Careless])
+def test_the_simulation_notices_what_is_not_flushed(kind, tmp_path, monkeypatch):
+    path = tmp_path / "record"
+    disk = kind({path: OLD})
+    monkeypatch.setattr("peakrl.storage.disk", disk)
+    write_file(path, NEW)
+    assert disk.worlds(path) != {NEW}
+
+
+def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_path, monkeypatch):
+    """Each kind of file that we write is written through the same few calls: a crash never mixes two."""
+    model = compile_model(energy_harvesting(battery=1, max_arrival=1, horizon=2))
+    run, policy = learn(model, episodes=3), solve(model).policy
+    store, task = Store.create(tmp_path / "results"), Task("a.module:function", {"seed": 1})
+    (tmp_path / "results" / "runs" / task.key[:2]).mkdir()
+    writers = {
+        tmp_path / "run": lambda: run.save(tmp_path / "run"),
+        tmp_path / "policy": lambda: policy.save(tmp_path / "policy"),
+        store.path(task.key): lambda: store.write(task, {"value": 1.5}, {"curve": np.arange(3.0)}, 0.1),
+        tmp_path / "table.csv": lambda: policy.to_csv(tmp_path / "table.csv"),
+    }
+    monkeypatch.setattr("failing_disk.BLOCK", 5000)
+    for path, write in writers.items():
+        monkeypatch.setattr("peakrl.storage.disk", Disk())
+        write()
+        new = path.read_bytes()
+        for disk, done in boundaries(write, {path: OLD}, path, monkeypatch):
+            assert disk.worlds(path) <= {new} if done else disk.worlds(path) <= {OLD, new}
+    assert load_run(tmp_path / "run").episodes == 3
+
+
+def figure(mean):
+    rows = (Row("a", "b", "c", "d", 1.0, mean, None, 1),)
+    return FigureRecord("figure9", "title", "x", {"mean": mean}, rows, (Check("c", "ours", mean, mean, None),))
+
+
+def test_a_figure_of_which_only_one_file_is_new_is_noticed(tmp_path, monkeypatch):
+    """A figure's numbers and its checks stand in two files; a crash between them is no record of anything."""
+    figure(1.0).write(tmp_path)
+    assert read_figure(tmp_path, "figure9").rows[0].mean == 1.0
+    figure(2.0).write(tmp_path / "other")
+    os.replace(tmp_path / "other" / "figure9.csv", tmp_path / "figure9.csv")
+    with pytest.raises(StorageError, match="two different runs"):
+        read_figure(tmp_path, "figure9")
+    head = tmp_path / "figure9.json"
+    older = {key: value for key, value in json.loads(head.read_text()).items() if key != "table"}
+    head.write_text(json.dumps(older))  # written before tables had a digest
+    assert read_figure(tmp_path, "figure9").rows[0].mean == 2.0
+
+
+# Where files are written to -------------------------------------------------------------------------------------------
+
+
+def test_a_file_behind_links_is_written_and_the_links_stay(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link, far = tmp_path / "there" / "record", tmp_path / "link", tmp_path / "far"
+    link.symlink_to("there/record")
+    far.symlink_to(link)
+    for place in (link, far):
+        write_file(place, b"through " + place.name.encode())
+        assert (target.read_bytes(), target.is_symlink()) == (b"through " + place.name.encode(), False)
+        assert place.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["far", "link", "there"]
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["record"]
+
+
+def test_a_name_as_long_as_a_file_system_allows_can_be_written(tmp_path):
+    """255 bytes are the limit nearly everywhere; the temporary name must not be longer."""
+    for name in ("a" * 255, "ä" * 127):
+        write_record(tmp_path / name, "kind", {}, {})
+        assert read_record(tmp_path / name, "kind")[0] == {"kind": "kind"}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_places_that_no_file_can_be_written_to_are_refused_with_a_reason(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "round").symlink_to("round")
+    (tmp_path / "file").touch()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+    cases = {
+        "/dev/null": "it is a device",
+        "/dev/full": "it is a device",
+        tmp_path / "pipe": "it is a device, a pipe",
+        tmp_path / "socket": "it is a device, a pipe or a socket",
+        tmp_path / "round": "Too many levels",
+        tmp_path / ("a" * 256): "File name too long",
+        tmp_path / ("a" * 100_000): "File name too long",
+        tmp_path / "missing" / "record": "there is no folder",
+        tmp_path / "file" / "record": "Not a directory|is not a folder",
+        tmp_path: "it is a folder",
+        tmp_path / "a\0b": "names no file",
+        "": "names no file",
+    }
+    for place, words in cases.items():
+        with pytest.raises(StorageError, match=words):
+            write_file(place, NEW)
+    assert (tmp_path / "file").read_bytes() == b""
