@@ -47,6 +47,7 @@ __all__ = [
     "energy_harvesting",
     "evaluate",
     "evaluate_order",
+    "from_gymnasium",
     "greedy_policy",
     "infeasible_reason",
     "learn",
@@ -63,6 +64,7 @@ __all__ = [
     "rollout",
     "safe_set",
     "scheduling_example",
+    "shield",
     "simulate",
     "solve",
     "solve_modified",
@@ -94,6 +96,7 @@ _HOMES = {
         "peakrl.policy.files": ("load_policy",),
         "peakrl.model.problem": ("Outcome", "Problem"),
         "peakrl.safety.safe_set": ("SafeSet", "load_safe_set", "safe_set"),
+        "peakrl.safety.shield": ("shield",),
         "peakrl.theory": ("PacPlan", "pac_plan"),
         "peakrl.problems.scheduling.baselines": (
             "dt_order",
@@ -106,6 +109,7 @@ _HOMES = {
             "greedy_policy",
         ),
         "peakrl.envs": ("to_gymnasium",),
+        "peakrl.envs.reading": ("from_gymnasium",),
         "peakrl.learning.checkpoint": (
             "load_run",
             "resume",
@@ -120,6 +124,7 @@ _HOMES = {
 if TYPE_CHECKING:
     from peakrl.auditing import Audit, audit
     from peakrl.envs import to_gymnasium
+    from peakrl.envs.reading import from_gymnasium
     from peakrl.errors import PeakError
     from peakrl.evaluation import Evaluation, RolloutStep, Simulation, evaluate, rollout, simulate
     from peakrl.learning.checkpoint import load_run, resume
@@ -141,6 +146,7 @@ if TYPE_CHECKING:
     from peakrl.problems.scheduling.problem import machine_scheduling, order_of, scheduling_example
     from peakrl.report.page import write_report
     from peakrl.safety.safe_set import SafeSet, load_safe_set, safe_set
+    from peakrl.safety.shield import shield
     from peakrl.sweeps.sweeping import sweep
     from peakrl.theory import PacPlan, pac_plan
 

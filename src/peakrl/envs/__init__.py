@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from peakrl.envs.registration import register_environments
 
@@ -10,15 +10,38 @@ if TYPE_CHECKING:
     from peakrl.envs.problems import ProblemEnvironment
     from peakrl.model.problem import Problem
     from peakrl.model.tabular import TabularModel
+    from peakrl.safety.shield import Shield
 
 __all__ = ["register_environments", "to_gymnasium"]
 
 
-def to_gymnasium(problem: Problem | TabularModel, render_mode: str | None = None) -> ProblemEnvironment:
+@overload
+def to_gymnasium(
+    problem: Problem | TabularModel, render_mode: str | None = None, *, shielded: Literal[False] = False
+) -> ProblemEnvironment: ...
+
+
+@overload
+def to_gymnasium(
+    problem: Problem | TabularModel, render_mode: str | None = None, *, shielded: bool
+) -> ProblemEnvironment | Shield: ...
+
+
+def to_gymnasium(
+    problem: Problem | TabularModel, render_mode: str | None = None, *, shielded: bool = False
+) -> ProblemEnvironment | Shield:
     """Return a problem as a Gymnasium environment, with masks and constraints in `info`.
 
     Observations and actions are indices into the environment's `states` and `actions`, which hold the labels.
+    `shielded` puts the `shield` of its safe set around it.
     """
     from peakrl.envs.problems import make_environment
 
-    return make_environment(problem, render_mode)
+    env = make_environment(problem, render_mode)
+    if not shielded:
+        return env
+    from peakrl.safety.safe_set import SafeSet
+    from peakrl.safety.shield import shield
+
+    around: Shield = shield(env, SafeSet(env.model))
+    return around
