@@ -490,7 +490,7 @@ class PracticalTwin:
         self.remembers, self.proved = settings.constraint_memory, None
         self.nodes = {}
         for step in range(self.horizon):
-            for slot in range(*(int(x) for x in model.layout.step_slots[step])):
+            for slot in range(*(int(x) for x in model.step_slots[step])):
                 if len(model.rows_of_slot(slot)):
                     actions = [model.action_of_row(row) for row in model.rows_of_slot(slot)]
                     self.nodes[step, model.state_of_slot(slot)] = actions
@@ -532,7 +532,7 @@ class PracticalTwin:
     def law(self, h, state, action):
         if not self.settings.share_outcomes:
             return self.pair(h, state, action)
-        return int(self.model.layout.row_distribution[self.model.row_of(h, state, action)])
+        return int(self.model.row_distribution[self.model.row_of(h, state, action)])
 
     def columns(self, h, state):
         """The steps that a transition from `state` at step h teaches."""
@@ -754,7 +754,7 @@ def optimistic_plan(model, seen, reward, forbidden, span, bonus):
     for left in range(1, model.horizon + 1):
         values, chosen = [], []
         for slot in range(model.num_slots):
-            rows = range(model.layout.row_start[slot], model.layout.row_start[slot + 1])
+            rows = range(model.row_start[slot], model.row_start[slot + 1])
             q = {}
             for row in rows:
                 n = sum(count for _, count in seen[row])

@@ -13,7 +13,8 @@ from peakrl import TabularModel, solve
 from peakrl.benchmark.scaling import sparse_model
 from peakrl.errors import ProblemError
 from peakrl.kernels.lists import distribution_fault, pick_lists
-from peakrl.model.tabular import MOST_INDICES, check_sizes
+from peakrl.model.assemble import check_sizes
+from peakrl.model.space import MOST_INDICES
 
 
 def random_arrays(seed, states=6, actions=3, horizon=4):
@@ -54,7 +55,7 @@ def test_next_state_lists_that_repeat_are_stored_once_in_order_of_occurrence(see
 def test_zeros_that_a_sparse_matrix_stores_are_dropped():
     matrix = sparse.csr_matrix(([1.0, 0.0, 0.0, 1.0], [0, 1, 0, 1], [0, 2, 4]), shape=(2, 2))
     model = TabularModel.from_arrays(matrix, np.zeros((2, 1)), np.zeros((0, 2, 1)), 2)
-    assert model.layout.outcome_next.tolist() == [0, 1]
+    assert model.outcome_next.tolist() == [0, 1]
     assert matrix.nnz == 4  # the user's own matrix stays as it was
 
 

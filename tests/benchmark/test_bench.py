@@ -34,7 +34,7 @@ def earned(model, run, slack, penalty):
             row = policy.row(step, slot)
             margin = model.payoffs.constraints[row, 0]
             total += model.payoffs.reward[row] - model.reward_range[0] + penalty * min(0.0, min(margin, 0.0) + slack)
-            slot = int(model.layout.outcome_next[model.layout.outcome_start[model.layout.row_distribution[row]]])
+            slot = int(model.outcome_next[model.outcome_start[model.row_distribution[row]]])
     return total
 
 

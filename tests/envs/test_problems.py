@@ -217,7 +217,7 @@ def test_a_dead_end_is_told_apart_from_a_violation():
     views = [
         view
         for step in range(5)
-        for slot in range(*run.model.layout.step_slots[step])
+        for slot in range(*run.model.step_slots[step])
         for view in run.policy.explain(step, run.model.state_of_slot(slot))
     ]
     assert any(view.dead_end and view.value == -np.inf for view in views)
@@ -234,7 +234,7 @@ def test_an_averaged_policy_follows_the_episode_drawn_at_reset():
     assert drawn == set(range(1, policy.episodes + 1))
     for seed in range(20):
         plain = policy.policy(policy.reset(seed))
-        for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
+        for step, (first, last) in enumerate(model.step_slots.tolist()):
             for slot in range(first, last):
                 if len(model.rows_of_slot(slot)):
                     state = model.state_of_slot(slot)

@@ -46,15 +46,15 @@ def differences(problem, settings, seed, episodes=40):
     run = learn(ModelEnvironment(model, seed), settings, episodes=episodes)
     actions, met, found = sorted(model.action_labels), run.model, []
     for step in range(model.horizon):
-        for slot in range(*met.layout.step_slots[step]):
+        for slot in range(*met.step_slots[step]):
             state = model.state_labels[met.state_of_slot(slot)]
-            node = step * model.layout.node_stride + (model.slot_of(step, state) if reached(model, step, state) else 0)
+            node = step * model.node_stride + (model.slot_of(step, state) if reached(model, step, state) else 0)
             if not reached(model, step, state) or not model.reachable[node]:
                 continue  # a column of a shared table that no episode can come by
             for row in met.rows_of_slot(slot):
                 other = model.row_of(step, state, actions[met.action_of_row(row)])
-                here = run.q[step * met.layout.entry_stride + row]
-                there = compiled.q[step * model.layout.entry_stride + other]
+                here = run.q[step * met.entry_stride + row]
+                there = compiled.q[step * model.entry_stride + other]
                 if here != there:
                     found.append((step, state, here, there))
     summary = [(r.violations, r.last_violation_episode, r.feasible, len(r.proof)) for r in (compiled, run)]
@@ -321,7 +321,7 @@ def test_masks_and_costs_come_through_vectorised_environments(vectorise):
     assert run.history.episode_reward[-1] == 1
     assert [view.action for view in run.policy.explain(0, 0)] == [1]
     # The first step is always to the right: a lost reset or a reset too many would show as another state.
-    assert [run.model.state_of_slot(slot) for slot in range(*run.model.layout.step_slots[1])] == [1]
+    assert [run.model.state_of_slot(slot) for slot in range(*run.model.step_slots[1])] == [1]
 
 
 # --- Spaces, ends and files ------------------------------------------------------------------------------------------

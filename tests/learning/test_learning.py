@@ -59,7 +59,7 @@ def twin_differences(seed, name, episodes=40):
     q, trace = naive.algorithm_one(model, settings, episodes, seed + 5, **constants(model, settings, episodes))
     differences = []
     for (step, state), table in q.items():
-        base = step * model.layout.entry_stride
+        base = step * model.entry_stride
         for action, value in table.items():
             found = run.q[base + model.row_of(step, state, action)]
             if found != value:

@@ -75,8 +75,8 @@ def test_a_model_of_arrays_takes_the_stated_bytes():
     )
     counted = (
         (a_pair + a_constraint * constraints) * model.num_pairs
-        + an_outcome * len(model.layout.outcome_next)
-        + a_distribution * (len(model.layout.outcome_start) - 1)
+        + an_outcome * len(model.outcome_next)
+        + a_distribution * (len(model.outcome_start) - 1)
         + a_state * states
     )
     assert 0 <= model.nbytes - counted <= 1000

@@ -82,7 +82,7 @@ def twin_differences(problem, settings, seed, episodes=40):
     differences = []
     for (step, state, action), value in slow.q.items():
         row = model.row_of(step, state, action)
-        found = run.q[step * model.layout.entry_stride + row]
+        found = run.q[step * model.entry_stride + row]
         if found != value:
             differences.append((step, state, action, found, value))
         forbidden = run._engine.forbidden()[row, step if model.stationary else 0]

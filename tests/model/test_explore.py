@@ -58,7 +58,7 @@ def test_nothing_but_the_bounds_changes_when_they_are_left_out(seed):
     with_bounds = compile_model(declared)
     vars(declared).update(reward_range=None, constraint_bounds=())
     without = compile_model(declared)
-    assert (without.layout.outcome_next == with_bounds.layout.outcome_next).all()
+    assert (without.outcome_next == with_bounds.outcome_next).all()
     assert peakrl.solve(without).value == peakrl.solve(with_bounds).value
     lo, hi = without.reward_range
     assert with_bounds.reward_range[0] <= lo <= hi <= with_bounds.reward_range[1]

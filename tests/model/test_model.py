@@ -89,7 +89,7 @@ class Harvester(Problem):
 def test_rows_that_lead_to_the_same_distribution_share_it():
     model = compile_model(Harvester())
     assert (model.num_states, model.num_pairs, model.num_rows) == (441, 9261, 9261)
-    assert len(model.layout.outcome_next) == 441
+    assert len(model.outcome_next) == 441
     assert model.stationary
     assert model.num_nodes == 21 * 441
     assert model.num_entries == 20 * 9261
@@ -120,7 +120,7 @@ def test_layers_that_never_meet_are_stored_once(stationary):
     assert not model.stationary
     assert (model.num_slots, model.num_nodes, model.num_states) == (256, 256, 256)
     assert (model.num_rows, model.num_entries, model.num_pairs) == (1024, 1024, 1024)
-    assert len(model.layout.outcome_next) == 255  # one for each subset but the first
+    assert len(model.outcome_next) == 255  # one for each subset but the first
     assert (model.max_states, model.max_actions) == (70, 8)
     assert model.deterministic
 
@@ -256,8 +256,8 @@ def test_sparse_transitions_may_be_of_any_number_type(kind):
 def test_sparse_entries_that_are_stored_twice_add_up_and_stored_zeros_do_not_count():
     form = sparse.coo_matrix(([0.5, 0.5, 1.0, 0.0], ([0, 0, 1, 1], [0, 0, 1, 0])), shape=(2, 2))
     model = TabularModel.from_arrays(form, np.zeros((2, 1)), np.zeros((1, 2, 1)), 2)
-    assert sorted(model.layout.outcome_next.tolist()) == [0, 1]
-    assert model.layout.outcome_probability.tolist() == [1.0, 1.0]
+    assert sorted(model.outcome_next.tolist()) == [0, 1]
+    assert model.outcome_probability.tolist() == [1.0, 1.0]
 
 
 def test_what_was_given_is_left_alone_and_what_is_held_cannot_be_written_to():
@@ -511,7 +511,7 @@ def test_whatever_outcomes_are_told_the_answer_is_a_model_or_a_peak_error(outcom
         model = compile_model(replace(Line(), told=outcomes))
     except PeakError:
         return
-    assert model.layout.outcome_probability.sum() == pytest.approx(len(model.layout.outcome_start) - 1)
+    assert model.outcome_probability.sum() == pytest.approx(len(model.outcome_start) - 1)
 
 
 @patient

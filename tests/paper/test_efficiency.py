@@ -74,10 +74,10 @@ def test_quartiles_survive_runs_that_never_settle() -> None:
 def test_the_planner_finds_the_optimum_from_true_frequencies(small: TabularModel) -> None:
     planner = ModelBasedPlanner(small, bonus=0.0)
     for row in range(small.num_rows):
-        law = small.layout.row_distribution[row]
-        first, last = small.layout.outcome_start[law : law + 2]
+        law = small.row_distribution[row]
+        first, last = small.outcome_start[law : law + 2]
         planner.counts[planner.cell_start[row] : planner.cell_start[row + 1]] = (
-            1e6 * small.layout.outcome_probability[first:last]
+            1e6 * small.outcome_probability[first:last]
         )
     planner.visits[:] = 1e6
     planner.forbidden = (small.row_margin < 0).any(axis=1)
@@ -106,11 +106,11 @@ def test_the_planner_draws_by_the_models_probabilities(small: TabularModel) -> N
     planner = ModelBasedPlanner(small, seed=1)
     planner.act(40_000)
     row = int(planner.visits.argmax())
-    law = small.layout.row_distribution[row]
-    first, last = small.layout.outcome_start[law : law + 2]
+    law = small.row_distribution[row]
+    first, last = small.outcome_start[law : law + 2]
     seen = planner.counts[planner.cell_start[row] : planner.cell_start[row + 1]] / planner.visits[row]
     assert planner.visits.sum() == 40_000 * small.horizon
-    assert seen == pytest.approx(small.layout.outcome_probability[first:last], abs=5 / math.sqrt(planner.visits[row]))
+    assert seen == pytest.approx(small.outcome_probability[first:last], abs=5 / math.sqrt(planner.visits[row]))
 
 
 def test_the_planner_comes_close_to_the_optimum_and_stops_violating(small: TabularModel) -> None:

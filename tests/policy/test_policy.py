@@ -138,7 +138,7 @@ def test_a_mixture_replays_its_changes_to_each_of_its_policies(seed):
 
 def test_later_changes_of_a_node_within_an_episode_win():
     _, model, _ = setting(0, states=2, horizon=1)
-    start = model.layout.row_start
+    start = model.row_start
     slot = int(np.flatnonzero(np.diff(start) >= 2)[0])
     a, b = int(start[slot]), int(start[slot]) + 1
     policy = AveragedPolicy(model, 3, first_rows(model), [2, 2, 2], [slot] * 3, [b, a, b])
@@ -199,7 +199,7 @@ def test_a_change_list_that_makes_no_sense_is_refused(episodes, columns, message
 @given(st.data())
 def test_the_first_fault_of_a_change_list_is_that_of_its_twin(data):
     _, model, _ = setting(9)
-    start, slots = model.layout.row_start.tolist(), model.num_slots
+    start, slots = model.row_start.tolist(), model.num_slots
     rows_of = {node: range(start[node % slots], start[node % slots + 1]) for node in range(model.num_nodes)}
     episode, changes = 1, []
     for _ in range(data.draw(st.integers(0, 8))):
@@ -209,7 +209,7 @@ def test_the_first_fault_of_a_change_list_is_that_of_its_twin(data):
         changes.append((episode, node, data.draw(st.integers(first, last - 1) | st.integers(first - 1, last))))
     columns = np.array(changes, np.int32).reshape(-1, 3).T
     node_slot = np.arange(model.num_nodes, dtype=np.int32) % slots
-    fault = change_fault(model.layout.row_start, node_slot, *map(np.ascontiguousarray, columns))
+    fault = change_fault(model.row_start, node_slot, *map(np.ascontiguousarray, columns))
     names = {NO_FAULT: "no fault", UNORDERED: "unordered", NO_NODE: "no node", NO_ROW: "no row"}
     assert names[fault] == naive.change_fault(rows_of, changes)
 

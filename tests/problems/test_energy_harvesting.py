@@ -196,10 +196,10 @@ def test_a_chain_that_never_comes_back_is_stored_layer_by_layer():
 
 
 def test_models_hold_only_what_differs():
-    assert len(compile_model(energy_harvesting()).layout.outcome_next) == 441
+    assert len(compile_model(energy_harvesting()).outcome_next) == 441
     frozen = compile_model(energy_harvesting(arrivals="frozen"))
     assert frozen.deterministic
-    assert frozen.num_slots == len(frozen.layout.outcome_next) + 1
+    assert frozen.num_slots == len(frozen.outcome_next) + 1
 
 
 @pytest.mark.parametrize(

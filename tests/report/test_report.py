@@ -287,12 +287,12 @@ def test_a_map_shows_the_action_of_every_state_that_can_be_reached() -> None:
             if code >= 0:
                 assert content["actions"][code] == run.policy.action(step, (battery, arrival))
             else:
-                assert not model.reachable[step * model.layout.node_stride + model.slot_of(step, (battery, arrival))]
+                assert not model.reachable[step * model.node_stride + model.slot_of(step, (battery, arrival))]
 
 
 def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int, payoff: Any) -> float:
     """What follows from an action, by plain recursion over every outcome."""
-    layout, law = model.layout, model.layout.row_distribution[row]
+    layout, law = model.layout, model.row_distribution[row]
     total = float(payoff[row])
     if step + 1 == model.horizon:
         return total
@@ -312,12 +312,12 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
     run = learn(model, LearnerSettings.practical(), episodes=20)
     content: Any = explorer(run, solve(model), "x", 10**6, 10**6).data
     violation = model.row_violation.sum(axis=1)
-    kept = np.flatnonzero(np.diff(model.layout.row_start) > 0)
+    kept = np.flatnonzero(np.diff(model.row_start) > 0)
     policy, law = unrun(content["policy"]), integers(content["law"])
     for step in range(model.horizon):
         column = step if model.stationary else 0
         for place, slot in enumerate(kept.tolist()):
-            if not model.stationary and not model.layout.step_slots[step, 0] <= slot < model.layout.step_slots[step, 1]:
+            if not model.stationary and not model.step_slots[step, 0] <= slot < model.step_slots[step, 1]:
                 continue
             rows = model.rows_of_slot(slot)
             assert rows[policy[column * len(kept) + place]] == run.policy.row(step, slot)
@@ -349,12 +349,12 @@ def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
     model = compile_model(scheduling_example(2))
     run = learn(model, LearnerSettings.practical(), episodes=50)
     kept = kept_slots(run, 200, 1000)
-    assert np.diff(model.layout.row_start)[kept].sum() <= 200
+    assert np.diff(model.row_start)[kept].sum() <= 200
     slot, path = int(model.first_slot[0]), []
     for step in range(model.horizon):
         path.append(slot)
         row = run.policy.row(step, slot)
-        slot = int(model.layout.outcome_next[model.layout.outcome_start[model.layout.row_distribution[row]]])
+        slot = int(model.outcome_next[model.outcome_start[model.row_distribution[row]]])
     assert set(path) <= set(kept.tolist())
     assert presence(run)[path].tolist() == [1.0] * model.horizon
     assert f"The page holds {len(kept):,} of" in explorer(run, None, "x", 200, 1000).note

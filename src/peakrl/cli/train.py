@@ -210,11 +210,11 @@ def gap(value: float, optimum: float) -> float:
 
 def optimum_of(run: LearningRun) -> Solution[Any] | None:
     """Return the exact optimum where that is quick."""
+    from peakrl.model.explore import as_model
     from peakrl.planning import solve
 
-    layout = run.model.layout
-    outcomes = len(layout.outcome_next) * (run.model.horizon if run.model.stationary else 1)
-    return solve(run.model) if outcomes + run.model.num_entries <= MOST_OUTCOMES else None
+    model = as_model(run.model)
+    return solve(model) if model.num_outcomes + model.num_entries <= MOST_OUTCOMES else None
 
 
 def figures(run: LearningRun, policy: AnyPolicy) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from peakrl.kernels.curve import summed_totals
 from peakrl.kernels.curve_tables import new_curve
 from peakrl.kernels.evaluation import forward_totals
 from peakrl.model.explore import Target
-from peakrl.model.tabular import TabularModel, frozen
+from peakrl.model.space import frozen
+from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
 
 #: What two exact computations of the same value may differ by, for each unit of it.

@@ -12,6 +12,7 @@ from peakrl.evaluation.simulation import STREAM, check_seed
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state, uniform
 from peakrl.kernels.simulation import draw_row, row_in_force
 from peakrl.model.explore import as_model, is_problem
+from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, StochasticPolicy, model_for
 
@@ -45,7 +46,7 @@ def rollout(target: Any, policy: AnyPolicy, *, seed: int = 0, **declared: Any) -
     not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`.
     """
     seed = check_seed(seed)
-    if not isinstance(target, TabularModel) and not is_problem(target):
+    if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_rollout
 
         return [RolloutStep(*step) for step in environment_rollout(target, policy, seed, **declared)]
@@ -77,11 +78,11 @@ def model_rollout(model: TabularModel, policy: AnyPolicy, seed: int) -> list[Rol
 
 def chosen_row(policy: AnyPolicy, words: Words, step: int, slot: int, episode: int) -> int:
     """Return the row that a policy takes; `episode` says which of a mixture's policies is followed."""
-    layout = policy.model.layout
-    node = step * layout.node_stride + slot
+    space = policy.model
+    node = step * space.node_stride + slot
     if isinstance(policy, StochasticPolicy):
-        first, last = int(layout.row_start[slot]), int(layout.row_start[slot + 1])
-        return int(draw_row(words, policy.weights, step * layout.entry_stride, first, last))
+        first, last = int(space.row_start[slot]), int(space.row_start[slot + 1])
+        return int(draw_row(words, policy.weights, step * space.entry_stride, first, last))
     if isinstance(policy, AveragedPolicy):
         start, episodes, rows = policy.by_node
         here = int(start[node]), int(start[node + 1])

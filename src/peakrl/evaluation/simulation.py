@@ -18,7 +18,8 @@ from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.sampling import seed_state
 from peakrl.kernels.simulation import simulate_episodes
 from peakrl.model.explore import as_model, is_problem
-from peakrl.model.tabular import TabularModel, frozen
+from peakrl.model.space import StateSpace, frozen
+from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
 
 #: Keeps a simulation's stream apart from the one that a learner draws from the same seed.
@@ -81,7 +82,7 @@ def simulate(
     episodes = check_count(episodes, "episodes", least=2)
     confidence = check_confidence(confidence)
     seed = check_seed(seed)
-    if not isinstance(target, TabularModel) and not is_problem(target):
+    if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_episodes
 
         return summary(*environment_episodes(target, policy, episodes, seed, **declared), confidence)

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Layout, Longs
-from peakrl.model.tabular import TabularModel, frozen
+from peakrl.model.space import expand, frozen, starts_of
+from peakrl.model.tabular import TabularModel
 
 
 def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:
@@ -35,7 +36,7 @@ def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:
     blocks, old_block, row_block = blocks_of(layout)
     nowhere = np.zeros(blocks, np.int64)
     sizes = np.concatenate([old_sizes, kept_sizes, nowhere])
-    starts = np.concatenate([[0], np.cumsum(np.concatenate([old_sizes, kept_sizes]))[:-1], nowhere]).astype(np.int64)
+    starts = np.concatenate([starts_of(np.concatenate([old_sizes, kept_sizes]))[:-1], nowhere])
     # A step's distributions must stand together: sort by block, old ones first.
     block = np.concatenate([old_block, row_block[some], np.arange(blocks)])
     order = np.argsort(block, kind="stable")
@@ -43,13 +44,13 @@ def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:
     row_distribution = index[layout.row_distribution]
     row_distribution[some] = index[len(old_sizes) + np.arange(len(some))]
     row_distribution[always] = index[len(old_sizes) + len(some) + row_block[always]]
-    source = stretches(starts[order], sizes[order])
-    ends = np.cumsum(np.bincount(block, minlength=blocks))
-    ranges = np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1)
+    source = expand(starts[order], sizes[order])
+    ends = starts_of(np.bincount(block, minlength=blocks))
+    ranges = np.stack([ends[:-1], ends[1:]], axis=1)
     stopped = layout._replace(
         step_distributions=frozen(np.resize(ranges, (layout.horizon, 2)), np.int64),
         row_distribution=frozen(row_distribution, np.int32),
-        outcome_start=frozen(np.concatenate([[0], np.cumsum(sizes[order])]), np.int64),
+        outcome_start=frozen(starts_of(sizes[order]), np.int64, own=True),
         outcome_next=frozen(pool_next[source], np.int32),
         outcome_probability=frozen(pool_probability[source], np.float64),
     )
@@ -61,7 +62,7 @@ def harmless_outcomes(model: TabularModel, rows: Longs, violates: NDArray[np.boo
     layout = model.layout
     d = layout.row_distribution[rows]
     sizes = layout.outcome_start[d + 1] - layout.outcome_start[d]
-    outcomes = stretches(layout.outcome_start[d], sizes)
+    outcomes = expand(layout.outcome_start[d], sizes)
     within = outcomes - np.repeat(layout.outcome_start[d], sizes)
     harmless = ~violates[np.repeat(model.payoffs.row_payoff[rows], sizes) + model.payoffs.stride * within]
     owner = np.repeat(np.arange(len(rows)), sizes)
@@ -77,9 +78,3 @@ def blocks_of(layout: Layout) -> tuple[int, Longs, Longs]:
     rows_a_step = np.diff(layout.row_start[layout.step_slots], axis=1).ravel()
     distributions_a_step = np.diff(layout.step_distributions, axis=1).ravel()
     return layout.horizon, np.repeat(steps, distributions_a_step), np.repeat(steps, rows_a_step)
-
-
-def stretches(starts: Longs, sizes: Longs) -> Longs:
-    """Return start, start + 1, .. start + size - 1 for one start after another."""
-    ends = np.cumsum(sizes)
-    return np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))

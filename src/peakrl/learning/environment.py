@@ -23,7 +23,7 @@ from peakrl.learning.history import History
 from peakrl.learning.settings import LearnerSettings
 from peakrl.policy.tables import AveragedPolicy, Policy
 from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
-from peakrl.targets.states import MetStates
+from peakrl.targets.states import VisitedStates
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
@@ -228,7 +228,7 @@ class EnvironmentLearner:
     # What came out -------------------------------------------------------------------------------------------
 
     @property
-    def model(self) -> MetStates:
+    def model(self) -> VisitedStates:
         """The states met so far."""
         return self._engine().atlas.states(self._engine().sizes.constraints)
 

@@ -2,7 +2,7 @@
 
 `Atlas` gives every state that is met a slot, and every action on offer there a row. With `by_step` a state has a slot
 of its own for each step at which it is met (slots of a layered model); otherwise one slot serves every step. Slots and
-rows are numbered in the order in which they are met; `MetStates` puts them in the order of a model.
+rows are numbered in the order in which they are met; `VisitedStates` puts them in the order of a model.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
 from peakrl.kernels.arrays import Layout, Longs
+from peakrl.model.space import expand, frozen, spans, starts_of
 from peakrl.targets.adapters import Rules, Seen
 from peakrl.targets.spaces import Offer
-from peakrl.targets.states import MetStates
+from peakrl.targets.states import VisitedStates
 
 
 class Growing:
@@ -120,32 +121,26 @@ class Atlas:
         """Return slots and rows in the order of a model: step after step, each in the order of being met."""
         slots = self.ends + np.argsort(self.slot_step.used[self.ends :], kind="stable")
         starts = self.row_start.used
-        sizes = starts[slots + 1] - starts[slots]
-        ends = np.cumsum(sizes)
-        rows = np.repeat(starts[slots] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
-        return slots, rows
+        return slots, expand(starts[slots], np.diff(starts)[slots])
 
-    def states(self, constraints: int) -> MetStates:
+    def states(self, constraints: int) -> VisitedStates:
         """Return what was met, in the order of a model."""
         rules = self.rules
         slots, rows = self.order()
         numbers: dict[Hashable, int] = {}
         slot_state = [numbers.setdefault(self.labels[slot], len(numbers)) for slot in slots.tolist()]
         sizes = np.diff(self.row_start.used)[slots]
-        if self.by_step:
-            slots_a_step = np.bincount(self.slot_step.used[slots], minlength=rules.horizon)
-        else:
-            slots_a_step = np.full(rules.horizon, len(slots))
-        return MetStates(
+        layers = starts_of(np.bincount(self.slot_step.used[slots], minlength=rules.horizon)) if self.by_step else None
+        return VisitedStates(
             name=rules.name,
             horizon=rules.horizon,
             stationary=not self.by_step,
             state_labels=list(numbers),
-            slot_state=np.array(slot_state, np.int32),
+            slot_state=frozen(np.array(slot_state), np.int32, own=True),
             action_labels=rules.actions.labels,
-            row_action=self.row_action.used[rows],
-            row_start=np.concatenate([[0], np.cumsum(sizes)]),
-            slots_a_step=slots_a_step,
+            row_action=frozen(self.row_action.used[rows], np.int32, own=True),
+            step_slots=spans(rules.horizon, len(slots), layers),
+            row_start=frozen(starts_of(sizes), np.int64, own=True),
             reward_range=rules.reward_range,
             constraint_names=rules.constraint_names or tuple(f"constraint {i}" for i in range(constraints)),
             constraint_bounds=rules.constraints.bounds or (1.0,) * constraints,

@@ -26,7 +26,8 @@ from peakrl.learning.practical import Practical, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.watching import Moment, Watch
 from peakrl.model.explore import as_model, is_problem
-from peakrl.model.tabular import MOST_INDICES, TabularModel
+from peakrl.model.space import MOST_INDICES, StateSpace
+from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AveragedPolicy, Policy, first_rows
 from peakrl.progress import Progress
 
@@ -150,7 +151,7 @@ class LearningRun:
     """What a run has learned, and how it went."""
 
     #: What was learned on; of an environment, the states that were met.
-    model: TabularModel
+    model: StateSpace
     #: Of the learner.
     settings: LearnerSettings
     #: K: how many were played.
@@ -341,8 +342,7 @@ def recording_interval(record: Record, episodes: int, model: TabularModel) -> in
     if record == "none":
         return 0
     if record == "auto":
-        outcomes = len(model.layout.outcome_next) * (model.horizon if model.stationary else 1)
-        work = 0.0 if model.deterministic else float(episodes) * outcomes
+        work = 0.0 if model.deterministic else float(episodes) * model.num_outcomes
         return max(1, episodes // AUTO_POINTS) if work <= AUTO_WORK else 0
     try:
         check_count(record, "record")

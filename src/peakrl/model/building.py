@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Layout, Payoffs
+from peakrl.kernels.arrays import Floats, Payoffs
+from peakrl.model.assemble import assemble
 from peakrl.model.header import NO_RANGE, ROUNDING, Header
 from peakrl.model.problem import Outcome
-from peakrl.model.tabular import TabularModel, check_sizes, frozen
+from peakrl.model.tabular import TabularModel
 
 #: Rough bytes of Python objects and arrays while a model is being built, for the memory guard.
 BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
@@ -138,62 +139,41 @@ class Builder:
                     records.extend(key * size if len(key) == 1 else key)
                 row_payoff[row] = first
             table = np.array(records, np.float64)
-        return Payoffs(
-            int(self.outcome_dependent),
-            frozen(row_payoff, np.int32),
-            frozen(table[:, 0], np.float64),
-            frozen(table[:, 1:], np.float64),
-        )
+        return Payoffs(int(self.outcome_dependent), row_payoff.astype(np.int32), table[:, 0], table[:, 1:])
 
 
-def assemble(
+def built(
     builder: Builder,
     slots: list[Hashable],
     first_slots: Sequence[int],
-    first_probability: np.ndarray,
+    first_probability: Floats,
     layer_start: list[int],
     distribution_start: list[int],
     shared: bool,
 ) -> TabularModel:
-    """Freeze what was collected."""
-    header = builder.header
-    check_sizes(header.name, states=len(slots), pairs=len(builder.row_action), outcomes=len(builder.outcome_next))
+    """Freeze what was collected; with `shared` one set of slots serves every step."""
     labels: dict[Hashable, int] = {}
     slot_state = [labels.setdefault(state, len(labels)) for state in slots]
-    horizon = header.horizon
-    if shared:
-        # One set of slots for every step; those met only after the last step have no rows.
-        step_slots = np.array([[0, len(slots)]] * horizon)
-        step_distributions = np.array([[0, len(builder.outcome_start) - 1]] * horizon)
-    else:
-        step_slots = np.stack([layer_start[:horizon], layer_start[1 : horizon + 1]], axis=1)
-        step_distributions = np.stack([distribution_start[:-1], distribution_start[1:]], axis=1)
     payoffs = builder.payoffs()
-    return TabularModel(
-        name=header.name,
-        constraint_names=header.constraint_names,
-        reward_range=reward_range(header, payoffs),
-        constraint_bounds=constraint_bounds(header, payoffs),
-        stationary=shared,
-        state_labels=list(labels),
-        slot_state=frozen(np.array(slot_state), np.int32),
-        action_labels=list(builder.actions),
-        row_action=frozen(np.array(builder.row_action), np.int32),
-        layout=Layout(
-            horizon,
-            len(slots) if shared else 0,
-            len(builder.row_action) if shared else 0,
-            frozen(step_slots, np.int64),
-            frozen(step_distributions, np.int64),
-            frozen(np.array(builder.row_start), np.int64),
-            frozen(np.array(builder.row_distribution), np.int32),
-            frozen(np.array(builder.outcome_start), np.int64),
-            frozen(np.array(builder.outcome_next), np.int32),
-            frozen(np.array(builder.outcome_probability), np.float64),
+    return assemble(
+        builder.header._replace(
+            reward_range=reward_range(builder.header, payoffs),
+            constraint_bounds=constraint_bounds(builder.header, payoffs),
         ),
+        state_labels=list(labels),
+        slot_state=slot_state,
+        action_labels=list(builder.actions),
+        row_action=builder.row_action,
+        row_start=builder.row_start,
+        row_distribution=builder.row_distribution,
+        outcome_start=builder.outcome_start,
+        outcome_next=builder.outcome_next,
+        outcome_probability=builder.outcome_probability,
         payoffs=payoffs,
-        first_slot=frozen(np.array(first_slots), np.int32),
-        first_probability=frozen(first_probability, np.float64),
+        first_slot=first_slots,
+        first_probability=first_probability,
+        layer_start=None if shared else layer_start,
+        distribution_start=None if shared else distribution_start,
     )
 
 

@@ -16,31 +16,43 @@ import numpy as np
 
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.model.budgets import SHARE, available_memory, check_tables
-from peakrl.model.building import BYTES_A_ROW, BYTES_A_STATE, Builder, assemble
-from peakrl.model.header import ROUNDING, Header, each
+from peakrl.model.building import BYTES_A_ROW, BYTES_A_STATE, Builder, built
+from peakrl.model.header import ROUNDING, each, header_of
 from peakrl.model.problem import Outcome, Problem
+from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel, check_distribution
 from peakrl.progress import Progress
 
 #: So many states of a problem that says to be stationary are asked about a second time.
 ASKED_AGAIN = 20
-#: What every solver takes.
-Target = Problem | TabularModel
+#: What every solver takes: a problem or its model (a space of which no more is known is refused, with the reason).
+Target = Problem | StateSpace
 
 
 def as_model(target: Target, *, progress: bool = False) -> TabularModel:
     """Return a model as it is and a problem compiled; anything else is an error that says what it is."""
-    if isinstance(target, TabularModel):
-        return target
-    if is_problem(target):
-        return compile_model(target, progress=progress)
     given: Any = target
+    if isinstance(given, TabularModel):
+        return given
+    if is_problem(given):
+        return compile_model(given, progress=progress)
+    if isinstance(given, StateSpace):
+        raise ProblemError(
+            f"{given.name!r} is an environment, not a model: its rewards, constraints and dynamics are unknown. "
+            "simulate(env, policy) tells what a policy is worth there; solve, evaluate and audit need a model "
+            "(compile_model, TabularModel.from_arrays)"
+        )
     hint = "compile_model(problem) makes a model of a problem"
     if isinstance(given, type):
         hint = f"it is a class: pass a problem of that class, {given.__name__}(...)"
     elif hasattr(given, "reset") and hasattr(given, "step"):
         hint = "an environment does not tell its model, so it can be learned and simulated only"
     raise SettingsError(f"{given!r} is neither a Problem nor a TabularModel; {hint}")
+
+
+def as_space(target: Target) -> StateSpace:
+    """Return the states that a policy is for: a space as it is, of a problem those of its model."""
+    return target if isinstance(target, StateSpace) else as_model(target)
 
 
 def is_problem(target: Any) -> bool:
@@ -56,8 +68,8 @@ def compile_model(problem: Target, *, progress: bool = False, memory_limit: floa
     not fit, with an estimate, before memory runs out. A problem that knows a faster way to its arrays may offer it as
     a method `tabulate(memory_limit)`.
     """
-    if isinstance(problem, TabularModel):
-        return problem
+    if isinstance(problem, StateSpace):
+        return as_model(problem)
     tabulate = None if isinstance(problem, type) else getattr(problem, "tabulate", None)
     limit = available_memory() * SHARE if memory_limit is None else check_limit(memory_limit)
     if tabulate is not None:
@@ -78,7 +90,7 @@ def check_limit(given: Any) -> float:
 
 def explore(problem: Problem, *, progress: bool = False, memory_limit: float = math.inf) -> TabularModel:
     """Compile by asking the problem about one state after another."""
-    header = Header(problem)
+    header = header_of(problem)
     builder = Builder(header)
     stationary = bool(getattr(problem, "stationary", False))
     first_probability, first_states = first_distribution(problem, header.name)
@@ -117,7 +129,7 @@ def explore(problem: Problem, *, progress: bool = False, memory_limit: float = m
             distribution_start.append(len(builder.outcome_start) - 1)
     builder.row_start.extend([len(builder.row_action)] * (len(slots) + 1 - len(builder.row_start)))
     shared = stationary and revisits(builder, layer_start)
-    model = assemble(builder, slots, first_slots, first_probability, layer_start, distribution_start, shared)
+    model = built(builder, slots, first_slots, first_probability, layer_start, distribution_start, shared)
     if shared:
         check_stationary(problem, builder, model)
     return model

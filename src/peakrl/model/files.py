@@ -15,24 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import ProblemError, StorageError
-from peakrl.kernels.arrays import Layout, Payoffs
+from peakrl.kernels.arrays import Payoffs
 from peakrl.model.budgets import check_tables
 from peakrl.model.from_arrays import refuse_stuck_states
 from peakrl.model.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.model.soundness import fault
 from peakrl.model.soundness import within as within
-from peakrl.model.tabular import TabularModel, frozen
+from peakrl.model.space import frozen
+from peakrl.model.tabular import TabularModel
 from peakrl.storage import fields_of
 
 #: Larger models are not copied into every file.
 LARGEST_STORED = 1 << 30
-LAYOUT_NUMBERS = ("horizon", "node_stride", "entry_stride")
 TYPES: dict[str, type[Any]] = {
     "step_slots": np.int64, "step_distributions": np.int64, "row_start": np.int64, "row_distribution": np.int32,
     "outcome_start": np.int64, "outcome_next": np.int32, "outcome_probability": np.float64,
     "row_payoff": np.int32, "reward": np.float64, "constraints": np.float64,
     "slot_state": np.int32, "row_action": np.int32, "first_slot": np.int32, "first_probability": np.float64,
 }  # fmt: skip
+#: Those that belong to the payoffs; the others are the model's own.
+PAYOFFS = Payoffs._fields[1:]
 #: Arrays with two axes; all others have one.
 TABLES = ("step_slots", "step_distributions", "constraints")
 
@@ -48,7 +50,7 @@ def store_model(model: TabularModel) -> tuple[dict[str, Any], Arrays]:
         actions, action_arrays = store_labels(model.action_labels)
     except UnstorableLabel as error:
         return plain | {"left_out": f"a file cannot hold a label such as {error}"}, {}
-    numbers = {name: int(getattr(model.layout, name)) for name in LAYOUT_NUMBERS}
+    numbers = {"horizon": model.horizon, "node_stride": model.node_stride, "entry_stride": model.entry_stride}
     plain |= {
         "states": states,
         "actions": actions,
@@ -67,9 +69,8 @@ def store_model(model: TabularModel) -> tuple[dict[str, Any], Arrays]:
 
 
 def array_of(model: TabularModel, name: str) -> NDArray[Any]:
-    """Return an array of a model, its layout or its payoffs."""
-    holder = next(holder for holder in (model, model.layout, model.payoffs) if hasattr(holder, name))
-    array: NDArray[Any] = getattr(holder, name)
+    """Return an array of a model or of its payoffs."""
+    array: NDArray[Any] = getattr(model.payoffs if name in PAYOFFS else model, name)
     return array
 
 
@@ -120,21 +121,18 @@ def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularMod
         return load_labels(plain[what], mine)
 
     (lo, hi), reason = plain["reward_range"], plain.get("infeasible_reason")
-    fields: dict[str, Any] = {name: int(plain["layout"][name]) for name in LAYOUT_NUMBERS}
-    fields |= {name: own[name] for name in Layout._fields if name not in LAYOUT_NUMBERS}
+    fields: dict[str, Any] = {name: own[name] for name in TYPES if name not in PAYOFFS}
+    # As it is stored, not assembled anew: whether it is a model is for `soundness.fault` to say.
     return TabularModel(
         name=str(plain["name"]),
+        horizon=int(plain["layout"]["horizon"]),
         constraint_names=tuple(str(name) for name in plain["constraint_names"]),
         reward_range=(float(lo), float(hi)),
         constraint_bounds=tuple(float(bound) for bound in plain["constraint_bounds"]),
         stationary=bool(plain["stationary"]),
         state_labels=labels("states"),
-        slot_state=own["slot_state"],
         action_labels=labels("actions"),
-        row_action=own["row_action"],
-        layout=Layout(**fields),
-        payoffs=Payoffs(int(plain["payoff_stride"]), own["row_payoff"], own["reward"], own["constraints"]),
-        first_slot=own["first_slot"],
-        first_probability=own["first_probability"],
+        payoffs=Payoffs(int(plain["payoff_stride"]), *(own[name] for name in PAYOFFS)),
         infeasible_reason=None if reason is None else str(reason),
+        **fields,
     )

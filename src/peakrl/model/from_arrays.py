@@ -9,18 +9,19 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Floats, Layout, Payoffs
+from peakrl.kernels.arrays import Floats, Payoffs
 from peakrl.kernels.lists import distribution_fault, number_lists, pick_lists
+from peakrl.model.assemble import assemble, check_sizes
 from peakrl.model.budgets import check_tables
 from peakrl.model.building import NO_TRUTH_VALUES
-from peakrl.model.header import check_bounds, check_horizon, check_range, each
-from peakrl.model.tabular import TabularModel, check_distribution, check_sizes, frozen
+from peakrl.model.header import Header, check_bounds, check_horizon, check_range, each
+from peakrl.model.tabular import TabularModel, check_distribution
 
 
 def model_from_arrays(
@@ -72,48 +73,26 @@ def model_from_arrays(
     lohi = bounded_rewards(row_reward, reward_range, place)
     bounds = bounded_constraints(row_constraints, constraint_bounds, names, place)
     first_slot, first_probability = first_states(initial, states)
-    shift = 0 if stationary else states
     slots = states if stationary else states * (horizon + 1)
     check_sizes(name, states=slots, pairs=len(pair), outcomes=sum(len(part.following) for part in parts))
     check_tables(name, horizon, states)
-    row_start, distribution, outcome_start, following, probability, step_distributions = stack(parts, shift)
-    row_start = np.concatenate([row_start, np.full(slots + 1 - len(row_start), len(pair))])
-    if stationary:
-        step_slots = np.array([[0, states]] * horizon)
-        step_distributions = np.repeat(step_distributions, horizon, axis=0)
-    else:
-        step_slots = np.arange(horizon)[:, None] * states + np.array([[0, states]])
-    layout = Layout(
-        horizon,
-        states if stationary else 0,
-        len(pair) if stationary else 0,
-        frozen(step_slots, np.int64),
-        frozen(step_distributions, np.int64),
-        frozen(row_start, np.int64, own=True),
-        frozen(distribution, np.int32, own=True),
-        frozen(outcome_start, np.int64, own=True),
-        frozen(following, np.int32, own=True),
-        frozen(probability, np.float64, own=True),
-    )
-    model = TabularModel(
-        name=name,
-        constraint_names=names,
-        reward_range=lohi,
-        constraint_bounds=bounds,
-        stationary=stationary,
+    stacked = stack(parts, 0 if stationary else states)
+    model = assemble(
+        Header(name, horizon, names, lohi, bounds),
         state_labels=range(states),
-        slot_state=frozen(np.arange(slots) % states, np.int32, own=True),
+        slot_state=np.arange(slots) % states,
         action_labels=range(actions),
-        row_action=frozen(pair % actions, np.int32, own=True),
-        layout=layout,
-        payoffs=Payoffs(
-            0,
-            frozen(np.arange(len(pair)), np.int32, own=True),
-            frozen(row_reward, np.float64, own=True),
-            frozen(row_constraints, np.float64, own=True),
-        ),
+        row_action=pair % actions,
+        row_start=np.concatenate([stacked.row_start, np.full(slots + 1 - len(stacked.row_start), len(pair))]),
+        row_distribution=stacked.distribution,
+        outcome_start=stacked.outcome_start,
+        outcome_next=stacked.following,
+        outcome_probability=stacked.probability,
+        payoffs=Payoffs(0, np.arange(len(pair), dtype=np.int32), row_reward, row_constraints),
         first_slot=first_slot,
         first_probability=first_probability,
+        layer_start=None if stationary else np.arange(horizon + 1) * states,
+        distribution_start=None if stationary else stacked.distribution_start,
     )
     refuse_stuck_states(model)
     return model
@@ -281,41 +260,53 @@ def bounded_constraints(
     return bounds
 
 
-def first_states(initial: Any, states: int) -> tuple[NDArray[np.int32], Floats]:
+def first_states(initial: Any, states: int) -> tuple[NDArray[np.int64], Floats]:
     """Return the possible first states and their probabilities."""
     if isinstance(initial, int | np.integer) and not isinstance(initial, bool):
         if not 0 <= initial < states:
             raise ProblemError(f"initial state {initial} is outside 0..{states - 1}")
-        return frozen(np.array([initial]), np.int32), frozen(np.array([1.0]), np.float64)
+        return np.array([initial]), np.ones(1)
     probability = as_floats(initial, "initial")
     if probability.shape != (states,):
         raise ProblemError(f"initial has shape {probability.shape}; it must be a state or {states} probabilities")
     check_distribution(probability, "of initial")
     chosen = np.flatnonzero(probability)
-    return frozen(chosen, np.int32), frozen(probability[chosen], np.float64)
+    return chosen, probability[chosen]
 
 
-def stack(parts: list[Rows], shift: int) -> tuple[NDArray[Any], ...]:
+class Stacked(NamedTuple):
+    """The layers of a model, joined."""
+
+    row_start: NDArray[np.int64]
+    distribution: NDArray[np.int32]
+    outcome_start: NDArray[np.int64]
+    following: NDArray[np.int32]
+    probability: Floats
+    #: [layer + 1]: where the distributions of a layer begin.
+    distribution_start: list[int]
+
+
+def stack(parts: list[Rows], shift: int) -> Stacked:
     """Join layers: next slots of layer h lie (h+1)*shift further on; next-state lists that repeat are kept once."""
     row_start, outcome_start = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
-    distribution, following, probability, ranges = [], [], [], []
-    rows = outcomes = distributions = 0
+    distribution, following, probability, distribution_start = [], [], [], [0]
+    rows = outcomes = 0
     for layer, part in enumerate(parts):
         index, ends, next_states, chances = unique_lists(part)
         following.append(next_states if shift == 0 else next_states + np.int32((layer + 1) * shift))
         probability.append(chances)
         outcome_start.append(outcomes + ends)
-        distribution.append(index if layer == 0 else index + np.int32(distributions))
-        ranges.append([distributions, distributions + len(ends)])
+        distribution.append(index if layer == 0 else index + np.int32(distribution_start[-1]))
+        distribution_start.append(distribution_start[-1] + len(ends))
         row_start.append(rows + np.cumsum(part.counts))
-        rows, outcomes, distributions = rows + len(part.pairs), outcomes + len(chances), distributions + len(ends)
-    return (
+        rows, outcomes = rows + len(part.pairs), outcomes + len(chances)
+    return Stacked(
         joined(row_start),
         joined(distribution),
         joined(outcome_start),
         joined(following),
         joined(probability),
-        np.array(ranges),
+        distribution_start,
     )
 
 
@@ -334,10 +325,9 @@ def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
 
 def refuse_stuck_states(model: TabularModel) -> None:
     """Raise where a state that can be reached before the horizon offers no action."""
-    layout = model.layout
-    without = np.diff(layout.row_start) == 0
-    for step, (first, last) in enumerate(layout.step_slots.tolist()):
-        base = step * layout.node_stride
+    without = np.diff(model.row_start) == 0
+    for step, (first, last) in enumerate(model.step_slots.tolist()):
+        base = step * model.node_stride
         stuck = np.flatnonzero(without[first:last] & model.reachable[base + first : base + last])
         if stuck.size:
             state = model.state_of_slot(first + int(stuck[0]))

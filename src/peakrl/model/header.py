@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,33 +16,38 @@ NO_RANGE = (-math.inf, math.inf)
 ROUNDING = 1e-9
 
 
-class Header:
-    """The validated head of a problem: horizon, names, and ranges, infinite where the problem leaves them out."""
+class Header(NamedTuple):
+    """What a model is called, how long an episode takes, and what is declared of rewards and constraints."""
 
-    def __init__(self, problem: Any) -> None:
-        if isinstance(problem, type):
-            raise ProblemError(
-                f"{problem.__name__} is a class; pass a problem made of it, such as {problem.__name__}()"
-            )
-        name = getattr(problem, "name", "problem")
-        horizon = getattr(problem, "horizon", None)
-        names = getattr(problem, "constraint_names", ())
-        for method in ("initial", "actions", "outcomes"):
-            if not callable(getattr(problem, method, None)):
-                raise ProblemError(f"{problem!r} is not a Problem: it lacks {method}(), which every Problem has")
-        if isinstance(names, str):
-            raise ProblemError(f"constraint_names of {name!r} is the string {names!r}; it must be a sequence of names")
-        self.name: str = str(name)
-        self.horizon = check_horizon(horizon, f"horizon of {name!r}")
-        self.constraint_names = tuple(str(n) for n in each(names, f"constraint_names of {name!r}", "names"))
-        if len(set(self.constraint_names)) < len(self.constraint_names):
-            raise ProblemError(f"constraint_names of {name!r} repeat a name: {self.constraint_names}")
-        rewards, bounds = getattr(problem, "reward_range", None), getattr(problem, "constraint_bounds", None)
-        self.reward_range = NO_RANGE if rewards is None else check_range(rewards, f"reward_range of {name!r}")
-        count = len(self.constraint_names)
-        self.constraint_bounds: tuple[float, ...] = (math.inf,) * count
-        if not left_out(bounds):
-            self.constraint_bounds = check_bounds(bounds, count, f"constraint_bounds of {name!r}")
+    name: str
+    horizon: int
+    constraint_names: tuple[str, ...]
+    #: Infinite where a problem leaves it out.
+    reward_range: tuple[float, float]
+    constraint_bounds: tuple[float, ...]
+
+
+def header_of(problem: Any) -> Header:
+    """Return the head of a problem, validated."""
+    if isinstance(problem, type):
+        raise ProblemError(f"{problem.__name__} is a class; pass a problem made of it, such as {problem.__name__}()")
+    for method in ("initial", "actions", "outcomes"):
+        if not callable(getattr(problem, method, None)):
+            raise ProblemError(f"{problem!r} is not a Problem: it lacks {method}(), which every Problem has")
+    name = getattr(problem, "name", "problem")
+    given = getattr(problem, "constraint_names", ())
+    if isinstance(given, str):
+        raise ProblemError(f"constraint_names of {name!r} is the string {given!r}; it must be a sequence of names")
+    horizon = check_horizon(getattr(problem, "horizon", None), f"horizon of {name!r}")
+    names = tuple(str(n) for n in each(given, f"constraint_names of {name!r}", "names"))
+    if len(set(names)) < len(names):
+        raise ProblemError(f"constraint_names of {name!r} repeat a name: {names}")
+    rewards, bounds = getattr(problem, "reward_range", None), getattr(problem, "constraint_bounds", None)
+    reward_range = NO_RANGE if rewards is None else check_range(rewards, f"reward_range of {name!r}")
+    constraint_bounds = (math.inf,) * len(names)
+    if not left_out(bounds):
+        constraint_bounds = check_bounds(bounds, len(names), f"constraint_bounds of {name!r}")
+    return Header(str(name), horizon, names, reward_range, constraint_bounds)
 
 
 def left_out(bounds: Any) -> bool:

@@ -54,8 +54,6 @@ def head_faults(model: TabularModel) -> Faults:
     yield len(bounds) != len(names), f"it has {len(bounds)} bounds for {len(names)} constraints"
     yield not all(0 < bound < math.inf for bound in bounds), f"its constraint bounds {bounds} are not all above 0"
     yield not -math.inf < lo <= hi < math.inf, f"its rewards range from {lo} to {hi}"
-    strides = (slots, rows) if model.stationary else (0, 0)
-    yield (layout.node_stride, layout.entry_stride) != strides, "its strides are not those of its states and pairs"
     yield payoffs.stride not in (0, 1), f"its payoffs have a stride of {payoffs.stride}"
     steps = (layout.horizon, 2)
     yield not layout.step_slots.shape == layout.step_distributions.shape == steps, "its steps have not two ends each"

@@ -49,7 +49,7 @@ class Solution(Generic[PolicyKind]):
     @property
     def safe_set(self) -> SafeSet:
         """From where, and by which actions, the original constraints can be kept: `safe_set(model)`."""
-        return SafeSet(self.policy.model)
+        return SafeSet(as_model(self.policy.model))
 
     def __repr__(self) -> str:
         verdict = "feasible" if self.feasible else "not feasible (see .reason)"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import PolicyError
 from peakrl.kernels.arrays import Floats
+from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
 from peakrl.storage import write_file, write_record
 
@@ -79,17 +80,17 @@ class Learned(Protocol):
 
 
 def action_views(
-    model: TabularModel, step: int, slot: int, probability: dict[int, float], values: Any = None, known: Any = None
+    model: StateSpace, step: int, slot: int, probability: dict[int, float], values: Any = None, known: Any = None
 ) -> list[ActionView]:
     """Return what is known of every action of a stored state; `values` and `known` are [entry] or None.
 
     A model tells what is safe, whatever a learner has found out; without one, only what was seen is known.
     """
     views = []
-    base = step * model.layout.entry_stride
+    base = step * model.entry_stride
     for row in model.rows_of_slot(slot):
         value = None if values is None else float(values[base + row])
-        fails = failings(model, base, row) if len(model.layout.outcome_next) else seen_failings(known, base + row)
+        fails = failings(model, base, row) if isinstance(model, TabularModel) else seen_failings(known, base + row)
         views.append(ActionView(model.action_of_row(row), probability.get(row, 0.0), value, *fails))
     return views
 
@@ -106,22 +107,22 @@ def seen_failings(known: Any, entry: int) -> tuple[bool | None, bool | None]:
     return True if learned == VIOLATED else None, True if learned == DEAD_END else None
 
 
-def decisions(model: TabularModel) -> Iterator[tuple[int, int, int]]:
+def decisions(model: StateSpace) -> Iterator[tuple[int, int, int]]:
     """Yield (step, slot, node) wherever there is something to decide and an episode can come by."""
     for step in range(model.horizon):
-        base = step * model.layout.node_stride
+        base = step * model.node_stride
         for slot in decisions_at(model, step):
             yield step, slot, base + slot
 
 
-def decisions_at(model: TabularModel, step: int) -> list[int]:
+def decisions_at(model: StateSpace, step: int) -> list[int]:
     """Return the slots in which there is something to decide at a step."""
     number: Any = step
     if not isinstance(number, int | np.integer) or not 0 <= number < model.horizon:
         raise PolicyError(f"step {step!r} is outside 0..{model.horizon - 1}, the steps of {model.name!r}")
-    first, last = model.layout.step_slots[step].tolist()
-    base = step * model.layout.node_stride
-    offers = np.diff(model.layout.row_start[first : last + 1]) > 0
+    first, last = model.step_slots[step].tolist()
+    base = step * model.node_stride
+    offers = np.diff(model.row_start[first : last + 1]) > 0
     slots: list[int] = (np.flatnonzero(model.reachable[base + first : base + last] & offers) + first).tolist()
     return slots
 
@@ -157,7 +158,7 @@ def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 class Exported:
     """A policy that can be written down: what it does at each step in each state."""
 
-    model: TabularModel
+    model: StateSpace
 
     def _table(self) -> Table:
         raise NotImplementedError

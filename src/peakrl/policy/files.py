@@ -8,8 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from peakrl.errors import PolicyError, StorageError
-from peakrl.model.explore import Target, as_model
-from peakrl.model.tabular import TabularModel
+from peakrl.model.explore import Target, as_space
+from peakrl.model.space import StateSpace
 from peakrl.policy.export import KIND
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy
 from peakrl.storage import fields_of, read_record
@@ -22,7 +22,7 @@ def load_policy(path: str | Path, model: Target) -> AnyPolicy:
     values and unsafe actions (`Policy.explain`) is kept by a run's file, not by a policy's.
     """
     plain, arrays = read_record(path, KIND)
-    model = as_model(model)
+    model = as_space(model)
     with fields_of(path):
         if plain["model"] != model.digest:
             raise StorageError(
@@ -34,7 +34,7 @@ def load_policy(path: str | Path, model: Target) -> AnyPolicy:
             raise StorageError(f"{path} is damaged: {error}") from error
 
 
-def rebuilt(path: str | Path, model: TabularModel, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> AnyPolicy:
+def rebuilt(path: str | Path, model: StateSpace, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> AnyPolicy:
     """Put a policy together; its own checks find what does not fit the model."""
     form = plain["form"]
     if form == "deterministic":

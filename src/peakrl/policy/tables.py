@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from peakrl.errors import PolicyError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
-from peakrl.model.explore import Target, as_model
-from peakrl.model.tabular import TabularModel, frozen
+from peakrl.model.explore import Target, as_model, as_space
+from peakrl.model.space import StateSpace, frozen
+from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views, decisions
 
 Rule = Callable[[int, Any], Hashable]
@@ -46,9 +47,9 @@ class Draws:
         return self._generator
 
 
-def first_rows(model: TabularModel) -> Ints:
+def first_rows(model: StateSpace) -> Ints:
     """[node]: each node's row of lowest index; -1 where a state has none."""
-    start = model.layout.row_start
+    start = model.row_start
     slots = np.where(start[1:] > start[:-1], start[:-1], -1).astype(np.int32)
     rows = by_node(model, slots)
     if model.stationary:
@@ -56,16 +57,16 @@ def first_rows(model: TabularModel) -> Ints:
     return rows
 
 
-def idle_nodes(model: TabularModel) -> NDArray[np.bool_]:
+def idle_nodes(model: StateSpace) -> NDArray[np.bool_]:
     """[node]: True where there is nothing to decide: a state without actions, or the end of the episode."""
-    start = model.layout.row_start
+    start = model.row_start
     idle = by_node(model, start[1:] == start[:-1])
     if model.stationary:
         idle[-model.num_slots :] = True
     return idle
 
 
-def by_node(model: TabularModel, slots: NDArray[Any]) -> NDArray[Any]:
+def by_node(model: StateSpace, slots: NDArray[Any]) -> NDArray[Any]:
     """[node]: what holds for each slot, repeated step by step where the model is stationary."""
     return slots if len(slots) == model.num_nodes else np.tile(slots, model.num_nodes // len(slots))
 
@@ -73,7 +74,7 @@ def by_node(model: TabularModel, slots: NDArray[Any]) -> NDArray[Any]:
 def model_for(target: Target, policy: Policy | StochasticPolicy | AveragedPolicy) -> TabularModel:
     """Return the policy's model, which must equal `target` (a problem is compiled to find that out)."""
     own = getattr(policy, "model", None)
-    if not isinstance(own, TabularModel) or not hasattr(policy, "action"):
+    if not isinstance(own, StateSpace) or not hasattr(policy, "action"):
         hint = "pass its .policy" if hasattr(policy, "policy") else "make one with Policy.from_rule(model, rule)"
         hint = "the problem comes first, then the policy" if isinstance(target, Exported) else hint
         raise PolicyError(f"{policy!r} is not a policy; {hint}")
@@ -81,7 +82,7 @@ def model_for(target: Target, policy: Policy | StochasticPolicy | AveragedPolicy
         model = as_model(target)
         if own.digest != model.digest:
             raise PolicyError(f"the policy belongs to {own!r}, not to {model!r}")
-    return own
+    return as_model(own)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,7 +90,7 @@ class Policy(Exported):
     """A deterministic policy: one action for each step and state."""
 
     #: What it was made for.
-    model: TabularModel
+    model: StateSpace
     #: [node]: the chosen row; -1 where a state has no actions.
     rows: Ints
     #: The learner that made it, which `explain` asks; None where it was not learned.
@@ -97,7 +98,7 @@ class Policy(Exported):
 
     def __post_init__(self) -> None:
         rows = np.asarray(self.rows)
-        start = self.model.layout.row_start
+        start = self.model.row_start
         if rows.shape != (self.model.num_nodes,):
             raise PolicyError(f"a policy of {self.model!r} has {self.model.num_nodes} nodes, not {rows.shape}")
         if rows.dtype.kind not in "iu":
@@ -118,11 +119,11 @@ class Policy(Exported):
         """Return the table of `rule(step, state) -> action`, asked at every state that can be reached."""
         if not callable(rule):
             raise PolicyError(f"{rule!r} is not a rule; it must be a function of step and state that returns an action")
-        model = as_model(model)
+        model = as_space(model)
         rows = first_rows(model).copy()
         lookup: dict[tuple[int, Hashable], int] = {}
-        for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
-            base = step * model.layout.node_stride
+        for step, (first, last) in enumerate(model.step_slots.tolist()):
+            base = step * model.node_stride
             for slot in (np.flatnonzero(model.reachable[base + first : base + last]) + first).tolist():
                 if rows[base + slot] < 0:
                     continue
@@ -148,7 +149,7 @@ class Policy(Exported):
 
     def row(self, step: int, slot: int) -> int:
         """Return the chosen row of a stored state."""
-        return int(self.rows[step * self.model.layout.node_stride + slot])
+        return int(self.rows[step * self.model.node_stride + slot])
 
     def action(self, step: int, state: Hashable) -> Hashable:
         """Return the action at `step` in `state`; a state that the model does not know there is an error."""
@@ -190,7 +191,7 @@ class StochasticPolicy(Exported):
     """A policy that draws its action from a distribution at each step and state."""
 
     #: What it was made for.
-    model: TabularModel
+    model: StateSpace
     #: [entry]: probability of the row at the step.
     weights: Floats
     _draws: Draws = field(default_factory=Draws, init=False, repr=False)
@@ -199,7 +200,7 @@ class StochasticPolicy(Exported):
         weights = np.asarray(self.weights, np.float64)
         if weights.shape != (self.model.num_entries,):
             raise PolicyError(f"a policy of {self.model!r} has {self.model.num_entries} weights, not {weights.shape}")
-        start = self.model.layout.row_start
+        start = self.model.row_start
         some = np.diff(start) > 0
         by_step = weights.reshape(-1, self.model.num_rows)
         sums = np.add.reduceat(by_step, start[:-1][some], axis=1)
@@ -217,7 +218,7 @@ class StochasticPolicy(Exported):
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
         """Return {action: probability}, actions of probability 0 left out."""
         model = self.model
-        base = step * model.layout.entry_stride
+        base = step * model.entry_stride
         rows = model.rows_of_slot(model.slot_of(step, state))
         weights = {model.action_of_row(row): float(self.weights[base + row]) for row in rows}
         return {action: weight for action, weight in weights.items() if weight > 0}
@@ -235,7 +236,7 @@ class StochasticPolicy(Exported):
 
     def explain(self, step: int, state: Hashable) -> list[ActionView]:
         """Return what is known of every action on offer, and how likely it is."""
-        slot, base = self.model.slot_of(step, state), step * self.model.layout.entry_stride
+        slot, base = self.model.slot_of(step, state), step * self.model.entry_stride
         chances = {row: float(self.weights[base + row]) for row in self.model.rows_of_slot(slot)}
         return action_views(self.model, step, slot, chances)
 
@@ -260,7 +261,7 @@ class AveragedPolicy(Exported):
     """
 
     #: What it was made for.
-    model: TabularModel
+    model: StateSpace
     #: K, the number of policies mixed.
     episodes: int
     #: [node]: the rows of pi^1.
@@ -290,7 +291,7 @@ class AveragedPolicy(Exported):
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise PolicyError(f"an averaged policy mixes at least 1 episode, not {self.episodes!r}")
         node_slot = np.resize(np.arange(self.model.num_slots, dtype=np.int32), self.model.num_nodes)
-        fault = change_fault(self.model.layout.row_start, node_slot, episode, node, row)
+        fault = change_fault(self.model.row_start, node_slot, episode, node, row)
         if fault == UNORDERED:
             raise PolicyError("the change list must be in order of episode, from 1 on")
         if fault == NO_NODE:
@@ -347,7 +348,7 @@ class AveragedPolicy(Exported):
     def action_in(self, episode: int, step: int, state: Hashable) -> Hashable:
         """Return the action at `step` in `state` of pi^k, k = `episode`."""
         slot = self.model.slot_of(step, state)
-        node = step * self.model.layout.node_stride + slot
+        node = step * self.model.node_stride + slot
         start, episodes, rows = self.by_node
         low, high = int(start[node]), int(start[node + 1])
         place = low + int(np.searchsorted(episodes[low:high], episode, side="right"))
@@ -361,7 +362,7 @@ class AveragedPolicy(Exported):
     def explain(self, step: int, state: Hashable) -> list[ActionView]:
         """Return every action on offer with the share of the K policies that take it."""
         slot = self.model.slot_of(step, state)
-        node = step * self.model.layout.node_stride + slot
+        node = step * self.model.node_stride + slot
         shares: dict[int, float] = {}
         since, row = 1, int(self.first[node])
         for episode, following in (*self._changes_of(node), (self.episodes + 1, -1)):

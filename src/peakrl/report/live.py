@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from peakrl.learning.history import History
+from peakrl.model.explore import as_model
 from peakrl.report.live_server import LiveServer
 from peakrl.report.page import Live, Page
 from peakrl.report.run_sections import ModelFindings, section_of
@@ -141,7 +142,7 @@ class LiveView:
         with self._building:
             try:
                 if self._known is None or self._known.model is not run.model:
-                    self._known = ModelFindings(run.model)
+                    self._known = ModelFindings(as_model(run.model))
                 page = self._page_of(self._build(self._with_curve(run, self._known), self.name, self._known))
                 news = {"version": self.version + 1, "html": page.content(), "data": page.data}
                 content = json.dumps(news, allow_nan=False, ensure_ascii=False).encode()

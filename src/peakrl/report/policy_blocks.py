@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Longs
+from peakrl.model.explore import as_model
+from peakrl.model.space import StateSpace, starts_of
 from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def policy_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str
 
     blocks: list[Block] = [*schedule_blocks(run, place)]
     blocks += map_blocks(run, optimum, place, MOST_CELLS // share)
-    if len(run.model.layout.outcome_next) and run.model.num_nodes <= 50_000_000:
+    if run.model.num_nodes <= 50_000_000:
         blocks.append(explorer(run, optimum, place, MOST_ENTRIES // share, MOST_STATES // share))
     else:
         blocks.append(Text("The policy is too large to be explored on a page."))
@@ -50,7 +52,7 @@ def policy_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str
 
 def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, most: int) -> list[Block]:
     """Return a map of the policy where its states are one or two whole numbers."""
-    model = run.model
+    model = as_model(run.model)
     grid = grid_of(model)
     if grid is None:
         return []
@@ -83,7 +85,7 @@ def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, m
     return [Drawn(f"{place}-map", f"What the policy does, {by}", "heatmap", content, note)]
 
 
-def grid_of(model: TabularModel) -> tuple[int, tuple[int, int], Longs, tuple[str, str]] | None:
+def grid_of(model: StateSpace) -> tuple[int, tuple[int, int], Longs, tuple[str, str]] | None:
     """Return frames, (rows, columns), the cell of each node (-1: none) and the names of x and y; None if no grid."""
     label = model.state_labels[0]
     width = len(label) if isinstance(label, tuple) else 1
@@ -115,11 +117,11 @@ def whole(label: Any, width: int) -> bool:
     return width == 1 and type(label) is int
 
 
-def decision_nodes(model: TabularModel) -> tuple[Longs, Longs, Longs]:
+def decision_nodes(model: StateSpace) -> tuple[Longs, Longs, Longs]:
     """Return node, step and slot wherever something is to be decided and an episode can come by."""
-    stride, has_rows = model.layout.node_stride, np.diff(model.layout.row_start) > 0
+    stride, has_rows = model.node_stride, np.diff(model.row_start) > 0
     parts = []
-    for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
+    for step, (first, last) in enumerate(model.step_slots.tolist()):
         slots = np.flatnonzero(model.reachable[step * stride + first : step * stride + last] & has_rows[first:last])
         parts.append((slots + first + step * stride, np.full(len(slots), step), slots + first))
     node, steps, slot = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
@@ -133,17 +135,17 @@ def explorer(
     run: LearningRun, optimum: Solution[Policy] | None, place: str, most_entries: int, most_states: int
 ) -> Drawn:
     """Return the explorer of a run's last policy."""
-    model = run.model
+    model = as_model(run.model)
     kept = kept_slots(run, most_entries, most_states)
-    rows = np.concatenate([np.arange(*model.layout.row_start[[slot, slot + 1]]) for slot in kept])
+    rows = np.concatenate([np.arange(*model.row_start[[slot, slot + 1]]) for slot in kept])
     laws, law_of_row = np.unique(model.layout.row_distribution[rows], return_inverse=True)
     steps = model.horizon if model.stationary else 1
     values, violations, least = law_tables(run, optimum, laws)
-    starts = np.concatenate(([0], np.cumsum(np.diff(model.layout.row_start)[kept])))
+    starts = starts_of(np.diff(model.row_start)[kept])
     content = {
         "horizon": model.horizon,
         "stationary": model.stationary,
-        "slotStep": [] if model.stationary else run_lengths(step_of_slots(model)[kept]),
+        "slotStep": [] if model.stationary else run_lengths(model.step_of_slot[kept]),
         "labels": [shown_state(model.state_of_slot(int(slot))) for slot in kept],
         "reachable": run_lengths(reachable(model, kept, steps)),
         "rowStart": starts.tolist(),
@@ -163,7 +165,7 @@ def explorer(
         "q": packed(run.q.reshape(steps, -1)[:, rows], "<f4"),
         **memory(run, rows),
     }
-    total = int((np.diff(model.layout.row_start) > 0).sum())
+    total = int((np.diff(model.row_start) > 0).sum())
     note = "Values and violations are exact: take this action, then follow the last policy."
     if len(kept) < total:
         note += (
@@ -175,8 +177,8 @@ def explorer(
 
 def kept_slots(run: LearningRun, most_entries: int, most_states: int) -> Longs:
     """Return the states that the page holds: all, or those that the policy comes by most; in their own order."""
-    model = run.model
-    counts = np.diff(model.layout.row_start)
+    model = as_model(run.model)
+    counts = np.diff(model.row_start)
     slots = np.flatnonzero(counts > 0)
     steps = model.horizon if model.stationary else 1
     if counts.sum() * steps <= most_entries and len(slots) <= most_states:
@@ -188,7 +190,8 @@ def kept_slots(run: LearningRun, most_entries: int, most_states: int) -> Longs:
 
 def presence(run: LearningRun) -> Floats:
     """[slot]: how often the last policy is expected to be there in an episode."""
-    model, layout = run.model, run.model.layout
+    model = as_model(run.model)
+    layout = model.layout
     now = np.zeros(model.num_slots)
     now[model.first_slot] = model.first_probability
     total = now.copy()
@@ -211,7 +214,7 @@ def law_tables(run: LearningRun, optimum: Solution[Policy] | None, laws: Longs) 
     from peakrl.kernels.planning import value_of
     from peakrl.planning.exact import row_costs
 
-    model = run.model
+    model = as_model(run.model)
     value = value_of(model.layout, model.num_nodes, model.row_reward, run.policy.rows)
     violation = value_of(model.layout, model.num_nodes, row_costs(model), run.policy.rows)
     tables = [by_law(model, value, laws), by_law(model, violation, laws)]
@@ -228,15 +231,15 @@ def by_law(model: TabularModel, table: Floats, laws: Longs) -> Floats:
     return np.stack(sums)[:, laws]
 
 
-def chosen(model: TabularModel, policy: Policy, kept: Longs, steps: int) -> list[int]:
+def chosen(model: StateSpace, policy: Policy, kept: Longs, steps: int) -> list[int]:
     """Return for each step and kept state which of its actions is taken, in run lengths."""
-    nodes = np.arange(steps)[:, None] * model.layout.node_stride + kept
-    return run_lengths(policy.rows[nodes] - model.layout.row_start[kept])
+    nodes = np.arange(steps)[:, None] * model.node_stride + kept
+    return run_lengths(policy.rows[nodes] - model.row_start[kept])
 
 
-def reachable(model: TabularModel, kept: Longs, steps: int) -> NDArray[np.int8]:
+def reachable(model: StateSpace, kept: Longs, steps: int) -> NDArray[np.int8]:
     """[step, kept state]: 1 where an episode can come by."""
-    nodes = np.arange(steps)[:, None] * model.layout.node_stride + kept
+    nodes = np.arange(steps)[:, None] * model.node_stride + kept
     return np.asarray(model.reachable[nodes], np.int8)
 
 
@@ -253,14 +256,6 @@ def memory(run: LearningRun, rows: Longs) -> dict[str, Any]:
         "harm": packed(np.asarray(tables.harm)[rows], "<f4"),  # type: ignore[union-attr]
         "dead": {str(slot): shown_state(run.model.state_of_slot(slot)) for slot in dead},
     }
-
-
-def step_of_slots(model: TabularModel) -> Longs:
-    """[slot]: the step of each slot of a layered model."""
-    steps = np.full(model.num_slots, model.horizon, np.int64)
-    for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
-        steps[first:last] = step
-    return steps
 
 
 def plain_label(label: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from peakrl.model.explore import as_model
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, shown_state, slug
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ class ModelFindings:
         from peakrl.planning import solve
 
         model = self.model
-        outcomes = len(model.layout.outcome_next) * (model.horizon if model.stationary else 1)
-        known = outcomes > 0 and outcomes + model.num_entries <= MOST_OUTCOMES
-        return solve(model) if known else None
+        return solve(model) if model.num_outcomes + model.num_entries <= MOST_OUTCOMES else None
 
     @cached_property
     def best(self) -> Evaluation | None:
@@ -121,7 +120,7 @@ def section_of(
     """Return the section of a run; `known` is what was found out about its model before."""
     from peakrl.report.policy_blocks import policy_blocks
 
-    found, place = Findings(run, known or ModelFindings(run.model), most_changes), f"run-{slug(name)}"
+    found, place = Findings(run, known or ModelFindings(as_model(run.model)), most_changes), f"run-{slug(name)}"
     verdict, tone, short = verdict_of(found)
     model = run.model
     lead = (

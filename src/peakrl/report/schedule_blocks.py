@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from peakrl.model.explore import as_model
 from peakrl.model.schedule_states import ScheduleState, ScheduleStates
 from peakrl.report.blocks import Block, Drawn, Text
 
@@ -42,7 +43,7 @@ def schedule_blocks(run: LearningRun, place: str) -> list[Block]:
     from peakrl.problems.scheduling.baselines import dt_order_or_least_late, evaluate_order
     from peakrl.problems.scheduling.problem import order_of
 
-    model = run.model
+    model = as_model(run.model)
     if not is_schedule(model):
         return []
     if not model.deterministic:

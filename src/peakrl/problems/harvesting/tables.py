@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Floats, Layout, Longs, Payoffs
+from peakrl.kernels.arrays import Floats, Longs, Payoffs
+from peakrl.model.assemble import assemble
 from peakrl.model.explore import guard_memory
-from peakrl.model.header import Header
-from peakrl.model.tabular import TabularModel, frozen
+from peakrl.model.header import header_of
+from peakrl.model.space import expand, starts_of
+from peakrl.model.tabular import TabularModel
 from peakrl.problems.harvesting.arrivals import FrozenArrivals, IndependentArrivals, MarkovArrivals
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def rows_of(level: Longs, arrival: Longs, battery: int) -> Rows:
     available = level + arrival
     counts = available + 1
     slot = np.repeat(np.arange(len(counts)), counts)
-    power = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    power = expand(np.zeros_like(counts), counts)
     return Rows(slot, power, np.minimum(battery, available[slot] - power))
 
 
@@ -80,7 +82,7 @@ def layered_model(problem: EnergyHarvesting, memory_limit: float) -> TabularMode
     energies = np.array([*process.sequence, 0])
     rows = (top[:-1] + 1) * (energies[:-1] + 1) + top[:-1] * (top[:-1] + 1) // 2
     guard_memory(problem.name, int((top + 1).sum()), int(rows.sum()), problem.horizon, memory_limit)
-    start = np.concatenate(([0], np.cumsum(top + 1)))
+    start = starts_of(top + 1)
     layer = np.repeat(np.arange(len(top)), top + 1)
     level = top[layer] - (np.arange(start[-1]) - start[layer])
     arrival = energies[layer]
@@ -201,7 +203,7 @@ class Search:
             outcome_start,
             target,
             probability,
-            np.concatenate(([0], np.cumsum(sizes)))[:-1],
+            starts_of(sizes)[:-1],
             np.array(self.distribution_start),
             bool((nearest != row_depth + 1).any()),
             self.first_probability,
@@ -227,51 +229,28 @@ def unmet(codes: Longs, number: Longs) -> Longs:
 
 def finish(problem: EnergyHarvesting, parts: Parts) -> TabularModel:
     """Freeze the parts."""
-    header = Header(problem)
-    horizon = header.horizon
-    slots, rows = len(parts.level), len(parts.power)
-    distributions = len(parts.outcome_start) - 1
+    header = header_of(problem)
     counts = parts.level + parts.arrival + 1
-    counts[parts.layer_start[horizon] :] = 0  # met only after the last step
-    if parts.shared:
-        step_slots = np.array([[0, slots]] * horizon)
-        step_distributions = np.array([[0, distributions]] * horizon)
-    else:
-        step_slots = np.stack([parts.layer_start[:-1], parts.layer_start[1:]], axis=1)
-        step_distributions = np.stack([parts.distribution_start[:-1], parts.distribution_start[1:]], axis=1)
+    counts[parts.layer_start[header.horizon] :] = 0  # met only after the last step
     labels, slot_state = states_of(parts.level, parts.arrival)
     powers = int(parts.power.max()) + 1
     constraints = problem.peak_power - np.arange(powers, dtype=np.float64)
-    return TabularModel(
-        name=header.name,
-        constraint_names=header.constraint_names,
-        reward_range=header.reward_range,
-        constraint_bounds=header.constraint_bounds,
-        stationary=parts.shared,
+    return assemble(
+        header,
         state_labels=labels,
-        slot_state=frozen(slot_state, np.int32),
+        slot_state=slot_state,
         action_labels=list(range(powers)),
-        row_action=frozen(parts.power, np.int32),
-        layout=Layout(
-            horizon,
-            slots if parts.shared else 0,
-            rows if parts.shared else 0,
-            frozen(step_slots, np.int64),
-            frozen(step_distributions, np.int64),
-            frozen(np.concatenate(([0], np.cumsum(counts))), np.int64),
-            frozen(parts.distribution, np.int32),
-            frozen(parts.outcome_start, np.int64),
-            frozen(parts.outcome_next, np.int32),
-            frozen(parts.outcome_probability, np.float64),
-        ),
-        payoffs=Payoffs(
-            0,
-            frozen(parts.power, np.int32),
-            frozen(np.array(problem.rates[:powers]), np.float64),
-            frozen(constraints[:, None], np.float64),
-        ),
-        first_slot=frozen(np.arange(len(parts.first_probability)), np.int32),
-        first_probability=frozen(parts.first_probability, np.float64),
+        row_action=parts.power,
+        row_start=starts_of(counts),
+        row_distribution=parts.distribution,
+        outcome_start=parts.outcome_start,
+        outcome_next=parts.outcome_next,
+        outcome_probability=parts.outcome_probability,
+        payoffs=Payoffs(0, parts.power.astype(np.int32), np.array(problem.rates[:powers]), constraints[:, None]),
+        first_slot=np.arange(len(parts.first_probability)),
+        first_probability=parts.first_probability,
+        layer_start=None if parts.shared else parts.layer_start,
+        distribution_start=None if parts.shared else parts.distribution_start,
     )
 
 

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from peakrl.errors import PolicyError, ProblemError
+from peakrl.model.explore import as_model
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.schedule_states import JobName, ScheduleState
 from peakrl.model.tabular import TabularModel
@@ -110,11 +111,11 @@ class MachineScheduling(Problem):
 
     def tabulate(self, memory_limit: float) -> TabularModel:
         """Return the compiled model: what `model.explore.explore` would give, array for array, much sooner."""
-        from peakrl.model.header import Header
+        from peakrl.model.header import header_of
         from peakrl.problems.scheduling.tables import tabulate_schedule
 
         model = tabulate_schedule(
-            Header(self),
+            header_of(self),
             self.jobs,
             OBJECTIVES.index(self.objective),
             keeps_worst=self.keeps_worst,
@@ -187,12 +188,12 @@ def scheduling_example(number: int, *, objective: str = "max_tardiness") -> Mach
 
 def order_of(policy: Policy) -> Order:
     """Return the order in which a policy does the jobs of a model with fixed times."""
-    model = policy.model
+    model = as_model(policy.model)
     if not model.deterministic:
         raise PolicyError(f"{model!r} has random processing times: a policy has no single order there")
     slot, order = int(model.first_slot[0]), []
     for step in range(model.horizon):
         row = policy.row(step, slot)
         order.append(model.action_of_row(row))
-        slot = int(model.layout.outcome_next[model.layout.outcome_start[model.layout.row_distribution[row]]])
+        slot = int(model.outcome_next[model.outcome_start[model.row_distribution[row]]])
     return tuple(order)  # type: ignore[arg-type]  # a scheduling model's actions are names of jobs

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Payoffs
+from peakrl.kernels.arrays import Floats, Ints, Longs, Payoffs
 from peakrl.kernels.lists import number_lists
 from peakrl.kernels.scheduling import Expansion, JobTable, expand_layer, sort_rows
+from peakrl.model.assemble import assemble
 from peakrl.model.header import Header
 from peakrl.model.schedule_states import ScheduleStates, Words
+from peakrl.model.space import MOST_INDICES, expand, frozen, starts_of
 from peakrl.model.tabular import TabularModel
 from peakrl.problems.scheduling.jobs import Job, name_of
 
@@ -27,9 +29,6 @@ STATE_BYTES, ROW_BYTES, DISTRIBUTION_BYTES, OUTCOME_BYTES = 28, 12, 8, 12
 #: Bytes at work on a layer for each of its (pair, processing time): the expansion, its hash table, what is kept of
 #: it, and the gaps that freed arrays leave in the heap (measured: 110 without the gaps).
 WORK_BYTES = 180
-#: Rows and records are numbered by 32-bit integers.
-MOST_ROWS = 2**31 - 1
-
 
 #: The arrays of `LayerRows` by field, one for each layer.
 Parts = dict[str, list[NDArray[Any]]]
@@ -59,7 +58,7 @@ def job_table(jobs: Sequence[Job], objective: int) -> JobTable:
         np.array([job.due for job in jobs], np.int64),
         np.array([job.deadline for job in jobs], np.int64),
         np.array([job.weight for job in jobs], np.float64),
-        _starts(np.array([len(job.pairs) for job in jobs])),
+        starts_of([len(job.pairs) for job in jobs]),
         np.array([time for _, time in pairs], np.int64),
         np.array([probability for probability, _ in pairs], np.float64),
     )
@@ -85,12 +84,12 @@ def tabulate_schedule(
         clock.append(next_clock)
     labels = ScheduleStates(
         [name_of(job) for job in jobs],
-        _sealed(np.concatenate(done)),
-        _sealed(np.concatenate(clock)),
+        frozen(np.concatenate(done), np.uint64, own=True),
+        frozen(np.concatenate(clock), np.uint64, own=True),
         timed=not all(job.fixed for job in jobs),
         worst=keeps_worst,
     )
-    return assemble(header, labels, [len(layer) for layer in done], parts)
+    return joined_model(header, labels, [len(layer) for layer in done], parts)
 
 
 def outcome_count(table: JobTable, done: Words, rows_a_state: int) -> int:
@@ -132,54 +131,39 @@ def layer_rows(
     return layer, next_done, next_clock
 
 
-def assemble(header: Header, labels: ScheduleStates, layer_sizes: Sequence[int], parts: Parts) -> TabularModel:
+def joined_model(header: Header, labels: ScheduleStates, layer_sizes: Sequence[int], parts: Parts) -> TabularModel:
     """Join the layers into a model; `parts` is used up."""
-    horizon, slots = header.horizon, len(labels)
-    layer_start = _starts(np.array(layer_sizes))
-    distribution_start = _starts(np.array([len(sizes) for sizes in parts["sizes"]]))
-    layout = Layout(
-        horizon,
-        0,
-        0,
-        _sealed(np.stack([layer_start[:horizon], layer_start[1 : horizon + 1]], axis=1)),
-        _sealed(np.stack([distribution_start[:-1], distribution_start[1:]], axis=1)),
-        _sealed(_starts(np.repeat(np.arange(horizon, -1, -1), layer_sizes))),
-        _sealed(_joined(parts["row_distribution"], distribution_start)),
-        _sealed(_starts(_joined(parts["sizes"]))),
-        _sealed(_joined(parts["following"], layer_start[1:])),
-        _sealed(_joined(parts["probability"])),
-    )
-    return TabularModel(
-        name=header.name,
-        constraint_names=header.constraint_names,
-        reward_range=header.reward_range,
-        constraint_bounds=header.constraint_bounds,
-        stationary=False,
+    layer_start = starts_of(layer_sizes)
+    distribution_start = starts_of([len(sizes) for sizes in parts["sizes"]])
+    return assemble(
+        header,
         state_labels=labels,
-        slot_state=_sealed(np.arange(slots, dtype=np.int32)),
+        slot_state=np.arange(len(labels), dtype=np.int32),
         action_labels=labels.names,
-        row_action=_sealed(_joined(parts["row_job"])),
-        layout=layout,
+        row_action=_joined(parts["row_job"]),
+        row_start=starts_of(np.repeat(np.arange(header.horizon, -1, -1), layer_sizes)),
+        row_distribution=_joined(parts["row_distribution"], distribution_start),
+        outcome_start=starts_of(_joined(parts["sizes"])),
+        outcome_next=_joined(parts["following"], layer_start[1:]),
+        outcome_probability=_joined(parts["probability"]),
         payoffs=join_payoffs(parts),
-        first_slot=_sealed(np.zeros(1, np.int32)),
-        first_probability=_sealed(np.ones(1)),
+        first_slot=np.zeros(1, np.int32),
+        first_probability=np.ones(1),
+        layer_start=layer_start,
+        distribution_start=distribution_start,
     )
 
 
 def join_payoffs(parts: Parts) -> Payoffs:
     """Number the layers' payoff lists once for all."""
-    first = _starts(np.array([len(sizes) for sizes in parts["payoff_sizes"]]))
+    first = starts_of([len(sizes) for sizes in parts["payoff_sizes"]])
     sizes, reward, margin = (_joined(parts[field]) for field in ("payoff_sizes", "reward", "margin"))
-    start = _starts(sizes)
+    start = starts_of(sizes)
     number, chosen = number_lists(start, reward.view(np.uint64), margin.view(np.uint64))
     source, chosen_sizes = _gather(start, chosen)
-    record = _starts(chosen_sizes)[number].astype(np.int32)
-    return Payoffs(
-        int(sizes.max() > 1),
-        _sealed(record[_joined(parts["row_payoff"], first)]),
-        _sealed(reward[source]),
-        _sealed(margin[source][:, None]),
-    )
+    record = starts_of(chosen_sizes)[number].astype(np.int32)
+    row_payoff = record[_joined(parts["row_payoff"], first)]
+    return Payoffs(int(sizes.max() > 1), row_payoff, reward[source], margin[source][:, None])
 
 
 class MemoryGuard:
@@ -207,7 +191,7 @@ class MemoryGuard:
         self.kept += len(layer.sizes) * DISTRIBUTION_BYTES + len(layer.following) * OUTCOME_BYTES
 
     def _check(self, states: int, rows: int, needed: float, what: str) -> None:
-        if needed <= self.limit and rows <= MOST_ROWS:
+        if needed <= self.limit and rows <= MOST_INDICES:
             return
         over = f"more than the limit of {self.limit / 1e9:.1f} GB" if needed > self.limit else "more pairs than 2^31"
         raise ProblemError(
@@ -216,16 +200,10 @@ class MemoryGuard:
         )
 
 
-def _starts(sizes: NDArray[Any]) -> Longs:
-    """Return where parts of the given sizes begin, and the end of the last."""
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
-
-
 def _gather(start: Longs, chosen: Ints) -> tuple[Longs, Longs]:
     """Return the places of the chosen lists' members, one list after another, and the lists' sizes."""
     sizes = start[chosen + 1] - start[chosen]
-    within = np.arange(sizes.sum()) - np.repeat(_starts(sizes)[:-1], sizes)
-    return np.repeat(start[chosen], sizes) + within, sizes
+    return expand(start[chosen], sizes), sizes
 
 
 def _joined(parts: list[NDArray[Any]], offsets: Longs | None = None) -> NDArray[Any]:
@@ -238,9 +216,3 @@ def _joined(parts: list[NDArray[Any]], offsets: Longs | None = None) -> NDArray[
             place += len(part)
     parts.clear()
     return whole
-
-
-def _sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """Make a fresh array read-only; unlike `model.frozen` without a copy, since these are large."""
-    array.flags.writeable = False
-    return array
