@@ -25,6 +25,7 @@ from peakrl import (
     learn,
     load_run,
     machine_scheduling,
+    safe_set,
     scheduling_example,
     solve,
     write_report,
@@ -38,7 +39,7 @@ from peakrl.report.efficiency import FLOOR
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
 from peakrl.report.paper_sections import quartile_chart
 from peakrl.report.plotly_bundle import KINDS, reduced
-from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, presence
+from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, presence, safe_map_blocks
 from peakrl.report.run_sections import section_of
 from peakrl.report.schedule_blocks import as_job, jobs_of, schedule_blocks
 from peakrl.runs.store import Store
@@ -332,6 +333,33 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
                     assert told == pytest.approx(
                         total_from(model, run.policy, step, slot, row, payoff), rel=1e-4, abs=1e-4
                     )
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_explorer_calls_safe_what_the_safe_set_does(number: int) -> None:
+    model = compile_model(scheduling_example(number))
+    run = learn(model, LearnerSettings.practical(), episodes=5)
+    content: Any = explorer(run, None, "x", 10**6, 10**6).data
+    told, safe = unrun(content["verdict"]), safe_set(model)
+    assert len(told) == model.num_entries
+    for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
+        for row in range(int(model.layout.row_start[first]), int(model.layout.row_start[last])):
+            slot = int(np.searchsorted(model.layout.row_start, row, side="right")) - 1
+            reason = safe.reason(step, model.state_of_slot(slot), model.action_of_row(row))
+            assert told[row] == (0 if reason is None else 1 if reason.violates else 2)
+
+
+def test_a_map_shows_how_many_actions_are_safe_in_every_state_that_can_be_reached() -> None:
+    model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
+    (block,) = safe_map_blocks(model, "x", 10_000)
+    content: Any = block.data  # type: ignore[union-attr]
+    counts, safe = unrun(content["maps"]["safe actions"]), safe_set(model)
+    for step in range(3):
+        for battery, arrival in model.state_labels:  # type: ignore[misc]
+            count = counts[(step * content["rows"] + battery) * content["columns"] + arrival]
+            if count >= 0:
+                assert count == len(safe.actions(step, (battery, arrival))) == min(battery + arrival, 2) + 1
+    assert safe_map_blocks(model, "x", 10) == []
 
 
 def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:

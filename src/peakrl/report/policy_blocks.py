@@ -5,8 +5,7 @@ that a pair has (many pairs share one), and V the exact value of pi:
 
     value from here on      r(s, a) + sum_s' D(s') V_{h+1}(s')         by pair and by (step, law), never by (step, pair)
 
-and likewise for the violation of pi and for the least violation of any policy. Where that sum is above 0 and the pair
-itself violates nothing, the action may lead where no policy is safe.
+and likewise for the violation of pi. What is safe is the safe set's own word, by (step, pair).
 """
 
 from __future__ import annotations
@@ -32,6 +31,8 @@ MOST_ENTRIES, MOST_STATES, MOST_CELLS = 190_000, 20_000, 60_000
 #: A grid larger than this in one direction cannot be read.
 LONGEST_SIDE = 400
 NO_WITNESS, VIOLATES = -2, -1
+#: What the page says of an action: safe, may violate at once, may lead where no policy is safe.
+SAFE, BREAKS, DEAD_END = 0, 1, 2
 
 
 def policy_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, share: int = 1) -> list[Block]:
@@ -40,6 +41,7 @@ def policy_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str
 
     blocks: list[Block] = [*schedule_blocks(run, place)]
     blocks += map_blocks(run, optimum, place, MOST_CELLS // share)
+    blocks += safe_map_blocks(as_model(run.model), place, MOST_CELLS // share)
     if run.model.num_nodes <= 50_000_000:
         blocks.append(explorer(run, optimum, place, MOST_ENTRIES // share, MOST_STATES // share))
     else:
@@ -83,6 +85,27 @@ def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, m
         else "White: no policy can be there. Click a cell to explore it."
     )
     return [Drawn(f"{place}-map", f"What the policy does, {by}", "heatmap", content, note)]
+
+
+def safe_map_blocks(model: TabularModel, place: str, most: int) -> list[Block]:
+    """Return a map of how many actions are safe where, for models whose states make a grid that a page can hold."""
+    grid = grid_of(model)
+    if grid is None or grid[0] * grid[1][0] * grid[1][1] > most or max(grid[1]) > LONGEST_SIDE:
+        return []
+    frames, shape, cell, names = grid
+    from peakrl.safety.safe_set import SafeSet
+
+    nodes, safe = np.flatnonzero(cell >= 0), SafeSet(model)
+    values = np.full(frames * shape[0] * shape[1], -1, np.int64)
+    values[cell[nodes]] = [np.count_nonzero(safe.mask_of(node)) for node in nodes.tolist()]
+    content = {
+        "frames": frames, "start": frames // 2, "rows": shape[0], "columns": shape[1], "x": names[0], "y": names[1],
+        "maps": {"safe actions": run_lengths(values)}, "actions": list(range(model.max_actions + 1)), "numeric": True,
+        "unit": "safe actions",
+    }  # fmt: skip
+    by = f"by {names[1]} and {names[0]}" if frames == 1 else f"by step, {names[1]} and {names[0]}"
+    note = "0: no policy keeps every constraint from there. White: no policy can be there."
+    return [Drawn(f"{place}-safe", f"How many actions are safe, {by}", "heatmap", content, note)]
 
 
 def grid_of(model: StateSpace) -> tuple[int, tuple[int, int], Longs, tuple[str, str]] | None:
@@ -140,7 +163,7 @@ def explorer(
     rows = np.concatenate([np.arange(*model.row_start[[slot, slot + 1]]) for slot in kept])
     laws, law_of_row = np.unique(model.layout.row_distribution[rows], return_inverse=True)
     steps = model.horizon if model.stationary else 1
-    values, violations, least = law_tables(run, optimum, laws)
+    values, violations = law_tables(run, laws)
     starts = starts_of(np.diff(model.row_start)[kept])
     content = {
         "horizon": model.horizon,
@@ -159,7 +182,7 @@ def explorer(
         "constraints": list(model.constraint_names),
         "lawValue": packed(values, "<f4"),
         "lawViolation": packed(violations, "<f4"),
-        "lawLeast": None if least is None else packed(least, "<f4"),
+        "verdict": run_lengths(verdicts(model).reshape(steps, -1)[:, rows]),
         "policy": chosen(model, run.policy, kept, steps),
         "optimum": None if optimum is None else chosen(model, optimum.policy, kept, steps),
         "q": packed(run.q.reshape(steps, -1)[:, rows], "<f4"),
@@ -209,16 +232,21 @@ def presence(run: LearningRun) -> Floats:
     return total
 
 
-def law_tables(run: LearningRun, optimum: Solution[Policy] | None, laws: Longs) -> tuple[Floats, Floats, Floats | None]:
-    """[step, law]: what follows under the last policy (value, violation), and the least violation that can follow."""
+def law_tables(run: LearningRun, laws: Longs) -> tuple[Floats, Floats]:
+    """[step, law]: what follows under the last policy, value and violation."""
     from peakrl.kernels.planning import value_of
     from peakrl.planning.exact import row_costs
 
     model = as_model(run.model)
     value = value_of(model.layout, model.num_nodes, model.row_reward, run.policy.rows)
     violation = value_of(model.layout, model.num_nodes, row_costs(model), run.policy.rows)
-    tables = [by_law(model, value, laws), by_law(model, violation, laws)]
-    return tables[0], tables[1], None if optimum is None else by_law(model, optimum.node_violations, laws)
+    return by_law(model, value, laws), by_law(model, violation, laws)
+
+
+def verdicts(model: TabularModel) -> NDArray[np.int8]:
+    """[entry]: SAFE, BREAKS or DEAD_END."""
+    safe = model.safe[0].reshape(-1, model.num_rows)
+    return np.where(safe, SAFE, np.where(model.keeps, DEAD_END, BREAKS)).astype(np.int8).ravel()
 
 
 def by_law(model: TabularModel, table: Floats, laws: Longs) -> Floats:

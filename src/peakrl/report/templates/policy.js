@@ -28,8 +28,8 @@
     const size = spec.rows * spec.columns;
     const cells = (key) => (spec.cache[key] ??= unrun(spec.maps[key])).subarray(index * size, (index + 1) * size);
     const value = (code) => (code < 0 ? null : spec.numeric ? Number(spec.actions[code]) : code);
-    const [mine, best] = [cells("the last policy"), "the optimum" in spec.maps ? cells("the optimum") : null];
     const apart = name === "the last policy minus the optimum";
+    const [mine, best] = apart ? [cells("the last policy"), cells("the optimum")] : [null, null];
     const shown = apart ? null : cells(name);
     const grid = [], words = [];
     for (let y = 0; y < spec.rows; y += 1) {
@@ -58,7 +58,7 @@
     const trace = {
       type: "heatmap", z: grid, text: words, zmin: range[0], zmax: range[1], colorscale: apart ? diverging : scale(),
       hovertemplate: `${spec.y} %{y}, ${spec.x} %{x}: %{text}<extra></extra>`, hoverongaps: false, xgap: 1, ygap: 1,
-      showscale: spec.numeric, colorbar: { thickness: 12, outlinewidth: 0, title: { text: apart ? "difference" : "action" } },
+      showscale: spec.numeric, colorbar: { thickness: 12, outlinewidth: 0, title: { text: apart ? "difference" : spec.unit ?? "action" } },
     };
     Plotly.react(id, [trace], layout(spec, { xaxis: axis(spec.x), yaxis: axis(spec.y), dragmode: false }), config);
     const element = document.getElementById(id);
@@ -81,7 +81,7 @@
   }
 
   function explore(id, spec, state, point) {
-    const target = explorers[id.replace(/-map$/, "-explorer")];
+    const target = explorers[id.replace(/-(map|safe)$/, "-explorer")];
     if (!target) return;
     const step = spec.frames > 1 ? state.frame : point.x;
     const label = spec.frames > 1 ? `(${point.y}, ${point.x})` : String(point.y);
@@ -144,11 +144,11 @@
 
     take(spec) {
       this.spec = spec;
-      for (const name of ["reward", "violation", "margin", "lawValue", "lawViolation", "lawLeast", "q", "harm"]) {
+      for (const name of ["reward", "violation", "margin", "lawValue", "lawViolation", "q", "harm"]) {
         this[name] = spec[name] ? unpack(spec[name], Float32Array) : null;
       }
       for (const name of ["rowAction", "law"]) this[name] = unpack(spec[name], Int32Array);
-      for (const name of ["policy", "optimum", "witness", "reachable", "slotStep"]) this[name] = spec[name] ? unrun(spec[name]) : null;
+      for (const name of ["policy", "optimum", "witness", "verdict", "reachable", "slotStep"]) this[name] = spec[name] ? unrun(spec[name]) : null;
       this.rows = spec.rowStart[spec.rowStart.length - 1];
     }
 
@@ -199,13 +199,15 @@
     }
 
     reasons(step, row) {
-      const { constraints, laws, stationary, dead } = this.spec, why = [];
+      const { constraints, stationary, dead } = this.spec, why = [];
       const column = stationary ? step : 0, width = constraints.length;
       constraints.forEach((name, i) => {
         const margin = this.margin[row * width + i];
         if (margin < 0) why.push(`breaks ${name} by up to ${number(-margin)}`);
       });
-      if (this.lawLeast && this.lawLeast[column * laws + this.law[row]] > 0) why.push("may lead where no policy is safe");
+      const verdict = this.verdict[column * this.rows + row];
+      if (verdict === 1 && !why.length) why.push("violates"); // by less than a page's numbers can show
+      if (verdict === 2) why.push("may lead where no policy is safe");
       const seen = this.witness ? this.witness[column * this.rows + row] : -2;
       if (seen === -1) why.push(`the learner saw it violate by ${number(this.harm[row])}`);
       if (seen >= 0) why.push(`the learner saw it lead to ${dead[seen]}, where everything fails`);
