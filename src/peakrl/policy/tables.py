@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +21,13 @@ from peakrl.kernels.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
 from peakrl.model.explore import Target, as_model, as_space
 from peakrl.model.space import StateSpace, frozen
 from peakrl.model.tabular import TabularModel
+from peakrl.policy.draws import Draws, Seed
 from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views, decisions
 
+if TYPE_CHECKING:
+    from peakrl.safety.safe_set import SafeSet
+
 Rule = Callable[[int, Any], Hashable]
-Seed = int | np.random.Generator | None
-
-
-class Draws:
-    """What a policy that draws at random has drawn for the episode at hand."""
-
-    def __init__(self) -> None:
-        self._generator: np.random.Generator | None = None
-        self.episode = 0
-
-    def begin(self, seed: Seed) -> np.random.Generator:
-        """Return the generator, made anew where a seed is given."""
-        if seed is not None or self._generator is None:
-            self._generator = np.random.default_rng(seed)
-        return self._generator
-
-    @property
-    def generator(self) -> np.random.Generator:
-        """The generator that `reset` left."""
-        if self._generator is None:
-            raise PolicyError("this policy draws at random: call its reset(seed) before an episode, then its action")
-        return self._generator
 
 
 def first_rows(model: StateSpace) -> Ints:
@@ -170,6 +153,16 @@ class Policy(Exported):
     @cached_property
     def _learned_tables(self) -> tuple[Any, Any]:
         return (None, None) if self.learned is None else (self.learned.values(), self.learned.known())
+
+    def to_c(self, path: str | Path, *, safe_set: SafeSet | None = None, name: str | None = None) -> str:
+        """Write a C99 header: tables in the smallest integers and a function for the decision; return its text.
+
+        With `safe_set` also one that says which actions are safe. All names in it begin with `name`, by default the
+        file's. No memory is allocated and no library is called.
+        """
+        from peakrl.policy.c_header import write_header
+
+        return write_header(self, path, safe_set, name)
 
     def _table(self) -> Table:
         model = self.model

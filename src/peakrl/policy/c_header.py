@@ -1,0 +1,272 @@
+"""A policy as a C99 header for a controller: constant tables in the smallest integers and functions that look up.
+
+    int32_t NAME_action(int32_t step, int32_t s0, ...)                the number of the action to take
+    int     NAME_safe(int32_t step, int32_t s0, ..., int32_t action)  1 where an action is safe: with a safe set only
+
+A state is given by its parts where it is a whole number or a tuple of them, else by its number in the problem's order
+of states; the header's first comment lists both, and the actions. What the policy knows nothing of gives -1, and is
+never safe. Nothing is allocated, no library is called.
+
+A step's table has one entry a place, the place of a state among the step's; steps whose tables are equal share one.
+Places are found by arithmetic where the states fill a box, else by binary search in the sorted keys. Masks are stored
+once each, as bits, and referred to by number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import PolicyError
+from peakrl.kernels.arrays import Longs
+from peakrl.model.labels import whole_numbers
+from peakrl.model.space import StateSpace
+from peakrl.storage import write_file
+
+if TYPE_CHECKING:
+    from peakrl.policy.tables import Policy
+    from peakrl.safety.safe_set import SafeSet
+
+#: The integers of C, smallest first; no number is so large that it would need the sign of the last.
+INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
+NOTHING = -1
+LABELS_SHOWN, LINE = 200, 110
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a state's entry stands: states in the order of their keys, for all steps alike or step by step."""
+
+    #: [slot, part]: the parts of each stored state.
+    keys: Longs
+    #: [step]: the slots of a step in the order of their keys.
+    by_step: list[Longs]
+    #: Do all steps share one order?
+    shared: bool
+
+    @property
+    def parts(self) -> int:
+        """How many numbers a state is given by."""
+        return int(self.keys.shape[1])
+
+
+def header_of(policy: Policy, safe: SafeSet | None, name: str) -> str:
+    """Return the text of the header."""
+    model = policy.model
+    places = places_of(model)
+    choice = [chosen_at(policy, step, slots) for step, slots in enumerate(places.by_step)]
+    parts = [opening(model, places, name), place_function(places, name), *decision(choice, places, name)]
+    if safe is not None:
+        parts += mask_functions(safe, places, name)
+    return "\n".join([*parts, f"#endif /* {name.upper()}_H */", ""])
+
+
+def write_header(policy: Policy, path: str | Path, safe: SafeSet | None, name: str | None) -> str:
+    """Write and return the header of a policy."""
+    if safe is not None and safe.model is not policy.model and safe.model.digest != policy.model.digest:
+        raise PolicyError(f"the safe set is one of {safe.model!r}, the policy one of {policy.model!r}")
+    text = header_of(policy, safe, identifier(name, path))
+    write_file(path, text.encode())
+    return text
+
+
+def identifier(name: str | None, path: str | Path) -> str:
+    """Return the prefix of all names: as given, else the file's name."""
+    if name is None:
+        found = re.sub(r"\W+", "_", Path(path).stem, flags=re.ASCII).strip("_")
+        return found if found and not found[0].isdigit() else f"policy_{found}".rstrip("_")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise PolicyError(f"name is {name!r}; it must be a name of C: letters, digits and _, no digit first")
+    return name
+
+
+# Tables ----------------------------------------------------------------------------------------------------------
+
+
+def places_of(model: StateSpace) -> Places:
+    """Return the order in which the entries of states stand."""
+    table = whole_numbers(list(model.state_labels))
+    if table is None or np.abs(table).max(initial=0) >= 2**31:
+        table = np.arange(model.num_states)
+    keys = table.reshape(model.num_states, -1)[model.slot_state]
+    by_step: list[Longs] = []
+    for step, (first, last) in enumerate(model.step_slots.tolist()):
+        if step and model.stationary:
+            by_step.append(by_step[0])
+            continue
+        slots = np.flatnonzero(np.diff(model.row_start)[first:last] > 0) + first
+        by_step.append(slots[np.lexsort(keys[slots].T[::-1])])
+    return Places(keys, by_step, model.stationary)
+
+
+def chosen_at(policy: Policy, step: int, slots: Longs) -> Longs:
+    """[place]: the number of the action that a policy takes at a step, -1 where an episode cannot be there."""
+    model = policy.model
+    nodes = step * model.node_stride + slots
+    return np.where(model.reachable[nodes], model.row_action[policy.rows[nodes]], NOTHING).astype(np.int64)
+
+
+def masks_at(safe: SafeSet, step: int, slots: Longs) -> list[bytes]:
+    """[place]: the bits of a mask, lowest first."""
+    nodes = step * safe.model.node_stride + slots
+    return [np.packbits(safe.mask_of(node), bitorder="little").tobytes() for node in nodes.tolist()]
+
+
+def array(name: str, values: Any) -> str:
+    """Return a constant table in the smallest integers that hold it."""
+    flat: NDArray[Any] = np.asarray(values, np.int64).ravel()
+    low, high = int(flat.min(initial=0)), int(flat.max(initial=0))
+    kind = next(np.dtype(each) for each in INTEGERS if np.iinfo(each).min <= low and high <= np.iinfo(each).max)
+    lines, line = [], ""
+    for value in flat.tolist() or [0]:
+        text = f"{value},"
+        if len(line) + len(text) > LINE:
+            lines.append(line)
+            line = ""
+        line += text
+    body = "\n".join([*lines, line])
+    return f"static const {kind.name}_t {name}[{max(len(flat), 1)}] = {{\n{body}\n}};\n"
+
+
+def unique_tables(tables: Sequence[Longs]) -> tuple[list[Longs], list[int]]:
+    """Return the distinct tables, and which of them each step has."""
+    numbers: dict[bytes, int] = {}
+    which = [numbers.setdefault(table.tobytes(), len(numbers)) for table in tables]
+    return [tables[which.index(number)] for number in range(len(numbers))], which
+
+
+def step_tables(name: str, tables: Sequence[Longs]) -> str:
+    """Return the tables of all steps one behind the other, equal ones once, and where each step's begins."""
+    distinct, which = unique_tables(tables)
+    starts = np.concatenate(([0], np.cumsum([len(table) for table in distinct])))
+    return array(f"{name}_table", np.concatenate(distinct)) + array(f"{name}_start", starts[which])
+
+
+# Text ------------------------------------------------------------------------------------------------------------
+
+
+def opening(model: StateSpace, places: Places, name: str) -> str:
+    """Return the comment, the guard and the numbers that a user needs."""
+    upper = name.upper()
+    if whole_numbers(list(model.state_labels)) is None:
+        states = f"States by number:\n{listed(model.state_labels)}"
+    else:
+        states = f"A state is given by its {places.parts} whole number(s)."
+    return (
+        f"/* A policy for {comment(model.name)}, written by peakrl.\n\n"
+        f"{comment(states)}\nActions by number:\n{comment(listed(model.action_labels))}\n*/\n"
+        f"#ifndef {upper}_H\n#define {upper}_H\n\n#include <stdint.h>\n\n"
+        f"#define {upper}_STEPS {model.horizon}\n#define {upper}_ACTIONS {len(model.action_labels)}\n"
+    )
+
+
+def listed(labels: Sequence[Hashable]) -> str:
+    """Return labels with their numbers."""
+    lines = [f"  {number}: {labels[number]!r}" for number in range(min(len(labels), LABELS_SHOWN))]
+    more = [f"  ... {len(labels) - LABELS_SHOWN} more"] if len(labels) > LABELS_SHOWN else []
+    return "\n".join([*lines, *more])
+
+
+def comment(text: str) -> str:
+    """Return text that does not end the comment it stands in, in signs that every compiler reads."""
+    return (
+        text.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").encode("ascii", "backslashreplace").decode()
+    )
+
+
+def arguments(places: Places) -> str:
+    """Return the parts of a state as C declares them."""
+    return ", ".join(f"int32_t s{part}" for part in range(places.parts))
+
+
+def given(places: Places) -> str:
+    """Return the parts of a state as C passes them on."""
+    return ", ".join(f"s{part}" for part in range(places.parts))
+
+
+def place_function(places: Places, name: str) -> str:
+    """Return the function that finds the place of a state, with the keys that it needs."""
+    box = box_of(places)
+    keys, declared, body = searching(places, name) if box is None else ("", "", computing(*box))
+    return (
+        f"{keys}static int32_t {name}_place(int32_t step, {arguments(places)})\n{{\n{declared}"
+        f"    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n{body}}}\n"
+    )
+
+
+def computing(low: Sequence[int], size: Sequence[int]) -> str:
+    """Return C that computes the place of a state in a box."""
+    parts = list(enumerate(zip(low, size, strict=True)))
+    outside = " || ".join(f"s{part} < {first} || s{part} > {first + count - 1}" for part, (first, count) in parts)
+    index = f"(s0 - {low[0]})"
+    for part, (first, count) in parts[1:]:
+        index = f"({index} * {count} + (s{part} - {first}))"
+    return f"    if ({outside}) return -1;\n    return {index};\n"
+
+
+def searching(places: Places, name: str) -> tuple[str, str, str]:
+    """Return keys in order, and C that searches them for a state: what it declares and what it does."""
+    orders = places.by_step[:1] if places.shared else places.by_step
+    keys = array(f"{name}_key", places.keys[np.concatenate(orders)])
+    keys += array(f"{name}_key_start", np.cumsum([0, *map(len, orders)]))
+    step = "0" if places.shared else "step"
+    compare = "".join(
+        f"        if (k[{part}] < s{part}) {{ low = middle + 1; continue; }}\n"
+        f"        if (k[{part}] > s{part}) {{ high = middle; continue; }}\n"
+        for part in range(places.parts)
+    )
+    kind = keys.split("static const ")[1].split(" ")[0]
+    body = (
+        f"    low = {name}_key_start[{step}];\n    high = {name}_key_start[{step} + 1];\n    while (low < high) {{\n"
+        f"        int32_t middle = low + (high - low) / 2;\n"
+        f"        const {kind} *k = {name}_key + middle * {places.parts};\n{compare}"
+        f"        return middle - {name}_key_start[{step}];\n    }}\n    return -1;\n"
+    )
+    return keys, "    int32_t low, high;\n", body
+
+
+def box_of(places: Places) -> tuple[list[int], list[int]] | None:
+    """Return the lowest parts and the sizes of the box that the states fill, where they fill one."""
+    if not places.shared:
+        return None
+    keys = places.keys[places.by_step[0]]
+    low, size = keys.min(axis=0), np.ptp(keys, axis=0) + 1
+    full = float(np.prod(size.astype(np.float64))) == len(keys)  # keys are distinct and sorted
+    return (low.tolist(), size.tolist()) if full else None
+
+
+def decision(choice: list[Longs], places: Places, name: str) -> list[str]:
+    """Return the tables of actions and the function that reads them."""
+    return [
+        step_tables(f"{name}_choice", choice),
+        f"/* The number of the action to take; -1 where the policy knows nothing of the state at that step. */\n"
+        f"static int32_t {name}_action(int32_t step, {arguments(places)})\n{{\n"
+        f"    int32_t place = {name}_place(step, {given(places)});\n"
+        f"    return place < 0 ? -1 : {name}_choice_table[{name}_choice_start[step] + place];\n}}\n",
+    ]
+
+
+def mask_functions(safe: SafeSet, places: Places, name: str) -> list[str]:
+    """Return the masks, each once, the tables of their numbers and the function that reads them."""
+    masks: dict[bytes, int] = {}
+    which = [
+        np.array([masks.setdefault(mask, len(masks)) for mask in masks_at(safe, step, slots)], np.int64)
+        for step, slots in enumerate(places.by_step)
+    ]
+    width = (len(safe.model.action_labels) + 7) // 8
+    bits = array(f"{name}_mask_bits", np.frombuffer(b"".join(masks), np.uint8))
+    return [
+        bits + step_tables(f"{name}_mask", which),
+        f"/* 1 where the action, by number, is on offer and safe; 0 where it is not, or nothing is known. */\n"
+        f"static int {name}_safe(int32_t step, {arguments(places)}, int32_t action)\n{{\n"
+        f"    int32_t place = {name}_place(step, {given(places)}), mask;\n"
+        f"    if (place < 0 || action < 0 || action >= {name.upper()}_ACTIONS) return 0;\n"
+        f"    mask = {name}_mask_table[{name}_mask_start[step] + place];\n"
+        f"    return {name}_mask_bits[mask * {width} + action / 8] >> action % 8 & 1;\n}}\n",
+    ]
