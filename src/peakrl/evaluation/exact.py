@@ -7,6 +7,9 @@ For a policy pi on a model with horizon H and constraints f_1 .. f_I, in the uni
 
 The averaged policy of Theorem 1 draws one of K policies for a whole episode, so each of its figures is the mean over
 pi^1 .. pi^K; a policy that stayed in force for several episodes is evaluated once.
+
+A violation and a probability are 0 only where nothing can be violated, however unlikely it is: what is possible and too
+small for a floating-point number is given as the least one, 5e-324.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.stopped import stopped_at_violation
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.curve import summed_totals
-from peakrl.kernels.curve_tables import new_curve
+from peakrl.kernels.curve_tables import may_vanish, new_curve
 from peakrl.kernels.evaluation import forward_totals
+from peakrl.kernels.products import LEAST
 from peakrl.model.explore import Target
 from peakrl.model.space import frozen
 from peakrl.model.tabular import TabularModel
@@ -110,11 +114,12 @@ def expected_totals(
     """Return what each step pays [step, quantity], and the least of each margin that can come up."""
     if isinstance(policy, AveragedPolicy):
         first = (model.first_slot, model.first_probability)
-        curve = new_curve(layout, payoffs, margins, *first, policy.first)
+        dense = False if may_vanish(layout, payoffs, model.first_probability) else None
+        curve = new_curve(layout, payoffs, margins, *first, policy.first, dense)
         changes = (policy.change_episode, policy.change_node, policy.change_row)
         sums = np.zeros_like(curve.totals)
         summed_totals(layout, curve, *changes, policy.episodes, sums)
-        return sums / policy.episodes, curve.worst
+        return np.where(sums > 0.0, np.maximum(sums / policy.episodes, LEAST), sums / policy.episodes), curve.worst
     if isinstance(policy, Policy):
         rows, weights = policy.rows, NO_WEIGHTS
     elif isinstance(policy, StochasticPolicy):

@@ -14,6 +14,9 @@ of one action touches only the rows d of (M | p) that lead to its state. Those a
 corrected by differences: every number is a function of the current policy alone, and a curve is the same to the last
 bit however it is cut into chunks. Steps before the first change that has any probability keep what they have.
 
+The dense form multiplies plainly. The sparse one uses the products of `products`, so that what is possible never has
+the probability 0; whoever needs that of a model whose numbers may be too small asks for it (`may_vanish`).
+
 A (step, distribution) is a *link*: link = link_start[step] + d - step_distributions[step, 0]. After a step's links
 stand its totals, one cell for each quantity, and padding.
 """
@@ -25,6 +28,7 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.curve_tables import GROUP, Curve
 from peakrl.kernels.jit import loop
+from peakrl.kernels.products import times
 
 
 @loop
@@ -146,7 +150,7 @@ def begin(layout: Layout, curve: Curve) -> None:
     for i in range(curve.first_slot.shape[0]):
         node, probability = curve.first_slot[i], curve.first_probability[i]
         for q in range(curve.totals.shape[1]):
-            curve.totals[0, q] += probability * curve.payoffs[node, q]
+            curve.totals[0, q] += times(probability, curve.payoffs[node, q])
         note_margins(curve.worst, curve.row_margins, curve.rows[node])
         link = curve.distribution[node] - layout.step_distributions[0, 0]
         if not curve.dense and mass[link] == 0.0:
@@ -211,7 +215,7 @@ def expect(
     for q in range(payoffs.shape[1]):
         paid = 0.0
         for o in range(start, last):
-            paid += probability[o] * payoffs[here + following[o], q]
+            paid += times(probability[o], payoffs[here + following[o], q])
         into[link, column + q] = paid
 
 
@@ -272,10 +276,10 @@ def advance_sparse(layout: Layout, curve: Curve, step: int) -> None:
             if margins:
                 note_margins(worst, margin, link)
             for q in range(totals.shape[1]):
-                totals[h, q] += m * ahead[link, q]
+                totals[h, q] += times(m, ahead[link, q])
             for o in range(start, last):
-                to, part = base + distribution[here + following[o]], m * probability[o]
-                if mass[to] == 0.0 and part > 0.0:
+                to, part = base + distribution[here + following[o]], times(m, probability[o])
+                if mass[to] == 0.0:
                     active[target + count] = to
                     count += 1
                 mass[to] += part

@@ -15,6 +15,10 @@ GROUP = 4
 MOST_CELLS, CELLS_AN_OUTCOME = 1 << 21, 4
 
 
+#: Numbers of down to 1e-290 are multiplied without a thought; floating-point numbers end at 1e-308.
+SAFE_DIGITS = -290.0
+
+
 class Curve(NamedTuple):
     """A policy under change and what is known of it; made by `new_curve`, updated in place."""
 
@@ -67,6 +71,14 @@ def start_curve(
     """Return what `policy_curve` needs, at the policy `rows`; `row_violation` is [row], the constraints summed."""
     payoffs = np.stack([row_reward, row_violation], axis=1)
     return new_curve(layout, payoffs, np.empty((len(payoffs), 0)), first_slot, first_probability, rows)
+
+
+def may_vanish(layout: Layout, row_payoffs: Floats, first_probability: Floats) -> bool:
+    """Might a product of all probabilities of an episode and a payoff be too small for a floating-point number?"""
+    payoffs = np.abs(row_payoffs[row_payoffs != 0.0])
+    digits = layout.horizon * np.log10(layout.outcome_probability.min(initial=1.0))
+    digits += np.log10(first_probability.min()) + np.log10(payoffs.min(initial=1.0))
+    return bool(digits < SAFE_DIGITS)
 
 
 def users_of_slots(layout: Layout) -> tuple[Longs, Ints]:

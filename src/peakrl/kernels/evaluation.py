@@ -5,7 +5,8 @@ With m_h(s) the probability to be in slot s at step h and w_h(row) that of its r
     total[h, q] = sum_s m_h(s) sum_{rows of s} w_h(row) * q(row)
 
 for every quantity q that rows pay. Mass moves on through the distributions that rows share: each collects what all
-its rows send and spreads it over its outcomes once.
+its rows send and spreads it over its outcomes once. Products are those of `products`: m_h(s) is 0 only where s cannot
+be reached, and the total of a quantity that is never negative is 0 only where none of it can be paid.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.jit import kernel
+from peakrl.kernels.products import times
 
 
 @kernel
@@ -48,16 +50,16 @@ def forward_totals(
             first_row = np.int64(rows[here + slot]) if table else row_start[slot]
             last_row = first_row + 1 if table else row_start[slot + 1]
             for row in range(first_row, last_row):
-                part = mass[slot] if table else mass[slot] * weights[entries + row]
+                part = mass[slot] if table else times(mass[slot], weights[entries + row])
                 if part > 0.0:
                     used[row] = True
                     sent[row_distribution[row]] += part
                     for q in range(totals.shape[1]):
-                        totals[step, q] += part * row_payoffs[row, q]
+                        totals[step, q] += times(part, row_payoffs[row, q])
             mass[slot] = 0.0
         for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
             if sent[d] > 0.0:
                 for o in range(outcome_start[d], outcome_start[d + 1]):
-                    mass[outcome_next[o]] += sent[d] * outcome_probability[o]
+                    mass[outcome_next[o]] += times(sent[d], outcome_probability[o])
                 sent[d] = 0.0
     return totals

@@ -18,6 +18,7 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.jit import kernel
+from peakrl.kernels.products import times
 
 TIE = 1.0 + 1e-12
 LEAST_COST = 1e-290
@@ -97,7 +98,7 @@ def expected(layout: Layout, distribution: int, there: int, table: Floats) -> fl
     """Return E[table] over the next nodes of a distribution; `there` is the next step's first node."""
     total = 0.0
     for o in range(layout.outcome_start[distribution], layout.outcome_start[distribution + 1]):
-        total += layout.outcome_probability[o] * table[there + layout.outcome_next[o]]
+        total += times(layout.outcome_probability[o], table[there + layout.outcome_next[o]])
     return total
 
 
@@ -135,5 +136,5 @@ def value_of_mixture(layout: Layout, nodes: int, row_quantity: Floats, weights: 
                     d = layout.row_distribution[row]
                     if known[d] != step:
                         following[d], known[d] = expected(layout, d, there, table), step
-                    table[here + slot] += weight * (row_quantity[row] + following[d])
+                    table[here + slot] += times(weight, row_quantity[row] + following[d])
     return table

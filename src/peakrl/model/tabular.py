@@ -142,8 +142,11 @@ class TabularModel(StateSpace):
 
     @cached_property
     def row_violation(self) -> Floats:
-        """[row, constraint]: expected |min(f_i, 0)|."""
-        return self.row_means(np.maximum(-self.payoffs.constraints, 0.0))
+        """[row, constraint]: expected |min(f_i, 0)|; 0 only where the row cannot violate (`kernels.products`)."""
+        from peakrl.kernels.products import LEAST
+
+        mean = self.row_means(np.maximum(-self.payoffs.constraints, 0.0))
+        return np.where(self.row_margin < 0.0, np.maximum(mean, LEAST), mean)
 
     @cached_property
     def row_margin(self) -> Floats:

@@ -17,6 +17,7 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.planning import LEAST_COST, plan, value_of
+from peakrl.kernels.products import LEAST
 from peakrl.model.explore import Target, as_model
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.reasons import explain
@@ -124,5 +125,6 @@ def row_costs(model: TabularModel) -> Floats:
 
 
 def at_start(model: TabularModel, table: Floats) -> float:
-    """Return the expectation over the first state of a table by node."""
-    return float(model.first_probability @ table[model.first_slot])
+    """Return the expectation over the first state of a table by node; of one that is never negative 0 means 0."""
+    expected, first = float(model.first_probability @ table[model.first_slot]), table[model.first_slot]
+    return LEAST if expected == 0.0 and (first > 0.0).any() and (first >= 0.0).all() else expected
