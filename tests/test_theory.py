@@ -118,7 +118,7 @@ def test_counts_must_be_whole_and_probabilities_below_one():
     for name in ("states", "actions", "horizon", "constraints"):
         with pytest.raises(SettingsError, match=f"{name} is 2.5"):
             pac_plan(**{"epsilon": 0.5, "failure_probability": 0.1, **SIZES, name: 2.5})
-    with pytest.raises(SettingsError, match=r"failure_probability is 1\.0; it must be below 1"):
+    with pytest.raises(SettingsError, match=r"failure_probability is 1\.0; it must lie between 0 and 1"):
         pac_plan(epsilon=0.5, failure_probability=1.0, **SIZES)
 
 

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import check_number
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.model.explore import Target, as_model
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve, solve_modified, solve_relaxed
 from peakrl.policy.tables import Policy, StochasticPolicy
-from peakrl.theory import PacPlan, check_at_least_0, check_slack, default_penalty, pac_plan
+from peakrl.theory import PacPlan, default_penalty, pac_plan
 
 #: The linear programme is solved unasked only for models with at most this many (step, state, action) entries.
 SMALL = 20_000
@@ -205,9 +206,9 @@ def audit(
     `relaxed` asks for the relaxed optimum too, a linear programme; by default only small models get it. A slack of 0
     needs a penalty and has no Theorem 1. `failure_probability` and `constant` are those of `pac_plan`.
     """
-    slack = check_slack(slack)
+    slack = check_number(slack, "slack", least=0)
     model = as_model(model)
-    penalty = default_penalty(model, slack) if penalty is None else check_at_least_0("penalty", penalty)
+    penalty = default_penalty(model, slack) if penalty is None else check_number(penalty, "penalty", least=0)
     wants_relaxed = model.num_entries <= SMALL if relaxed is None else relaxed
     optimum, modified = solve(model), solve_modified(model, slack, penalty)
     count, (lo, hi) = max(model.num_constraints, 1), model.reward_range

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from peakrl.checks import check_count, check_fraction, check_number
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -62,12 +62,10 @@ def pac_plan(
     `constant` is the c that the theorem leaves open. The other two counts are separate fields: `episodes` is the
     printed formula and no more.
     """
-    epsilon, constant = check_above_0("epsilon", epsilon), check_above_0("constant", constant)
-    p = check_above_0("failure_probability", failure_probability)
-    if p >= 1.0:
-        raise SettingsError(f"failure_probability is {p}; it must be below 1")
-    s, a = check_count("states", states), check_count("actions", actions)
-    h, i = check_count("horizon", horizon), check_count("constraints", constraints)
+    epsilon, constant = check_number(epsilon, "epsilon", above=0), check_number(constant, "constant", above=0)
+    p = check_fraction(failure_probability, "failure_probability")
+    s, a = check_count(states, "states"), check_count(actions, "actions")
+    h, i = check_count(horizon, "horizon"), check_count(constraints, "constraints")
     epsilon = epsilon / 2 if h == 1 else epsilon
     slack = epsilon / (6 * h * i)
     slater = slack / 2
@@ -124,10 +122,10 @@ def default_penalty(model: TabularModel, slack: float, slater: float | None = No
 
     A reward range of width 0 and a problem without constraints count as 1.
     """
-    if check_slack(slack) == 0:
+    slack = check_number(slack, "slack", least=0)
+    if slack == 0:
         raise SettingsError("slack is 0: give a penalty as well, since the default one is derived from a slack above 0")
-    slack = check_slack(slack)
-    gamma = slack / 2 if slater is None else check_above_0("slater", slater)
+    gamma = slack / 2 if slater is None else check_number(slater, "slater", above=0)
     if gamma > slack:
         raise SettingsError(f"slater is {gamma:g}; it must be no larger than the slack of {slack:g}")
     lo, hi = model.reward_range
@@ -136,42 +134,3 @@ def default_penalty(model: TabularModel, slack: float, slater: float | None = No
     if not math.isfinite(penalty):
         raise SettingsError(f"slack {slack:g} is too small: the penalty {weight:g} / {gamma:g} is not a finite number")
     return penalty
-
-
-def check_slack(slack: Any, *, above_0: bool = False) -> float:
-    """Return the slack as a finite float that is at least 0 (or above 0), or raise."""
-    return check_above_0("slack", slack) if above_0 else check_at_least_0("slack", slack)
-
-
-def check_at_least_0(name: str, value: Any) -> float:
-    """Return a finite float >= 0 or raise an error that names the argument."""
-    number = finite_number(value)
-    if number is None or number < 0:
-        raise SettingsError(f"{name} is {value!r}; it must be a finite number of at least 0")
-    return number
-
-
-def check_above_0(name: str, value: Any) -> float:
-    """Return a finite float > 0 or raise an error that names the argument."""
-    number = finite_number(value)
-    if number is None or number <= 0:
-        raise SettingsError(f"{name} is {value!r}; it must be a finite number above 0")
-    return number
-
-
-def finite_number(value: Any) -> float | None:
-    """Return a finite real number as a float, None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def check_count(name: str, value: Any) -> int:
-    """Return a whole number >= 1 or raise an error that names the argument."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise SettingsError(f"{name} is {value!r}; it must be a whole number of at least 1")
-    return int(value)

@@ -14,13 +14,13 @@ small for a floating-point number is given as the least one, 5e-324.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from peakrl.errors import PolicyError, SettingsError
+from peakrl.checks import check_number
+from peakrl.errors import PolicyError
 from peakrl.evaluation.stopped import stopped_at_violation
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.curve import summed_totals
@@ -60,10 +60,8 @@ class Evaluation:
 
         `optimum` is the optimal value or anything with a `value`. Rounding (1e-9 of the optimum) is forgiven.
         """
-        epsilon = as_number(epsilon, "epsilon")
-        if epsilon < 0:
-            raise SettingsError(f"epsilon is {epsilon}; it must be at least 0")
-        best = as_number(getattr(optimum, "value", optimum), "optimum")
+        epsilon = check_number(epsilon, "epsilon", least=0)
+        best = check_number(getattr(optimum, "value", optimum), "optimum")
         room = epsilon + ROUNDING * max(1.0, abs(best))
         return bool(best - self.value <= room and self.violation <= epsilon)
 
@@ -73,17 +71,6 @@ class Evaluation:
             f"<Evaluation: value {self.value:.6g}, violation {self.violation:.6g}, "
             f"violation probability {self.violation_probability:.6g}, worst margins [{margins}]>"
         )
-
-
-def as_number(given: Any, what: str) -> float:
-    """Return a finite number or raise."""
-    try:
-        number = float(given)
-    except (TypeError, ValueError, OverflowError):
-        raise SettingsError(f"{what} is {given!r}; it must be a number") from None
-    if not math.isfinite(number):
-        raise SettingsError(f"{what} is {number}; it must be finite")
-    return number
 
 
 def evaluate(model: Target, policy: AnyPolicy) -> Evaluation:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from peakrl.checks import check_seed
 from peakrl.errors import SettingsError
-from peakrl.evaluation.simulation import STREAM, check_seed
+from peakrl.evaluation.simulation import STREAM
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state, uniform
 from peakrl.kernels.simulation import draw_row, row_in_force
 from peakrl.model.explore import as_model, is_problem

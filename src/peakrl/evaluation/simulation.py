@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import check_confidence, check_count, check_seed
 from peakrl.errors import PolicyError, SettingsError
-from peakrl.evaluation.statistics import Interval, check_confidence, check_count, clopper_pearson, mean_interval
+from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interval
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.sampling import seed_state
 from peakrl.kernels.simulation import simulate_episodes
@@ -90,14 +91,6 @@ def simulate(
         raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
     rewards, violations = model_episodes(as_model(target), policy, episodes, seed)
     return summary(rewards, violations, confidence)
-
-
-def check_seed(seed: Any) -> int:
-    """Return a seed of the generator or raise."""
-    number = check_count(seed, "seed", least=0)
-    if number >= 2**64:
-        raise SettingsError(f"seed is {number}; it must be below 2^64")
-    return number
 
 
 def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: int) -> tuple[Floats, Floats]:

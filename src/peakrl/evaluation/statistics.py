@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from peakrl.checks import check_confidence, check_count
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats
 
@@ -162,24 +163,6 @@ def episodes_to_reach(episodes: ArrayLike, distance: ArrayLike, tolerance: float
     above = np.flatnonzero(gap > limit)
     position = int(above[-1]) + 1 if above.size else 0
     return int(when[position]) if position < len(when) else None
-
-
-def check_confidence(confidence: float) -> float:
-    """Return a confidence level strictly between 0 and 1 or raise."""
-    try:
-        level = float(confidence)
-    except (TypeError, ValueError):
-        level = math.nan
-    if not 0.0 < level < 1.0:
-        raise SettingsError(f"confidence is {confidence!r}; it must lie between 0 and 1, such as 0.95")
-    return level
-
-
-def check_count(count: Any, what: str, *, least: int) -> int:
-    """Return a whole number of at least `least` or raise."""
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-        raise SettingsError(f"{what} is {count!r}; it must be a whole number of at least {least}")
-    return int(count)
 
 
 def check_sample(values: ArrayLike, what: str, *, least: int) -> Floats:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import ROUNDING
 from peakrl.errors import TargetError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
@@ -29,7 +30,6 @@ from peakrl.learning.growing import Atlas, Growing
 from peakrl.learning.practical import ERROR_WINDOW, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.files import within
-from peakrl.model.header import ROUNDING
 from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 from peakrl.targets.adapters import Rules, Step
 

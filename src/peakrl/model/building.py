@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import ROUNDING
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats, Payoffs
 from peakrl.model.assemble import assemble
-from peakrl.model.header import NO_RANGE, ROUNDING, Header
+from peakrl.model.header import NO_RANGE, Header
 from peakrl.model.problem import Outcome
 from peakrl.model.tabular import TabularModel
 

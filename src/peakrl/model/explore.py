@@ -14,13 +14,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from peakrl.checks import ROUNDING, check_distribution, check_each
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.model.budgets import SHARE, available_memory, check_tables
 from peakrl.model.building import BYTES_A_ROW, BYTES_A_STATE, Builder, built
-from peakrl.model.header import ROUNDING, each, header_of
+from peakrl.model.header import header_of
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.space import StateSpace
-from peakrl.model.tabular import TabularModel, check_distribution
+from peakrl.model.tabular import TabularModel
 from peakrl.progress import Progress
 
 #: So many states of a problem that says to be stationary are asked about a second time.
@@ -162,7 +163,7 @@ def told_of(problem: Problem, builder: Builder, step: int, state: Hashable) -> l
 
 def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Hashable]]:
     """Return the probabilities and states of initial(), those of probability 0 left out."""
-    pairs = list(each(problem.initial(), f"initial() of {name!r}", "(probability, state) pairs"))
+    pairs = list(check_each(problem.initial(), f"initial() of {name!r}", "(probability, state) pairs"))
     if not pairs:
         raise ProblemError(f"initial() of {name!r} gave no first state; it must give (probability, state) pairs")
     try:
@@ -180,7 +181,7 @@ def expand(problem: Problem, builder: Builder, step: int, state: Hashable, slot_
     where = place = f"step {step}, state {state!r}"
     seen: set[Hashable] = set()
     try:
-        for action in each(problem.actions(step, state), f"{place}: actions()", "actions"):
+        for action in check_each(problem.actions(step, state), f"{place}: actions()", "actions"):
             where = f"{place}, action {action!r}"
             refuse_action(action, seen, where)
             seen.add(action)
@@ -212,7 +213,7 @@ def told_outcomes(problem: Problem, step: int, state: Hashable, action: Hashable
     told = problem.outcomes(step, state, action)
     if isinstance(told, Outcome):
         raise ProblemError(f"{where}: outcomes() gave a single Outcome; it must give a sequence: [Outcome(...)]")
-    return each(told, f"{where}: outcomes()", "outcomes")
+    return check_each(told, f"{where}: outcomes()", "outcomes")
 
 
 def merge(

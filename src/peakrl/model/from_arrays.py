@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import ROUNDING, check_bounds, check_count, check_distribution, check_each, check_range
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats, Payoffs
 from peakrl.kernels.lists import distribution_fault, number_lists, pick_lists
 from peakrl.model.assemble import assemble, check_sizes
-from peakrl.model.budgets import check_tables
+from peakrl.model.budgets import MOST_STEPS, check_tables
 from peakrl.model.building import NO_TRUTH_VALUES
-from peakrl.model.header import Header, check_bounds, check_horizon, check_range, each
-from peakrl.model.tabular import TabularModel, check_distribution
+from peakrl.model.header import Header
+from peakrl.model.tabular import TabularModel
 
 
 def model_from_arrays(
@@ -38,7 +39,7 @@ def model_from_arrays(
     name: str,
 ) -> TabularModel:
     """Build the model that `TabularModel.from_arrays` documents."""
-    horizon = check_horizon(horizon, "horizon")
+    horizon = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
     rewards = as_floats(rewards, "rewards")
     layers, by_step, states, actions = transition_layers(transitions, horizon, rewards.shape)
     reward, reward_steps = table(rewards, (states, actions), horizon, "rewards")
@@ -67,7 +68,7 @@ def model_from_arrays(
 
     if constraint_names is None:
         constraint_names = [f"constraint {i}" for i in range(count)]
-    names = tuple(str(name) for name in each(constraint_names, "constraint_names", "names"))
+    names = tuple(str(name) for name in check_each(constraint_names, "constraint_names", "names"))
     if len(names) != count or len(set(names)) < count:
         raise ProblemError(f"constraint_names {names} must be {count} different names")
     lohi = bounded_rewards(row_reward, reward_range, place)
@@ -233,7 +234,7 @@ def bounded_rewards(reward: Floats, given: tuple[float, float] | None, place: An
     if given is None:
         return float(reward.min()), float(reward.max())
     lo, hi = check_range(given, "reward_range")
-    room = 1e-9 * max(1.0, abs(lo), abs(hi))
+    room = ROUNDING * max(1.0, abs(lo), abs(hi))
     bad = np.flatnonzero((reward < lo - room) | (reward > hi + room))
     if bad.size:
         raise ProblemError(f"rewards, {place(int(bad[0]))}: {reward[bad[0]]} lies outside reward_range {(lo, hi)}")
@@ -251,9 +252,9 @@ def bounded_constraints(
     largest = np.abs(values).max(axis=0, initial=0.0)
     if given is None:
         return tuple(float(bound) if bound > 0 else 1.0 for bound in largest)
-    bounds = check_bounds(given, len(names), "constraint_bounds")
+    bounds = check_bounds(given, "constraint_bounds", len(names))
     for index, (name, bound) in enumerate(zip(names, bounds, strict=True)):
-        bad = np.flatnonzero(np.abs(values[:, index]) > bound * (1 + 1e-9))
+        bad = np.flatnonzero(np.abs(values[:, index]) > bound * (1 + ROUNDING))
         if bad.size:
             value = values[bad[0], index]
             raise ProblemError(f"constraint {name!r}, {place(int(bad[0]))}: {value} is beyond its bound of {bound}")

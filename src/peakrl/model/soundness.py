@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import ROUNDING, check_distribution
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Layout
 from peakrl.kernels.lists import distribution_fault, repeated_member
 from peakrl.model.budgets import MOST_STEPS
-from peakrl.model.header import ROUNDING
-from peakrl.model.tabular import TabularModel, check_distribution
+from peakrl.model.tabular import TabularModel
 
 #: Actions that a model names and never offers, at most.
 MOST_UNUSED_NAMES = 1_000_000

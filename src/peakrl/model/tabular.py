@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Payoffs, Sampler
 from peakrl.model.space import StateSpace, expand, frozen, starts_of
 
@@ -204,13 +203,3 @@ class TabularModel(StateSpace):
     def _sizes(self) -> str:
         kind = "stationary" if self.stationary else "layered"
         return f"{super()._sizes()}, {len(self.outcome_next):,} stored outcomes, {kind}"
-
-
-def check_distribution(probability: Floats, where: str) -> None:
-    """Raise unless the numbers are probabilities that sum to 1."""
-    if not np.isfinite(probability).all() or (probability < 0).any():
-        bad = probability[~np.isfinite(probability) | (probability < 0)][0]
-        raise ProblemError(f"probability {bad} {where} is not a number from 0 to 1")
-    total = float(probability.sum())
-    if abs(total - 1.0) > 1e-9:
-        raise ProblemError(f"probabilities {where} sum to {total:.12g}, not to 1")

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from peakrl.checks import check_number
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.planning import LEAST_COST, plan, value_of
 from peakrl.kernels.products import LEAST
@@ -23,7 +24,7 @@ from peakrl.model.tabular import TabularModel
 from peakrl.planning.reasons import explain
 from peakrl.policy.tables import Policy, StochasticPolicy, first_rows
 from peakrl.safety.safe_set import SafeSet
-from peakrl.theory import check_at_least_0, check_slack, default_penalty
+from peakrl.theory import default_penalty
 
 PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)
 
@@ -86,7 +87,7 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     model = as_model(model)
     if penalty is None:
         penalty = default_penalty(model, slack)
-    slack, penalty = check_slack(slack), check_at_least_0("penalty", penalty)
+    slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
     reward = model.row_means(model.modified_rewards(slack, penalty))
     value, _, choice = plan(model.layout, model.num_nodes, reward, np.zeros(model.num_rows))
     cost = value_of(model.layout, model.num_nodes, row_costs(model), choice)

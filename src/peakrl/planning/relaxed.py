@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import check_number
 from peakrl.errors import PeakError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.planning import value_of_mixture
@@ -25,7 +26,6 @@ from peakrl.model.explore import Target, as_model
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.exact import Solution, at_start, row_costs, solve, table_policy
 from peakrl.policy.tables import Policy, StochasticPolicy
-from peakrl.theory import check_slack
 
 #: Feasibility tolerances of the solver, the tightest that HiGHS takes; occupancy below the second is rounding.
 TOLERANCE, NOISE = 1e-10, 1e-12
@@ -59,7 +59,7 @@ def solve_relaxed(model: Target, slack: float) -> Solution[Policy | StochasticPo
     constraints cannot be met, the answer is `solve`'s policy of least violation with feasible=False. A programme of
     80,000 (step, state, action) entries takes seconds; time grows faster than the size.
     """
-    slack = check_slack(slack)
+    slack = check_number(slack, "slack", least=0)
     model = as_model(model)
     exact = solve(model)
     if slack == 0.0:

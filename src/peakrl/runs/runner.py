@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from peakrl.checks import check_choice, check_count, check_number
 from peakrl.errors import SettingsError, SweepError
 from peakrl.progress import Progress
 from peakrl.runs.engines import ENGINES, Ended, Engine, InProcess, Job, LocalProcesses, Queue
@@ -117,9 +118,8 @@ def missing_tasks(tasks: Iterable[Task], store: Store) -> list[Task]:
 def choose_engine(engine: str, workers: int | None, address: str | None, time_limit: float | None) -> Engine:
     """Return the engine of that name."""
     if workers is not None:
-        check_whole(workers, "workers", 1)
-    if engine not in ENGINES:
-        raise SettingsError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
+        check_count(workers, "workers")
+    check_choice(engine, "engine", ENGINES)
     if engine == "loky":
         if address is not None:
             raise SettingsError("address is for the engines ray and dask; loky runs on this machine")
@@ -155,15 +155,9 @@ def cores() -> int:
 
 def check_limits(retries: int, time_limit: float | None) -> None:
     """Raise unless both make sense."""
-    check_whole(retries, "retries", 0)
-    if time_limit is not None and not 0 < time_limit < 1e9:
-        raise SettingsError(f"time_limit is {time_limit!r}; it must be a number of seconds above 0, or None")
-
-
-def check_whole(value: Any, what: str, least: int) -> None:
-    """Raise unless `value` is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SettingsError(f"{what} is {value!r}; it must be a whole number of at least {least}")
+    check_count(retries, "retries", 0)
+    if time_limit is not None:
+        check_number(time_limit, "time_limit", above=0, otherwise=" of seconds, or None")
 
 
 class _Driver:

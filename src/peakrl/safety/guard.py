@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import check_choice
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.kernels.arrays import Longs
 from peakrl.kernels.safety import Bools
@@ -38,8 +39,7 @@ class Guard:
     ) -> None:
         if not isinstance(safe, SafeSet):
             raise SettingsError(f"{safe!r} is not a SafeSet; safe_set(model) makes one")
-        if on_unsafe not in ON_UNSAFE:
-            raise SettingsError(f"on_unsafe is {on_unsafe!r}; it must be one of {', '.join(map(repr, ON_UNSAFE))}")
+        check_choice(on_unsafe, "on_unsafe", ON_UNSAFE)
         if fallback is not None and not callable(getattr(fallback, "action", fallback)):
             raise SettingsError(f"fallback is {fallback!r}; it must be a policy or a function of step and state")
         self.safe, self.model, self.on_unsafe, self.fallback = safe, safe.model, on_unsafe, fallback

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import check_confidence, check_number
 from peakrl.errors import SettingsError, StorageError
 from peakrl.evaluation.statistics import (
     Estimate,
-    check_confidence,
     clopper_pearson,
     episodes_to_reach,
     improvement_probability,
@@ -79,7 +79,7 @@ class Comparison:
 
 def read_records(folder: str | Path, epsilon: float | None = None) -> list[Record]:
     """Return one flat record a run of the folder, sorted; a configuration counts once, whatever kernels made it."""
-    check_epsilon(epsilon)
+    epsilon = None if epsilon is None else check_number(epsilon, "epsilon", least=0)
     store = Store.open(folder)
     labels = Labels(store.kept_names())
     chosen: dict[str, Record] = {}
@@ -196,12 +196,6 @@ def ranked(learners: Mapping[str, Sequence[Record]]) -> dict[str, Floats]:
     }
     places = {score: place for place, score in enumerate(sorted(set(itertools.chain(*scores.values()))))}
     return {name: np.array([places[score] for score in own], np.float64) for name, own in scores.items()}
-
-
-def check_epsilon(epsilon: float | None) -> None:
-    """Raise unless eps is None or a number of at least 0."""
-    if epsilon is not None and not 0 <= epsilon < float("inf"):
-        raise SettingsError(f"epsilon is {epsilon!r}; it must be a number of at least 0")
 
 
 # --- files ---

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from peakrl.errors import ProblemError, SettingsError, TargetError
-from peakrl.model.header import ROUNDING, check_bounds, check_range
+from peakrl.checks import ROUNDING, check_bounds, check_count, check_range
+from peakrl.errors import SettingsError, TargetError
 from peakrl.model.problem import State
 from peakrl.targets.constraints import ConstraintFunction, ConstraintReader, Transition
 from peakrl.targets.spaces import ActionSet, Offer, check_observation_space, label_of, shown, space_size
@@ -155,7 +155,7 @@ def adapt(
     if constraint is not None and not callable(constraint):
         raise SettingsError(f"constraint is {shown(constraint)}; it must be a function of the transition")
     bounds = constraint_bounds if constraint_bounds is not None else declared.get("constraint_bounds")
-    bounds = None if bounds is None else declared_bounds(bounds)
+    bounds = None if bounds is None else check_bounds(bounds, "constraint_bounds", error=SettingsError)
     names = declared.get("constraint_names")
     rules = Rules(
         name=name_of(env),
@@ -185,9 +185,7 @@ def horizon_of(env: Any, given: Any, declared: dict[str, Any]) -> int:
         raise SettingsError(
             "horizon is not given, and the environment declares none: pass horizon=, the steps of an episode"
         )
-    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or not 1 <= horizon < 2**31:
-        raise SettingsError(f"horizon is {horizon!r}; it must be a whole number of at least 1")
-    return int(horizon)
+    return check_count(horizon, "horizon", 1, 2**31 - 1)
 
 
 def range_of(given: Any, declared: dict[str, Any], needed: bool) -> tuple[float, float]:
@@ -200,20 +198,7 @@ def range_of(given: Any, declared: dict[str, Any], needed: bool) -> tuple[float,
             "reward_range is not given, and the environment declares none: pass reward_range=(lowest, highest) reward "
             "of a step, from which the learner takes how optimistic it must be"
         )
-    try:
-        return check_range(found, "reward_range")
-    except ProblemError as error:
-        raise SettingsError(str(error)) from None
-
-
-def declared_bounds(given: Any) -> tuple[float, ...]:
-    """Return one positive bound for each constraint."""
-    try:
-        return check_bounds(given, len(given), "constraint_bounds")
-    except TypeError:
-        raise SettingsError(f"constraint_bounds is {given!r}; it must hold a number for each constraint") from None
-    except ProblemError as error:
-        raise SettingsError(str(error)) from None
+    return check_range(found, "reward_range", error=SettingsError)
 
 
 def states_of(given: Any, declared: dict[str, Any], space: Any) -> int | None:
@@ -222,9 +207,7 @@ def states_of(given: Any, declared: dict[str, Any], space: Any) -> int | None:
     if states is None:
         size = space_size(space)
         return size if size <= MOST_STATES else None
-    if isinstance(states, bool) or not isinstance(states, int | np.integer) or not 1 <= states <= MOST_STATES:
-        raise SettingsError(f"states is {states!r}; it must be a whole number of at least 1")
-    return int(states)
+    return check_count(states, "states", 1, MOST_STATES)
 
 
 def episode_seed(seed: int, episode: int) -> int:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from peakrl.checks import ROUNDING
 from peakrl.errors import TargetError
-from peakrl.model.header import ROUNDING
 from peakrl.targets.spaces import shown
 
 

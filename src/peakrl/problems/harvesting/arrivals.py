@@ -25,14 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import LARGEST_SEED, ROUNDING, check_count, check_number
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats, Longs
 
 #: (probability, arrival) pairs.
 Law = Iterable[tuple[float, int]]
-#: Probabilities may miss a sum of 1 by this much.
-ROUNDING = 1e-9
-LARGEST_SEED = 2**64 - 1
 #: Units of energy that may arrive at once or be stored: each is an action of its own.
 LARGEST_ENERGY = 1_000_000
 
@@ -174,10 +172,8 @@ Arrivals = IndependentArrivals | FrozenArrivals | MarkovArrivals
 
 def truncated_normal(mean: float, std: float, max_arrival: int) -> Floats:
     """Return [e]: the probabilities of normal(mean, std) truncated to [0, max_arrival] and then rounded."""
-    mean = real_number(mean, "mean")
-    std = real_number(std, "std")
-    if std <= 0:
-        raise ProblemError(f"std is {std:g}; it must be above 0")
+    mean = check_number(mean, "mean", error=ProblemError)
+    std = check_number(std, "std", above=0, error=ProblemError)
     return normal_law(mean, std, whole_number(max_arrival, "max_arrival", 0, LARGEST_ENERGY)).copy()
 
 
@@ -295,23 +291,7 @@ def checked_probabilities(given: Any, what: str, dimensions: int) -> Floats:
 
 
 def whole_number(given: Any, what: str, least: int, most: int | None = None) -> int:
-    """Return an int within bounds, or raise."""
-    limit = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+    """Return an int within bounds, or raise; a number such as 20.0 counts as whole."""
     value = given.item() if isinstance(given, np.generic | np.ndarray) and np.ndim(given) == 0 else given
-    number = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not number:
-        raise ProblemError(f"{what} is {value!r}; it must be {limit}")
-    if value < least or (most is not None and value > most):
-        raise ProblemError(f"{what} is {int(value)}; it must be {limit}")
-    return int(value)
-
-
-def real_number(given: Any, what: str) -> float:
-    """Return a finite float, or raise."""
-    try:
-        value = math.nan if isinstance(given, bool | str) else float(given)
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise ProblemError(f"{what} is {given!r}; it must be a finite number")
-    return value
+    exact = int(value) if isinstance(value, float) and value.is_integer() else value
+    return check_count(exact, what, least, most, error=ProblemError)

@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from peakrl.checks import LARGEST_SEED, check_number
 from peakrl.errors import ProblemError
 from peakrl.model.budgets import MOST_STEPS
 from peakrl.model.problem import Outcome, Problem
 from peakrl.problems.harvesting.arrivals import (
     LARGEST_ENERGY,
-    LARGEST_SEED,
     Arrivals,
     FrozenArrivals,
     IndependentArrivals,
     MarkovArrivals,
-    real_number,
     recorded_sequences,
     whole_number,
 )
@@ -174,15 +173,10 @@ def rate(power: int, base: float) -> float:
 
 def checked_base(given: Any) -> float:
     """Return the base of the logarithm, or raise."""
-    base = real_number(given, "log_base")
-    if base <= 1:
-        raise ProblemError(f"log_base is {base:g}; it must be above 1 (2 gives bits, math.e gives nats)")
-    return base
+    return check_number(given, "log_base", above=1, otherwise=" (2 gives bits, math.e gives nats)", error=ProblemError)
 
 
 def checked_peak(given: Any) -> float:
     """Return the peak power, or raise."""
-    peak = real_number(given, "peak_power")
-    if peak < 0:
-        raise ProblemError(f"peak_power is {peak:g}; it must be at least 0, since sending nothing is always possible")
-    return peak
+    why = ", since sending nothing is always possible"
+    return check_number(given, "peak_power", least=0, otherwise=why, error=ProblemError)

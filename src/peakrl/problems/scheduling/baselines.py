@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peakrl.errors import ProblemError, SettingsError
+from peakrl.checks import check_count, check_seed
+from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.sampling import Words, seed_state
 from peakrl.kernels.sampling import uniform as draw_uniform
@@ -227,8 +228,8 @@ def simulate_known_times(
     Not causal unless `choose` ignores the times: DT on random times (`dt_order_or_least_late`) knows what no
     policy can know. The same seed draws the same times, whatever `choose` is.
     """
-    _check_count(tests, "tests", 1)
-    _check_count(seed, "seed", 0)
+    check_count(tests, "tests")
+    check_seed(seed)
     named = named_jobs(jobs)
     state = seed_state(np.uint64(seed))
     results = np.empty((tests, 4))
@@ -251,11 +252,6 @@ def _draw_time(job: Job, state: Words) -> int:
 
 
 # Checks ----------------------------------------------------------------------------------------------------------
-
-
-def _check_count(value: Any, what: str, least: int) -> None:
-    if not isinstance(value, int | np.integer) or not least <= value < 2**63:
-        raise SettingsError(f"{what} is {value!r}; it must be a whole number of at least {least}")
 
 
 def _by_name(jobs: Iterable[Job]) -> dict[JobName, Job]:

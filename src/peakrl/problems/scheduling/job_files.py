@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from peakrl.checks import check_number
 from peakrl.errors import ProblemError, StorageError
-from peakrl.problems.scheduling.jobs import Job, Processing, check_time, check_weight, named_jobs, uniform
+from peakrl.problems.scheduling.jobs import Job, Processing, check_time, named_jobs, uniform
 
 Parsed = TypeVar("Parsed")
 
@@ -119,11 +120,10 @@ def _whole(cell: str, otherwise: str = "") -> int:
 def _weight(cell: str) -> float:
     try:
         # An empty cell means the default.
-        return check_weight(float(cell or 1), "the cell")
-    except ProblemError:
-        raise
+        number = float(cell or 1)
     except ValueError:
         raise ProblemError(f"the cell is {_shown(cell)}; it must be a number above 0") from None
+    return check_number(number, "the cell", above=0, error=ProblemError)
 
 
 def _shown(cell: str) -> str:

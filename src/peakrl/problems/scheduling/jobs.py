@@ -7,11 +7,11 @@ times are whole numbers of at least 1. A processing time is one number or a disc
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from peakrl.checks import check_count, check_number, real, whole
 from peakrl.errors import ProblemError
 from peakrl.model.schedule_states import JobName
 
@@ -46,13 +46,13 @@ class Job:
     name: JobName | None = None
 
     def __post_init__(self) -> None:
-        if not (self.name is None or isinstance(self.name, str) or _is_integer(self.name)) or self.name == "":
+        if not (self.name is None or isinstance(self.name, str) or whole(self.name) is not None) or self.name == "":
             raise ProblemError(f"a job's name must be a number or a word, not {self.name!r}")
         who = self._describe()
         object.__setattr__(self, "processing", _processing(self.processing, who))
         object.__setattr__(self, "due", check_time(self.due, f"{who}: due"))
         object.__setattr__(self, "deadline", check_time(self.deadline, f"{who}: deadline"))
-        object.__setattr__(self, "weight", check_weight(self.weight, f"{who}: weight"))
+        object.__setattr__(self, "weight", check_number(self.weight, f"{who}: weight", above=0, error=ProblemError))
         if self.deadline < self.shortest:
             least = "processing" if self.fixed else "its shortest processing"
             raise ProblemError(
@@ -155,40 +155,9 @@ def with_time(job: Job, time: int) -> Job:
     return drawn
 
 
-def _is_integer(value: Any) -> bool:
-    if isinstance(value, bool):
-        return False
-    try:
-        operator.index(value)
-    except TypeError:
-        return False
-    return True
-
-
 def check_time(value: Any, what: str, otherwise: str = "") -> int:
     """Return a whole number from 1 to the largest time, or raise."""
-    if not _is_integer(value):
-        raise ProblemError(f"{what} is {value!r}; it must be a whole number{otherwise}")
-    number = operator.index(value)
-    if not 1 <= number <= LARGEST_TIME:
-        raise ProblemError(f"{what} is {number}; it must lie between 1 and {LARGEST_TIME:,}")
-    return number
-
-
-def _number(value: Any) -> float:
-    """Return a float, NaN for what is no number."""
-    try:
-        return math.nan if isinstance(value, bool | str | bytes) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def check_weight(value: Any, what: str) -> float:
-    """Return a finite number above 0, or raise."""
-    number = _number(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ProblemError(f"{what} is {value!r}; it must be a finite number above 0")
-    return number
+    return check_count(value, what, 1, LARGEST_TIME, otherwise=otherwise, error=ProblemError)
 
 
 def _processing(given: Any, who: str) -> int | Pairs:
@@ -220,7 +189,7 @@ def _pair(entry: Any, what: str) -> tuple[Any, Any]:
 
 
 def _probability(value: Any, what: str) -> float:
-    number = _number(value)
+    number = real(value)
     if not 0.0 <= number <= 1.0 + 1e-9:
         raise ProblemError(
             f"{what}: {value!r} is not a probability; a distribution is made of (probability, time) pairs"

@@ -1,0 +1,146 @@
+"""Values that users give, one check for each kind: `check_KIND(value, what, ...)`.
+
+A check returns the value in its plain form or raises `error`, which reads
+
+    WHAT is VALUE; it must be ...
+
+`otherwise` is added to that sentence where something else would be right as well.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import PeakError, ProblemError, SettingsError
+
+#: Probabilities may miss a sum of 1, rewards and constraints pass their declared bounds, by this much (rounding).
+ROUNDING = 1e-9
+LARGEST_SEED = 2**64 - 1
+Error = type[PeakError]
+
+
+def check_count(
+    value: Any, what: str, least: int = 1, most: int | None = None, *, otherwise: str = "", error: Error = SettingsError
+) -> int:
+    """Return a whole number from `least` to `most`."""
+    number = whole(value)
+    if number is None or number < least or (most is not None and number > most):
+        raise error(f"{what} is {value!r}; it must be a whole number {limits(least, most)}{otherwise}")
+    return number
+
+
+def limits(least: int, most: int | None) -> str:
+    """Return what a count must keep to, in words."""
+    if most is None:
+        return f"of at least {least}"
+    return f"from {least} to " + ("2^64 - 1" if most == LARGEST_SEED else f"{most:,}")
+
+
+def check_seed(value: Any, what: str = "seed", *, error: Error = SettingsError) -> int:
+    """Return a whole number that seeds a generator."""
+    return check_count(value, what, 0, LARGEST_SEED, error=error)
+
+
+def check_number(
+    value: Any,
+    what: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    otherwise: str = "",
+    error: Error = SettingsError,
+) -> float:
+    """Return a finite number of at least `least`, or above `above`."""
+    number = real(value)
+    low = least is not None and number < least
+    if not math.isfinite(number) or low or (above is not None and number <= above):
+        limits = f" of at least {least:g}" if least is not None else f" above {above:g}" if above is not None else ""
+        raise error(f"{what} is {value!r}; it must be a finite number{limits}{otherwise}")
+    return number
+
+
+def check_fraction(value: Any, what: str, *, otherwise: str = "", error: Error = SettingsError) -> float:
+    """Return a number strictly between 0 and 1."""
+    number = real(value)
+    if not 0.0 < number < 1.0:
+        raise error(f"{what} is {value!r}; it must lie between 0 and 1{otherwise}")
+    return number
+
+
+def check_confidence(value: Any) -> float:
+    """Return a level of confidence."""
+    return check_fraction(value, "confidence", otherwise=", such as 0.95")
+
+
+def check_choice(value: Any, what: str, choices: Collection[str], *, error: Error = SettingsError) -> str:
+    """Return one of the words in `choices`."""
+    if not isinstance(value, str) or value not in choices:
+        raise error(f"{what} is {value!r}; it must be one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def check_range(value: Any, what: str, *, error: Error = ProblemError) -> tuple[float, float]:
+    """Return (lowest, highest)."""
+    try:
+        lo, hi = (float(end) for end in value)
+    except (TypeError, ValueError, OverflowError):
+        raise error(f"{what} is {value!r}; it must be a pair (lowest, highest)") from None
+    if not (math.isfinite(lo) and math.isfinite(hi) and lo <= hi):
+        raise error(f"{what} is {(lo, hi)}; both must be finite and the first no larger than the second")
+    return lo, hi
+
+
+def check_bounds(value: Any, what: str, count: int | None = None, *, error: Error = ProblemError) -> tuple[float, ...]:
+    """Return positive bounds, one for each of `count` constraints."""
+    try:
+        bounds = tuple(float(bound) for bound in value)
+    except (TypeError, ValueError, OverflowError):
+        raise error(f"{what} is {value!r}; it must hold one positive number for each constraint") from None
+    if count is not None and len(bounds) != count:
+        raise error(f"{what} has {len(bounds)} numbers for {count} constraints")
+    for index, bound in enumerate(bounds):
+        if not (math.isfinite(bound) and bound > 0):
+            raise error(f"{what}: number {index} is {bound}; it must be finite and above 0")
+    return bounds
+
+
+def check_distribution(probability: NDArray[np.float64], where: str, *, error: Error = ProblemError) -> None:
+    """Raise unless the numbers are probabilities that sum to 1."""
+    if not np.isfinite(probability).all() or (probability < 0).any():
+        bad = probability[~np.isfinite(probability) | (probability < 0)][0]
+        raise error(f"probability {bad} {where} is not a number from 0 to 1")
+    total = float(probability.sum())
+    if abs(total - 1.0) > ROUNDING:
+        raise error(f"probabilities {where} sum to {total:.12g}, not to 1")
+
+
+def check_each(value: Any, what: str, of: str, *, error: Error = ProblemError) -> Iterator[Any]:
+    """Return an iterator over a sequence."""
+    try:
+        return iter(value)
+    except TypeError:
+        raise error(f"{what} gave {value!r}; it must be a sequence of {of}") from None
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number as an int, None for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def real(value: Any) -> float:
+    """Return a number as a float, NaN for anything else."""
+    if isinstance(value, bool | np.bool_ | str | bytes | complex) or (isinstance(value, np.ndarray) and value.ndim):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
