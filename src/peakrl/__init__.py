@@ -34,6 +34,7 @@ __all__ = [
     "PeakError",
     "Policy",
     "Problem",
+    "ProblemSpec",
     "RolloutStep",
     "SafeSet",
     "Simulation",
@@ -82,6 +83,7 @@ _HOMES = {
         "peakrl.auditing": ("Audit", "audit"),
         "peakrl.model.explore": ("compile_model",),
         "peakrl.problems.harvesting.problem": ("energy_harvesting",),
+        "peakrl.problems.spec": ("ProblemSpec",),
         "peakrl.problems.scheduling.job_files": ("read_jobs",),
         "peakrl.problems.scheduling.jobs": ("Job", "uniform"),
         "peakrl.problems.scheduling.problem": ("machine_scheduling", "scheduling_example", "order_of"),
@@ -144,6 +146,7 @@ if TYPE_CHECKING:
     from peakrl.problems.scheduling.job_files import read_jobs
     from peakrl.problems.scheduling.jobs import Job, uniform
     from peakrl.problems.scheduling.problem import machine_scheduling, order_of, scheduling_example
+    from peakrl.problems.spec import ProblemSpec
     from peakrl.report.page import write_report
     from peakrl.safety.safe_set import SafeSet, load_safe_set, safe_set
     from peakrl.safety.shield import shield

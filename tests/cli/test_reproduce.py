@@ -159,14 +159,25 @@ def test_solve_takes_a_problem_file(run: Run, tmp_path: Path) -> None:
     assert 0 < json.loads(text)["value"] <= 4  # two steps of at most log2(1 + 3) bits
 
 
+def test_any_parameter_of_a_problem_is_an_option_of_solve_before_and_after_its_name(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[problem]\nkind = "energy_harvesting"\npeak_power = 3\nhorizon = 2\n')
+    code, text = run("solve", "--arrivals", "[3, 9]", "mine.toml", "--peak-power=7", "--json", "--max-arrival", "9")
+    assert code == 0
+    # All 3 units in the first step and 7 of the 9 in the second: log2(4) + log2(8).
+    assert json.loads(text)["value"] == 5.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((), "name a problem"),
         (("energy-harvesting", "--jobs", "jobs.csv"), "one of the two"),
-        (("chess",), "'chess' is no built-in problem"),
+        (("chess",), "no built-in problem has that name; there are energy-harvesting, scheduling-1"),
         (("energy-harvesting", "--peak-power", "-1"), "peak_power is -1"),
         (("energy-harvesting", "--log-base", "1"), "log_base is 1"),
+        (("energy-harvesting", "--peek-power=1"), "problem.peek_power is not a key here; do you mean peak_power?"),
+        (("scheduling-1", "--peak-power", "8"), "problem.peak_power is not a key here"),
+        (("energy-harvesting", "--horizon"), "--horizon needs a value"),
         (("energy-harvesting", "--plot", "x.png"), "has none"),
         (("scheduling-1", "--plot", "x.docx"), "x.docx: a figure is written as"),
         (("scheduling-1", "--objective", "speed"), "objective 'speed' is unknown"),

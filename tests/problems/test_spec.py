@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
-from peakrl import Outcome, Problem, compile_model, learn, load_run
+import json
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import peakrl.problems.harvesting.kinds
+from peakrl import (
+    Job,
+    LearnerSettings,
+    Outcome,
+    PeakError,
+    Problem,
+    ProblemSpec,
+    compile_model,
+    energy_harvesting,
+    learn,
+    load_run,
+    machine_scheduling,
+    scheduling_example,
+    solve,
+    sweep,
+    uniform,
+)
+from peakrl.cli.solve import wanted_problem
+from peakrl.problem_files import read_problem_file
+from peakrl.problems.harvesting.arrivals import MarkovArrivals
+from peakrl.problems.registry import kinds
 
 
 class Told(Problem):
@@ -32,3 +62,232 @@ def test_what_a_problem_says_it_is_does_not_change_its_digest():
     silent = compile_model(type("Silent", (Told,), {"spec": None})())
     assert silent.spec is None
     assert silent.digest == compile_model(Told()).digest
+
+
+MATRIX, FIRST = [[0.5, 0.5], [0.1, 0.9]], [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        energy_harvesting(),
+        energy_harvesting(horizon=np.int64(3), peak_power=np.float64(2.5), arrivals="frozen", seed=4),
+        energy_harvesting(horizon=3, arrivals=np.array([3, 1, 2])),
+        energy_harvesting(horizon=3, arrivals=(MATRIX, FIRST)),
+        energy_harvesting(horizon=3, arrivals=MarkovArrivals(np.array(MATRIX), 1)),
+        energy_harvesting(horizon=3, arrivals={"matrix": MATRIX, "first": FIRST}),
+        scheduling_example(2, objective="total_tardiness"),
+        machine_scheduling([Job(3, 4, 9), Job(uniform(2, 4), 5, 8, 2, "b"), Job({1: 0.25, 2: 0.75}, 1, 9)]),
+    ],
+)
+def test_a_built_in_problem_tells_the_data_that_it_can_be_built_from_again(problem):
+    told = json.loads(json.dumps(problem.spec))
+    assert ProblemSpec.from_dict(told).build() == problem
+    assert compile_model(problem).spec == told
+
+
+def test_a_changed_copy_of_a_problem_does_not_tell_the_old_data():
+    assert replace(energy_harvesting(), peak_power=3.0).spec is None
+
+
+def test_what_is_left_at_its_default_goes_without_saying():
+    assert energy_harvesting(mean=10, peak_power=3).spec == {"kind": "energy_harvesting", "peak_power": 3}
+
+
+# What trains can be solved, swept, stepped and stored --------------------------------------------------------------
+
+OWN = """
+from peakrl import energy_harvesting, Outcome, Problem
+
+class Mine(Problem):
+    horizon, stationary = 2, True
+    def __init__(self, pay, seed):
+        self.pay = pay + seed
+    def initial(self):
+        return [(1.0, "s")]
+    def actions(self, step, state):
+        return ["a", "b"]
+    def outcomes(self, step, state, action):
+        return [Outcome(1.0, "s", self.pay if action == "a" else 0.0)]
+
+def make(pay, seed=0):
+    return Mine(pay, seed)
+"""
+TABLE = "state,action,next_state,probability,reward,luck\ns,a,s,0.5,1,1\ns,a,t,0.5,2,0\nt,a,s,1,0,3\n"
+TOLD = {
+    "csv": {"kind": "tables", "file": "t.csv", "horizon": 3, "initial": {"s": 0.5, "t": 0.5}},
+    "npz": {"kind": "tables", "file": "t.npz", "horizon": 3},
+    "python": {"kind": "python", "function": "mine.py:make", "pay": 5},
+    "python, arguments": {"kind": "python", "function": "mine:make", "arguments": {"pay": 5}},
+    "markov": {"kind": "energy_harvesting", "horizon": 3, "arrivals": {"matrix": MATRIX, "first": FIRST}},
+    "jobs": {"kind": "machine_scheduling", "jobs": "jobs.csv"},
+    "example": {"kind": "scheduling_example", "number": 3, "objective": "total_tardiness"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "t.csv").write_text(TABLE)
+    (tmp_path / "jobs.csv").write_text("processing,due,deadline\n3,4,9\n2-4,5,8\n")
+    np.savez(
+        tmp_path / "t.npz", transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), constraints=np.ones((1, 1, 1))
+    )
+    for name, told in TOLD.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"problem": told}))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_one_description_is_trained_solved_and_stepped_as_the_same_problem(name, folder):
+    path = folder / f"{name}.json"
+    model = read_problem_file(path).model()
+    assert compile_model(wanted_problem([str(path)], None)).digest == model.digest
+    for told in (path, TOLD[name], ProblemSpec.from_dict(TOLD[name])):
+        env = gymnasium.make("peakrl/Problem-v0", problem=told, disable_env_checker=True)
+        assert env.unwrapped.model.digest == model.digest
+    learn(model, LearnerSettings.practical(), episodes=3).save(folder / "a.run")
+    kept = load_run(folder / "a.run").model
+    assert ProblemSpec.from_dict(kept.spec).compile(folder).digest == model.digest
+
+
+def test_one_description_is_swept_as_the_same_problem(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    (folder / "sweep.json").write_text(
+        json.dumps(
+            {
+                "seeds": 1, "episodes": 20, "points": 0, "settings": [{"learner": "practical"}],
+                "problems": [{"name": name, **told} for name, told in TOLD.items()],
+            }
+        )
+    )  # fmt: skip
+    report = sweep(folder / "sweep.json", workers=1)
+    assert not report.failures
+    optima = {name: solve(read_problem_file(folder / f"{name}.json").model()).value for name in TOLD}
+    names = [choice.name for choice in report.plan.problems]
+    assert {name: found.values["optimum"] for name, found in zip(names, report.results(), strict=True)} == optima
+
+
+@pytest.mark.parametrize("file", ["t.csv", "mine.py"])
+def test_a_file_that_is_edited_while_a_sweep_runs_is_noticed(file, folder):
+    from peakrl.sweeps.plan import read_plan
+    from peakrl.sweeps.problems import compiled_problem
+
+    name = {"t.csv": "csv", "mine.py": "python"}[file]
+    entry = {"seeds": 1, "episodes": 1, "settings": [{"learner": "practical"}], "problems": [TOLD[name]]}
+    (choice,) = read_plan(entry).problems
+    assert compiled_problem(choice.config, 0, folder).horizon > 0
+    (folder / file).write_text((folder / file).read_text() + "\n")
+    with pytest.raises(PeakError, match="has changed since the sweep was begun"):
+        compiled_problem(choice.config, 0, folder)
+
+
+def test_a_function_of_the_users_own_can_be_swept_over_its_arguments_and_follow_the_seed(folder):
+    from peakrl.sweeps.plan import read_plan
+    from peakrl.sweeps.problems import compiled_problem
+
+    own = {"name": "own", "kind": "python", "function": "mine.py:make", "grid": {"pay": [1, 2]}, "follow_seed": True}
+    plan = read_plan({"seeds": 2, "episodes": 1, "settings": [{"learner": "practical"}], "problems": [own]})
+    assert [choice.name for choice in plan.problems] == ["own pay=1", "own pay=2"]
+    values = [solve(compiled_problem(choice.config, seed)).value for choice in plan.problems for seed in (0, 1)]
+    assert values == [2.0, 4.0, 4.0, 6.0]
+
+
+# What is wrong ------------------------------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**400), 10**400)
+    | st.integers(-3, 30)
+    | st.floats()
+    | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+GOOD = {
+    "energy_harvesting": {"horizon": 3, "battery": 2, "max_arrival": 2},
+    "machine_scheduling": {"jobs": [{"processing": 1, "due": 1, "deadline": 2}]},
+    "scheduling_example": {"number": 1},
+    "tables": {"file": "t.csv", "horizon": 2},
+    "python": {"function": "mine.py:make", "pay": 1},
+}
+
+
+def test_every_kind_is_fuzzed():
+    assert GOOD.keys() == kinds().keys()
+
+
+def refusal(kind, parameters, folder="."):
+    """Why a problem is refused; every possible name where it is not."""
+    try:
+        ProblemSpec(kind, parameters).build(folder)
+    except PeakError as error:
+        return str(error)
+    return f"jobs.1 {list(kinds()[kind].parameters)}"
+
+
+@pytest.mark.parametrize("kind", GOOD)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_bad_value_of_any_parameter_is_refused_with_the_parameters_name(kind, data, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "fuzzed"
+    folder.mkdir(exist_ok=True)
+    (folder / "t.csv").write_text(TABLE)
+    (folder / "mine.py").write_text(OWN)
+    names = [*kinds()[kind].parameters] if kind != "python" else ["function", "arguments"]
+    name, value = data.draw(st.sampled_from(names)), data.draw(VALUES)
+    message = refusal(kind, {**GOOD[kind], name: value}, folder)
+    # What lies within a parameter may be named in its place: the file that it names, an argument that it passes on.
+    within = (
+        [word for key in value for word in (repr(key), key or repr(key))]
+        if isinstance(value, dict)
+        else [str(folder / str(value))]
+    )
+    assert any(word in message for word in (name, *within))
+
+
+JOB_VALUES = st.fixed_dictionaries(
+    {"processing": VALUES | st.just(1), "due": VALUES | st.just(1), "deadline": VALUES | st.just(2)},
+    optional={"weight": VALUES, "name": VALUES, "colour": VALUES},
+)
+
+
+@settings(max_examples=60)
+@given(job=JOB_VALUES)
+@example(job={"processing": [[0.5, 1], [0.5]], "due": 1, "deadline": 2})
+def test_a_bad_value_of_a_job_is_refused_with_the_jobs_place(job):
+    good = {"processing": 1, "due": 1, "deadline": 2, "name": "good"}
+    message = refusal("machine_scheduling", {"jobs": [good, job]})
+    assert message.startswith(("jobs.1", "jobs[1]", "jobs number 1 and 2"))
+
+
+@given(values=VALUES | st.dictionaries(st.sampled_from(["kind", "horizon", "jobs", "pay"]), VALUES))
+def test_any_data_is_a_problem_or_refused_with_our_own_error(values):
+    try:
+        spec = ProblemSpec.from_dict(values)
+    except PeakError:
+        return
+    assert ProblemSpec.from_dict(json.loads(json.dumps(spec.as_dict()))) == spec
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "machine_scheduling", "jobs": [], "jobs_file": "a.csv"}, "jobs_file and jobs mean the same"),
+        ({"kind": "energy_harvesting", "arrivals": float("nan")}, "arrivals is nan; it must be finite"),
+        ({"kind": "energy_harvesting", "arrivals": [1, object()]}, r"arrivals\[1\] is <object .*must be plain"),
+        ({"kind": "python", "function": "mine.py:make", "arguments": {"pay": 1}, "pay": 2}, "pay is given twice"),
+        ({"kind": "python", "function": "mine.py:make", "payy": 2}, "payy is not a key here; do you mean pay"),
+        ({"kind": "python", "function": "mine.py:make"}, "pay is missing"),
+    ],
+)
+def test_a_slip_is_named_with_what_would_be_right(values, message, folder):
+    with pytest.raises(PeakError, match=message):
+        ProblemSpec.from_dict(values).build(folder)
+
+
+def test_listing_the_kinds_loads_no_problem():
+    assert not hasattr(peakrl.problems.harvesting.kinds, "energy_harvesting")
+    assert {kind.name for kind in kinds().values() if kind.runs_code} == {"python"}

@@ -250,4 +250,4 @@ def test_a_bad_file_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("seeds = 1\ncolour = 2\n")
     result = CliRunner().invoke(app, ["sweep", str(tmp_path / "s.toml")])
     assert isinstance(result.exception, PeakError)
-    assert "colour is unknown" in str(result.exception)
+    assert "colour is not a key here" in str(result.exception)

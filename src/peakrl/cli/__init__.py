@@ -43,7 +43,9 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
 }
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel)(command)
+        # What `solve` does not know as an option of its own is a parameter of the problem.
+        settings = {"ignore_unknown_options": True} if command is solve_command else {}
+        app.command(name, rich_help_panel=panel, context_settings=settings)(command)
 
 
 def print_version(wanted: bool) -> None:

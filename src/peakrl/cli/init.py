@@ -9,18 +9,16 @@ import typer
 
 from peakrl.errors import SettingsError, StorageError
 
-KINDS = ("energy", "jobs", "tables", "python")
-
 
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the file, with or without .toml.")],
-    kind: Annotated[str, typer.Option(help=f"What it describes: {', '.join(KINDS)}.")] = "energy",
+    kind: Annotated[str, typer.Option(help="What it describes: energy, jobs, tables, python, ...")] = "energy",
 ) -> None:
     """Write a commented problem file (and the files it needs) that trains as it stands."""
-    from peakrl.problem_files.templates import template_files
+    from peakrl.problem_files.templates import template_files, templates
 
-    if kind not in KINDS:
-        raise SettingsError(f"--kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+    if kind not in templates():
+        raise SettingsError(f"--kind is {kind!r}; it must be one of {', '.join(templates())}")
     base = Path(name.removesuffix(".toml"))
     if not base.name.isidentifier():
         raise SettingsError(f"{base.name!r} is no good name: use letters, digits and _, and begin with a letter")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,22 +17,20 @@ if TYPE_CHECKING:
     from peakrl.policy.tables import Policy
     from peakrl.problems.scheduling.problem import MachineScheduling
 
-EXAMPLES = {"scheduling-1": 1, "scheduling-2": 2, "scheduling-3": 3}
-PROBLEMS = ("energy-harvesting", *EXAMPLES)
-
 
 def solve(
     problem: Annotated[
-        str | None,
-        typer.Argument(metavar="[PROBLEM]", help=f"A problem file (.toml, .json), or {', '.join(PROBLEMS)}."),
+        list[str] | None,
+        typer.Argument(
+            metavar="[PROBLEM] [--PARAMETER VALUE]...",
+            help="A problem file (.toml, .json) or a built-in problem (energy-harvesting, scheduling-1, ...), and "
+            "parameters to be set otherwise, by the names that problem files use: --peak-power 15, --horizon 10.",
+        ),
     ] = None,
     jobs: Annotated[
         Path | None,
         typer.Option(metavar="FILE.csv", help="Jobs of one machine: columns processing, due, deadline, weight, name."),
     ] = None,
-    objective: Annotated[
-        str, typer.Option(help="For jobs: max_tardiness, total_tardiness or weighted_late_work.")
-    ] = "max_tardiness",
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="For jobs with fixed times: write the Gantt chart.")
     ] = None,
@@ -38,31 +38,12 @@ def solve(
         Path | None,
         typer.Option(metavar="FILE", help="Keep the best policy: .csv or .json, else for `peakrl evaluate`."),
     ] = None,
-    peak_power: Annotated[float, typer.Option(help="energy-harvesting: the largest power allowed.")] = 8.0,
-    mean: Annotated[float, typer.Option(help="energy-harvesting: mean arrival.")] = 10.0,
-    std: Annotated[float, typer.Option(help="energy-harvesting: standard deviation of the arrivals.")] = 5.0,
-    horizon: Annotated[int, typer.Option(help="energy-harvesting: steps.")] = 20,
-    battery: Annotated[int, typer.Option(help="energy-harvesting: capacity.")] = 20,
-    max_arrival: Annotated[int, typer.Option(help="energy-harvesting: the largest arrival.")] = 20,
-    arrivals: Annotated[
-        str, typer.Option(help='energy-harvesting: "random", or "frozen" (one sequence, drawn from the seed).')
-    ] = "random",
-    log_base: Annotated[float, typer.Option(help="energy-harvesting: 2 for bits.")] = 2.0,
-    seed: Annotated[int, typer.Option(help="energy-harvesting: of the frozen sequence.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Solve a problem exactly: the best value without any violation. Exit code 1 where that is impossible."""
     from peakrl.problems.scheduling.problem import MachineScheduling
 
-    if (problem is None) == (jobs is None):
-        raise SettingsError(
-            f"name a problem ({', '.join(PROBLEMS)}, or a file) or give --jobs FILE.csv, one of the two"
-        )
-    transmitter = {
-        "horizon": horizon, "battery": battery, "peak_power": peak_power, "max_arrival": max_arrival, "mean": mean,
-        "std": std, "arrivals": arrivals, "log_base": log_base, "seed": seed,
-    }  # fmt: skip
-    wanted = jobs_problem(jobs, objective) if jobs is not None else named_problem(str(problem), transmitter, objective)
+    wanted = wanted_problem(problem or [], jobs)
     if isinstance(wanted, MachineScheduling):
         answer, best = solve_jobs(wanted)
         if plot is not None:
@@ -77,27 +58,49 @@ def solve(
     raise typer.Exit(0 if answer["feasible"] else 1)
 
 
-def jobs_problem(path: Path, objective: str) -> MachineScheduling:
-    """Return the scheduling problem of a file of jobs."""
-    from peakrl.problems.scheduling.job_files import read_jobs
-    from peakrl.problems.scheduling.problem import machine_scheduling
-
-    return machine_scheduling(read_jobs(path), objective=objective)
-
-
-def named_problem(name: str, transmitter: dict[str, Any], objective: str) -> Problem | TabularModel:
-    """Return a built-in problem or that of a problem file."""
+def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularModel:
+    """Return the problem that a command line names, with the parameters that it sets."""
     from peakrl.problem_files import read_problem_file
-    from peakrl.problems.harvesting.problem import energy_harvesting
-    from peakrl.problems.scheduling.problem import scheduling_example
+    from peakrl.problems.files import naming
+    from peakrl.problems.registry import command_names
+    from peakrl.problems.spec import ProblemSpec, located
 
-    if name == "energy-harvesting":
-        return energy_harvesting(**transmitter)
-    if name in EXAMPLES:
-        return scheduling_example(EXAMPLES[name], objective=objective)
-    if Path(name).suffix in (".toml", ".json"):
-        return read_problem_file(name).build()
-    raise SettingsError(f"{name!r} is no built-in problem and no .toml or .json file; there are {', '.join(PROBLEMS)}")
+    names, parameters = split_words(words)
+    if len(names) + (jobs is not None) != 1:
+        listed = ", ".join(command_names())
+        raise SettingsError(f"name a problem ({listed}, or a file) or give --jobs FILE.csv, one of the two")
+    if jobs is not None:
+        with located("--jobs"):
+            return ProblemSpec("machine_scheduling", {"jobs": str(jobs), **parameters}).build()
+    described = read_problem_file(names[0])
+    with naming(names[0]), located("problem"):
+        spec = described.spec.with_parameters(parameters)
+    return replace(described, spec=spec).build()
+
+
+def split_words(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the names among words, and the parameters of `--name value` and `--name=value`."""
+    names: list[str] = []
+    parameters: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("--"):
+            names.append(word)
+            continue
+        option, equals, value = word.partition("=")
+        value = value if equals else next(rest, "")
+        if not value or value.startswith("--"):
+            raise SettingsError(f"{option} needs a value")
+        parameters[option[2:].replace("-", "_")] = as_value(value)
+    return names, parameters
+
+
+def as_value(text: str) -> Any:
+    """Return what a word means: a number, a list or a table where it reads as one, else the word itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def keep(policy: Policy, path: Path) -> None:

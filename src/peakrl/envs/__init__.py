@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from peakrl.envs.problems import ProblemEnvironment
     from peakrl.model.problem import Problem
     from peakrl.model.tabular import TabularModel
+    from peakrl.problems.spec import ProblemSpec
     from peakrl.safety.shield import Shield
 
 __all__ = ["register_environments", "to_gymnasium"]
@@ -17,18 +18,18 @@ __all__ = ["register_environments", "to_gymnasium"]
 
 @overload
 def to_gymnasium(
-    problem: Problem | TabularModel, render_mode: str | None = None, *, shielded: Literal[False] = False
+    problem: Problem | TabularModel | ProblemSpec, render_mode: str | None = None, *, shielded: Literal[False] = False
 ) -> ProblemEnvironment: ...
 
 
 @overload
 def to_gymnasium(
-    problem: Problem | TabularModel, render_mode: str | None = None, *, shielded: bool
+    problem: Problem | TabularModel | ProblemSpec, render_mode: str | None = None, *, shielded: bool
 ) -> ProblemEnvironment | Shield: ...
 
 
 def to_gymnasium(
-    problem: Problem | TabularModel, render_mode: str | None = None, *, shielded: bool = False
+    problem: Problem | TabularModel | ProblemSpec, render_mode: str | None = None, *, shielded: bool = False
 ) -> ProblemEnvironment | Shield:
     """Return a problem as a Gymnasium environment, with masks and constraints in `info`.
 

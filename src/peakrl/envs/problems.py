@@ -15,7 +15,8 @@ reward and every constraint violated by its bound: nothing is silently put in it
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -28,9 +29,11 @@ from peakrl.errors import ProblemError
 from peakrl.model.explore import compile_model
 from peakrl.model.problem import Problem
 from peakrl.model.tabular import TabularModel
-from peakrl.problems.harvesting.problem import EnergyHarvesting, energy_harvesting
-from peakrl.problems.scheduling.jobs import Job
-from peakrl.problems.scheduling.problem import MachineScheduling, machine_scheduling, scheduling_example
+from peakrl.problems.files import naming, read_spec
+from peakrl.problems.harvesting.problem import EnergyHarvesting
+from peakrl.problems.registry import kind_named
+from peakrl.problems.scheduling.problem import MachineScheduling
+from peakrl.problems.spec import ProblemSpec, located
 
 RENDER_MODES = ("ansi", "rgb_array")
 
@@ -245,9 +248,18 @@ class SchedulingEnvironment(ProblemEnvironment):
         ]
 
 
-def make_environment(problem: Problem | TabularModel, render_mode: str | None = None) -> ProblemEnvironment:
-    """Return a problem or a model as an environment; `peakrl.to_gymnasium` is this."""
-    model = problem if isinstance(problem, TabularModel) else compile_model(problem)
+#: Problems that show more than the indices of their states.
+ENVIRONMENTS: dict[type, Callable[..., ProblemEnvironment]] = {
+    EnergyHarvesting: HarvestingEnvironment,
+    MachineScheduling: SchedulingEnvironment,
+}
+
+
+def make_environment(
+    problem: Problem | TabularModel | ProblemSpec | Mapping[str, Any] | str | Path, render_mode: str | None = None
+) -> ProblemEnvironment:
+    """Return a problem as an environment, also one told as data or by a problem file; `peakrl.to_gymnasium` is this."""
+    model = compile_model(built(problem))
     env = ProblemEnvironment(model, render_mode)
     # A specification, so that Gymnasium's checker and wrappers can make the environment anew.
     name, entry_point = "peakrl/Problem-v0", "peakrl.envs.problems:make_environment"
@@ -255,18 +267,20 @@ def make_environment(problem: Problem | TabularModel, render_mode: str | None = 
     return env
 
 
-def make_harvesting(render_mode: str | None = None, **arguments: Any) -> HarvestingEnvironment:
-    """Return energy harvesting with the arguments of `peakrl.energy_harvesting`."""
-    return HarvestingEnvironment(energy_harvesting(**arguments), render_mode)
+def built(problem: Any) -> Any:
+    """Return what data or a file stands for; anything else as it is."""
+    if isinstance(problem, str | Path):
+        with naming(problem), located("problem"):
+            return read_spec(problem).compile(Path(problem).parent)
+    if isinstance(problem, Mapping):
+        problem = ProblemSpec.from_dict(problem)
+    return problem.compile() if isinstance(problem, ProblemSpec) else problem
 
 
-def make_scheduling(
-    jobs: Iterable[Job] | None = None,
-    example: int = 1,
-    objective: str = "max_tardiness",
-    render_mode: str | None = None,
-) -> SchedulingEnvironment:
-    """Return the scheduling of `jobs`, or an example of the paper."""
-    if jobs is None:
-        return SchedulingEnvironment(scheduling_example(example, objective=objective), render_mode)
-    return SchedulingEnvironment(machine_scheduling(jobs, objective=objective), render_mode)
+def make_built_in(kind: str, render_mode: str | None = None, **parameters: Any) -> ProblemEnvironment:
+    """Return a problem of a kind with its parameters (`peakrl.problems.registry`)."""
+    if kind == "machine_scheduling" and "jobs" not in parameters:
+        kind, parameters["number"] = "scheduling_example", parameters.pop("example", 1)
+    problem = kind_named(kind).build(parameters, Path())
+    make = ENVIRONMENTS.get(type(problem))
+    return make_environment(problem, render_mode) if make is None else make(problem, render_mode)

@@ -13,20 +13,19 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-NAMES = {
-    "peakrl/EnergyHarvesting-v0": "peakrl.envs.problems:make_harvesting",
-    "peakrl/MachineScheduling-v0": "peakrl.envs.problems:make_scheduling",
-    "peakrl/Problem-v0": "peakrl.envs.problems:make_environment",
-}
-
 
 def register_environments() -> None:
     """Register our environments now; done twice it changes nothing."""
     import gymnasium
 
-    for name, entry_point in NAMES.items():
+    from peakrl.problems.registry import kinds
+
+    named = {kind.environment: kind.name for kind in kinds().values() if kind.environment is not None}
+    for name, kind in named.items():
         if name not in gymnasium.registry:
-            gymnasium.register(id=name, entry_point=entry_point)
+            gymnasium.register(id=name, entry_point="peakrl.envs.problems:make_built_in", kwargs={"kind": kind})
+    if "peakrl/Problem-v0" not in gymnasium.registry:
+        gymnasium.register(id="peakrl/Problem-v0", entry_point="peakrl.envs.problems:make_environment")
 
 
 def register_with_gymnasium() -> None:

@@ -10,7 +10,7 @@
     [run]                            # episodes, seed, record, average, checkpoint, checkpoint_every
     episodes = 50_000
 
-Only `problem` is needed. Paths in a file are relative to the folder that the file lies in.
+Only `problem` is needed (`peakrl.problems.spec`). Paths in a file are relative to the folder that the file lies in.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -33,6 +34,8 @@ ONE_THREAD = {
     "NUMEXPR_NUM_THREADS": "1",
 }
 
+#: Where the run under way was described: paths in its configuration are relative to it.
+FOLDER: ContextVar[str] = ContextVar("folder", default=".")
 DONE, FAILED, DIED, BUSY = "done", "failed", "died", "busy"
 
 
@@ -45,7 +48,7 @@ class Call(NamedTuple):
     folder: str
     token: str
     time_limit: float | None
-    #: Where modules named by the user are looked for besides the usual places.
+    #: Where modules named by the user are looked for besides the usual places, and paths of the configuration begin.
     search: str | None
 
 
@@ -140,6 +143,7 @@ def _make(call: Call, store: Any, note: IO[str]) -> None:
     function = load_function(call.function, call.search)
     begun = time.perf_counter()
     with ExitStack() as stack:
+        stack.callback(FOLDER.reset, FOLDER.set(call.search or "."))
         if call.time_limit is not None:
             # A watchdog that needs neither the interpreter nor its lock: it ends the process, compiled loops and all.
             faulthandler.dump_traceback_later(call.time_limit, exit=True, file=note)

@@ -16,12 +16,12 @@ import numpy as np
 from peakrl.evaluation import evaluate
 from peakrl.learning.run import Record, learn, recording_interval
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model.explore import compile_model
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.runs.tasks import canonical
-from peakrl.sweeps.problems import build_problem
+from peakrl.runs.worker import FOLDER
+from peakrl.sweeps.problems import compiled_problem
 
 FUNCTION = "peakrl.sweeps.learning:learn_run"
 
@@ -30,7 +30,7 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     """Learn once and return what came out, ready to be stored."""
     episodes, seed, points = config["episodes"], config["seed"], config["points"]
     follow = seed if config["problem"].get("follow_seed") else 0
-    model, best = prepared(canonical(config["problem"], "problem"), follow)
+    model, best = prepared(canonical(config["problem"], "problem"), follow, FOLDER.get())
     settings = LearnerSettings.from_dict(config["settings"])
     run = learn(model, settings, episodes=episodes, seed=seed, record=interval(points, episodes, model))
     last, mean = evaluate(model, run.policy), evaluate(model, run.averaged_policy)
@@ -55,9 +55,9 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=8)
-def prepared(problem: str, seed: int) -> tuple[TabularModel, Solution[Policy]]:
+def prepared(problem: str, seed: int, folder: str) -> tuple[TabularModel, Solution[Policy]]:
     """Return the compiled model and its optimum; a worker's next run is often on the same problem."""
-    model = compile_model(build_problem(json.loads(problem), seed))
+    model = compiled_problem(json.loads(problem), seed, folder)
     return model, solve(model)
 
 

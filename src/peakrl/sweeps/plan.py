@@ -8,8 +8,8 @@
 
     [[problems]]
     name = "harvest"
-    kind = "energy_harvesting"      # machine_scheduling, scheduling_example, "module:function"
-    mean = 10                       # parameters of that function
+    kind = "energy_harvesting"      # machine_scheduling, scheduling_example, tables, python: as in problem files
+    mean = 10                       # its parameters
     grid = { peak_power = [8, 15] } # every combination of these
 
     [[settings]]
@@ -23,23 +23,24 @@ with `problems` and `settings` by name and, if they differ, its own `episodes` a
 from __future__ import annotations
 
 import itertools
-import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peakrl.errors import PeakError, StorageError, SweepError
+from peakrl.errors import ProblemError, SweepError
 from peakrl.learning.run import MOST_EPISODES
-from peakrl.learning.settings import LearnerSettings
+from peakrl.problem_files.schema import learner_settings
+from peakrl.problems.files import parsed
+from peakrl.problems.registry import unknown_key
+from peakrl.problems.spec import located
 from peakrl.runs.tasks import Task, check_plain
 from peakrl.sweeps.learning import FUNCTION
-from peakrl.sweeps.problems import check_parameters, describe_problem, unknown_key
+from peakrl.sweeps.problems import describe_problem
 
 KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
 RUN_KEYS = ("problems", "settings", "episodes", "seeds")
-LEARNERS = ("practical", "paper", "published", "deterministic")
 DEFAULT_POINTS = 200
 MOST_RUNS = 10_000_000
 
@@ -81,12 +82,8 @@ def read_plan(source: str | Path | Mapping[str, Any], folder: str | Path | None 
         table, base, name = dict(source), Path(), "sweep"
     else:
         path = Path(source)
-        table, base, name = read_toml(path), path.absolute().parent, path.stem
-        if isinstance(table.get("problem"), Mapping) and "problems" not in table:
-            raise SweepError(f"{path} is a problem file, for one run: `peakrl train {path}` makes it")
-    for key in table:
-        if key not in KEYS:
-            raise SweepError(unknown_key(key, key, KEYS))
+        table, base, name = read_table(path), path.absolute().parent, path.stem
+    check_keys(table, KEYS, "")
     name = text(table, "name", "name", name)
     problems = tuple(named(table, "problems", lambda entry, where: problem_choices(entry, where, base)))
     settings = tuple(named(table, "settings", settings_choices))
@@ -95,18 +92,24 @@ def read_plan(source: str | Path | Mapping[str, Any], folder: str | Path | None 
     return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks)
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file."""
+def read_table(path: Path) -> dict[str, Any]:
+    """Return the content of a sweep file."""
     try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        return tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        line = content.splitlines()[int(found[1]) - 1].strip() if found else ""
-        raise SweepError(f"{path}: {error}" + (f": {line}" if line else "")) from None
+        table = parsed(path, "sweep file")
+    except ProblemError as error:
+        raise SweepError(str(error)) from None
+    if not isinstance(table, dict):
+        raise SweepError(f"{path} holds no table; a sweep has problems, settings, episodes and seeds")
+    if isinstance(table.get("problem"), Mapping) and "problems" not in table:
+        raise SweepError(f"{path} is a problem file, for one run: `peakrl train {path}` makes it")
+    return table
+
+
+def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    """Raise for a key that means nothing here."""
+    for key in given:
+        if key not in known:
+            raise SweepError(unknown_key(f"{where}{key}", key, list(known)))
 
 
 # --- problems and settings ---
@@ -138,25 +141,29 @@ def problem_choices(entry: Mapping[str, Any], where: str, base: Path) -> Iterato
     if not isinstance(follow, bool):
         raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
     for suffix, parameters in combinations(entry, ("kind", "name", "follow_seed"), where):
-        config = describe_problem(kind, parameters, follow_seed=follow, where=where, folder=base)
+        with refused(), located(where):
+            config = describe_problem({"kind": kind, **parameters}, follow_seed=follow, folder=base)
         yield Choice(name + suffix, name, config)
 
 
 def settings_choices(entry: Mapping[str, Any], where: str) -> Iterator[Choice]:
     """Yield the settings of an entry."""
     learner = text(entry, "learner", f"{where}.learner")
-    if learner not in LEARNERS:
-        raise SweepError(f"{where}.learner is {learner!r}; it must be one of {', '.join(LEARNERS)}")
     name = text(entry, "name", f"{where}.name", learner)
-    make = getattr(LearnerSettings, learner)
     for suffix, parameters in combinations(entry, ("learner", "name"), where):
-        check_parameters(make, parameters, where)
-        try:
-            settings = make(**parameters)
-        except PeakError as error:
-            raise SweepError(f"{where}: {error}") from None
+        with refused():
+            settings = learner_settings({"learner": learner, **parameters}, where)
         # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
         yield Choice(name + suffix, name, settings.model_dump(exclude_defaults=True))
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Say of a problem or settings that are ill described that the sweep is."""
+    try:
+        yield
+    except ProblemError as error:
+        raise SweepError(str(error)) from error
 
 
 def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -214,9 +221,7 @@ def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for index, block in enumerate(runs):
         if not isinstance(block, Mapping):
             raise SweepError(f"runs[{index}] is {block!r}; it must be a table")
-        for key in block:
-            if key not in RUN_KEYS:
-                raise SweepError(unknown_key(f"runs[{index}].{key}", key, RUN_KEYS))
+        check_keys(block, RUN_KEYS, f"runs[{index}].")
         yield f"runs[{index}].", block
 
 
@@ -248,9 +253,7 @@ def pick(block: Mapping[str, Any], table: Mapping[str, Any], key: str, where: st
 def seed_list(given: Any, where: str) -> list[int]:
     """Return the seeds: a count, a list, or a table of `first` and `count`."""
     if isinstance(given, Mapping):
-        for key in given:
-            if key not in ("first", "count"):
-                raise SweepError(unknown_key(f"{where}.{key}", key, ("first", "count")))
+        check_keys(given, ("first", "count"), f"{where}.")
         first = whole(given.get("first", 0), f"{where}.first", 0, 2**63)
         return list(range(first, first + whole(given.get("count"), f"{where}.count", 1, MOST_RUNS)))
     if isinstance(given, Iterable) and not isinstance(given, str):

@@ -188,7 +188,7 @@ def normal_law(mean: float, std: float, top: int) -> Floats:
         width = np.diff(edges) / std
     log_mass = log_normal_mass(edge[:-1], edge[1:], width)
     if not log_mass.max() > -math.inf:
-        raise ProblemError(f"normal({mean:g}, {std:g}) is too far from 0..{top} to be truncated to it")
+        raise ProblemError(f"mean is {mean:g} and std {std:g}: normal law too far from 0..{top} to be cut to it")
     mass = np.exp(log_mass - log_mass.max())
     return np.asarray(mass / mass.sum(), np.float64)
 

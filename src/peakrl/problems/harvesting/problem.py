@@ -13,7 +13,7 @@ The first battery level is 0. After the last step of a frozen sequence the arriv
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from peakrl.problems.harvesting.arrivals import (
     recorded_sequences,
     whole_number,
 )
+from peakrl.problems.spec import remember
 
 if TYPE_CHECKING:
     from peakrl.model.tabular import TabularModel
@@ -55,6 +56,7 @@ class EnergyHarvesting(Problem):
     reward_range: tuple[float, float] = field(init=False, repr=False)
     constraint_bounds: Sequence[float] = field(init=False, repr=False)
     stationary: bool = field(init=False, repr=False)
+    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         values = {
@@ -122,7 +124,7 @@ def energy_harvesting(
     max_arrival: int = 20,
     mean: float = 10,
     std: float = 5,
-    arrivals: str | ArrayLike | MarkovArrivals | tuple[ArrayLike, ArrayLike] = "random",
+    arrivals: str | ArrayLike | MarkovArrivals | tuple[ArrayLike, ArrayLike] | Mapping[str, Any] = "random",
     log_base: float = 2,
     seed: int = 0,
 ) -> EnergyHarvesting:
@@ -130,18 +132,20 @@ def energy_harvesting(
 
     `arrivals`: "random" (normal(mean, std), truncated to [0, max_arrival] and rounded, drawn anew at every step),
     "frozen" (one sequence of that law, drawn from `seed`, replayed by every episode), an array (a recorded sequence of
-    at least `horizon` whole numbers, replayed), or `(matrix, first)`, also as `MarkovArrivals(matrix, first)`:
-    arrivals 0 .. n-1 with their transition matrix and the law of the first one. `log_base=math.e` gives nats.
+    at least `horizon` whole numbers, replayed), or `{"matrix": ..., "first": ...}`, also as `(matrix, first)` or
+    `MarkovArrivals(matrix, first)`: arrivals 0 .. n-1 with their transition matrix and the law of the first one.
+    `log_base=math.e` gives nats.
     """
+    given = dict(locals())
     steps = whole_number(horizon, "horizon", 1, MOST_STEPS)
     whole_number(seed, "seed", 0, LARGEST_SEED)
     # Made, and so checked, also where recorded arrivals leave it idle.
     law = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)
     process: Arrivals
-    if isinstance(arrivals, MarkovArrivals):
-        process = arrivals
-    elif isinstance(arrivals, tuple) and len(arrivals) == 2 and np.ndim(arrivals[0]) == 2:
-        process = MarkovArrivals(*arrivals)
+    markov = markov_arrivals(arrivals)
+    if markov is not None:
+        process = markov
+        given["arrivals"] = {"matrix": markov.matrix, "first": markov.initial}
     elif not isinstance(arrivals, str):
         process = recorded(arrivals, steps, law.largest)
     elif arrivals == "random":
@@ -152,7 +156,29 @@ def energy_harvesting(
         raise ProblemError(
             f'arrivals is {arrivals!r}; it must be "random", "frozen", a sequence of whole numbers, or (matrix, first)'
         )
-    return EnergyHarvesting(process, horizon, battery, peak_power, max_arrival, log_base)
+    problem = EnergyHarvesting(process, horizon, battery, peak_power, max_arrival, log_base)
+    return remember(problem, "energy_harvesting", given)
+
+
+def markov_arrivals(given: Any) -> MarkovArrivals | None:
+    """Return Markov arrivals in whichever form they are given; None for what is none."""
+    if isinstance(given, MarkovArrivals):
+        return given
+    if isinstance(given, Mapping):
+        if set(given) != {"matrix", "first"}:
+            raise ProblemError("arrivals needs both matrix and first, and nothing else")
+        given = given["matrix"], given["first"]
+    elif not (isinstance(given, tuple) and len(given) == 2 and is_matrix(given[0])):
+        return None
+    try:
+        return MarkovArrivals(*given)
+    except ProblemError as error:
+        raise ProblemError(f"arrivals: {error}") from None
+
+
+def is_matrix(given: Any) -> bool:
+    """Does it consist of rows?"""
+    return hasattr(given, "__len__") and len(given) > 0 and hasattr(given[0], "__len__")
 
 
 def recorded(given: Any, horizon: int, max_arrival: int) -> FrozenArrivals:

@@ -106,9 +106,14 @@ def _located(where: str, make: Callable[..., Parsed], *arguments: Any) -> Parsed
         raise ProblemError(f"{where}: {error}") from None
 
 
+def range_of(text: str) -> Processing | None:
+    """Return the processing time that a range such as 2-4 means; None for what is no range."""
+    matched = _RANGE.fullmatch(text)
+    return uniform(int(matched[1]), int(matched[2])) if matched else None
+
+
 def _processing(cell: str) -> Processing:
-    matched = _RANGE.fullmatch(cell)
-    return uniform(int(matched[1]), int(matched[2])) if matched else _whole(cell, " or a range such as 2-4")
+    return range_of(cell) or _whole(cell, " or a range such as 2-4")
 
 
 def _whole(cell: str, otherwise: str = "") -> int:

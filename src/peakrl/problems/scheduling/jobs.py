@@ -115,7 +115,7 @@ def named_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
     except TypeError:
         raise ProblemError(f"jobs must be a sequence of Job(processing, due, deadline), not {jobs!r}") from None
     if not given:
-        raise ProblemError("an instance needs at least one job")
+        raise ProblemError("jobs is empty; an instance needs at least one job")
     named = []
     places: dict[str, int] = {}
     for place, job in enumerate(given, start=1):

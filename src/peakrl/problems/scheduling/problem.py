@@ -26,7 +26,9 @@ from peakrl.model.schedule_states import JobName, ScheduleState
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import Policy
 from peakrl.problems.scheduling.baselines import OBJECTIVES, Order, infeasible_reason
+from peakrl.problems.scheduling.job_tables import as_table
 from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, uniform
+from peakrl.problems.spec import remember
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class MachineScheduling(Problem):
     horizon: int = field(init=False, repr=False, compare=False)
     reward_range: tuple[float, float] = field(init=False, repr=False, compare=False)
     constraint_bounds: Sequence[float] = field(init=False, repr=False, compare=False)
+    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     constraint_names = ("deadline",)
     # Doing a job in a state comes to the same at every step; only the number of jobs done tells the step.
@@ -161,7 +164,9 @@ def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness")
     places 1, 2, ... where they have none), states are `ScheduleState`, the horizon is the number of jobs.
     """
     named = named_jobs(jobs)
-    return MachineScheduling(named, objective, f"machine scheduling, {len(named)} jobs, {objective}")
+    problem = MachineScheduling(named, objective, f"machine scheduling, {len(named)} jobs, {objective}")
+    told = {"jobs": [as_table(job) for job in named], "objective": objective}
+    return remember(problem, "machine_scheduling", told)
 
 
 #: The paper's tables: (processing, due, deadline) of each job.
@@ -178,12 +183,13 @@ _EXAMPLES: dict[int, tuple[tuple[Any, int, int], ...]] = {
 }  # fmt: skip
 
 
-def scheduling_example(number: int, *, objective: str = "max_tardiness") -> MachineScheduling:
+def scheduling_example(number: int = 1, *, objective: str = "max_tardiness") -> MachineScheduling:
     """Return Example 1, 2 or 3 of the paper; in Example 3 processing times are drawn at each start."""
-    if number not in _EXAMPLES:
-        raise ProblemError(f"scheduling example {number!r} is unknown; there are 1, 2 and 3")
+    if isinstance(number, bool) or number not in list(_EXAMPLES):
+        raise ProblemError(f"number is {number!r}; there are the scheduling examples 1, 2 and 3")
     jobs = named_jobs(Job(*row) for row in _EXAMPLES[number])
-    return MachineScheduling(jobs, objective, f"scheduling example {number}, {objective}")
+    problem = MachineScheduling(jobs, objective, f"scheduling example {number}, {objective}")
+    return remember(problem, "scheduling_example", {"number": int(number), "objective": objective})
 
 
 def order_of(policy: Policy) -> Order:

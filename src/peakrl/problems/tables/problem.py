@@ -22,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import check_count, check_range
 from peakrl.errors import PeakError, ProblemError, StorageError
+from peakrl.model.budgets import MOST_STEPS
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.tabular import TabularModel
 
@@ -30,6 +32,81 @@ REQUIRED, OPTIONAL = ("state", "action", "next_state", "reward"), ("probability"
 ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _WORD = re.compile(r"-?[0-9]{1,9}")
+
+
+def table_problem(
+    file: str | Path,
+    horizon: int,
+    initial: int | str | Mapping[str, float] | Sequence[float] | None = None,
+    reward_range: Sequence[float] | None = None,
+    constraint_bounds: Sequence[float] | None = None,
+    constraint_names: Sequence[str] | None = None,
+    name: str | None = None,
+) -> Problem | TabularModel:
+    """Return what a table file describes; what is not given is read off it.
+
+    `initial`: a state, or {state: probability}; by default state 0 (.npz) or the state of the first row (.csv).
+    """
+    path, given = Path(file), checked_options(locals())
+    if path.suffix not in (".npz", ".csv"):
+        raise ProblemError(f"file is {path.name!r}; it must be an .npz or a .csv file")
+    read = model_of_arrays if path.suffix == ".npz" else problem_of_outcomes
+    return read(path, check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError), given)
+
+
+def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the options of `table_problem` that are given, or raise for one that is nothing of its kind."""
+    kept = {name: given[name] for name in OPTIONS if given[name] is not None}
+    for name, value in kept.items():
+        good, right = OPTIONS[name]
+        if not good(value):
+            raise ProblemError(f"{name} is {value!r}; it must be {right}")
+    if "reward_range" in kept:
+        kept["reward_range"] = check_range(kept["reward_range"], "reward_range")
+    return kept
+
+
+def is_number(value: Any) -> bool:
+    """Is it a finite number?"""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+
+
+def is_list(value: Any, good: Callable[[Any], bool]) -> bool:
+    """Is it a list of good things?"""
+    return isinstance(value, list | tuple) and all(good(item) for item in value)
+
+
+def is_state(value: Any) -> bool:
+    """Is it a state, {state: probability} or a list of probabilities?"""
+    if isinstance(value, Mapping):
+        return all(is_number(item) for item in value.values())
+    return isinstance(value, str) or is_list(value, is_number) or (is_number(value) and isinstance(value, int))
+
+
+#: For each option of `table_problem`: what is good, and what to say of the rest.
+OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "initial": (is_state, "a state, {state = probability} or a list of probabilities"),
+    "reward_range": (lambda value: is_list(value, is_number) and len(value) == 2, "a list of two numbers"),
+    "constraint_bounds": (
+        lambda value: is_list(value, lambda item: is_number(item) and item > 0),
+        "a list of numbers above 0",
+    ),
+    "constraint_names": (lambda value: is_list(value, lambda item: isinstance(item, str)), "a list of names"),
+    "name": (lambda value: isinstance(value, str) and value != "", "a text that is not empty"),
+}
+
+
+def with_file(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the parameters of `table_problem` with the file's place."""
+    return {**parameters, "file": file_of(parameters, folder)}
+
+
+def file_of(parameters: dict[str, Any], folder: Path) -> Path:
+    """Return the table file."""
+    file = parameters["file"]
+    if not isinstance(file, str | Path) or not str(file) or "\0" in str(file):
+        raise ProblemError(f"file is {file!r}; it must be the name of an .npz or a .csv file")
+    return folder / file
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -58,9 +135,7 @@ def model_of_arrays(path: Path, horizon: int, options: Mapping[str, Any]) -> Tab
     given = dict(options)
     initial = given.pop("initial", None)
     if isinstance(initial, str | dict):
-        raise ProblemError(
-            f"problem.initial is {initial!r}; with arrays it is a state's number or a list of probabilities"
-        )
+        raise ProblemError(f"initial is {initial!r}; with arrays it is a state's number or a list of probabilities")
     if initial is not None:
         arrays["initial"] = initial
     first = arrays.get("initial")
@@ -107,7 +182,7 @@ def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) ->
     constraints = [column for column in columns if column not in REQUIRED + OPTIONAL]
     names = options.get("constraint_names")
     if names is not None and sorted(names) != sorted(constraints):
-        raise ProblemError(f"problem.constraint_names is {names}, but the further columns of {path} are {constraints}")
+        raise ProblemError(f"constraint_names is {names}, but the further columns of {path} are {constraints}")
     state_of, action_of = label_maker(rows, ("state", "next_state")), label_maker(rows, ("action",))
     table: dict[tuple[int, Hashable], dict[Hashable, list[Outcome]]] = {}
     for where, cells in rows:
@@ -149,7 +224,7 @@ def first_states(given: Any, state_of: Callable[[str], Hashable], otherwise: str
     if isinstance(given, dict):
         return tuple((probability, state_of(state)) for state, probability in given.items())
     if isinstance(given, list):
-        raise ProblemError(f"problem.initial is {given!r}; with outcomes it is a state or {{state = probability}}")
+        raise ProblemError(f"initial is {given!r}; with outcomes it is a state or {{state = probability}}")
     return ((1.0, state_of(str(given))),)
 
 
@@ -159,7 +234,7 @@ def listed_states(
     """Return the first states, each of which has a row at the first step."""
     for _, state in first:
         if (0, state) not in table:
-            raise ProblemError(f"problem.initial names {state!r}, which no row has as its state at the first step")
+            raise ProblemError(f"initial names {state!r}, which no row has as its state at the first step")
     return first
 
 

@@ -1,0 +1,1 @@
+"""Problems that a function of the user's own makes."""

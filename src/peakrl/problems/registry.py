@@ -1,0 +1,120 @@
+"""The kinds of problems that there are: one line for each folder, and nothing of a problem is told anywhere else.
+
+A folder's module `kinds` lists its kinds: what a file calls them, which function makes them (its parameters are the
+kind's, with its defaults), their names on the command line and at Gymnasium, and what `peakrl init` writes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from peakrl.errors import ProblemError
+
+FOLDERS = (
+    "peakrl.problems.harvesting.kinds",
+    "peakrl.problems.scheduling.kinds",
+    "peakrl.problems.tables.kinds",
+    "peakrl.problems.python.kinds",
+)
+
+
+@dataclass(frozen=True)
+class Template:
+    """What `peakrl init --kind NAME` writes."""
+
+    name: str
+    #: The problem's part of the .toml file; {name} stands for the name of the file.
+    text: str
+    episodes: int
+    #: Further files, by what follows the name.
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of problem. Functions are named ("module:function"), so that a list of kinds costs no imports."""
+
+    name: str
+    #: Makes the problem; its parameters are those of the kind.
+    function: str
+    #: Of (parameters, folder): turns plain values, files among them, into what `function` takes.
+    reader: str | None = None
+    #: Of (parameters, folder): the file whose content counts for the result, where the problem itself does not hold it.
+    source: str | None = None
+    #: Its name at Gymnasium.
+    environment: str | None = None
+    #: Its names on the command line, each with parameters.
+    commands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    template: Template | None = None
+    #: Older words for parameters, which are still read.
+    older: Mapping[str, str] = field(default_factory=dict)
+    #: Does making it run code that its parameters name?
+    runs_code: bool = False
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters by name."""
+        return inspect.signature(loaded(self.function)).parameters
+
+    def build(self, parameters: Mapping[str, Any], folder: Path) -> Any:
+        """Return the problem; paths among its parameters are relative to `folder`."""
+        check_names(self.parameters, parameters)
+        arguments = parameters if self.reader is None else loaded(self.reader)(dict(parameters), folder)
+        return loaded(self.function)(**arguments)
+
+
+def loaded(function: str) -> Callable[..., Any]:
+    """Return one of our own functions."""
+    module, _, name = function.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+@cache
+def kinds() -> Mapping[str, Kind]:
+    """Return the kinds by name."""
+    return {kind.name: kind for folder in FOLDERS for kind in importlib.import_module(folder).KINDS}
+
+
+def kind_named(name: Any) -> Kind:
+    """Return a kind, or say which there are."""
+    if not isinstance(name, str) or name not in kinds():
+        raise ProblemError(f"kind is {name!r}; it must be one of {', '.join(kinds())}")
+    return kinds()[name]
+
+
+@cache
+def command_names() -> Mapping[str, Mapping[str, Any]]:
+    """Return the problems that have a name in place of a file, on the command line."""
+    return {
+        name: {"kind": kind.name, **parameters}
+        for kind in kinds().values()
+        for name, parameters in kind.commands.items()
+    }
+
+
+def check_names(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:
+    """Raise for a name that a function does not take, and for one that it needs and does not get."""
+    free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    known = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
+    for name in given:
+        if name not in known and not free:
+            raise ProblemError(unknown_key(name if name.isidentifier() else repr(name), name, known))
+    for name in known:
+        if parameters[name].default is inspect.Parameter.empty and name not in given:
+            raise ProblemError(f"{name} is missing")
+
+
+def unknown_key(key: str, name: str, known: list[str]) -> str:
+    """Say that a key is unknown and what was probably meant."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    meant = f"; do you mean {near[0]}?" if near else ""
+    return f"{key} is not a key here{meant} (there are {', '.join(known)})"
