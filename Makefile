@@ -18,10 +18,10 @@ FIGURES ?=
 # Processes run side by side: one numba thread each.
 export NUMBA_NUM_THREADS ?= 1
 
-.PHONY: help setup test test-slow check format bench reproduce docs clean
+.PHONY: help setup test test-slow check format bench reproduce docs maskable-ppo clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s  %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s  %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## create .venv and install peakrl with its development tools
 
@@ -79,6 +79,10 @@ docs: $(DOCS_STAMP) ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 	@echo "docs/_build/html/index.html"
+
+maskable-ppo: $(STAMP) ## train and certify a network behind a shield (installs torch, which is large)
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[sb3]'
+	$(BIN)/python docs/examples/maskable_ppo.py
 
 clean: ## remove caches and builds; .venv and results stay
 	rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -212,6 +212,17 @@ def test_a_safe_set_comes_back_from_its_file_as_it_was(tmp_path, seed):
     assert again.nodes.tolist() == safe.nodes.tolist()
 
 
+def test_a_file_with_its_model_needs_nothing_else(tmp_path):
+    safe = safe_set(random_problem(3, states=5, actions=3, horizon=4))
+    safe.save(tmp_path / "kept", with_model=True)
+    again = peakrl.load_safe_set(tmp_path / "kept")
+    assert again.entries.tolist() == safe.entries.tolist()
+    assert again.model.digest == safe.model.digest
+    safe.save(tmp_path / "kept")
+    with pytest.raises(StorageError, match="kept holds a safe set without its model: pass the problem"):
+        peakrl.load_safe_set(tmp_path / "kept")
+
+
 def test_a_file_that_calls_anything_else_safe_is_refused(tmp_path):
     problem = random_problem(3, states=5, actions=3, horizon=4)
     safe, path = safe_set(problem), tmp_path / "kept"

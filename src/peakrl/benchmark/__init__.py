@@ -21,6 +21,7 @@ CASES = {
     "figure-2": ("peakrl.benchmark.figure", "figure_rates", "a figure's runs against their kernel on every core"),
     "scaling": ("peakrl.benchmark.scaling", "scaling_rates", "learning and planning as the model grows"),
     "compiling": ("peakrl.benchmark.scaling", "compile_rates", "`compile_model`, pairs a second"),
+    "safety": ("peakrl.benchmark.safety", "safety_rates", "the safe set, its masks, and what a shield costs"),
     "start": ("peakrl.benchmark.start", "start_times", "from nothing to the first result"),
     "peers": ("peakrl.benchmark.peers", "peer_rates", "optimistic Q-learning in other packages"),
 }

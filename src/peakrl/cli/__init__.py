@@ -15,6 +15,7 @@ from peakrl.cli.init import init as init_command
 from peakrl.cli.plan import plan as plan_command
 from peakrl.cli.report import report as report_command
 from peakrl.cli.reproduce import reproduce as reproduce_command
+from peakrl.cli.shield import shield as shield_command
 from peakrl.cli.solve import solve as solve_command
 from peakrl.cli.sweep import summarize as summarize_command
 from peakrl.cli.sweep import sweep as sweep_command
@@ -34,6 +35,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "solve": solve_command,
         "train": train_command,
         "evaluate": evaluate_command,
+        "shield": shield_command,
         "report": report_command,
         "audit": audit_command,
         "plan": plan_command,

@@ -18,6 +18,7 @@ from peakrl.errors import StorageError
 from peakrl.kernels.arrays import Ints
 from peakrl.kernels.safety import Bools, dead_end_distances
 from peakrl.model.explore import Target, as_model
+from peakrl.model.files import load_model, store_model
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import as_csv, as_json, decisions, written
 from peakrl.safety.reasons import Reason, reason_of
@@ -185,10 +186,15 @@ class SafeSet:
         head = {"problem": self.model.name, "horizon": self.model.horizon}
         return written(as_json(head, self.COLUMNS, self._table()), path)
 
-    def save(self, path: str | Path) -> None:
-        """Write the safe set to one file for `peakrl.load_safe_set`: one bit for each step, state and action."""
-        head = {"problem": self.model.name, "model": self.model.digest}
-        write_record(path, KIND, head, {"bits": np.packbits(self.entries)})
+    def save(self, path: str | Path, *, with_model: bool = False) -> None:
+        """Write the safe set to one file for `peakrl.load_safe_set`: one bit for each step, state and action.
+
+        `with_model` puts the model beside it, so that the file can be read without the problem.
+        """
+        head: dict[str, Any] = {"problem": self.model.name, "model": self.model.digest, "with_model": with_model}
+        plain, arrays = store_model(self.model) if with_model else ({}, {})
+        stored = {f"model.{name}": array for name, array in arrays.items()}
+        write_record(path, KIND, head | {"stored": plain}, {"bits": np.packbits(self.entries), **stored})
 
 
 def safe_set(model: Target) -> SafeSet:
@@ -199,20 +205,31 @@ def safe_set(model: Target) -> SafeSet:
     return SafeSet(as_model(model))
 
 
-def load_safe_set(path: str | Path, model: Target) -> SafeSet:
-    """Return the safe set that was saved at `path` for `model`, which may be a `Problem`.
+def load_safe_set(path: str | Path, model: Target | None = None) -> SafeSet:
+    """Return the safe set that was saved at `path`, for `model` (which may be a `Problem`) or for the file's own.
 
     Every bit is checked against the model: a file that calls anything safe that is not, or the reverse, is refused.
     """
     plain, arrays = read_record(path, KIND)
-    model = as_model(model)
     with fields_of(path):
-        if plain["model"] != model.digest:
+        known = stored_model(path, plain, arrays) if model is None else as_model(model)
+        if plain["model"] != known.digest:
             raise StorageError(
-                f"{path} holds the safe set of another problem or version of it, {plain['problem']!r}, not of {model!r}"
+                f"{path} holds the safe set of another problem or version of it, {plain['problem']!r}, not of {known!r}"
             )
-        found = SafeSet(model)
+        found = SafeSet(known)
         bits: NDArray[Any] = arrays["bits"]
         if bits.dtype != np.uint8 or not np.array_equal(bits, np.packbits(found.entries)):
-            raise StorageError(f"{path} is damaged: what it calls safe is not the safe set of {model.name!r}")
+            raise StorageError(f"{path} is damaged: what it calls safe is not the safe set of {known.name!r}")
     return found
+
+
+def stored_model(path: str | Path, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> TabularModel:
+    """Return the model that a safe set's file holds."""
+    if not plain["with_model"]:
+        raise StorageError(
+            f"{path} holds a safe set without its model: pass the problem or model, or save with with_model=True"
+        )
+    prefix = "model."
+    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return load_model(path, plain["stored"], own)
