@@ -27,8 +27,8 @@ POLICY = peakrl.solve(MODEL).policy
         (lambda: peakrl.Policy.from_rule(MODEL, {0: 1}), r"\{0: 1\} is not a rule"),
         (lambda: peakrl.to_gymnasium(3), r"3 is not a Problem: it lacks initial\(\)"),
         (
-            lambda: peakrl.simulate(peakrl.to_gymnasium(MODEL), print, episodes=3),
-            "not a policy; one that was learned",
+            lambda: peakrl.simulate(peakrl.to_gymnasium(MODEL), 5, episodes=3),
+            r"5 is neither a policy, such as run\.policy, nor a function",
         ),
     ],
 )

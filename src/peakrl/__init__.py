@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Audit",
     "AveragedPolicy",
+    "Certificate",
     "Evaluation",
     "History",
     "Job",
@@ -43,6 +44,7 @@ __all__ = [
     "TabularModel",
     "audit",
     "balanced_policy",
+    "certify",
     "compile_model",
     "dt_order",
     "energy_harvesting",
@@ -73,6 +75,7 @@ __all__ = [
     "sweep",
     "to_gymnasium",
     "uniform",
+    "verify",
     "write_report",
 ]
 
@@ -81,6 +84,8 @@ _HOMES = {
     name: module
     for module, names in {
         "peakrl.auditing": ("Audit", "audit"),
+        "peakrl.certificates": ("Certificate", "verify"),
+        "peakrl.certifying": ("certify",),
         "peakrl.model.explore": ("compile_model",),
         "peakrl.problems.harvesting.problem": ("energy_harvesting",),
         "peakrl.problems.spec": ("ProblemSpec",),
@@ -125,6 +130,8 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from peakrl.auditing import Audit, audit
+    from peakrl.certificates import Certificate, verify
+    from peakrl.certifying import certify
     from peakrl.envs import to_gymnasium
     from peakrl.envs.reading import from_gymnasium
     from peakrl.errors import PeakError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,7 +12,8 @@ from peakrl.kernels.arrays import Floats
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy
 from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
 
-Rule = Callable[[int, Any], Hashable]
+#: What to do at a step in a state, given the actions on offer.
+Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
 
 
 class Walk:
@@ -25,11 +26,21 @@ class Walk:
 
 
 def environment_episodes(
-    env: Any, policy: AnyPolicy, episodes: int, seed: int, **declared: Any
+    env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, **declared: Any
 ) -> tuple[Floats, Floats]:
     """Return the reward and the violation of each episode; `declared` goes to `targets.adapters.adapt`."""
-    lanes = lanes_of(env, declared)
-    generator = np.random.default_rng(seed)
+    seeds = [episode_seed(seed, number) for number in range(episodes)]
+    return followed_episodes(lanes_of(env, declared), policy, seeds, np.random.default_rng(seed))
+
+
+def followed_episodes(
+    lanes: Lanes, policy: AnyPolicy | Rule, seeds: Sequence[int], generator: np.random.Generator, before: int = 0
+) -> tuple[Floats, Floats]:
+    """Return the reward and the violation of an episode for each seed, in the order in which they start.
+
+    `before` counts episodes that these lanes have played already, for messages.
+    """
+    episodes = len(seeds)
     rewards, violations = np.zeros(episodes), np.zeros(episodes)
     walks: list[Walk | None] = [None] * lanes.count
     started = done = 0
@@ -37,11 +48,11 @@ def environment_episodes(
         while done < episodes:
             free = [place for place, walk in enumerate(walks) if walk is None][: episodes - started]
             for place in free:
-                walks[place] = Walk(started, rule_for_episode(policy, generator))
+                walks[place] = Walk(before + started, rule_for_episode(policy, generator))
                 started += 1
             if free:
-                seeds = [episode_seed(seed, walk.number) for walk in (walks[place] for place in free) if walk]
-                for place, seen in zip(free, lanes.begin(free, seeds), strict=True):
+                begun = [seeds[walk.number - before] for walk in (walks[place] for place in free) if walk]
+                for place, seen in zip(free, lanes.begin(free, begun), strict=True):
                     show(walks[place], seen)
             actions = [choose(lanes, walk) for walk in walks]
             for place, event in enumerate(lanes.advance(actions)):
@@ -49,8 +60,8 @@ def environment_episodes(
                 if isinstance(event, Seen):
                     show(walk, event)
                 elif walk is not None and isinstance(event, Step):
-                    rewards[walk.number] += event.reward
-                    violations[walk.number] += sum(max(-value, 0.0) for value in event.constraints)
+                    rewards[walk.number - before] += event.reward
+                    violations[walk.number - before] += sum(max(-value, 0.0) for value in event.constraints)
                     walk.step, walk.seen = walk.step + 1, event.following
                     if event.over or walk.step == lanes.rules.horizon:
                         walks[place] = None
@@ -60,7 +71,7 @@ def environment_episodes(
     return rewards, violations
 
 
-def environment_rollout(env: Any, policy: AnyPolicy, seed: int, **declared: Any) -> list[tuple[Any, ...]]:
+def environment_rollout(env: Any, policy: AnyPolicy | Rule, seed: int, **declared: Any) -> list[tuple[Any, ...]]:
     """Return (step, state, action, reward, constraints, next state) of one episode."""
     lanes = lanes_of(env, declared)
     if lanes.count > 1:
@@ -96,15 +107,20 @@ def lanes_of(env: Any, declared: dict[str, Any]) -> Lanes:
     return adapt(env, needs_range=False, **declared)
 
 
-def rule_for_episode(policy: AnyPolicy, generator: np.random.Generator) -> Rule:
+def rule_for_episode(policy: AnyPolicy | Rule, generator: np.random.Generator) -> Rule:
     """Return what to follow for one episode; a mixture draws one of its policies for all of it."""
     if isinstance(policy, AveragedPolicy):
-        episode = policy.reset(generator)
-        return lambda step, state: policy.action_in(episode, step, state)
-    if not hasattr(policy, "action") or not hasattr(policy, "reset"):
-        raise PolicyError(f"{policy!r} is not a policy; one that was learned on the environment is: run.policy")
-    policy.reset(generator)
-    return policy.action
+        mixture, episode = policy, policy.reset(generator)
+        return lambda step, state, actions: mixture.action_in(episode, step, state)
+    if hasattr(policy, "action") and hasattr(policy, "reset"):
+        policy.reset(generator)
+        decide = policy.action
+        return lambda step, state, actions: decide(step, state)
+    if not callable(policy):
+        raise PolicyError(
+            f"{policy!r} is neither a policy, such as run.policy, nor a function (step, state, actions) -> action"
+        )
+    return policy
 
 
 def show(walk: Walk | None, seen: Seen | None) -> None:
@@ -117,7 +133,7 @@ def choose(lanes: Lanes, walk: Walk | None) -> int | None:
     """Return the number of the action that the policy takes."""
     if walk is None or walk.seen is None:
         return None
-    action = walk.rule(walk.step, walk.seen.state)
+    action = asked(lanes, walk, walk.seen)
     index = lanes.rules.actions.index(action)
     if index not in walk.seen.offer:
         raise PolicyError(
@@ -125,6 +141,19 @@ def choose(lanes: Lanes, walk: Walk | None) -> int | None:
             "where the environment does not offer it"
         )
     return index
+
+
+def asked(lanes: Lanes, walk: Walk, seen: Seen) -> Hashable:
+    """Return what the policy does; what a user's function raises is told with where it was asked."""
+    actions = tuple(lanes.rules.actions.labels[index] for index in seen.offer)
+    try:
+        return walk.rule(walk.step, seen.state, actions)
+    except PeakError:
+        raise
+    except Exception as error:
+        where = f"episode {walk.number + 1}, step {walk.step}, state {seen.state!r}, actions {actions!r}"
+        error.add_note(f"the policy raised this in {where}")
+        raise
 
 
 def fail(error: LaneError, walks: list[Walk | None]) -> NoReturn:

@@ -1,0 +1,198 @@
+"""What is known of a policy, with what it rests on and the numbers to check it by.
+
+With V the value of the policy, V* that of the best policy that never violates, and viol its expected violation:
+
+    value_low <= V <= value_high,   V* <= optimum_high,   V* - V <= gap,   viol <= violation_high,
+    P(an episode violates anything) <= violation_probability_high
+
+all at once, except with probability `failure_probability` over the episodes that were drawn (0 where none were). What
+is claimed, and so what `holds` says:
+
+    epsilon given   gap <= epsilon and violation_high <= epsilon
+    epsilon None    nothing is known against the policy: exact, no violation can happen; sampled, none was seen
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from numpy.typing import NDArray
+
+from peakrl.errors import PeakError, StorageError
+from peakrl.storage import fields_of, read_record, write_record
+
+Kind = Literal["exact", "sampled", "learned"]
+KINDS: tuple[str, ...] = get_args(Kind)
+#: What a file says that it holds, and the number of its form.
+FILE_KIND, SCHEMA = "certificate", 1
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The numbers that a certificate can be computed from again: plain JSON values, and arrays by name."""
+
+    plain: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, repr=False)
+class Certificate:
+    """What is known of a policy, how surely, and what that rests on; `print` shows it at a glance."""
+
+    #: Is what it claims borne out? With an epsilon: gap and violation within it. Without: see `claim`.
+    holds: bool
+    #: "exact" (computed on a model), "sampled" (fresh episodes) or "learned" (by a learner that stops by itself).
+    kind: Kind
+    #: What was asked for; None where only bounds were.
+    epsilon: float | None
+    #: How likely the drawn episodes were so odd that one of the bounds is wrong; 0 where none were drawn.
+    failure_probability: float
+    #: The policy earns at least this in an episode, on average; None where nothing is known.
+    value_low: float | None
+    #: The policy earns at most this.
+    value_high: float | None
+    #: No policy that never violates earns more; None where there is none, or nothing is known.
+    optimum_high: float | None
+    #: How far the policy lies below the best that never violates, at most; below 0 where violating pays.
+    gap: float | None
+    #: Expected violation of an episode, at most; 0 only where no violation can happen. None where nothing is known.
+    violation_high: float | None
+    #: Probability that an episode violates anything, at most; None where nothing is known.
+    violation_probability_high: float | None
+    #: How many were drawn for it; 0 where it is exact.
+    episodes: int
+    #: What must be true for it to be: a sentence each.
+    rests_on: tuple[str, ...]
+    #: Why it does not hold; None where it does.
+    reason: str | None = None
+    #: Which policy, of what.
+    subject: str = ""
+    #: The numbers to check it by, which `save` keeps.
+    evidence: Evidence | None = field(default=None, compare=False)
+
+    @property
+    def claim(self) -> str:
+        """What it claims, in a sentence."""
+        if self.epsilon is not None:
+            return f"within {self.epsilon:g} of the best safe policy, and at most {self.epsilon:g} violated on average"
+        if self.kind == "exact":
+            return "no constraint is ever violated"
+        return "the bounds below, and no violation among the episodes"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the evidence as plain JSON-ready values."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "evidence"}
+        return plain | {"rests_on": list(self.rests_on), "claim": self.claim}
+
+    def refused(self, reason: str) -> Certificate:
+        """Return the same certificate, not holding."""
+        return replace(self, holds=False, reason=reason)
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        verdict = "holds" if self.holds else f"does not hold: {self.reason}"
+        return f"<Certificate ({self.kind}) {verdict}; {self.claim}>"
+
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else f"does NOT hold: {self.reason}"
+        lines = [f"Certificate ({self.kind}) {verdict}"]
+        lines += [f"  {name:<12}{text}" for name, text in self._rows()]
+        return "\n".join(lines)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [("of", self.subject)] if self.subject else []
+        rows += [("claim", self.claim), ("value", between(self.value_low, self.value_high))]
+        if self.optimum_high is not None:
+            below = "" if self.gap is None else f": at most {number(self.gap)} more"
+            rows.append(("best safe", f"at most {number(self.optimum_high)}{below}"))
+        rows.append(("violation", self.safety))
+        if self.episodes:
+            rows.append(("episodes", f"{self.episodes:,}"))
+        rows.append(("fails with", chance(self.failure_probability)))
+        rows += [("rests on" if place == 0 else "", line) for place, line in enumerate(self.rests_on)]
+        return rows
+
+    @property
+    def safety(self) -> str:
+        """How much, and how often, constraints are violated."""
+        if self.violation_high == 0:
+            return "none, in any outcome"
+        average = "not bounded" if self.violation_high is None else f"at most {number(self.violation_high)} on average"
+        often = self.violation_probability_high
+        return average + ("" if often is None else f"; any at all with probability at most {number(often)}")
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write it with its evidence to one file, for `Certificate.load` and `peakrl.verify`."""
+        if self.evidence is None:
+            raise PeakError("this certificate has no evidence, so a file of it could not be checked")
+        plain = {"schema": SCHEMA, "certificate": self.as_dict(), "evidence": dict(self.evidence.plain)}
+        write_record(path, FILE_KIND, plain, self.evidence.arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Certificate:
+        """Return what a file says, which may be anything: `peakrl.verify` checks it."""
+        plain, arrays = read_record(path, FILE_KIND)
+        with fields_of(path):
+            if plain["schema"] != SCHEMA:
+                raise StorageError(f"{path} is a certificate of form {plain['schema']!r}; this peakrl reads {SCHEMA}")
+            return certificate_of(plain["certificate"], Evidence(dict(plain["evidence"]), arrays))
+
+
+def certificate_of(told: Mapping[str, Any], evidence: Evidence) -> Certificate:
+    """Return the certificate that a file tells of; a ValueError says what cannot be."""
+    numbers = {
+        name: None if told[name] is None else finite(told[name], name)
+        for name in ("epsilon", "value_low", "value_high", "optimum_high", "gap", "violation_high",
+                     "violation_probability_high")
+    }  # fmt: skip
+    kind, episodes, holds, reason = told["kind"], told["episodes"], told["holds"], told["reason"]
+    failure = finite(told["failure_probability"], "failure_probability")
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}, not one of {', '.join(KINDS)}")
+    if type(holds) is not bool or type(episodes) is not int or episodes < 0 or not 0 <= failure < 1:
+        raise ValueError("holds, episodes or failure_probability is none that a certificate can have")
+    if not isinstance(reason, str | None) or not isinstance(told["subject"], str):
+        raise ValueError("reason or subject is no text")
+    if not all(isinstance(line, str) for line in told["rests_on"]):
+        raise ValueError("rests_on holds something that is no text")
+    rests_on = tuple(told["rests_on"])
+    return Certificate(
+        holds=holds, kind=kind, failure_probability=failure, episodes=episodes, rests_on=rests_on, reason=reason,
+        subject=told["subject"], evidence=evidence, **numbers,
+    )  # fmt: skip
+
+
+def finite(given: Any, name: str) -> float:
+    """Return a finite number or raise."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
+        raise ValueError(f"{name} is {given!r}, not a number")
+    return float(given)
+
+
+# Numbers for reading --------------------------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """Return a number of six digits; a bound that is above 0 never reads as 0."""
+    return f"{value:.6g}"
+
+
+def between(low: float | None, high: float | None) -> str:
+    """Return an interval, or the one number that it is."""
+    if low is not None and high is not None:
+        return number(low) if low == high else f"{number(low)} to {number(high)}"
+    if low is not None:
+        return f"at least {number(low)}"
+    return "not bounded" if high is None else f"at most {number(high)}"
+
+
+def chance(probability: float) -> str:
+    """Return how surely something holds."""
+    return f"probability at most {probability:g}" if probability else "probability 0: nothing was drawn"

@@ -1,0 +1,77 @@
+"""Check a stored certificate by its own numbers, with code that shares nothing with what made it: numpy, no kernels.
+
+A check of one kind (`verify_exact`, `verify_sampled`) takes the plain values and the arrays of the evidence, and
+returns what they give: every number of the certificate that follows from them, and whether a violation is known to be
+possible. Here that is held against what the file tells. What no check can see is whether the evidence was honestly
+come by: whoever forges model, episodes and bounds to fit each other has forged a certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.certificates import verify_exact, verify_sampled
+from peakrl.certificates.certificate import Certificate
+from peakrl.errors import StorageError
+from peakrl.storage import fields_of
+
+#: Two ways to one number may differ by this much of what such a number can be.
+APART = 1e-9
+#: How each kind is checked: (certificate as told, plain evidence, arrays) -> (numbers by name, may it violate, scale of
+#: its values). A ValueError says what cannot be.
+Check = Callable[[Any, Mapping[str, Any], Mapping[str, NDArray[Any]]], tuple[dict[str, float | None], bool, float]]
+CHECKS: dict[str, Check] = {"exact": verify_exact.check, "sampled": verify_sampled.check}
+
+
+def verify(path: str | Path) -> Certificate:
+    """Return the certificate in a file with `holds` as its own numbers bear it out, and the reason where they do not.
+
+    Nothing is taken on trust but the evidence itself: the model and the policy, or what each episode came to. A file
+    that is damaged, or no certificate, is a `StorageError`.
+    """
+    told = Certificate.load(path)
+    check = CHECKS.get(told.kind)
+    if check is None or told.evidence is None:
+        raise StorageError(f"{path} holds a certificate of kind {told.kind!r}, which this peakrl cannot check")
+    try:
+        with fields_of(path), np.errstate(all="ignore"):
+            found, violates, scale = check(told, told.evidence.plain, told.evidence.arrays)
+    except (ArithmeticError, MemoryError) as error:
+        raise StorageError(f"{path} holds numbers that cannot be computed with: {error}") from error
+    reason = differing(told, found, scale) or judged(told, violates)
+    return replace(told, holds=reason is None, reason=reason)
+
+
+def differing(told: Certificate, found: Mapping[str, float | None], scale: float) -> str | None:
+    """Return the first number that the evidence does not give; None where it gives all."""
+    for name, number in found.items():
+        said = getattr(told, name)
+        if said is None and number is None:
+            continue
+        # Values are sums of numbers of either sign; all else is a sum of positive ones, and right in its own digits.
+        size = scale if name in VALUES else max(abs(said or 0.0), abs(number or 0.0))
+        if said is None or number is None or not abs(said - number) <= APART * size:
+            return f"{name} is {said} in the file, but its evidence gives {number}"
+    return None
+
+
+VALUES = ("value_low", "value_high", "optimum_high", "gap")
+
+
+def judged(told: Certificate, violates: bool) -> str | None:
+    """Return what keeps a certificate with these bounds from holding; None where nothing does."""
+    if told.epsilon is None:
+        return "a constraint may be violated" if violates else None
+    if told.gap is None:
+        return "there is no policy that never violates, or nothing is known of the best of them"
+    if not told.gap <= told.epsilon:
+        return f"the policy may lie {told.gap:.6g} below the best safe one, more than {told.epsilon:g}"
+    if told.violation_high is None or not told.violation_high <= told.epsilon:
+        return f"the violation may be {told.violation_high}, more than {told.epsilon:g}"
+    return None

@@ -1,0 +1,35 @@
+"""What a certificate's file holds of a model and a policy: numbers alone, no labels, as `verify` reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.tables import AnyPolicy
+
+Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+
+
+def model_evidence(model: TabularModel) -> Part:
+    """Return the numbers of a model, those that its digest is made of; what states are called is no part of them."""
+    plain = {
+        "name": model.name,
+        "digest": model.digest,
+        "horizon": int(model.horizon),
+        "stationary": bool(model.stationary),
+        "stride": int(model.payoffs.stride),
+        "constraint_names": list(model.constraint_names),
+        "constraint_bounds": [float(bound) for bound in model.constraint_bounds],
+        "reward_range": [float(end) for end in model.reward_range],
+    }
+    named = model.layout._asdict() | model.payoffs._asdict()
+    named |= {name: getattr(model, name) for name in ("slot_state", "row_action", "first_slot", "first_probability")}
+    return plain, {f"model.{name}": array for name, array in named.items() if hasattr(array, "dtype")}
+
+
+def policy_evidence(policy: AnyPolicy) -> Part:
+    """Return the decisions of a policy, by number."""
+    plain, arrays = policy._stored()
+    return {"policy": plain}, {f"policy.{name}": array for name, array in arrays.items()}

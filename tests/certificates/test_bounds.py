@@ -1,0 +1,101 @@
+"""The bounds on a mean: what a dense search finds, and wrong no more often than they may be at all times together."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peakrl.certificates import bounds
+from peakrl.certificates.bounds import lower_mean, upper_mean
+
+LONGEST = 3000
+#: Every sample size at first, then ever fewer: a bound is looked at whenever one likes.
+LOOKS = sorted({*range(1, 40), *(int(1.12**k) for k in range(33, 71))} - {0})
+#: (probability, value) of a draw of at most 1: rare jackpots and catastrophes, a fair coin, nearly always the most.
+LOTTERIES = {
+    "a rare jackpot": ((0.004, 1.0), (0.996, 0.0)),
+    "a rare catastrophe": ((0.99, 1.0), (0.01, -30.0)),
+    "a fair coin": ((0.5, 1.0), (0.5, 0.0)),
+    "three in ten": ((0.3, 1.0), (0.7, 0.0)),
+    "a narrow band far below": ((0.5, -9.0), (0.5, -9.1)),
+}
+
+
+def dense(values, most, failure):
+    """The bound by its formula, over a dense grid of nu."""
+    count = len(values)
+    one, spread = math.log(2 / failure), math.log(2 / failure) + 0.5 * math.log(math.pi * (count + 0.5))
+    with np.errstate(divide="ignore"):
+        found = [most, most - math.exp(np.log(most - values).mean() - one / count)]
+        rooms = np.geomspace(1e-7, 1e4, 3000) * max(most - values.min(), 1e-12)
+        found += [most + room - math.exp(np.log(most + room - values).mean() - spread / count) for room in rooms]
+    return min(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bound_is_the_least_that_a_dense_search_finds(seed):
+    rng = np.random.default_rng(seed)
+    count, failure = int(rng.integers(1, 200)), float(rng.choice([0.5, 0.05, 1e-4]))
+    draws = [rng.random(count), rng.random(count) < 0.05, rng.random(count) ** 8, np.full(count, 0.25)][seed % 4]
+    most = float(rng.choice([1.0, 1.5]))
+    values = np.asarray(draws, float)
+    # A grid of 3,000 meets the minimum within 1 % in nu, where the bound is flat.
+    assert upper_mean(values, most, failure) == pytest.approx(dense(values, most, failure), abs=2e-5)
+    assert upper_mean(values, most, failure) <= dense(values, most, failure) + 1e-12
+
+
+@given(
+    values=st.lists(st.floats(-5, 5), min_size=1, max_size=60),
+    room=st.sampled_from([0.0, 1e-12, 1.0, 1e6]),
+    failure=st.sampled_from([0.9, 0.05, 1e-12]),
+    shift=st.sampled_from([0.0, 1e6, -1e6]),
+)
+def test_bounds_enclose_the_mean_and_stay_in_the_range_and_shift_with_it(values, room, failure, shift):
+    sample = np.array(values) + shift
+    most, least = float(sample.max()) + room, float(sample.min()) - room
+    high, low = upper_mean(sample, most, failure), lower_mean(sample, least, failure)
+    rounding = 1e-9 * (1 + abs(shift))
+    assert least <= low <= sample.mean() + rounding
+    assert sample.mean() - rounding <= high <= most
+    moved = upper_mean(sample - shift, most - shift, failure) + shift
+    assert high == pytest.approx(moved, abs=1e-6 * (1 + room))
+
+
+def test_no_episode_tells_nothing_and_none_that_violates_tells_about_three_in_so_many():
+    assert upper_mean(np.empty(0), 7.0, 0.05) == 7.0
+    # With all zeros the all-in bet is best: b (1 - (d / 2)^(1/n)).
+    assert upper_mean(np.zeros(1000), 1.0, 0.1) == pytest.approx(1 - 0.05 ** (1 / 1000), rel=1e-12)
+
+
+def wrong_at_any_time(lottery, failure, runs, seed):
+    """The share of runs in which a bound lies below the mean at any of many looks."""
+    (chance, win), (_, lose) = lottery
+    mean = chance * win + (1 - chance) * lose
+    wins = np.cumsum(np.random.default_rng(seed).random((runs, LONGEST)) < chance, axis=1)[:, np.array(LOOKS) - 1]
+    wrong = np.zeros(runs, bool)
+    for place, count in enumerate(LOOKS):
+        for won in np.unique(wins[:, place]).tolist():
+            values = np.repeat([win, lose], [won, count - won])
+            if upper_mean(values, 1.0, failure) < mean:
+                wrong |= wins[:, place] == won
+    return wrong.mean()
+
+
+RUNS = 2000
+
+
+@pytest.mark.parametrize("failure", [0.5, 0.2])
+def test_over_all_looks_together_a_bound_is_wrong_at_most_as_often_as_it_may_be(failure):
+    for seed, (name, lottery) in enumerate(LOTTERIES.items()):
+        share = wrong_at_any_time(lottery, failure, RUNS, seed)
+        # The seeds are fixed; a share of exactly `failure` would pass 3 standard errors above it once in 700 times.
+        assert share <= failure + 3 * math.sqrt(failure * (1 - failure) / RUNS), name
+
+
+@pytest.mark.parametrize("failure", [0.5, 0.2])
+def test_a_bound_that_picks_its_stake_afterwards_and_pays_nothing_for_it_fails_that_test(failure, monkeypatch):
+    monkeypatch.setattr(bounds, "log_term", lambda count: -math.log(2))  # log(1/d) alone, for every nu
+    share = wrong_at_any_time(LOTTERIES["three in ten"], failure, RUNS, 0)
+    assert share > failure + 3 * math.sqrt(failure * (1 - failure) / RUNS)

@@ -1,0 +1,231 @@
+"""Stored certificates: the right are confirmed by other code, the altered refused, and the broken named."""
+
+import ast
+import contextlib
+import copy
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import peakrl
+from certified_policies import certificates
+from peakrl import PeakError
+from peakrl.errors import StorageError
+from peakrl.storage import read_record, write_record
+from random_problems import random_problem
+
+PACKAGE = Path(peakrl.__file__).parent
+#: What a certificate tells beside its claim; altering it alters nothing that is claimed of the policy.
+WORDS = ("rests_on", "subject", "claim", "reason", "holds")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_stored_certificate_comes_back_and_is_confirmed_as_it_was(tmp_path, seed):
+    for certificate in certificates(seed):
+        certificate.save(tmp_path / "kept")
+        assert peakrl.Certificate.load(tmp_path / "kept") == certificate
+        checked = peakrl.verify(tmp_path / "kept")
+        assert checked.holds == certificate.holds, (checked.reason, certificate)
+        assert (checked.reason is None) == checked.holds
+        assert json.loads(json.dumps(checked.as_dict()))["kind"] == certificate.kind
+
+
+def numbers_in(value, path=()):
+    """Yield the places of all numbers in plain values; words and truths are left out."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key not in WORDS:
+                yield from numbers_in(item, (*path, key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from numbers_in(item, (*path, place))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path
+
+
+def altered(number, rng):
+    """Return another number: somewhat, very, or slightly different."""
+    kind = rng.integers(4)
+    if isinstance(number, int | np.integer):
+        return int(number) + int(rng.choice([-2, -1, 1, 2, 1000]))
+    if kind == 0:
+        return float(number) + float(rng.normal())
+    if kind == 1:
+        return float(number) * float(rng.uniform(0.5, 2)) + (number == 0) * 0.01
+    if kind == 2:
+        return float(rng.normal()) * 1000
+    return float(number) + float(rng.choice([-1, 1])) * 1e-4 * max(1.0, abs(number))
+
+
+def forged(path, plain, arrays, rng):
+    """Write the file with one number altered; return where it stands."""
+    plain = json.loads(json.dumps(plain))
+    arrays = {name: array.copy() for name, array in arrays.items()}
+    places = list(numbers_in({"certificate": plain["certificate"], "evidence": plain["evidence"]}))
+    filled = [name for name in sorted(arrays) if arrays[name].size]
+    if rng.random() < 0.5:
+        place = places[int(rng.integers(len(places)))]
+        holder = plain
+        for key in place[:-1]:
+            holder = holder[key]
+        holder[place[-1]] = altered(holder[place[-1]], rng)
+        where = "/".join(map(str, place))
+    else:
+        where = filled[int(rng.integers(len(filled)))]
+        array = arrays[where]
+        index = tuple(int(rng.integers(size)) for size in array.shape)
+        array[index] = altered(array[index].item(), rng)
+    write_record(path, "certificate", {key: plain[key] for key in plain if key != "kind"}, arrays)
+    return where
+
+
+def harmless(where):
+    """Does the altered certificate make another claim that is checked for what it is: another policy, or epsilon?"""
+    return "policy" in where or where == "certificate/epsilon"
+
+
+@pytest.mark.parametrize("wanted", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_no_altered_number_passes(tmp_path, wanted, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda file: None)
+    rng, path, tried, seed = np.random.default_rng(wanted), tmp_path / "forged", 0, 0
+    while tried < wanted:
+        for certificate in filter(lambda one: one.holds, certificates(seed)):
+            certificate.save(path)
+            plain, arrays = read_record(path, "certificate")
+            for _ in range(20):
+                where = forged(path, plain, arrays, rng)
+                if not harmless(where):
+                    tried += 1
+                    assert not confirmed(path), (where, certificate)
+        seed += 1
+
+
+def confirmed(path):
+    """Does a file hold a certificate that holds?"""
+    try:
+        return peakrl.verify(path).holds
+    except StorageError:
+        return False
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_altered_policy_passes_only_where_all_is_true_of_it_too(tmp_path, seed):
+    problem, path = random_problem(seed, actions=3, safe_action=True), tmp_path / "kept"
+    best = peakrl.solve(problem).policy
+    peakrl.certify(problem, best, epsilon=0.5).save(path)
+    plain, arrays = read_record(path, "certificate")
+    del plain["kind"]
+    layout, slots = best.model.layout, best.model.num_slots
+    for node in np.flatnonzero(best.rows >= 0).tolist():
+        for row in best.model.rows_of_slot(node % slots):
+            rows = best.rows.copy()
+            rows[node] = row
+            write_record(path, "certificate", plain, arrays | {"policy.rows": rows})
+            again = peakrl.certify(problem, peakrl.Policy(best.model, rows), epsilon=0.5)
+            same = again.holds and abs(again.value_low - plain["certificate"]["value_low"]) < 1e-9
+            assert confirmed(path) == same, (node, row, layout.horizon)
+
+
+@pytest.mark.parametrize("name", ["certificates/verify.py", "certificates/verify_exact.py"])
+def test_the_check_is_short_and_shares_nothing_with_what_it_checks(name):
+    text = (PACKAGE / name).read_text()
+    assert len(text.splitlines()) <= 250
+    imported = {
+        module
+        for node in ast.walk(ast.parse(text))
+        for module in ([node.module] if isinstance(node, ast.ImportFrom) else [])
+    }
+    own = {module for module in imported if module and module.startswith("peakrl")}
+    allowed = {"peakrl.certificates", "peakrl.certificates.certificate", "peakrl.certificates.verify_exact"}
+    assert own <= allowed | {"peakrl.errors", "peakrl.storage"}
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@cache
+def stored(seed):
+    """Return the parts of some certificate files."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, parts = Path(folder) / "kept", []
+        for certificate in certificates(seed):
+            certificate.save(path)
+            parts.append(read_record(path, "certificate"))
+    return parts
+
+
+@given(seed=st.integers(0, 99), data=st.data())
+@settings(max_examples=100)
+def test_whatever_stands_in_a_certificate_file_only_our_errors_come_of_it(tmp_path_factory, seed, data):
+    path = tmp_path_factory.getbasetemp() / "hostile"
+    parts = stored(seed % 3)
+    plain, arrays = copy.deepcopy(parts[seed % len(parts)])
+    kind = data.draw(st.sampled_from(["field", "evidence", "model", "array", "missing"]))
+    if kind == "field":
+        plain["certificate"][data.draw(st.sampled_from(sorted(plain["certificate"])))] = data.draw(JSON)
+    elif kind == "evidence":
+        plain["evidence"][data.draw(st.sampled_from(sorted(plain["evidence"])))] = data.draw(JSON)
+    elif kind == "model" and "model" in plain["evidence"]:
+        plain["evidence"]["model"][data.draw(st.sampled_from(sorted(plain["evidence"]["model"])))] = data.draw(JSON)
+    elif kind == "missing":
+        del arrays[data.draw(st.sampled_from(sorted(arrays)))]
+    else:
+        name = data.draw(st.sampled_from(sorted(arrays)))
+        shapes = [np.empty(0), np.zeros((2, 2)), np.full(arrays[name].shape, np.nan), arrays[name].astype(np.float32)]
+        arrays[name] = data.draw(st.sampled_from(shapes))
+    write_record(path, "certificate", {key: plain[key] for key in plain if key != "kind"}, arrays)
+    with contextlib.suppress(PeakError):
+        peakrl.verify(path)
+
+
+def test_a_damaged_or_foreign_file_is_a_storage_error(tmp_path):
+    path = tmp_path / "kept"
+    problem = random_problem(3, safe_action=True)
+    peakrl.certify(problem, peakrl.solve(problem).policy).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:-3] + b"\0\0\0")
+    with pytest.raises(StorageError, match="is damaged: its digest does not match"):
+        peakrl.verify(path)
+    with pytest.raises(StorageError, match="cannot read"):
+        peakrl.verify(tmp_path / "none")
+    peakrl.solve(problem).policy.save(path)
+    with pytest.raises(StorageError, match="holds a 'policy', not a 'certificate'"):
+        peakrl.verify(path)
+
+
+def test_a_certificate_of_another_form_or_kind_is_named(tmp_path):
+    path = tmp_path / "kept"
+    problem = random_problem(3, safe_action=True)
+    peakrl.certify(problem, peakrl.solve(problem).policy).save(path)
+    plain, arrays = read_record(path, "certificate")
+    del plain["kind"]
+    write_record(path, "certificate", plain | {"schema": 9}, arrays)
+    with pytest.raises(StorageError, match="a certificate of form 9; this peakrl reads 1"):
+        peakrl.verify(path)
+    plain["certificate"]["kind"] = "dreamt"
+    write_record(path, "certificate", plain, arrays)
+    with pytest.raises(StorageError, match="kind is 'dreamt', not one of exact, sampled, learned"):
+        peakrl.verify(path)
+
+
+def test_a_certificate_without_evidence_cannot_be_kept(tmp_path):
+    problem = random_problem(3, safe_action=True)
+    bare = peakrl.Certificate(**{
+        **{name: value for name, value in peakrl.certify(problem, peakrl.solve(problem).policy).as_dict().items()
+           if name != "claim"}, "rests_on": ()})  # fmt: skip
+    with pytest.raises(PeakError, match="has no evidence"):
+        bare.save(tmp_path / "kept")

@@ -1,0 +1,279 @@
+"""`certify`: exact figures on a model, bounds from fresh episodes elsewhere, and never 0 where it is merely small."""
+
+import math
+
+import gymnasium
+import numpy as np
+import pytest
+
+import peakrl
+from certified_policies import policies
+from model_environment import ModelEnvironment
+from peakrl import PeakError, TabularModel
+from peakrl.errors import PolicyError, SettingsError, TargetError
+from random_problems import random_problem
+
+PROBLEM = random_problem(3, states=3, actions=2, horizon=3, constraints=2, safe_action=True)
+MODEL = peakrl.compile_model(PROBLEM)
+
+
+def lottery(chance, horizon=1):
+    """One state; action 0 is safe and earns 0, action 1 earns 1 and breaks the constraint with a small chance."""
+
+    class Lottery(peakrl.Problem):
+        name, stationary, constraint_names = "lottery", True, ("limit",)
+        reward_range, constraint_bounds = (0.0, 1.0), (2.0,)
+
+        def initial(self):
+            return [(1.0, 0)]
+
+        def actions(self, step, state):
+            return (0, 1)
+
+        def outcomes(self, step, state, action):
+            if action == 0:
+                return [(1.0, 0, 0.0, (1.0,))]
+            return [(chance, 0, 1.0, (-2.0,)), (1 - chance, 0, 1.0, (1.0,))]
+
+    problem = Lottery()
+    problem.horizon = horizon
+    return peakrl.compile_model(problem)
+
+
+def always(model, action):
+    return peakrl.Policy.from_rule(model, lambda step, state: action)
+
+
+# --- Exact -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_on_a_model_a_certificate_tells_what_evaluate_and_solve_tell(seed):
+    problem = random_problem(seed)
+    best = peakrl.solve(problem)
+    for policy in policies(problem, seed):
+        certificate, found = peakrl.certify(problem, policy), peakrl.evaluate(problem, policy)
+        assert certificate.kind == "exact"
+        assert certificate.value_low == certificate.value_high == found.value
+        assert certificate.violation_high == found.violation
+        assert certificate.violation_probability_high == found.violation_probability
+        assert certificate.optimum_high == (best.value if best.feasible else None)
+        assert certificate.failure_probability == certificate.episodes == 0
+        assert certificate.holds == (found.violation == 0)
+        for epsilon in (0.0, 0.7, 5.0):
+            asked = peakrl.certify(problem, policy, epsilon=epsilon)
+            assert asked.holds == (best.feasible and found.is_pac(epsilon, best))
+            assert (asked.reason is None) == asked.holds
+
+
+def test_the_optimum_itself_is_within_0_of_the_optimum():
+    certificate = peakrl.certify(MODEL, peakrl.solve(MODEL).policy, epsilon=0)
+    assert certificate.holds
+    assert certificate.gap == 0.0
+
+
+def test_where_no_policy_is_safe_none_is_certified_and_the_reason_is_the_planners():
+    third = peakrl.compile_model(peakrl.scheduling_example(3))
+    best = peakrl.solve(third)
+    for epsilon in (None, 1000.0):
+        certificate = peakrl.certify(third, best.policy, epsilon=epsilon)
+        assert not certificate.holds
+        assert certificate.reason == f"no policy is safe: {best.reason}"
+        assert certificate.gap is None
+
+
+@pytest.mark.parametrize("chance", [1e-3, 1e-200, 1e-323])
+def test_a_violation_that_is_too_unlikely_for_a_number_is_not_told_as_none(chance, tmp_path):
+    model = lottery(chance)
+    certificate = peakrl.certify(model, always(model, 1))
+    assert not certificate.holds
+    assert certificate.violation_high > 0
+    assert certificate.violation_probability_high > 0
+    assert "none, in any outcome" not in str(certificate)
+    certificate.save(tmp_path / "kept")
+    assert not peakrl.verify(tmp_path / "kept").holds
+    assert "none, in any outcome" in str(peakrl.certify(model, always(model, 0)))
+
+
+def test_a_function_is_certified_like_its_table_and_told_what_is_on_offer():
+    offered = {}
+
+    def cautious(step, state, actions):
+        offered[step, state] = actions
+        return actions[0]
+
+    table = peakrl.Policy.from_rule(MODEL, lambda step, state: PROBLEM.actions(step, state)[0])
+    certificate, exact = peakrl.certify(PROBLEM, cautious), peakrl.evaluate(MODEL, table)
+    assert (certificate.value_low, certificate.violation_high) == (exact.value, exact.violation)
+    assert all(list(actions) == list(PROBLEM.actions(*point)) for point, actions in offered.items())
+    assert any("asked twice" in line for line in certificate.rests_on)
+
+
+def test_a_function_that_draws_at_random_has_no_exact_figures():
+    rng = np.random.default_rng(0)
+    with pytest.raises(PolicyError, match="pass episodes= to sample it"):
+        peakrl.certify(lottery(0.5, horizon=9), lambda step, state, actions: int(rng.integers(2)))
+
+
+# --- Sampled ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_from_episodes_enclose_the_exact_figures(seed):
+    problem = random_problem(seed)
+    for policy in policies(problem, seed):
+        exact = peakrl.evaluate(problem, policy)
+        certificate = peakrl.certify(problem, policy, episodes=400, failure_probability=1e-6, seed=seed)
+        assert certificate.kind == "sampled"
+        assert certificate.episodes == 400
+        # Wrong once in a million by construction, and the seeds are fixed.
+        assert certificate.value_low <= exact.value <= certificate.value_high
+        assert exact.violation <= certificate.violation_high
+        assert exact.violation_probability <= certificate.violation_probability_high
+
+
+@pytest.mark.parametrize("failure", [0.5, 0.2])
+@pytest.mark.parametrize("chance", [0.02, 0.5])
+def test_each_part_of_a_certificate_is_wrong_at_most_as_often_as_its_share(failure, chance):
+    model, runs = lottery(chance, horizon=2), 400
+    policy = peakrl.StochasticPolicy(model, np.array([0.9, 0.1] * 2))
+    exact = peakrl.evaluate(model, policy)
+    wrong = np.zeros(4)
+    for seed in range(runs):
+        found = peakrl.certify(model, policy, episodes=40, failure_probability=failure, seed=seed)
+        wrong += (
+            found.value_low > exact.value,
+            found.value_high < exact.value,
+            found.violation_high < exact.violation,
+            found.violation_probability_high < exact.violation_probability,
+        )
+    share = failure / 4
+    assert (wrong / runs <= share + 3 * math.sqrt(share / runs)).all(), wrong
+
+
+def test_episodes_are_those_of_no_other_stream_and_fresh_unless_a_seed_is_given():
+    policy = peakrl.StochasticPolicy(MODEL, chances(MODEL))
+    returns = [
+        peakrl.certify(MODEL, policy, episodes=50, seed=seed).evidence.arrays["returns"] for seed in (5, 5, None, None)
+    ]
+    assert (returns[0] == returns[1]).all()
+    assert (returns[2] != returns[3]).any()
+    assert (returns[0] != peakrl.simulate(MODEL, policy, episodes=50, seed=5).rewards).any()
+
+
+def chances(model):
+    """Equal chances for all actions on offer."""
+    counts = np.repeat(np.diff(model.layout.row_start), np.diff(model.layout.row_start))
+    return np.tile(1.0 / counts, model.num_entries // model.num_rows)
+
+
+def test_with_an_epsilon_no_more_episodes_are_drawn_than_it_takes():
+    model = lottery(0.5)
+    certificate = peakrl.certify(model, always(model, 0), epsilon=0.1, episodes=100_000, seed=0)
+    assert certificate.holds
+    assert certificate.episodes < 1000
+    refused = peakrl.certify(model, always(model, 1), epsilon=0.1, episodes=500, seed=0)
+    assert not refused.holds
+    assert refused.episodes == 500
+
+
+def environment(model, seed=0, declared=True):
+    return ModelEnvironment(model, seed, declared)
+
+
+def test_any_function_is_certified_on_an_environment():
+    model = lottery(0.1, horizon=4)
+    policy = always(model, 1)
+    exact = peakrl.evaluate(model, policy)
+    found = peakrl.certify(
+        environment(model), lambda step, state, actions: actions[-1], episodes=400, failure_probability=1e-6
+    )
+    assert found.value_low <= exact.value <= found.value_high
+    assert exact.violation <= found.violation_high
+    assert exact.violation_probability <= found.violation_probability_high
+    assert found.optimum_high == pytest.approx(4.0)
+    assert not found.holds
+    assert "seen to violate" in found.reason
+
+
+def test_what_is_unseen_is_not_safe_but_bounded():
+    model = lottery(0.1, horizon=4)
+    found = peakrl.certify(environment(model), lambda step, state, actions: actions[0], episodes=1000)
+    assert found.holds
+    assert 0 < found.violation_probability_high < 0.006
+    assert 0 < found.violation_high < 0.05
+    assert found.claim == "the bounds below, and no violation among the episodes"
+
+
+def test_lanes_side_by_side_give_bounds_too():
+    problem = peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2, mean=1, std=1, peak_power=2)
+    lanes = gymnasium.vector.SyncVectorEnv([lambda: peakrl.to_gymnasium(problem)] * 3)
+    policy, one = peakrl.solve(problem).policy, peakrl.to_gymnasium(problem).unwrapped
+    found = peakrl.certify(
+        lanes, lambda step, state, actions: one.actions.index(policy.action(step, one.states[state])),
+        episodes=300, failure_probability=1e-6,
+        horizon=3, reward_range=policy.model.reward_range, constraint_bounds=policy.model.constraint_bounds,
+    )  # fmt: skip
+    assert found.value_low <= peakrl.evaluate(problem, policy).value <= found.value_high
+    assert found.episodes == 300
+
+
+def test_without_a_bound_on_constraints_the_probability_is_bounded_and_the_amount_is_not():
+    model = lottery(0.1)
+    found = peakrl.certify(
+        environment(model, declared=False), lambda step, state, actions: actions[0],
+        episodes=100, epsilon=2.0, horizon=1, reward_range=(0, 1),
+    )  # fmt: skip
+    assert found.violation_high is None
+    assert found.violation_probability_high < 0.1
+    assert "pass constraint_bounds=" in found.reason
+
+
+def test_without_constraints_there_is_nothing_to_violate():
+    model = TabularModel.from_arrays(np.ones((1, 1, 1)), [[0.5]], np.empty((0, 1, 1)), horizon=3)
+    for episodes in (None, 50):
+        found = peakrl.certify(model, always(model, 0), episodes=episodes)
+        assert found.holds
+        assert found.violation_high == found.violation_probability_high == 0.0
+
+
+# --- What cannot be --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"epsilon": -1}, "epsilon is -1; it must be a finite number of at least 0"),
+        ({"epsilon": "small"}, "epsilon is 'small'; it must be a finite number"),
+        ({"failure_probability": 0}, "failure_probability is 0; it must lie between 0 and 1"),
+        ({"failure_probability": 1.0}, "failure_probability is 1.0; it must lie between 0 and 1"),
+        ({"episodes": 0}, "episodes is 0; it must be a whole number of at least 1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"horizon": 3}, "horizon: only for environments; a model has it already"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_named(arguments, words):
+    with pytest.raises(SettingsError, match=words):
+        peakrl.certify(MODEL, peakrl.solve(MODEL).policy, **arguments)
+
+
+def test_what_is_no_policy_or_no_target_is_named():
+    with pytest.raises(PolicyError, match="is not a policy"):
+        peakrl.certify(MODEL, 5)
+    with pytest.raises(PolicyError, match="is not a policy"):
+        peakrl.certify(MODEL, 5, episodes=10)
+    with pytest.raises(PolicyError, match="the policy belongs to"):
+        peakrl.certify(MODEL, peakrl.solve(random_problem(4)).policy, episodes=10)
+    with pytest.raises(TargetError, match="cannot be certified on"):
+        peakrl.certify("nothing", lambda step, state, actions: 0)
+    with pytest.raises(PolicyError, match=r"neither a policy, such as run\.policy, nor a function"):
+        peakrl.certify(environment(MODEL), 5)
+
+
+def test_an_action_that_is_not_on_offer_is_named_and_so_is_where_a_policy_raised():
+    for target in (MODEL, environment(MODEL)):
+        with pytest.raises(PeakError, match=r"not on offer|does not offer"):
+            peakrl.certify(target, lambda step, state, actions: "fly", episodes=5)
+        with pytest.raises(ZeroDivisionError) as caught:
+            peakrl.certify(target, lambda step, state, actions: 1 / 0, episodes=5)
+        assert "the policy raised this" in caught.value.__notes__[0]
