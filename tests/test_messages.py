@@ -20,7 +20,7 @@ POLICY = peakrl.solve(MODEL).policy
             r"record is 'all'; it must be .*, .auto. or .none.",
         ),
         (lambda: peakrl.LearnerSettings(), "slack is missing"),
-        (lambda: peakrl.LearnerSettings(slack=1, foo=2), "foo is no setting of the learner"),
+        (lambda: peakrl.learners.AlgorithmOne(slack=1, foo=2), "foo is no setting of the learner"),
         (lambda: peakrl.audit(MODEL, 0), "slack is 0: give a penalty as well"),
         (lambda: peakrl.evaluate(POLICY, MODEL), "the problem comes first, then the policy"),
         (lambda: POLICY.action("0", 0), "step '0' is outside"),

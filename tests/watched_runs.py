@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from peakrl import LearnerSettings, LearningRun, TabularModel
-from peakrl.learning.run import Learner, drive
+from peakrl.learning.active import ActiveRun, drive
 from peakrl.learning.watching import Moment
 from peakrl.report.live import LiveView
 
@@ -20,8 +20,8 @@ class PacedRun:
 
     def __init__(self, view: LiveView, model: TabularModel, every: int = 1) -> None:
         self.view = view
-        self.learner = Learner(model, LearnerSettings.practical(), planned=EPISODES, seed=0, every=every)
-        self.learner.pieces = 10, 10
+        self.learner = ActiveRun(model, LearnerSettings.practical(), planned=EPISODES, seed=0, every=every)
+        self.learner.source.pieces = 10, 10
         self.milestone = 0
         self.result: LearningRun | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

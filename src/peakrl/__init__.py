@@ -28,6 +28,7 @@ __all__ = [
     "Evaluation",
     "History",
     "Job",
+    "Knowledge",
     "LearnerSettings",
     "LearningRun",
     "Outcome",
@@ -55,6 +56,7 @@ __all__ = [
     "infeasible_reason",
     "learn",
     "learn_many",
+    "learners",
     "load_policy",
     "load_run",
     "load_safe_set",
@@ -96,6 +98,7 @@ _HOMES = {
         "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
         "peakrl.learning.history": ("History",),
         "peakrl.learning.run": ("LearningRun", "learn"),
+        "peakrl.learning.knowledge": ("Knowledge",),
         "peakrl.learning.settings": ("LearnerSettings",),
         "peakrl.model.tabular": ("TabularModel",),
         "peakrl.planning": ("Solution", "solve", "solve_modified", "solve_relaxed"),
@@ -129,6 +132,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from peakrl import learners
     from peakrl.auditing import Audit, audit
     from peakrl.certificates import Certificate, verify
     from peakrl.certifying import certify
@@ -138,6 +142,7 @@ if TYPE_CHECKING:
     from peakrl.evaluation import Evaluation, RolloutStep, Simulation, evaluate, rollout, simulate
     from peakrl.learning.checkpoint import load_run, resume
     from peakrl.learning.history import History
+    from peakrl.learning.knowledge import Knowledge
     from peakrl.learning.many import learn_many
     from peakrl.learning.run import LearningRun, learn
     from peakrl.learning.settings import LearnerSettings
@@ -162,6 +167,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "learners":
+        return importlib.import_module("peakrl.learners")
     try:
         home = _HOMES[name]
     except KeyError:

@@ -17,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import peakrl
 from peakrl import (
+    Knowledge,
     LearnerSettings,
     Outcome,
     PeakError,
@@ -32,8 +34,8 @@ from peakrl import (
 )
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learning import checkpoint
-from peakrl.learning.checkpoint import read_learner, write_run
-from peakrl.learning.run import Learner
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.checkpoint import read_run, write_run
 from peakrl.model.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.storage import MAGIC, _digest, read_record, write_record
 from random_problems import random_problem
@@ -50,8 +52,9 @@ SETTINGS = [
     LearnerSettings.practical(adaptive_steps=False, share_steps=False),
     LearnerSettings.practical(tight_optimism=False),
     LearnerSettings.practical(second_looks=False),
-    LearnerSettings.practical(share_outcomes=True),
+    LearnerSettings.practical(replay=True),
 ]
+DATA = Path(__file__).parent / "data"
 POINT = namedtuple("POINT", ("x", "y"))
 
 
@@ -68,7 +71,7 @@ def differences(run, other):
         for name in ("change_episode", "change_node", "change_row"):
             pairs[name] = (getattr(run.averaged_policy, name), getattr(other.averaged_policy, name))
     found += [name for name, (one, two) in pairs.items() if one.tobytes() != two.tobytes()]
-    one, two = (r._learner.engine.arrays() for r in (run, other))
+    one, two = (r._active.learned().arrays() for r in (run, other))
     return found + [name for name in one if one[name].tobytes() != two[name].tobytes()]
 
 
@@ -92,8 +95,8 @@ def test_a_run_cut_anywhere_and_resumed_equals_the_uncut_run(block, tmp_path):
     for seed in range(25 * block, 25 * block + 25):
         model, chosen, episodes, arguments, cuts = drawn_case(seed)
         whole = learn(model, chosen, episodes=episodes, **arguments)
-        every = whole._learner.recorder.every if whole._learner.recorder else 0
-        learner = Learner(
+        every = whole._active.recorder.every if whole._active.recorder else 0
+        learner = ActiveRun(
             model, chosen, planned=episodes, seed=arguments["seed"], every=every, average=arguments["average"]
         )
         learner.advance(cuts[0])
@@ -131,17 +134,17 @@ def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path, monke
     model, chosen, path = compile_model(random_problem(6)), LearnerSettings.practical(), tmp_path / "run"
     whole = learn(model, chosen, episodes=50, record=1)
     with monkeypatch.context() as patched:
-        patched.setattr(Learner, "advance", stop_at(30))
+        patched.setattr(ActiveRun, "advance", stop_at(30))
         with pytest.raises(ZeroDivisionError):
             learn(model, chosen, episodes=50, record=1, checkpoint=path, checkpoint_every=10)
     assert load_run(path).episodes == 30
     ran = []
-    monkeypatch.setattr(Learner, "advance", counted(ran))
+    monkeypatch.setattr(ActiveRun, "advance", counted(ran))
     assert differences(whole, learn(model, chosen, episodes=50, record=1, checkpoint=path)) == []
     assert sum(ran) == 20
 
 
-def stop_at(limit, advance=Learner.advance):
+def stop_at(limit, advance=ActiveRun.advance):
     def stopping(self, episodes):
         if self.done >= limit:
             raise ZeroDivisionError
@@ -150,7 +153,7 @@ def stop_at(limit, advance=Learner.advance):
     return stopping
 
 
-def counted(ran, advance=Learner.advance):
+def counted(ran, advance=ActiveRun.advance):
     def counting(self, episodes):
         ran.append(episodes)
         advance(self, episodes)
@@ -211,7 +214,7 @@ def test_an_interrupted_run_is_saved_before_it_stops(number, tmp_path, monkeypat
     before = signal.signal(signal.SIGTERM, lambda *_: heard.append("term"))
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(Learner, "advance", interrupted_at(30, number))
+            patched.setattr(ActiveRun, "advance", interrupted_at(30, number))
             if number == signal.SIGINT:
                 with pytest.raises(KeyboardInterrupt):
                     learn(model, chosen, episodes=300, checkpoint=path)
@@ -225,7 +228,7 @@ def test_an_interrupted_run_is_saved_before_it_stops(number, tmp_path, monkeypat
     assert differences(learn(model, chosen, episodes=300), resume(path)) == []
 
 
-def interrupted_at(limit, number, advance=Learner.advance):
+def interrupted_at(limit, number, advance=ActiveRun.advance):
     def advancing(self, episodes):
         advance(self, episodes)
         if self.done - episodes < limit <= self.done:
@@ -387,18 +390,26 @@ def test_a_file_that_is_missing_foreign_or_newer_is_refused_with_its_reason(smal
         load_run(path)
 
 
-def test_a_file_from_before_second_looks_is_continued_without_them(tmp_path):
-    model, path = compile_model(random_problem(6, horizon=3)), tmp_path / "run"
-    chosen = LearnerSettings.practical(second_looks=False)
-    learn(model, chosen, episodes=40, checkpoint=path)
-    plain, arrays = read_record(path, checkpoint.KIND)
-    del plain["settings"]["second_looks"]
-    for name in ("look", "latest_next", "latest_reward", "noise"):
-        assert arrays.pop(f"engine.{name}").size == 0
-    write_record(path, checkpoint.KIND, plain | {"schema": 1}, arrays)
-    continued, whole = resume(path, episodes=90), learn(model, chosen, episodes=90)
-    assert continued.settings == chosen
-    assert np.array_equal(continued.q, whole.q)
+@pytest.mark.parametrize(
+    ("name", "chosen", "knowledge"),
+    [
+        ("practical", LearnerSettings.practical(), Knowledge(outcome_groups=True, constraint_depends_on="pair")),
+        ("paper", LearnerSettings.paper(0.25), None),
+    ],
+)
+def test_a_file_of_schema_2_is_continued_as_it_was_begun(name, chosen, knowledge, tmp_path):
+    path = tmp_path / "run"
+    path.write_bytes((DATA / f"{name}-schema-2.run").read_bytes())
+    model = compile_model(random_problem(3, stationary=True, outcome_payoffs=False))
+    assert (load_run(path).episodes, load_run(path).settings) == (40, chosen)
+    continued = resume(path)
+    whole = learn(model, chosen, episodes=90, seed=3, record=1, knowledge=knowledge)
+    assert differences(whole, continued) == []
+
+
+def test_a_run_on_an_environment_of_schema_2_is_refused_with_its_version():
+    with pytest.raises(StorageError, match=r"written by peakrl 0\.1\.0 \(schema 2\).*does not read"):
+        load_run(DATA / "environment-schema-2.run", env=peakrl.to_gymnasium(peakrl.scheduling_example(1)))
 
 
 @pytest.mark.parametrize("place", ["no/such/folder/run", "."])
@@ -440,7 +451,7 @@ def test_a_file_with_one_forged_field_is_read_or_refused_with_our_own_error(data
     path = tmp_path_factory.mktemp("forged") / "run"
     write_record(path, plain.pop("kind") if "kind" in plain else checkpoint.KIND, plain, arrays)
     with contextlib.suppress(PeakError):
-        read_learner(path).advance(3)
+        read_run(path).advance(3)
 
 
 def forge(data, arrays, name):

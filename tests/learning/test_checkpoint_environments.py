@@ -9,7 +9,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from peakrl import LearnerSettings, energy_harvesting, learn, load_run, resume, to_gymnasium
 from peakrl.errors import SettingsError, StorageError
-from peakrl.learning.environment import EnvironmentLearner
+from peakrl.learning.active import ActiveRun
 
 SETTINGS = {
     "practical": LearnerSettings.practical(),
@@ -55,9 +55,9 @@ def test_a_run_on_an_environment_cut_anywhere_equals_the_uncut_run(name, make, d
     whole = learn(make(), chosen, episodes=60, seed=5, **declared)
     for number in range(4):
         path = tmp_path / f"{number}.run"
-        learner = learn(make(), chosen, episodes=60, seed=5, **declared)._learner
+        learner = learn(make(), chosen, episodes=60, seed=5, **declared)._active
         cut = int(rng.integers(1, 60))
-        begun = EnvironmentLearner(learner.target, chosen, planned=60, seed=5, every=learner.recorder.every)
+        begun = ActiveRun(learner.target, chosen, planned=60, seed=5, every=learner.recorder.every)
         begun.advance(cut)
         begun.result().save(path)
         assert load_run(path, env=make(), **declared).episodes == cut

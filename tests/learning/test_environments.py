@@ -10,6 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from model_environment import ModelEnvironment
 from peakrl import (
+    Knowledge,
     LearnerSettings,
     Outcome,
     Policy,
@@ -22,7 +23,8 @@ from peakrl import (
     solve,
 )
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.learning.environment import EnvironmentLearner
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.snapshots import restore, snapshot
 from peakrl.targets.adapters import adapt
 from random_problems import random_problem
 
@@ -37,13 +39,13 @@ SETTINGS = {
 }
 
 
-def differences(problem, settings, seed, episodes=40):
+def differences(problem, settings, seed, episodes=40, knowledge=None):
     """Learn a problem as a model and as an environment on the same draws; return what differs in the tables."""
     model = compile_model(problem)
-    if settings.bonus != "none" and model.max_actions < len(model.action_labels):
+    if getattr(settings, "bonus", "none") != "none" and model.max_actions < len(model.action_labels):
         return []  # the environment's A is that of its action space
-    compiled = learn(model, settings, episodes=episodes, seed=seed)
-    run = learn(ModelEnvironment(model, seed), settings, episodes=episodes)
+    compiled = learn(model, settings, episodes=episodes, seed=seed, knowledge=knowledge)
+    run = learn(ModelEnvironment(model, seed), settings, episodes=episodes, knowledge=knowledge)
     actions, met, found = sorted(model.action_labels), run.model, []
     for step in range(model.horizon):
         for slot in range(*met.step_slots[step]):
@@ -84,8 +86,8 @@ def test_the_tables_are_equal_with_many_constraints_too():
 @pytest.mark.parametrize("depends_on", ["action", "pair"])
 def test_the_tables_are_equal_where_one_violation_stands_for_others(arrivals, depends_on):
     problem = energy_harvesting(horizon=5, battery=6, max_arrival=5, mean=3, std=2, peak_power=3, arrivals=arrivals)
-    settings = LearnerSettings.practical(constraint_depends_on=depends_on)
-    assert differences(problem, settings, 3, episodes=60) == []
+    knowledge = Knowledge(constraint_depends_on=depends_on)
+    assert differences(problem, LearnerSettings.practical(), 3, episodes=60, knowledge=knowledge) == []
 
 
 @pytest.mark.slow
@@ -179,7 +181,8 @@ def test_cliff_walking_is_learned_to_its_exact_optimum():
     model = compile_model(TablesOf(env, 15, (-100.0, 0.0), lambda state, following, reward: reward == -100))
     run = learn(
         env,
-        LearnerSettings.practical(share_steps=True),
+        LearnerSettings.practical(),
+        knowledge=Knowledge(stationary=True),
         episodes=2500,
         horizon=15,
         reward_range=(-100, 0),
@@ -199,7 +202,8 @@ def test_taxi_is_learned_to_its_exact_optimum():
     model = compile_model(TablesOf(env, 18, (-10.0, 20.0), lambda state, following, reward: wrong_place(reward)))
     run = learn(
         env,
-        LearnerSettings.practical(share_steps=True, most_reward=20.0),
+        LearnerSettings.practical(),
+        knowledge=Knowledge(stationary=True, most_reward=20.0),
         episodes=30_000,
         horizon=18,
         reward_range=(-10, 20),
@@ -385,7 +389,9 @@ class Toll(gymnasium.Env):
         return 0, -1.0, action == 1, False, {"constraints": 1.0}
 
 
-@pytest.mark.parametrize("name", [name for name, settings in SETTINGS.items() if settings.bonus == "none"])
+@pytest.mark.parametrize(
+    "name", [name for name, settings in SETTINGS.items() if getattr(settings, "bonus", "none") == "none"]
+)
 def test_after_an_early_end_nothing_is_earned_and_nothing_is_lost(name):
     run = learn(Toll(), SETTINGS[name], episodes=400, horizon=4, reward_range=(-1, 0), constraint_bounds=[1.0])
     assert run.policy.action(0, 0) == 1
@@ -393,19 +399,21 @@ def test_after_an_early_end_nothing_is_earned_and_nothing_is_lost(name):
     assert run.policy.explain(0, 0)[1].value == pytest.approx(3.0, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    "settings", [SETTINGS["as printed"], SETTINGS["practical"], LearnerSettings.practical(constraint_depends_on="pair")]
-)
-def test_a_run_cut_in_two_and_taken_over_equals_the_whole(settings):
+@pytest.mark.parametrize("depends_on", [None, "pair"])
+@pytest.mark.parametrize("settings", [SETTINGS["as printed"], SETTINGS["practical"]])
+def test_a_run_cut_in_two_and_taken_over_equals_the_whole(settings, depends_on):
     def make():
         lanes = adapt(gymnasium.make("peakrl/MachineScheduling-v0", example=3))
-        return EnvironmentLearner(lanes, settings, planned=90, seed=4, every=10)
+        knowledge = Knowledge(constraint_depends_on=depends_on)
+        return ActiveRun(lanes, settings, planned=90, seed=4, every=10, knowledge=knowledge)
 
     whole, first, second = make(), make(), make()
     whole.advance(90)
     first.advance(37)
-    arrays = {name: array.copy() for name, array in first.arrays().items()}
-    second.load(first.plain(), first.labels(), arrays)
+    plain, arrays = snapshot(first)
+    restore(
+        second, plain, {name: array.copy() for name, array in arrays.items()}, first.space.labels[first.space.ends :]
+    )
     second.advance(53)
     one, two = whole.result(), second.result()
     assert np.array_equal(one.q, two.q)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import naive
-from peakrl import LearnerSettings, compile_model, learn
+from peakrl import LearnerSettings, compile_model, learn, learners
 from peakrl.errors import SettingsError
 from random_problems import random_problem
 
@@ -24,7 +24,7 @@ SETTINGS = {
     "published": LearnerSettings.published(0.25),
     "theorem 2": LearnerSettings.deterministic(0.3, bonus="none"),
     "given penalty": LearnerSettings.paper(0.0, penalty=7.5, bonus="none", start="stepwise"),
-    "tight": LearnerSettings(slack=0.1, bonus="none", start="tight"),
+    "tight": learners.AlgorithmOne(slack=0.1, bonus="none", start="tight"),
 }
 
 

@@ -88,7 +88,7 @@ def test_an_error_in_one_run_stops_the_others_and_is_raised():
     [
         ({"models": "model"}, "models: number 0"),
         ({"models": 7}, "models"),
-        ({"settings": {"slack": 0.1}}, "settings"),
+        ({"learner": {"slack": 0.1}}, "settings"),
         ({"episodes": 0}, "episodes"),
         ({"seeds": [1, -1]}, "seed"),
         ({"seeds": 0.5}, "seeds"),
@@ -98,6 +98,6 @@ def test_an_error_in_one_run_stops_the_others_and_is_raised():
     ],
 )
 def test_bad_arguments_are_refused_by_name(arguments, culprit):
-    good = {"models": model_number(1), "settings": SETTINGS["published"], "episodes": 5, "seeds": 0}
+    good = {"models": model_number(1), "learner": SETTINGS["published"], "episodes": 5, "seeds": 0}
     with pytest.raises(SettingsError, match=culprit):
         learn_many(**(good | arguments))

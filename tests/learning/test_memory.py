@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from peakrl import LearnerSettings, TabularModel, compile_model, energy_harvesting, learn
-from peakrl.learning.run import Learner
+from peakrl.learning.active import ActiveRun
 from random_problems import random_problem
 
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
@@ -31,7 +31,7 @@ def stated(name):
 
 def learner_of(model, settings, **choices):
     chosen = {"planned": 100_000, "seed": 0, "every": 0, "average": False} | choices
-    return Learner(model, settings, **chosen)
+    return ActiveRun(model, settings, **chosen)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -39,7 +39,7 @@ def learner_of(model, settings, **choices):
 def test_learning_tables_take_the_stated_bytes(name, seed):
     model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=seed % 2 == 0))
     an_entry, a_node = stated(name)
-    taken = sum(array.nbytes for array in learner_of(model, SETTINGS[name]).engine.arrays().values())
+    taken = sum(array.nbytes for array in learner_of(model, SETTINGS[name]).learned().arrays().values())
     assert taken == an_entry * model.num_entries + a_node * model.num_nodes
 
 
@@ -48,7 +48,7 @@ def test_learning_tables_take_the_stated_bytes(name, seed):
 def test_the_practical_learners_tables_take_the_stated_bytes(kind, seed):
     model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=kind == "stationary"))
     an_entry, a_state_and_step, a_pair, a_state = stated(f"practical learner, {kind} model")
-    taken = sum(array.nbytes for array in learner_of(model, LearnerSettings.practical()).engine.arrays().values())
+    taken = sum(array.nbytes for array in learner_of(model, LearnerSettings.practical()).learned().arrays().values())
     states_and_steps = model.num_slots * (model.horizon if model.stationary else 1)
     counted = an_entry * model.num_entries + a_state_and_step * states_and_steps
     assert taken == counted + a_pair * model.num_rows + a_state * model.num_slots + 40

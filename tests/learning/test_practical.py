@@ -6,18 +6,20 @@ import math
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import naive
+import peakrl
 from peakrl import (
+    Knowledge,
     LearnerSettings,
     TabularModel,
     compile_model,
     energy_harvesting,
     evaluate,
-    learn,
     scheduling_example,
     solve,
 )
@@ -25,12 +27,32 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.learning import Log
 from peakrl.kernels.practical_tables import CAUTION, DOUBT, LOOKS, NOISE_WEIGHT, PATIENCE
 from peakrl.kernels.sampling import seed_state
-from peakrl.learning import run as running
-from peakrl.learning.practical import ERROR_WINDOW, Practical
-from peakrl.learning.run import Learner
+from peakrl.learning import sources
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.practical import ERROR_WINDOW
 from random_problems import random_problem
 
-practical = LearnerSettings.practical
+NONE = Knowledge()
+
+
+def practical(share_outcomes=None, **values):
+    """Settings of the learner, and what it is told of the target."""
+    declared = {
+        name: values.pop(name) for name in ("constraint_depends_on", "most_reward", "stationary") if name in values
+    }
+    return LearnerSettings.practical(**values), Knowledge(outcome_groups=share_outcomes or None, **declared)
+
+
+def learn(model, case, **arguments):
+    """`peakrl.learn` of a case."""
+    return peakrl.learn(model, case[0], knowledge=case[1], **arguments)
+
+
+def algorithm_of(model, case, episodes):
+    """The algorithm of a run that has not begun."""
+    return ActiveRun(model, case[0], planned=episodes, seed=0, every=0, average=False, knowledge=case[1]).learned()
+
+
 SETTINGS = {
     "as it comes": practical(),
     "no second looks": practical(second_looks=False),
@@ -56,19 +78,25 @@ SETTINGS = {
     ),
 }
 #: Settings whose memory must keep every promise.
-REMEMBERING = [name for name, settings in SETTINGS.items() if settings.constraint_memory]
+REMEMBERING = [name for name, (settings, _) in SETTINGS.items() if settings.constraint_memory]
 
 
-def twin(model, settings):
+def twin(model, case):
     """The twin, with the constants of the formulas written out once more."""
+    settings, knowledge = case
+    told = SimpleNamespace(
+        **settings.model_dump(),
+        share_outcomes=bool(knowledge.outcome_groups),
+        constraint_depends_on=knowledge.constraint_depends_on,
+    )
     horizon, count = model.horizon, max(model.num_constraints, 1)
     span = model.reward_range[1] - model.reward_range[0]
     slater = settings.slack / 2 or 0.01 * min(model.constraint_bounds)
     penalty = settings.penalty if settings.penalty is not None else 2 * horizon * count * span / slater
-    level = span if settings.start == "tight" else max(penalty, span)
+    level = span if settings.tight_optimism else max(penalty, span)
     start = [level * (horizon - h) for h in range(horizon)]
     return naive.PracticalTwin(
-        model, settings, penalty=penalty, start=start, window=ERROR_WINDOW, patience=PATIENCE, caution=CAUTION,
+        model, told, penalty=penalty, start=start, window=ERROR_WINDOW, patience=PATIENCE, caution=CAUTION,
         looks=LOOKS, doubt=DOUBT, noise_weight=NOISE_WEIGHT,
     )  # fmt: skip
 
@@ -85,7 +113,7 @@ def twin_differences(problem, settings, seed, episodes=40):
         found = run.q[step * model.entry_stride + row]
         if found != value:
             differences.append((step, state, action, found, value))
-        forbidden = run._engine.forbidden()[row, step if model.stationary else 0]
+        forbidden = run._learned.forbidden()[row, step if model.stationary else 0]
         if forbidden != ((step, state, action) in slow.forbidden):
             differences.append(("forbidden", step, state, action))
     for k, table in enumerate(trace, start=1):
@@ -126,7 +154,7 @@ def test_pairs_that_are_dead_at_early_steps_only_equal_the_twins(name):
         rewards[0] = 0.2, 0.9  # worth trying
         model = TabularModel.from_arrays(transitions, rewards, constraints, 5, reward_range=(0.0, 1.0))
         assert twin_differences(model, SETTINGS[name], seed, episodes=120) == []
-        forbidden = learn(model, SETTINGS[name], episodes=120, seed=seed)._engine.forbidden()[model.row_of(0, 0, 1)]
+        forbidden = learn(model, SETTINGS[name], episodes=120, seed=seed)._learned.forbidden()[model.row_of(0, 0, 1)]
         assert forbidden[0]
         assert not forbidden[2:].any()
 
@@ -154,9 +182,11 @@ def test_violations_that_hold_for_all_alike_equal_the_twins(share_outcomes):
 def test_a_violating_episode_removes_a_pair_or_ends_the_proof(name):
     for seed in range(30):
         model = compile_model(random_problem(seed, actions=3))
-        learner = Learner(model, SETTINGS[name], planned=60, seed=seed, every=0, average=False)
+        learner = ActiveRun(
+            model, SETTINGS[name][0], planned=60, seed=seed, every=0, average=False, knowledge=SETTINGS[name][1]
+        )
         for _ in range(60):
-            engine, before = learner.engine, int(learner.counters[0])
+            engine, before = learner.learned(), int(learner.counters[0])
             removed, remembered = engine.forbidden().sum(), engine.remembers
             learner.advance(1)
             if remembered and learner.counters[0] > before:
@@ -169,7 +199,7 @@ def test_nothing_that_is_safe_is_ever_forbidden(name):
     for seed in range(60):
         problem = random_problem(1000 + seed, actions=3)
         model = compile_model(problem)
-        found = learn(model, SETTINGS[name], episodes=50, seed=seed, record="none")._engine.forbidden()
+        found = learn(model, SETTINGS[name], episodes=50, seed=seed, record="none")._learned.forbidden()
         for step, state, action in naive.safe_entries(problem):
             if model._state_index.get(state) is not None and (model.stationary or (step, state) in points(model)):
                 assert not found[model.row_of(step, state, action), step if model.stationary else 0]
@@ -297,7 +327,7 @@ def test_second_looks_change_nothing_where_nothing_is_random():
 
 def test_a_look_is_due_four_times_in_each_doubling_and_never_takes_what_is_forbidden():
     model = compile_model(random_problem(3, states=1, actions=3, horizon=1, constraints=1, safe_action=True))
-    engine = Practical(model, practical(), 200)
+    engine = algorithm_of(model, practical(), 200)
     due, generator = [], seed_state(np.uint64(1))
     log, counters = Log(*(np.empty(0, np.int32) for _ in range(3))), np.zeros(2, np.int64)
     for k in range(200):
@@ -319,7 +349,11 @@ def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
         compile_model(alike_by_action(0)),
         compile_model(energy_harvesting(horizon=4, battery=4, max_arrival=4, peak_power=0, mean=2, std=2)),
     ):
-        engine, generator, counters = Practical(model, settings, 300), seed_state(np.uint64(3)), np.zeros(2, np.int64)
+        engine, generator, counters = (
+            algorithm_of(model, settings, 300),
+            seed_state(np.uint64(3)),
+            np.zeros(2, np.int64),
+        )
         log = Log(*(np.empty(20 * engine.log_room, np.int32) for _ in range(3)))
         most = 0
         for k in range(300):
@@ -330,7 +364,7 @@ def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
 def test_a_change_list_that_fills_up_is_emptied_without_a_trace(monkeypatch):
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
     whole = learn(model, practical(), episodes=300, seed=1, record=1)
-    monkeypatch.setattr(running, "STEPS_A_CHUNK", 40)
+    monkeypatch.setattr(sources, "KERNEL_STEPS", (40, 40))
     pieces = learn(model, practical(), episodes=300, seed=1, record=1)
     assert np.array_equal(whole.q, pieces.q)
     assert np.array_equal(whole.averaged_policy.change_row, pieces.averaged_policy.change_row)
@@ -340,13 +374,11 @@ def test_a_change_list_that_fills_up_is_emptied_without_a_trace(monkeypatch):
 def test_the_kernel_means_the_same_without_compilation():
     script = """
 from random_problems import random_problem
-from peakrl.model.explore import compile_model
-from peakrl.learning.run import learn
-from peakrl.learning.settings import LearnerSettings
+from peakrl import Knowledge, LearnerSettings, compile_model, learn
 for seed in (1, 2, 3):
     for shared in (False, True):
-        run = learn(compile_model(random_problem(seed, horizon=3)), LearnerSettings.practical(share_outcomes=shared),
-                    episodes=20, seed=seed, record="none")
+        run = learn(compile_model(random_problem(seed, horizon=3)), LearnerSettings.practical(),
+                    knowledge=Knowledge(outcome_groups=shared), episodes=20, seed=seed, record="none")
         print(run.q.tobytes().hex(), run.averaged_policy.change_row.tobytes().hex(), run.feasible)
 """
     said = []
@@ -367,8 +399,7 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
     energy = compile_model(alike_by_action(0))
     frozen = compile_model(energy_harvesting(horizon=3, arrivals="frozen"))
     for model, settings, culprit in [
-        (frozen, practical(share_steps=True), "share_steps"),
-        (energy, practical(share_steps=False, replay=True), "replay"),
+        (frozen, practical(stationary=True), "stationary"),
         (energy, practical(constraint_depends_on="state"), "constraint_depends_on"),
         (energy, practical(most_reward=1.0), r"most_reward is 1.0, but state \(0, 2\), action 2 earns 1.58496"),
         (energy, practical(most_reward=99.0), "most_reward"),
@@ -387,17 +418,21 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
         ({"most_reward": math.nan}, "most_reward"),
         ({"constraint_depends_on": "weather"}, "constraint_depends_on"),
         ({"penalty": -1.0}, "penalty"),
+        ({"share_steps": False, "replay": True}, "replay"),
+        ({"bonus": "none"}, "bonus"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(values, culprit):
+    model = compile_model(alike_by_action(0))
     with pytest.raises(SettingsError, match=culprit):
-        practical(**values)
+        learn(model, practical(**values), episodes=5)
 
 
-def test_what_only_the_practical_learner_has_is_refused_elsewhere():
-    for name in ("share_outcomes", "replay", "constraint_memory", "adaptive_steps", "share_steps", "second_looks"):
-        with pytest.raises(SettingsError, match=name):
-            LearnerSettings(slack=0.1, **{name: True})
+def test_what_is_known_of_the_target_is_no_setting_and_the_error_says_how_to_declare_it():
+    for name, value in (("share_outcomes", True), ("constraint_depends_on", "action"), ("most_reward", 1.0)):
+        for make in (LearnerSettings.practical, peakrl.learners.Practical):
+            with pytest.raises(SettingsError, match=rf"{name} is known of the target.*Knowledge\("):
+                make(**{name: value})
 
 
 def test_a_declared_most_reward_is_where_optimism_starts():
@@ -444,6 +479,6 @@ def test_example_3_is_proved_infeasible_and_ends_at_the_least_violation():
     for seed in range(3):
         run = learn(model, practical(), episodes=20_000, seed=seed, record="none", average=False)
         assert run.feasible is False
-        assert run._engine.proved_in < 2000
+        assert run._learned.proved_in < 2000
         assert faults_of_proof(problem, run.proof) == []
         assert evaluate(model, run.policy).violation <= 1.05 * least

@@ -8,30 +8,33 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from peakrl import LearnerSettings
+from peakrl import LearnerSettings, learners
 from peakrl.errors import SettingsError
 
 positive = st.floats(1e-6, 1e6)
-FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    "slack": st.just(0.0) | positive,
-    "slater": st.none() | positive,
-    "penalty": st.none() | st.just(0.0) | positive,
-    "exponent": st.none() | st.floats(0.01, 0.49),
-    "unit_rewards": st.booleans(),
-    "bonus": st.sampled_from(["bernstein", "hoeffding", "none"]),
-    "start": st.sampled_from(["flat", "stepwise", "tight"]),
-    "c1": positive,
-    "c2": positive,
-    "failure_probability": st.floats(0.01, 0.99),
-    "practical_learner": st.booleans(),
-    "constraint_memory": st.booleans(),
-    "share_steps": st.sampled_from([None, False, True]),
-    "adaptive_steps": st.booleans(),
-    "second_looks": st.booleans(),
-    "share_outcomes": st.booleans(),
-    "replay": st.booleans(),
-    "most_reward": st.none() | st.floats(-10, 10),
-    "constraint_depends_on": st.sampled_from([None, "pair", "action", "state"]),
+FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {
+    learners.AlgorithmOne: {
+        "slack": st.just(0.0) | positive,
+        "slater": st.none() | positive,
+        "penalty": st.none() | st.just(0.0) | positive,
+        "exponent": st.none() | st.floats(0.01, 0.49),
+        "unit_rewards": st.booleans(),
+        "bonus": st.sampled_from(["bernstein", "hoeffding", "none"]),
+        "start": st.sampled_from(["flat", "stepwise", "tight"]),
+        "c1": positive,
+        "c2": positive,
+        "failure_probability": st.floats(0.01, 0.99),
+    },
+    learners.Practical: {
+        "slack": st.just(0.0) | positive,
+        "penalty": st.none() | st.just(0.0) | positive,
+        "tight_optimism": st.booleans(),
+        "constraint_memory": st.booleans(),
+        "share_steps": st.booleans(),
+        "adaptive_steps": st.booleans(),
+        "second_looks": st.booleans(),
+        "replay": st.booleans(),
+    },
 }
 BEGINNINGS = [
     LearnerSettings.practical(),
@@ -42,27 +45,39 @@ BEGINNINGS = [
 
 
 @st.composite
-def learners(draw: st.DrawFn) -> LearnerSettings:
+def chosen(draw: st.DrawFn) -> LearnerSettings:
     """A preset with some fields changed."""
-    changes = draw(st.dictionaries(st.sampled_from(list(FIELDS)), st.none(), max_size=3))
-    values = draw(st.sampled_from(BEGINNINGS)).as_dict() | {name: draw(FIELDS[name]) for name in changes}
+    begun = draw(st.sampled_from(BEGINNINGS))
+    fields = FIELDS[type(begun)]
+    changes = draw(st.dictionaries(st.sampled_from(list(fields)), st.none(), max_size=3))
     try:
-        return LearnerSettings(**values)
+        return type(begun)(**begun.model_dump() | {name: draw(fields[name]) for name in changes})
     except SettingsError:
         assume(False)
         raise
 
 
 def test_every_field_is_tried() -> None:
-    assert set(FIELDS) == set(LearnerSettings.model_fields)
+    for kind, fields in FIELDS.items():
+        assert set(fields) == set(kind.model_fields)
 
 
-@given(learners())
+@given(chosen())
+def test_settings_come_back_from_plain_values(settings: LearnerSettings) -> None:
+    assert LearnerSettings.from_dict(settings.as_dict()) == settings == LearnerSettings.from_dict(settings.brief())
+
+
+@given(chosen())
 def test_settings_show_themselves_as_the_call_that_makes_them_so_no_two_look_alike(settings: LearnerSettings) -> None:
     shown = repr(settings)
     assert "\n" not in shown
     assert str(settings) == shown
-    assert eval(shown, {"LearnerSettings": LearnerSettings}) == settings
+    assert (
+        eval(
+            shown, {"LearnerSettings": LearnerSettings, **{name: getattr(learners, name) for name in learners.LEARNERS}}
+        )
+        == settings
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +85,7 @@ def test_settings_show_themselves_as_the_call_that_makes_them_so_no_two_look_ali
     [
         (LearnerSettings.practical(), "practical()"),
         (
-            LearnerSettings.practical(tight_optimism=False, most_reward=None, slack=0.5),
+            LearnerSettings.practical(tight_optimism=False, slack=0.5),
             "practical(tight_optimism=False, slack=0.5)",
         ),
         (LearnerSettings.paper(0.1, bonus="hoeffding"), "paper(slack=0.1, bonus='hoeffding')"),
@@ -83,5 +98,5 @@ def test_settings_name_their_preset_and_what_differs_from_it(settings: LearnerSe
 
 
 def test_settings_that_no_preset_makes_name_the_fields_that_are_not_at_their_defaults() -> None:
-    settings = LearnerSettings(slack=0.1, unit_rewards=True, start="tight")
-    assert repr(settings) == "LearnerSettings(slack=0.1, unit_rewards=True, start='tight')"
+    settings = learners.AlgorithmOne(slack=0.1, unit_rewards=True, start="tight")
+    assert repr(settings) == "AlgorithmOne(slack=0.1, unit_rewards=True, start='tight')"

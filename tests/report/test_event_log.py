@@ -30,9 +30,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peakrl.learning.run.FIRST_STEPS", 100)
-    monkeypatch.setattr("peakrl.learning.run.STEPS_A_CHUNK", 100)
-    monkeypatch.setattr("peakrl.learning.run.SECONDS_A_CHUNK", 1e9)  # however long one takes
+    monkeypatch.setattr("peakrl.learning.sources.KERNEL_STEPS", (100, 100))
+    monkeypatch.setattr("peakrl.learning.active.SECONDS_A_PIECE", 1e9)  # however long one takes
 
 
 def logged(folder: Path, *, once: bool = True) -> Points:

@@ -25,7 +25,7 @@ import peakrl
 from commands import TINY, caller
 from peakrl import LearnerSettings, compile_model, energy_harvesting, evaluate, learn, load_run
 from peakrl.errors import SettingsError
-from peakrl.learning.run import Learner
+from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import Moment
 from peakrl.report.live import LiveView
 from peakrl.report.live_server import HEADERS, LiveServer
@@ -87,7 +87,7 @@ def port() -> Iterator[int]:
 
 
 def moment(episodes: int = 30) -> Moment:
-    learner = Learner(MODEL, LearnerSettings.practical(), planned=400, seed=0, every=1)
+    learner = ActiveRun(MODEL, LearnerSettings.practical(), planned=400, seed=0, every=1)
     learner.advance(episodes)
     return Moment(learner, 400)
 
@@ -294,7 +294,7 @@ def test_how_a_run_ended_is_told_before_the_server_goes(error: type[BaseExceptio
             told.append(Answer(port_of(view), "/news?page=me&seen=0").json)
 
     with view:
-        view.watch(Moment(Learner(MODEL, LearnerSettings.practical(), planned=9, seed=0, every=1), 9))
+        view.watch(Moment(ActiveRun(MODEL, LearnerSettings.practical(), planned=9, seed=0, every=1), 9))
         reader = threading.Thread(target=follow)
         reader.start()
         while not told:

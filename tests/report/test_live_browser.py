@@ -10,7 +10,7 @@ import pytest
 
 from browsing import PATIENCE, Opened, chromium
 from peakrl import LearnerSettings, compile_model, energy_harvesting
-from peakrl.learning.run import Learner
+from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import Moment
 from peakrl.report.live import LiveView
 from watched_runs import PacedRun
@@ -140,7 +140,7 @@ def test_a_page_whose_server_vanished_says_so_and_stops_asking(browser: Any) -> 
 
 def test_an_interrupted_run_is_told_to_the_page(browser: Any) -> None:
     with LiveView("small") as view:
-        learner = Learner(MODEL, LearnerSettings.practical(), planned=400, seed=0, every=1)
+        learner = ActiveRun(MODEL, LearnerSettings.practical(), planned=400, seed=0, every=1)
         learner.advance(30)
         view.watch(Moment(learner, 400))
         opened = Opened(browser, view.address)

@@ -370,7 +370,7 @@ def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
     run = learn(model, LearnerSettings.practical(), episodes=300)
     content: Any = explorer(run, solve(model), "x", 10**6, 10**6).data
     seen = np.array(unrun(content["witness"]))
-    known = run._engine.forbidden()[:, 0]  # type: ignore[union-attr]
+    known = run._learned.forbidden()[:, 0]  # type: ignore[union-attr]
     assert np.array_equal(seen != -2, known)
     assert np.isneginf(floats(content["q"])[known]).all()
     assert set(map(str, seen[seen >= 0])) == set(content["dead"])

@@ -7,7 +7,8 @@ from typing import Any
 
 from peakrl.benchmark.reference import NoReference, ReferenceRun
 from peakrl.benchmark.sections import Section, in_turns
-from peakrl.learning.run import Learner, learn
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.run import learn
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.explore import compile_model
 from peakrl.model.tabular import TabularModel
@@ -24,20 +25,20 @@ def problems(quick: bool) -> dict[str, tuple[TabularModel, int]]:
     }
 
 
-def bare_run(model: TabularModel, settings: LearnerSettings, episodes: int) -> Callable[[], Learner]:
+def bare_run(model: TabularModel, settings: LearnerSettings, episodes: int) -> Callable[[], ActiveRun]:
     """Return a function that learns without history and averaged policy."""
 
-    def run() -> Learner:
-        learner = Learner(model, settings, planned=episodes, seed=0, every=0, average=False)
-        learner.advance(episodes)
-        return learner
+    def run() -> ActiveRun:
+        active = ActiveRun(model, settings, planned=episodes, seed=0, every=0, average=False)
+        active.advance(episodes)
+        return active
 
     return run
 
 
-def table_bytes(learner: Learner) -> int:
+def table_bytes(active: ActiveRun) -> int:
     """Bytes of everything that learning writes to."""
-    return sum(array.nbytes for array in learner.engine.arrays().values())
+    return sum(array.nbytes for array in active.learned().arrays().values())
 
 
 def kernel_rates(section: Section, repeats: int, quick: bool) -> None:

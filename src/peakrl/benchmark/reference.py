@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import MODIFIED, PAYOFF_COLUMNS
-from peakrl.learning.algorithm_one import AlgorithmOne
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.algorithm_one import AlgorithmOne, OptimisticQ, bonus_constants
 from peakrl.model.tabular import TabularModel
 
 #: Beside this file where peakrl is installed, in benchmarks/ where it is run from its source tree.
@@ -62,9 +62,11 @@ def cumulative(start: Longs, probability: Floats) -> Floats:
 class ReferenceRun:
     """A run of the C version, ready to be started as often as one likes."""
 
-    def __init__(self, model: TabularModel, settings: LearnerSettings, episodes: int, seed: int = 0) -> None:
-        engine, layout = AlgorithmOne(model, settings, episodes), model.layout
-        constants = engine.constants
+    def __init__(self, model: TabularModel, settings: AlgorithmOne, episodes: int, seed: int = 0) -> None:
+        engine = ActiveRun(model, settings, planned=episodes, seed=seed, every=0, average=False).learned()
+        assert isinstance(engine, OptimisticQ)
+        layout, levels = model.layout, engine.levels
+        bound, log_term = bonus_constants(settings, engine.penalty, engine.task.sizes, episodes)
         modified = np.ascontiguousarray(engine.payoff[MODIFIED::PAYOFF_COLUMNS])
         sums = cumulative(layout.outcome_start, layout.outcome_probability)
         first = np.cumsum(model.first_probability)
@@ -78,9 +80,9 @@ class ReferenceRun:
             address(layout.outcome_next), address(sums), integer(model.payoffs.stride),
             address(model.payoffs.row_payoff), address(modified),
             integer(len(first)), address(model.first_slot), address(first),
-            address(constants.start), address(constants.cap), ctypes.c_int(int(settings.bonus == "bernstein")),
-            real(settings.c1), real(settings.c2), real(constants.bound),
-            real(model.max_states * model.max_actions), real(constants.log_term),
+            address(levels.start), address(levels.cap), ctypes.c_int(int(settings.bonus == "bernstein")),
+            real(settings.c1), real(settings.c2), real(bound),
+            real(model.max_states * model.max_actions), real(log_term),
             integer(episodes), ctypes.c_uint64(seed),
         )  # fmt: skip
 

@@ -33,10 +33,10 @@ def audit(
 
     described = read_problem_file(file)
     if slack is None:
-        slack = described.settings.slack
+        slack, own_penalty = described.settings.tolerated()
         if slack == 0 and penalty is None:
             raise SettingsError(f"--slack is missing, and the settings of {file} have none: say how much to audit")
-        penalty = described.settings.penalty if penalty is None else penalty
+        penalty = own_penalty if penalty is None else penalty
     model = described.model(progress=True)
     answer = examine(model, slack, penalty, failure_probability=failure_probability, constant=constant, relaxed=relaxed)
     holds = all(check.holds for check in answer.checks)

@@ -98,18 +98,16 @@ class Log(NamedTuple):
 
 
 @loop
-def fill_tables(layout: Layout, tables: Tables, start: Floats) -> None:
-    """Set Q and W to their optimistic start [step], counts to 0 and every greedy action to the first."""
-    tables.visits[:] = 0
-    tables.node[:] = 0.0
-    for step in range(layout.horizon):
-        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
-            first, last = layout.row_start[slot], layout.row_start[slot + 1]
-            cell, base = U64(step * layout.node_stride + slot) * NODE_COLUMNS, step * layout.entry_stride
-            tables.q[base + first : base + last] = start[step]
-            tables.choice[cell + GREEDY] = first
-            tables.node[cell + W] = start[step] if last > first else 0.0
-            tables.node[cell + RUNNER] = start[step] if last > first + 1 else -np.inf
+def fill_slots(layout: Layout, tables: Tables, start: float, step: int, low: int, high: int) -> None:
+    """Set Q and W of slots low .. high of a step to their optimistic start and the greedy action to the first."""
+    base = step * layout.entry_stride
+    for slot in range(low, high):
+        first, last = layout.row_start[slot], layout.row_start[slot + 1]
+        cell = U64(step * layout.node_stride + slot) * NODE_COLUMNS
+        tables.q[base + first : base + last] = start
+        tables.choice[cell + GREEDY] = first
+        tables.node[cell + W] = start if last > first else 0.0
+        tables.node[cell + RUNNER] = start if last > first + 1 else -np.inf
 
 
 @inlined
@@ -251,3 +249,43 @@ def learn_episodes(
             experience[k, 0] = earned
             experience[k, 1] = violated
     return np.int64(changes)
+
+
+@loop
+def learn_played(
+    layout: Layout,
+    tables: Tables,
+    rates: Rates,
+    hoeffding: Hoeffding | None,
+    bernstein: Bernstein | None,
+    #: [step]: of the episode
+    slots: Longs,
+    rows: Longs,
+    followings: Longs,
+    #: [step]: R
+    reward: Floats,
+    episode: int,
+    log: Log,
+    changes: int,
+) -> int:
+    """Learn from an episode that was played elsewhere; return the new length of the log.
+
+    A row need not be greedy any more: of environments that are stepped together another may have learned meanwhile.
+    """
+    keep = log.node.shape[0] > 0
+    for step in range(reward.shape[0]):
+        slot, row = U64(slots[step]), U64(rows[step])
+        node = U64(step * layout.node_stride) + slot
+        cell, entry = node * NODE_COLUMNS, U64(step * layout.entry_stride) + row
+        ahead = U64((step + 1) * layout.node_stride + followings[step]) * NODE_COLUMNS
+        overtaken = tables.choice[cell + GREEDY] != row
+        fell = update(tables, rates, hoeffding, bernstein, U64(step), cell, entry, reward[step], tables.node[ahead + W])
+        changed = False
+        if fell or overtaken:
+            changed = rescan(layout, tables, rates, U64(step), slot, cell)
+        if changed and keep:
+            log.episode[changes] = episode + 1
+            log.node[changes] = node
+            log.row[changes] = tables.choice[cell + GREEDY]
+            changes += 1
+    return changes

@@ -74,11 +74,23 @@ from peakrl.kernels.sampling import Words, draw_first, draw_outcome
 
 
 @loop
-def fill_practical(layout: Layout, tables: PracticalTables, options: Options) -> None:
-    """Set Q and W to their start, counts to 0, greedy rows to the first."""
+def fill_slots(layout: Layout, tables: PracticalTables, options: Options, low: int) -> None:
+    """Set Q and W of the slots from `low` on to their start, greedy rows to the first."""
+    for slot in range(low, layout.row_start.shape[0] - 1):
+        first, last = layout.row_start[slot], layout.row_start[slot + 1]
+        for column in range(tables.q.shape[1]):
+            value = options.start[column] if options.shift == 1 else options.start[slot]
+            tables.greedy[slot, column] = first
+            tables.w[slot, column] = value if last > first else 0.0
+            for row in range(first, last):
+                tables.q[row, column] = value
+
+
+@loop
+def forget(tables: PracticalTables, options: Options) -> None:
+    """Set counts to 0 and laws to their start."""
     tables.visits[:] = 0
     tables.errors[:] = 0.0
-    tables.w[:] = 0.0
     tables.tried[:] = 0
     tables.look[:] = NO_LOOK
     tables.latest_next[:] = 0
@@ -87,14 +99,6 @@ def fill_practical(layout: Layout, tables: PracticalTables, options: Options) ->
     for law in range(tables.x.shape[0]):
         for column in range(tables.x.shape[1]):
             tables.x[law, column] = options.law_start[law, column]
-    for slot in range(layout.row_start.shape[0] - 1):
-        first, last = layout.row_start[slot], layout.row_start[slot + 1]
-        for column in range(tables.q.shape[1]):
-            value = options.start[column] if options.shift == 1 else options.start[slot]
-            tables.greedy[slot, column] = first
-            tables.w[slot, column] = value if last > first else 0.0
-            for row in range(first, last):
-                tables.q[row, column] = value
 
 
 @inlined
@@ -179,7 +183,7 @@ def start_afresh(
 ) -> int:
     """Forget everything but the proof; return the new length of the log."""
     if log.node.shape[0] > 0:
-        for slot in range(layout.row_start.shape[0] - 1):
+        for slot in range(options.ends, layout.row_start.shape[0] - 1):
             first = layout.row_start[slot]
             for column in range(tables.q.shape[1]):
                 if tables.greedy[slot, column] != first:
@@ -187,7 +191,8 @@ def start_afresh(
                     log.node[changes] = column * layout.node_stride + slot
                     log.row[changes] = first
                     changes += 1
-    fill_practical(layout, tables, options)
+    forget(tables, options)
+    fill_slots(layout, tables, options, options.ends)
     return changes
 
 
@@ -309,3 +314,22 @@ def learn_practical(
             layout, payoff, tables, groups, options, path, before, horizon, done + k + 1, log, changes
         )  # fmt: skip
     return episodes, changes
+
+
+@loop
+def learn_played(
+    layout: Layout,
+    #: [step, 4]: columns as for `learn_practical`; the episode's step is the record.
+    payoff: Floats,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    path: Path,
+    before: Longs,
+    length: int,
+    episode: int,
+    log: Log,
+    changes: int,
+) -> int:
+    """Learn from an episode that was played elsewhere; return the new length of the log."""
+    return learn_path(layout, payoff, tables, groups, options, path, before, length, episode, log, changes)

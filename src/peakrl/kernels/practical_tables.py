@@ -106,6 +106,8 @@ class Options(NamedTuple):
     start: Floats
     #: room in the change list that the next episode may need
     reserve: int
+    #: so many slots, the first ones, are the end of an episode
+    ends: int = 0
     #: Where laws are learned: the most that one step can earn, and the start of X.
     most: float = 0.0
     law_start: Floats = NO_FLOATS

@@ -1,14 +1,17 @@
-"""Algorithm 1 on a model: tables, constants and the call of its kernel (formulas: `kernels.learning`)."""
+"""Algorithm 1: its settings, and its tables on a space (formulas: `kernels.learning`; constants: `.constants`)."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
-from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.errors import SettingsError
+from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import (
     GREEDY,
     NODE_COLUMNS,
@@ -19,27 +22,216 @@ from peakrl.kernels.learning import (
     Log,
     Rates,
     Tables,
-    fill_tables,
+    W,
+    fill_slots,
     learn_episodes,
+    learn_played,
 )
 from peakrl.kernels.sampling import Words
-from peakrl.learning.settings import Constants, LearnerSettings, Sizes, resolve
+from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.constants import Levels, Sizes, level_of, levels, slater_penalty
+from peakrl.learning.settings import Bonus, LearnerSettings, Start
+from peakrl.learning.space import Table
 from peakrl.model.tabular import TabularModel
+from peakrl.policy.export import UNKNOWN, VIOLATED
 
 #: Learning rates beyond this many visits are computed, not looked up.
 TABULATED_RATES = 1 << 16
+#: Columns of `kernels.learning.Tables.node`, for use outside of kernels.
+COLUMNS, VALUE, CHOSEN = int(NODE_COLUMNS), int(W), int(GREEDY)
 
 
-def sizes_of(model: TabularModel) -> Sizes:
-    """Return what the formulas need to know of a model."""
-    return Sizes(
-        model.horizon,
-        model.num_constraints,
-        model.max_states,
-        model.max_actions,
-        model.reward_range,
-        model.constraint_bounds,
-    )
+class AlgorithmOne(LearnerSettings):
+    """Settings of the paper's algorithm, in natural units."""
+
+    presets = ("published", "deterministic", "paper")
+    by_step = True
+    other_names = {"phi": "exponent"}  # noqa: RUF012  (pydantic takes an annotated one for a field)
+
+    #: Violations up to the slack go unpunished; in the constraints' own unit.
+    slack: float = Field(ge=0)
+    #: Slater constant gamma; half the slack unless given.
+    slater: float | None = Field(default=None, gt=0)
+    #: Penalty weight eta, outright; otherwise it follows from slack and Slater constant, or from the exponent.
+    penalty: float | None = Field(default=None, ge=0)
+    #: Theorem 2's phi: eta = (K H)^phi.
+    exponent: float | None = Field(default=None, gt=0, lt=0.5)
+    #: Take rewards as if they lay in [0, 1] when deriving the penalty (what the published curves use).
+    unit_rewards: bool = False
+    #: Which exploration bonus is added.
+    bonus: Bonus = "none"
+    #: Where estimates begin.
+    start: Start = "stepwise"
+    #: Constant of the Bernstein bonus.
+    c1: float = Field(default=0.001, ge=0)
+    #: Constant of either bonus.
+    c2: float = Field(default=0.001, ge=0)
+    #: p: how likely the theorems' promises may fail.
+    failure_probability: float = Field(default=0.05, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.penalty is None and self.exponent is None and self.slack == 0:
+            raise ValueError("slack is 0: give a slack above 0, a penalty, or an exponent (Theorem 2)")
+        if self.penalty is not None and self.exponent is not None:
+            raise ValueError("penalty and exponent exclude each other: give one of them")
+        if self.slater is not None and self.slater > self.slack:
+            raise ValueError(f"slater is {self.slater}, above the slack of {self.slack}; it must be at most the slack")
+        return self
+
+    def make(self, task: Task) -> OptimisticQ:
+        """Return the algorithm for a target."""
+        return OptimisticQ(task, self)
+
+    @property
+    def bound_to_plan(self) -> str | None:
+        """The penalty of Theorem 2 and the bonus follow from the number of episodes."""
+        return "penalty" if self.exponent is not None else "bonus" if self.bonus != "none" else None
+
+    def check_target(self, *, states_known: bool, bounds_known: bool) -> None:
+        """Raise where a bonus lacks what it is computed from."""
+        if self.bonus != "none" and not states_known:
+            raise SettingsError(
+                f"bonus is {self.bonus!r}, which needs the number of states, and the observation space is too large to "
+                "tell it: pass states="
+            )
+        if self.bonus != "none" and not bounds_known:
+            raise SettingsError(
+                f"bonus is {self.bonus!r}, which needs a bound on every constraint's absolute value: pass "
+                "constraint_bounds="
+            )
+
+    def penalty_of(self, sizes: Sizes, episodes: int) -> float:
+        """Return eta."""
+        unit = 1.0 if self.unit_rewards else sizes.span
+        if self.penalty is not None:
+            return self.penalty
+        if self.exponent is not None:
+            return float((episodes * sizes.horizon) ** self.exponent * unit)
+        return slater_penalty(self.slater if self.slater is not None else self.slack / 2, sizes, unit)
+
+
+class OptimisticQ(SamplingAlgorithm):
+    """The learner of the paper, with one Q-table."""
+
+    quick = True
+
+    def __init__(self, task: Task, settings: AlgorithmOne) -> None:
+        super().__init__(task)
+        self.slack, self.penalty = settings.slack, settings.penalty_of(task.sizes, task.episodes)
+        self.levels: Levels = levels(settings.start, task.sizes, self.penalty)
+        self.rates = make_rates(task.sizes.horizon, task.episodes, self.levels.cap)
+        self.hoeffding, self._bernstein = make_bonuses(settings, self.penalty, task.sizes, task.episodes)
+        self.bernstein: Bernstein | None = None
+        names = ["q", "mu", "sigma", "beta"] if self._bernstein is not None else ["q"]
+        #: [entry]
+        self.by_entry = {name: Table(0.0, np.float64) for name in names} | {"visits": Table(0, np.int32)}
+        #: [node * COLUMNS + column]
+        self.node = Table(0.0, np.float64)
+        #: [row]: the largest violation seen; of a model it is known.
+        self.harm = Table(0.0, np.float64)
+        self.fallen = Fallen(np.empty(task.sizes.horizon, np.uint64), np.empty(task.sizes.horizon, np.uint64))
+        self.lowest = task.sizes.reward_range[0]
+        if task.model is not None:
+            self.payoff = payoff_records(task.model, self.slack, self.penalty)
+
+    @property
+    def log_room(self) -> int:
+        """Every step of an episode may change what its node takes."""
+        return self.task.sizes.horizon
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on, at their optimistic start."""
+        space, steps = self.space, self.columns
+        nodes = space.slots * (steps + 1 if space.shared else 1)
+        for table in self.by_entry.values():
+            table.grow(space.rows * steps)
+        self.node.grow(nodes * COLUMNS)
+        if self.task.model is None:
+            self.harm.grow(space.rows)
+        q, visits, node = self.by_entry["q"].room, self.by_entry["visits"].room, self.node.room
+        self.tables = Tables(q, visits, node, node.view(np.uint64))
+        if self._bernstein is not None:
+            mu, sigma, beta = (self.by_entry[name].room for name in ("mu", "sigma", "beta"))
+            self.bernstein = self._bernstein._replace(mu=mu, sigma=sigma, beta=beta)
+        self.layout, start = space.layout, self.levels.start
+        if space.shared:
+            for step in range(steps):
+                fill_slots(self.layout, self.tables, start[step], step, first, space.slots)
+        else:
+            for step, low, high in runs_of_steps(space.slot_step, first):
+                fill_slots(self.layout, self.tables, start[step], step, low, high)
+        if first < space.ends:
+            left = np.arange(space.ends)[::-1] * (0.0 - self.lowest)
+            node[VALUE : space.ends * COLUMNS : COLUMNS] = left
+        return changes
+
+    def row(self, step: int, slot: int) -> int:
+        """Return the greedy row."""
+        return int(self.tables.choice[(step * self.layout.node_stride + slot) * COLUMNS + CHOSEN])
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Learn from every transition of an episode, the first one first."""
+        length = played.length
+        harmed = played.row[:length]
+        np.maximum.at(self.harm.room, harmed, played.violation[:length])
+        return learn_played(
+            self.layout, self.tables, self.rates, self.hoeffding, self.bernstein,
+            played.slot, played.row, played.following, played.modified_reward(self.slack, self.penalty) - self.lowest,
+            episode, log, changes,
+        )  # fmt: skip
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model."""
+        model = compiled(self.task)
+        changes = learn_episodes(
+            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
+            self.tables, self.rates, self.hoeffding, self.bernstein, self.fallen,
+            generator, done, episodes, log, experience, counters,
+        )  # fmt: skip
+        return episodes, changes
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the greedy rows."""
+        nodes = self.space.slots * self.columns
+        rows = self.tables.choice[CHOSEN : nodes * COLUMNS : COLUMNS].astype(np.int64)
+        return rows.reshape(self.columns, -1).T
+
+    def values(self) -> Floats:
+        """[entry]: the Q-table of the modified problem."""
+        return self.space.entries_of(self.by_entry["q"].used.reshape(self.columns, -1).T)
+
+    def known(self) -> NDArray[np.int8] | None:
+        """[entry]: what was seen to violate; of a model it keeps no record."""
+        if self.task.model is not None:
+            return None
+        return self.space.entries_of(np.where(self.harm.used > 0, VIOLATED, UNKNOWN).astype(np.int8)[:, None])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        own = {"harm": self.harm.used} if self.task.model is None else {}
+        return used(self.by_entry) | {"node": self.node.used} | own
+
+    def check(self, done: int) -> None:
+        """Raise where a greedy row is none of its node's, or a count cannot be."""
+        start = self.layout.row_start
+        rows = self.greedy()
+        has = np.diff(start) > 0
+        if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has[:, None]).any():
+            raise ValueError("a greedy row is none of its state's")
+        visits = self.by_entry["visits"].used
+        if visits.size and (visits.min() < 0 or visits.max() > done):
+            raise ValueError("engine.visits holds a number that cannot be")
+
+
+def runs_of_steps(slot_step: Longs, first: int) -> list[tuple[int, int, int]]:
+    """Return (step, first slot, one past the last) for each run of slots from `first` on that belong to one step."""
+    steps = slot_step[first:]
+    cuts = np.flatnonzero(np.diff(steps)) + 1
+    bounds = [0, *cuts.tolist(), len(steps)]
+    return [(int(steps[low]), first + low, first + high) for low, high in pairwise(bounds) if high]
 
 
 def make_rates(horizon: int, episodes: int, cap: Floats) -> Rates:
@@ -49,79 +241,26 @@ def make_rates(horizon: int, episodes: int, cap: Floats) -> Rates:
 
 
 def make_bonuses(
-    settings: LearnerSettings, constants: Constants, sizes: Sizes, entries: int
+    settings: AlgorithmOne, penalty: float, sizes: Sizes, episodes: int
 ) -> tuple[Hoeffding | None, Bernstein | None]:
-    """Return the tables of the bonus asked for; None for the others."""
-    horizon, bound, log_term = sizes.horizon, constants.bound, constants.log_term
+    """Return the constants of the bonus asked for, its tables yet to come; None for the others."""
+    horizon = sizes.horizon
+    bound, log_term = bonus_constants(settings, penalty, sizes, episodes)
     wide = settings.c2 * bound * math.sqrt(horizon**3 * log_term)
     if settings.bonus == "hoeffding":
         return Hoeffding(wide), None
     if settings.bonus == "bernstein":
         linear = bound * math.sqrt(horizon**7 * sizes.states * sizes.actions) * log_term
-        tables = (np.zeros(entries), np.zeros(entries), np.zeros(entries))
-        return None, Bernstein(*tables, settings.c1, horizon * log_term, bound**2 * horizon, linear, wide)
+        none = np.empty(0)
+        return None, Bernstein(none, none, none, settings.c1, horizon * log_term, bound**2 * horizon, linear, wide)
     return None, None
 
 
-def make_tables(entries: int, nodes: int) -> Tables:
-    """Return tables of the right size, yet to be filled."""
-    node = np.empty(nodes * int(NODE_COLUMNS))
-    return Tables(np.empty(entries), np.empty(entries, np.int32), node, node.view(np.uint64))
-
-
-class AlgorithmOne:
-    """The learner of the paper, ready to run episodes."""
-
-    def __init__(self, model: TabularModel, settings: LearnerSettings, episodes: int) -> None:
-        sizes = sizes_of(model)
-        self.model = model
-        self.constants = resolve(settings, sizes, episodes)
-        self.rates = make_rates(model.horizon, episodes, self.constants.cap)
-        self.hoeffding, self.bernstein = make_bonuses(settings, self.constants, sizes, model.num_entries)
-        self.tables = make_tables(model.num_entries, model.num_nodes)
-        fill_tables(model.layout, self.tables, self.constants.start)
-        self.payoff = payoff_records(model, settings.slack, self.constants.penalty)
-        self.fallen = Fallen(np.empty(model.horizon, np.uint64), np.empty(model.horizon, np.uint64))
-
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
-        """Run some episodes; return their number and that of the logged changes."""
-        model = self.model
-        changes = learn_episodes(
-            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-            self.tables, self.rates, self.hoeffding, self.bernstein, self.fallen,
-            generator, done, episodes, log, experience, counters,
-        )  # fmt: skip
-        return episodes, changes
-
-    @property
-    def log_room(self) -> int:
-        """Room in the change list that one episode may need."""
-        return self.model.horizon
-
-    def values(self) -> Floats:
-        """[entry]: the Q-table of the modified problem."""
-        return self.tables.q
-
-    def known(self) -> None:
-        """It keeps no record of what fails."""
-
-    def rows(self) -> Ints:
-        """[node]: the greedy rows as they stand."""
-        return self.tables.choice[GREEDY::NODE_COLUMNS].astype(np.int32)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written, by name, for a checkpoint."""
-        tables = self.tables
-        arrays: dict[str, NDArray[Any]] = {"q": tables.q, "visits": tables.visits, "node": tables.node}
-        if self.bernstein is not None:
-            arrays |= {"mu": self.bernstein.mu, "sigma": self.bernstein.sigma, "beta": self.bernstein.beta}
-        return arrays
-
-    def feasible(self) -> bool | None:
-        """Algorithm 1 proves nothing about feasibility."""
-        return None
+def bonus_constants(settings: AlgorithmOne, penalty: float, sizes: Sizes, episodes: int) -> tuple[float, float]:
+    """Return B and l."""
+    bound = level_of(penalty, sizes) * max(sizes.constraint_bounds, default=1.0)
+    inside = sizes.states * sizes.actions * episodes * sizes.horizon / settings.failure_probability
+    return bound, math.log(inside)
 
 
 def payoff_records(model: TabularModel, slack: float, penalty: float) -> Floats:

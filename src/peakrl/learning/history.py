@@ -90,6 +90,60 @@ class Recorder:
         return as_history(later[::-1])
 
 
+class Experience:
+    """What episodes earned and violated, as history: nothing exact is known of an environment."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        #: Of the recorded episodes: number, reward, violation.
+        self.rows: list[tuple[int, float, float]] = []
+        self.last = (0, np.nan, np.nan)
+
+    def add(self, done: int, count: int, experience: Floats, log: Log, changes: int) -> None:
+        """Take in episodes done+1 .. done+count."""
+        for episode, (reward, violation) in enumerate(experience.tolist(), done + 1):
+            self.last = (episode, reward, violation)
+            if episode % self.every == 0:
+                self.rows.append(self.last)
+
+    def latest(self) -> dict[str, float]:
+        """Reward and violation of the latest episode."""
+        return {"reward": self.last[1], "violation": self.last[2]}
+
+    def history(self, done: int) -> History:
+        """Everything recorded, the latest episode included."""
+        return self._history(self.table())
+
+    def history_after(self, episode: int, done: int = 0) -> History:
+        """What was recorded after an episode, and the latest episode too where `done` names it."""
+        table = self.table()
+        later = (table[:, 0] > episode) & ((table[:, 0] == done) | (table[:, 0] % self.every == 0))
+        return self._history(table[later])
+
+    def _history(self, table: Floats) -> History:
+        unknown = [np.full(len(table), np.nan) for _ in range(4)]
+        return History(
+            table[:, 0].astype(np.int64),
+            value=unknown[0],
+            violation=unknown[1],
+            averaged_value=unknown[2],
+            averaged_violation=unknown[3],
+            episode_reward=table[:, 1].copy(),
+            episode_violation=table[:, 2].copy(),
+        )
+
+    def table(self) -> Floats:
+        """[point, 3], the latest episode last."""
+        rows = self.rows if not self.last[0] or self.last[0] % self.every == 0 else [*self.rows, self.last]
+        return np.array(rows, np.float64).reshape(-1, 3)
+
+    def load(self, table: Floats) -> None:
+        """Take over a stored table."""
+        rows = [(int(episode), float(reward), float(violation)) for episode, reward, violation in table.tolist()]
+        self.rows = [row for row in rows if row[0] % self.every == 0]
+        self.last = rows[-1] if rows else self.last
+
+
 def as_history(parts: list[Floats]) -> History:
     """Join points."""
     table = np.concatenate([np.empty((0, POINT_COLUMNS)), *parts])

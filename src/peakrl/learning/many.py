@@ -15,7 +15,17 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from peakrl.errors import SettingsError
-from peakrl.learning.run import Learner, LearningRun, Record, check_count, check_seed, recording_interval, steps
+from peakrl.learning.active import ActiveRun, pieces
+from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.run import (
+    LearningRun,
+    Record,
+    check_count,
+    check_knowledge,
+    check_learner,
+    check_seed,
+    recording_interval,
+)
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.explore import Target, as_model, is_problem
 from peakrl.model.tabular import TabularModel
@@ -30,13 +40,14 @@ LOOK_EVERY = 0.2
 @overload
 def learn_many(
     models: Target | Iterable[Target],
-    settings: LearnerSettings,
+    learner: LearnerSettings,
     episodes: int,
     seeds: int | Iterable[int] = ...,
     *,
     keep: None = ...,
     record: Record = ...,
     average: bool = ...,
+    knowledge: Knowledge | None = ...,
     workers: int | None = ...,
     progress: bool = ...,
 ) -> list[LearningRun]: ...
@@ -45,13 +56,14 @@ def learn_many(
 @overload
 def learn_many(
     models: Target | Iterable[Target],
-    settings: LearnerSettings,
+    learner: LearnerSettings,
     episodes: int,
     seeds: int | Iterable[int] = ...,
     *,
     keep: Callable[[LearningRun], Kept],
     record: Record = ...,
     average: bool = ...,
+    knowledge: Knowledge | None = ...,
     workers: int | None = ...,
     progress: bool = ...,
 ) -> list[Kept]: ...
@@ -59,13 +71,14 @@ def learn_many(
 
 def learn_many(
     models: Target | Iterable[Target],
-    settings: LearnerSettings,
+    learner: LearnerSettings,
     episodes: int,
     seeds: int | Iterable[int] = 0,
     *,
     keep: Callable[[LearningRun], Any] | None = None,
     record: Record = "auto",
     average: bool = True,
+    knowledge: Knowledge | None = None,
     workers: int | None = None,
     progress: bool = False,
 ) -> list[Any]:
@@ -76,8 +89,7 @@ def learn_many(
     one for each core. `record` and `average` are those of `learn`.
     """
     pairs = paired(models, seeds)
-    if not isinstance(settings, LearnerSettings):
-        raise SettingsError(f"settings is {type(settings).__name__}; it must be a LearnerSettings")
+    settings, declared = check_learner(learner), check_knowledge(knowledge)
     check_count(episodes, "episodes")
     threads = usable_cores() if workers is None else workers
     check_count(threads, "workers")
@@ -86,12 +98,14 @@ def learn_many(
 
     def run(index: int) -> Any:
         model, seed = pairs[index]
-        learner = Learner(model, settings, planned=episodes, seed=seed, every=intervals[index], average=average)
-        for count in steps(learner, episodes):
+        active = ActiveRun(
+            model, settings, planned=episodes, seed=seed, every=intervals[index], average=average, knowledge=declared
+        )
+        for count in pieces(active, episodes):
             done[index] = count
             if stop.is_set():
                 raise InterruptedError
-        result = learner.result()
+        result = active.result()
         return result if keep is None else keep(result)
 
     bar = Progress("Learning", total=episodes * len(pairs), unit="episodes", enabled=progress)

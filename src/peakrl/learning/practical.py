@@ -1,21 +1,22 @@
-"""The practical learner on a model: tables, groups of rows, the kernel's call (formulas: `kernels.practical`)."""
+"""The practical learner: its settings, and its tables on a space (formulas: `kernels.practical`)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
-from peakrl.kernels.practical import fill_practical, learn_practical
+from peakrl.kernels.practical import fill_slots, forget, learn_played, learn_practical
 from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
     NO_FLOATS,
+    NO_LOOK,
     NO_WITNESS,
     PROVED,
     REMEMBERS,
@@ -26,126 +27,273 @@ from peakrl.kernels.practical_tables import (
     PracticalTables,
 )
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm_one import sizes_of
-from peakrl.learning.settings import Dependence, LearnerSettings, resolve
+from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, Witness, compiled, used
+from peakrl.learning.constants import Sizes, levels, slater_penalty
+from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
+from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.space import Space, Table
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 
 #: c of the adaptive step size: how many of the latest errors weigh on it.
 ERROR_WINDOW = 5.0
-#: Relative difference that a declared reward may be off by.
-ROUNDING = 1e-12
+NO_GROUPS = Groups(np.zeros(1, np.int32), np.zeros(2, np.int64), np.zeros(1, np.int32), np.zeros(1, np.int32))
 
 
-@dataclass(frozen=True)
-class Witness:
-    """One line of a proof of infeasibility: an action that was seen to fail."""
+class Practical(LearnerSettings):
+    """Settings of the practical learner. Each part can be switched off."""
 
-    step: int
-    state: Hashable
-    action: Hashable
-    #: The violation seen, or the state it led to from which no action is left.
-    violation: float | None
-    dead_state: Hashable | None
+    presets = ("practical",)
 
-    def __str__(self) -> str:
-        seen = f"violates by {self.violation:g}" if self.violation is not None else f"leads to {self.dead_state!r}"
-        return f"step {self.step}, state {self.state!r}, action {self.action!r} {seen}"
+    #: Q starts at the most that can be earned; otherwise as high as the penalty asks.
+    tight_optimism: bool = True
+    #: Never choose again what was seen to violate, or to lead where nothing but violations is left.
+    constraint_memory: bool = True
+    #: One transition teaches every step, wherever the target is stationary.
+    share_steps: bool = True
+    #: Remember transitions and compute from all of them what follows an action: a model-based step.
+    replay: bool = False
+    #: Step sizes that tell trend from noise; otherwise (H+1)/(H+t).
+    adaptive_steps: bool = True
+    #: Try again, now and then, what may be better than it looks, given the noise seen.
+    second_looks: bool = True
+    #: Violations up to the slack go unpunished, where violations are not remembered.
+    slack: float = Field(default=0.0, ge=0)
+    #: Penalty weight; otherwise it follows from the slack or, without one, from a hundredth of the tightest bound.
+    penalty: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.replay and not self.share_steps:
+            raise ValueError("replay remembers transitions for all steps alike: it needs share_steps")
+        return self
+
+    def make(self, task: Task) -> PracticalLearner:
+        """Return the algorithm for a target."""
+        return PracticalLearner(task, self)
+
+    def penalty_of(self, sizes: Sizes) -> float:
+        """Return the weight of a violation once it is not remembered."""
+        if self.penalty is not None:
+            return self.penalty
+        slater = self.slack / 2 if self.slack > 0 else 0.01 * min(sizes.constraint_bounds, default=1.0)
+        return slater_penalty(slater, sizes, sizes.span)
 
 
-class Practical:
-    """The practical learner, ready to run episodes."""
+class PracticalLearner(SamplingAlgorithm):
+    """The practical learner, which learns from an episode when it is over, backwards."""
 
-    def __init__(self, model: TabularModel, settings: LearnerSettings, episodes: int) -> None:
-        self.model, self.settings = model, settings
-        self.share = shares_steps(model, settings)
-        self.constants = resolve(settings, sizes_of(model), episodes)
-        self.columns = model.horizon if model.stationary else 1
-        counted = 1 if self.share else self.columns
-        rows, slots = model.num_rows, model.num_slots
-        law_of_row = laws_of_rows(model, settings)
-        laws = int(law_of_row.max()) + 1 if law_of_row.size else 0
-        places = laws or rows
-        cell_start = cells(model, law_of_row) if settings.replay else np.zeros(1, np.int64)
+    def __init__(self, task: Task, settings: Practical) -> None:
+        super().__init__(task)
+        check_declarations(task, settings)
+        self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
+        self.shares_steps = settings.share_steps and self.space.shared
+        self.slack, self.penalty = settings.slack, settings.penalty_of(task.sizes)
+        self.start = levels(
+            "tight" if settings.tight_optimism else "stepwise", task.sizes, self.penalty, task.knowledge.most_reward
+        ).start
+        self.lowest = task.sizes.reward_range[0]
+        columns, counted = self.columns, 1 if self.shares_steps else self.columns
+        self.law_of_row = laws_of_rows(task.model, task.knowledge, each=settings.replay)
+        laws = int(self.law_of_row.max()) + 1 if self.law_of_row.size else 0
+        self.by_law = laws > 0
         looks = settings.second_looks and not settings.replay
-        self.tables = PracticalTables(
-            q=np.empty((rows, self.columns)),
-            visits=np.empty((places, counted), np.int32),
-            w=np.empty((slots, self.columns + int(model.stationary))),
-            greedy=np.empty((slots, self.columns), np.int64),
-            errors=np.empty((places if settings.adaptive_steps else 0, counted, 3)),
-            harm=np.zeros(rows),
-            witness=np.full((rows, self.columns), NO_WITNESS, np.int32),
-            status=np.array([int(settings.constraint_memory), 0, 0], np.int64),
-            x=np.empty((laws, self.columns)),
-            law_witness=np.full((laws, self.columns), NO_WITNESS, np.int32),
-            reward=np.zeros(rows if laws else 0),
-            tried=np.zeros(rows if laws else 0, np.int32),
-            seen=np.zeros(laws if settings.replay else 0, np.int32),
-            cell_next=np.zeros(cell_start[-1], np.int32),
-            cell_count=np.zeros(cell_start[-1], np.int32),
-            look=np.empty(slots if looks else 0, np.int64),
-            latest_next=np.empty((places if looks else 0, counted), np.int32),
-            latest_reward=np.empty((places if looks else 0, counted)),
-            noise=np.empty(2 if looks else 0),
-        )
-        check_most_reward(model, settings.most_reward)
-        self.groups = make_groups(model, settings.constraint_depends_on)
-        largest = int(np.diff(self.groups.start).max())
-        self.groups = self.groups._replace(law_of_row=law_of_row, cell_start=cell_start)
-        start = self.constants.start if model.stationary else self.constants.start[steps_of_slots(model)]
-        most = float(self.constants.start[-1])
+        self.by_slot = {
+            "w": Table(0.0, np.float64, columns + int(self.space.shared)),
+            "greedy": Table(0, np.int64, columns),
+        } | ({"look": Table(NO_LOOK, np.int64)} if looks else {})
+        self.by_row = {
+            "q": Table(0.0, np.float64, columns),
+            "harm": Table(0.0, np.float64),
+            "witness": Table(NO_WITNESS, np.int32, columns),
+        } | ({"reward": Table(0.0, np.float64), "tried": Table(0, np.int32)} if self.by_law else {})
+        #: By row, or by law where laws are learned.
+        self.by_place = {"visits": Table(0, np.int32, counted)}
+        if settings.adaptive_steps:
+            self.by_place["errors"] = Table(0.0, np.float64, counted, 3)
+        if looks:
+            self.by_place["latest_next"] = Table(0, np.int32, counted)
+            self.by_place["latest_reward"] = Table(0.0, np.float64, counted)
+        self.cell_start = cells(compiled(task), self.law_of_row) if settings.replay else np.zeros(1, np.int64)
+        self.fixed: dict[str, NDArray[Any]] = {
+            "status": np.array([int(settings.constraint_memory), 0, 0], np.int64),
+            "x": np.empty((laws, columns)),
+            "law_witness": np.full((laws, columns), NO_WITNESS, np.int32),
+            "seen": np.zeros(laws if settings.replay else 0, np.int32),
+            "cell_next": np.zeros(self.cell_start[-1], np.int32),
+            "cell_count": np.zeros(self.cell_start[-1], np.int32),
+            "noise": np.zeros(2 if looks else 0),
+        }
+        #: [slot]: optimistic start where slots belong to steps.
+        self.slot_start = Table(0.0, np.float64)
+        #: How rows are known to fail, by what the constraints are declared to depend on.
+        self.failed: dict[Hashable, float] = {}
+        self._groups: Groups | None = None
+        self.before = np.empty(columns, np.int64)
+        self.payoff = np.zeros((task.sizes.horizon, 4))
+        self.path = Path(*(np.arange(task.sizes.horizon) for _ in range(4)))
+        if task.model is not None:
+            self.payoff = practical_payoffs(task.model, self.slack, self.penalty)
+
+    # Tables --------------------------------------------------------------------------------------------------
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on, at their optimistic start."""
+        space = self.space
+        new_row = len(self.by_row["q"].used)
+        for table in (*self.by_slot.values(), self.slot_start):
+            table.grow(space.slots)
+        for table in self.by_row.values():
+            table.grow(space.rows)
+        for table in self.by_place.values():
+            table.grow(len(self.fixed["x"]) or space.rows)
+        if not space.shared:
+            self.slot_start.room[first : space.slots] = self.start[space.slot_step[first:]]
+        self._groups = None
+        self._gather()
+        if first == 0:
+            forget(self.tables, self.options)
+            self._fill_ends()
+        fill_slots(self.layout, self.tables, self.options, max(first, space.ends))
+        if self.task.model is None and self.depends_on is not None:
+            changes = self._join_groups(new_row, episode, log, changes)
+        return changes
+
+    def _gather(self) -> None:
+        """Put the arrays, which may have moved, before the kernels."""
+        space, shared = self.space, self.space.shared
+        self.layout = space.layout
+        grown = {**self.by_slot, **self.by_row, **self.by_place}
+        rooms: dict[str, Any] = {name: table.room for name, table in grown.items()}
+        self.tables = PracticalTables(**{"errors": np.empty((0, 1, 3)), **rooms, **self.fixed})
+        start = self.start if shared else self.slot_start.room
+        laws = NO_FLOATS
+        most = float(self.start[-1])
+        if self.by_law:
+            laws = law_starts(space, self.law_of_row, (self.start if shared else self.slot_start.room) - most)
+        reserve = self.log_room if self.task.model is not None else 0  # played episodes are given room one by one
+        offset = ERROR_WINDOW if self.settings.adaptive_steps else float(self.task.sizes.horizon)
         self.options = Options(
-            shift=int(model.stationary),
-            share=self.share,
-            offset=ERROR_WINDOW if settings.adaptive_steps else float(model.horizon),
-            start=start,
-            reserve=model.horizon * self.columns * (1 + largest) + model.num_nodes,
-            most=most,
-            law_start=law_starts(model, law_of_row, start - most) if laws else NO_FLOATS,
-            sums=np.empty((2, self.columns)),
-        )
-        fill_practical(model.layout, self.tables, self.options)
-        self.payoff = practical_payoffs(model, settings.slack, self.constants.penalty)
-        self.path = Path(*(np.empty(model.horizon, np.int64) for _ in range(4)))
-        self.before = np.empty(self.columns, np.int64)
+            int(shared), self.shares_steps, offset, start, reserve, space.ends,
+            most, laws, np.empty((2, self.columns)),
+        )  # fmt: skip
+
+    def _fill_ends(self) -> None:
+        """Set the value of an end that comes before each step: the steps that are left out earn nothing."""
+        left = np.arange(self.space.horizon, -1, -1) * (0.0 - self.lowest)
+        if self.space.shared:
+            self.tables.w[: self.space.ends] = left
+        elif self.space.ends:
+            self.tables.w[: self.space.ends, 0] = left
 
     @property
     def log_room(self) -> int:
-        """Room in the change list that one episode may need."""
-        return self.options.reserve
+        """Every step may change its columns and, by a violation, those of its group; a proof changes all."""
+        largest = self.largest_group
+        return self.task.sizes.horizon * self.columns * (1 + largest) + self.space.slots * (
+            self.columns + int(self.space.shared)
+        )
+
+    @property
+    def largest_group(self) -> int:
+        """Rows that one violation may forbid."""
+        return 1 if self.depends_on is None else int(np.diff(self.groups.start).max(initial=0))
+
+    @property
+    def groups(self) -> Groups:
+        """Rows whose constraints are declared to be the same."""
+        if self._groups is None:
+            self._groups = make_groups(self.space, self.depends_on, self.task.model)._replace(
+                law_of_row=self.law_of_row, cell_start=self.cell_start
+            )
+        return self._groups
+
+    def _join_groups(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Enter rows of new slots; what others of their group were seen to do holds for them as well."""
+        space, tables = self.space, self.tables
+        for row in range(first, space.rows):
+            key = self._key(row)
+            if key in self.failed and tables.status[REMEMBERS]:
+                tables.q[row] = -np.inf
+                tables.harm[row] = self.failed[key]
+                tables.witness[row] = VIOLATES
+        for slot in np.unique(space.slot_of_row[first:]).tolist():
+            low, high = int(self.layout.row_start[slot]), int(self.layout.row_start[slot + 1])
+            q = tables.q[low:high]
+            tables.w[slot, : q.shape[1]] = q.max(axis=0)
+            best = np.where(q.max(axis=0) > -np.inf, q.argmax(axis=0), tables.harm[low:high].argmin())
+            tables.greedy[slot] = low + best
+            for column in np.flatnonzero(best).tolist() if len(log.node) else []:
+                log.episode[changes] = episode
+                log.node[changes] = column * self.layout.node_stride + slot
+                log.row[changes] = low + int(best[column])
+                changes += 1
+        return changes
+
+    def _key(self, row: int) -> Hashable:
+        state, action = int(self.space.slot_state[self.space.slot_of_row[row]]), int(self.space.row_action[row])
+        return state if self.depends_on == "state" else action if self.depends_on == "action" else (state, action)
+
+    # Learning ------------------------------------------------------------------------------------------------
+
+    def row(self, step: int, slot: int) -> int:
+        """Return the greedy row."""
+        return int(self.tables.greedy[slot, step if self.space.shared else 0])
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Learn from an episode, the last transition first."""
+        length, tables = played.length, self.tables
+        path, payoff = self.path, self.payoff
+        path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
+        path.following[:length] = played.following[:length]
+        reward, violation = played.reward[:length], played.violation[:length]
+        payoff[:length, 0] = reward - self.lowest
+        payoff[:length, 1] = played.modified_reward(self.slack, self.penalty) - self.lowest
+        payoff[:length, 2], payoff[:length, 3] = reward, violation
+        remembers = bool(tables.status[REMEMBERS])
+        if not remembers:
+            np.maximum.at(tables.harm, played.row[:length], violation)
+        elif self.depends_on is not None:
+            for step in np.flatnonzero(violation > 0).tolist():
+                key = self._key(int(played.row[step]))
+                self.failed[key] = max(self.failed.get(key, 0.0), float(violation[step]))
+        groups = self.groups if remembers and violation.any() else NO_GROUPS  # nothing else asks for them
+        return learn_played(
+            self.layout, payoff, tables, groups, self.options, path, self.before, length, episode, log, changes
+        )
 
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes, fewer where the log fills up; return their number and that of the logged changes."""
-        model = self.model
+        """Run some episodes of the model, fewer where the log fills up."""
+        model = compiled(self.task)
         return learn_practical(
             model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
             self.tables, self.groups, self.options, self.path, self.before,
             generator, done, episodes, log, experience, counters,
         )  # fmt: skip
 
-    def rows(self) -> Ints:
-        """[node]: the greedy rows as they stand."""
-        if not self.model.stationary:
-            return self.tables.greedy[:, 0].astype(np.int32)
-        after = np.zeros((1, self.model.num_slots), np.int64)
-        return np.concatenate([self.tables.greedy.T, after]).ravel().astype(np.int32)
+    # What came out -------------------------------------------------------------------------------------------
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the greedy rows."""
+        return self.by_slot["greedy"].used.copy()
 
     def values(self) -> Floats:
         """[entry]: the Q-table; minus infinity where an action is known to fail."""
-        return self.tables.q.T.ravel()
+        return self.space.entries_of(self.by_row["q"].used)
 
     def known(self) -> NDArray[np.int8]:
         """[entry]: what has been seen to violate, or to lead where only violations are left."""
-        witness = self.tables.witness.T.ravel()
+        witness = self.by_row["witness"].used
         known = np.where(witness == NO_WITNESS, UNKNOWN, np.where(witness == VIOLATES, VIOLATED, DEAD_END))
-        return known.astype(np.int8)
+        if self.task.model is None:
+            known[self.by_row["harm"].used > 0] = VIOLATED
+        return self.space.entries_of(known.astype(np.int8))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written, by name, for a checkpoint."""
-        return dict(self.tables._asdict())
+    def memory(self) -> Memory:
+        """What has been seen to fail, and how."""
+        return Memory(self.by_row["witness"].used, self.by_row["harm"].used)
 
     def feasible(self) -> bool | None:
         """False when the first state has been seen to leave no way out."""
@@ -158,31 +306,24 @@ class Practical:
 
     def forbidden(self) -> NDArray[np.bool_]:
         """[row, column]: what has been seen to fail."""
-        known: NDArray[np.bool_] = self.tables.witness != NO_WITNESS
+        known: NDArray[np.bool_] = self.by_row["witness"].used != NO_WITNESS
         return known
 
     def proof(self) -> list[Witness]:
         """Every observation that the proof of infeasibility rests on, from the first state on."""
-        status = self.tables.status
-        if not status[PROVED]:
+        tables, space = self.tables, self.space
+        if not tables.status[PROVED]:
             return []
-        model, lines = self.model, []
-        queue = [(0, int(status[DEAD_FIRST]))]
+        lines = []
+        queue = [(0, int(tables.status[DEAD_FIRST]))]
         seen = set(queue)
         for step, slot in queue:
-            column = step if model.stationary else 0
-            for row in model.rows_of_slot(slot):
-                witness = int(self.tables.witness[row, column])
+            for row in range(int(self.layout.row_start[slot]), int(self.layout.row_start[slot + 1])):
+                witness = int(tables.witness[row, step if space.shared else 0])
                 violates = witness == VIOLATES
-                lines.append(
-                    Witness(
-                        step,
-                        model.state_of_slot(slot),
-                        model.action_of_row(row),
-                        float(self.tables.harm[row]) if violates else None,
-                        None if violates else model.state_of_slot(witness),
-                    )
-                )
+                harm = float(tables.harm[row]) if violates else None
+                dead = None if violates else space.state_of_slot(witness)
+                lines.append(Witness(step, space.state_of_slot(slot), space.action_of_row(row), harm, dead))
                 if not violates and (step + 1, witness) not in seen:
                     seen.add((step + 1, witness))
                     queue.append((step + 1, witness))
@@ -193,32 +334,56 @@ class Practical:
         """Is the memory of constraints in force?"""
         return bool(self.tables.status[REMEMBERS])
 
+    # Files ---------------------------------------------------------------------------------------------------
 
-def shares_steps(model: TabularModel, settings: LearnerSettings) -> bool:
-    """Does one transition teach every step? Only where the model says that nothing depends on the step."""
-    if settings.share_steps and not model.stationary:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        return used({**self.by_slot, **self.by_row, **self.by_place}) | self.fixed
+
+    def check(self, done: int) -> None:
+        """Raise where an index leads nowhere or a count cannot be, and note what groups are known to fail."""
+        space, start = self.space, self.layout.row_start
+        rows, has = self.by_slot["greedy"].used, (np.diff(start) > 0)[:, None]
+        if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has).any():
+            raise ValueError("a greedy row is none of its state's")
+        limits = {
+            "visits": (0, done * space.horizon), "witness": (NO_WITNESS, space.slots - 1),
+            "law_witness": (NO_WITNESS, space.slots - 1), "look": (NO_LOOK, self.columns - 1),
+            "latest_next": (0, space.slots - 1), "tried": (0, done * space.horizon), "cell_next": (0, space.slots - 1),
+            "cell_count": (0, done * space.horizon),
+        }  # fmt: skip
+        arrays = self.arrays()
+        for name, (least, most) in limits.items():
+            array = arrays.get(name, np.empty(0))
+            if array.size and not (array.min() >= least and array.max() <= most):
+                raise ValueError(f"engine.{name} holds a number that cannot be")
+        remembers, proved, dead = self.fixed["status"].tolist()
+        if remembers not in (0, 1) or not 0 <= proved <= done or not 0 <= dead < space.slots:
+            raise ValueError("engine.status holds a number that cannot be")
+        if (self.fixed["seen"] < 0).any() or (self.fixed["seen"] > np.diff(self.cell_start)).any():
+            raise ValueError("engine.seen holds a number that cannot be")
+        if self.depends_on is not None and self.task.model is None:
+            harm = self.by_row["harm"].used
+            self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
+
+
+# What is declared -------------------------------------------------------------------------------------------------
+
+
+def check_declarations(task: Task, settings: Practical) -> None:
+    """Raise where something is declared that this learner, as it is set, cannot use, or that is false."""
+    knowledge, model = task.knowledge, task.model
+    if knowledge.most_reward is not None and not (settings.constraint_memory and settings.tight_optimism):
+        raise SettingsError("most_reward needs tight_optimism and constraint_memory")
+    if knowledge.constraint_depends_on is not None and not settings.constraint_memory:
+        raise SettingsError("constraint_depends_on needs constraint_memory")
+    if model is None and knowledge.outcome_groups:
         raise SettingsError(
-            f"share_steps is True, but in {model.name!r} states belong to steps: its dynamics depend on the step, "
-            "or no state comes back at another one. Leave share_steps out"
+            "outcome_groups: this learner shares outcomes on a model only, where it knows beforehand which pairs do"
         )
-    if settings.replay and model.stationary and settings.share_steps is False:
-        raise SettingsError("replay remembers transitions for all steps alike: it needs share_steps")
-    return model.stationary if settings.share_steps is None else settings.share_steps
-
-
-def steps_of_slots(model: TabularModel) -> NDArray[np.int64]:
-    """[slot]: the step of each slot of a layered model; the last step for those met only after it."""
-    steps = np.full(model.num_slots, model.horizon - 1)
-    for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
-        steps[first:last] = step
-    return steps
-
-
-def laws_of_rows(model: TabularModel, settings: LearnerSettings) -> Ints:
-    """[row]: its law of the next state, as stored or each its own; nothing where laws are not learned."""
-    if settings.share_outcomes:
-        return model.layout.row_distribution.astype(np.int32)
-    return np.arange(model.num_rows if settings.replay else 0, dtype=np.int32)
+    check_most_reward(model, knowledge.most_reward)
+    if model is None and settings.replay:
+        raise SettingsError("replay is True: transitions are remembered for a model only, not for an environment")
 
 
 def cells(model: TabularModel, law_of_row: Ints) -> Longs:
@@ -228,59 +393,15 @@ def cells(model: TabularModel, law_of_row: Ints) -> Longs:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-def law_starts(model: TabularModel, law_of_row: Ints, start: Floats) -> Floats:
+def law_starts(space: Space, law_of_row: Ints, start: Floats) -> Floats:
     """[law, column]: the optimistic start of what follows, from `start` by column or, in a layered model, by slot."""
     laws = int(law_of_row.max()) + 1
-    if model.stationary:
+    if space.shared:
         return np.tile(start, (laws, 1))
     by_law = np.zeros((laws, 1))
-    slot_of_row = np.repeat(np.arange(model.num_slots), np.diff(model.layout.row_start))
     # All rows of a law belong to one step: their next slots do.
-    by_law[law_of_row, 0] = start[slot_of_row]
+    by_law[law_of_row, 0] = start[space.slot_of_row]
     return by_law
-
-
-def make_groups(model: TabularModel, depends_on: Dependence | None) -> Groups:
-    """Group the rows whose constraints are declared to be the same; a declaration that is wrong is an error."""
-    slot_of_row = np.repeat(np.arange(model.num_slots), np.diff(model.layout.row_start))
-    state = model.slot_state[slot_of_row].astype(np.int64)
-    if depends_on is None:
-        key = np.arange(model.num_rows)
-    elif depends_on == "pair":
-        key = state * len(model.action_labels) + model.row_action
-    else:
-        key = state if depends_on == "state" else model.row_action.astype(np.int64)
-    _, group = np.unique(key, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    start = np.searchsorted(group[order], np.arange(group.max() + 2))
-    fails: NDArray[np.bool_] = np.any(model.row_margin < 0, axis=1)
-    mixed = np.flatnonzero(fails != fails[order[start[:-1]]][group])
-    if mixed.size:
-        row, other = int(mixed[0]), int(order[start[group[mixed[0]]]])
-        raise SettingsError(
-            f'constraint_depends_on is "{depends_on}", but the constraints tell apart '
-            f"{pair_label(model, slot_of_row, row)} and {pair_label(model, slot_of_row, other)}"
-        )
-    return Groups(group.astype(np.int32), start.astype(np.int64), order.astype(np.int32), slot_of_row.astype(np.int32))
-
-
-def check_most_reward(model: TabularModel, most_reward: float | None) -> None:
-    """Raise where a pair that never violates earns more than declared."""
-    if most_reward is None:
-        return
-    above = (model.row_margin >= 0).all(axis=1) & (model.row_reward > most_reward + ROUNDING * abs(most_reward))
-    if above.any():
-        row = int(np.flatnonzero(above)[0])
-        slot_of_row = np.repeat(np.arange(model.num_slots), np.diff(model.layout.row_start))
-        raise SettingsError(
-            f"most_reward is {most_reward}, but {pair_label(model, slot_of_row, row)} earns {model.row_reward[row]:g} "
-            "without a violation"
-        )
-
-
-def pair_label(model: TabularModel, slot_of_row: NDArray[np.int64], row: int) -> str:
-    """Return 'state s, action a' of a row."""
-    return f"state {model.state_of_slot(int(slot_of_row[row]))!r}, action {model.action_of_row(row)!r}"
 
 
 def practical_payoffs(model: TabularModel, slack: float, penalty: float) -> Floats:

@@ -17,8 +17,7 @@ from peakrl.learning.run import check_count
 from peakrl.storage import remove_leftovers
 
 if TYPE_CHECKING:
-    from peakrl.learning.environment import EnvironmentLearner
-    from peakrl.learning.run import Learner
+    from peakrl.learning.active import ActiveRun
 
 #: Writes a learner to a file.
 Writer = Callable[[Path, Any], None]
@@ -62,7 +61,7 @@ class Saver:
             signal.raise_signal(number)
         self._asked = number
 
-    def look(self, learner: Learner | EnvironmentLearner, *, last: bool) -> None:
+    def look(self, learner: ActiveRun, *, last: bool) -> None:
         """Save if it is time to."""
         due = time.monotonic() >= self._next if self.every is None else learner.done % self.every == 0
         if due or last or self._asked is not None:
@@ -75,7 +74,7 @@ class Saver:
             signal.raise_signal(number)
             self.__enter__()  # whoever handled the signal wants the run to go on
 
-    def _save(self, learner: Learner | EnvironmentLearner) -> None:
+    def _save(self, learner: ActiveRun) -> None:
         begun = time.monotonic()
         try:
             self._write(self.path, learner)

@@ -46,8 +46,8 @@ def store_labels(labels: Sequence[Hashable]) -> tuple[dict[str, Any], Arrays]:
     return {"form": "json"}, {"json": np.frombuffer(text.encode(), np.uint8)}
 
 
-def load_labels(plain: Mapping[str, Any], arrays: Arrays) -> Sequence[Hashable]:
-    """Rebuild labels, no two of them equal; wrong fields raise what `storage.fields_of` turns into a clear error."""
+def load_labels(plain: Mapping[str, Any], arrays: Arrays, *, distinct: bool = True) -> Sequence[Hashable]:
+    """Rebuild labels, where `distinct` no two equal; wrong fields raise what `storage.fields_of` makes clear."""
     form = plain["form"]
     if form == "range":
         return number_range(plain["range"])
@@ -59,7 +59,7 @@ def load_labels(plain: Mapping[str, Any], arrays: Arrays) -> Sequence[Hashable]:
         labels = [decoded(value) for value in json.loads(arrays["json"].tobytes())]
     else:
         raise StorageError(f"labels are stored as {form!r}, a form that this peakrl does not know")
-    if len(set(labels)) < len(labels):
+    if distinct and len(set(labels)) < len(labels):
         raise ValueError("two labels are equal")
     return labels
 

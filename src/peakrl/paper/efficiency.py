@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from peakrl.kernels.arrays import Floats
+from peakrl.learning.algorithm_one import AlgorithmOne
+from peakrl.learning.knowledge import NOTHING, Knowledge
 from peakrl.learning.settings import LearnerSettings
 from peakrl.paper.energy import Transmitter
 from peakrl.paper.records import VERSION, Check, FigureRecord, Request, Row
@@ -32,21 +34,25 @@ PLANNER = "model-based planner"
 #: deter a violation of 1 (eta = 44), and what the published curves use (eta = 800).
 _PLAIN: dict[str, Any] = {"bonus": "none", "start": "stepwise", "unit_rewards": True}
 ALGORITHM_ONE = {
-    "Algorithm 1, phi 0.1": LearnerSettings(slack=0.0, exponent=0.1, **_PLAIN),
-    "Algorithm 1, slack 0.9": LearnerSettings(slack=0.9, slater=0.9, **_PLAIN),
+    "Algorithm 1, phi 0.1": AlgorithmOne(slack=0.0, exponent=0.1, **_PLAIN),
+    "Algorithm 1, slack 0.9": AlgorithmOne(slack=0.9, slater=0.9, **_PLAIN),
     "Algorithm 1, slack 0.1": LearnerSettings.published(0.1),
 }
 
 
-def practical_learners(peak: float) -> dict[str, LearnerSettings]:
+def practical_learners(peak: float) -> dict[str, tuple[LearnerSettings, Knowledge]]:
     """Return the practical learner as it comes, with its model-based step, and with all that can be told beforehand."""
+    told = Knowledge(outcome_groups=True, constraint_depends_on="action", most_reward=math.log(1 + peak))
     return {
-        PRACTICAL: LearnerSettings.practical(),
-        REPLAY: LearnerSettings.practical(replay=True),
-        DECLARED: LearnerSettings.practical(
-            share_outcomes=True, constraint_depends_on="action", most_reward=math.log(1 + peak)
-        ),
+        PRACTICAL: (LearnerSettings.practical(), NOTHING),
+        REPLAY: (LearnerSettings.practical(replay=True), NOTHING),
+        DECLARED: (LearnerSettings.practical(), told),
     }
+
+
+def described(learner: LearnerSettings, knowledge: Knowledge) -> dict[str, Any]:
+    """Return a learner and what it is told, as plain values."""
+    return {"learner": learner.as_dict(), "knowledge": knowledge.as_dict()}
 
 
 @dataclass(frozen=True)
@@ -95,10 +101,10 @@ def measure(request: Request, settings: Efficiency) -> FigureRecord:
         checks = [replace(check, tolerance=None) for check in checks]
     learners = {name: learner.as_dict() for name, learner in ALGORITHM_ONE.items()}
     for peak in settings.peaks:
-        learners |= {f"{name}, peak {peak:g}": own.as_dict() for name, own in practical_learners(peak).items()}
-    described = {**asdict(settings), "quick": request.quick, "learners": learners}
+        learners |= {f"{name}, peak {peak:g}": described(*own) for name, own in practical_learners(peak).items()}
+    values = {**asdict(settings), "quick": request.quick, "learners": learners}
     title = "Episodes that the practical learner saves, and where it ends"
-    return FigureRecord("efficiency", title, "episode", described, tuple(rows), tuple(checks))
+    return FigureRecord("efficiency", title, "episode", values, tuple(rows), tuple(checks))
 
 
 # Random arrivals -----------------------------------------------------------------------------------------------------
@@ -131,9 +137,7 @@ def harvesting_tasks(settings: Efficiency, peak: float) -> dict[str, list[Task]]
     short = {**common, "episodes": settings.episodes}
     tasks = {
         name: [
-            Task(
-                f"{TASKS}:learn_practical", {**short, "learner": learner.as_dict(), "every": settings.every, "seed": s}
-            )
+            Task(f"{TASKS}:learn_practical", {**short, **described(*learner), "every": settings.every, "seed": s})
             for s in range(settings.seeds)
         ]
         for name, learner in practical_learners(peak).items()

@@ -9,8 +9,10 @@ import numpy as np
 
 from peakrl.evaluation import evaluate
 from peakrl.kernels.arrays import Floats
-from peakrl.learning.practical import Practical
-from peakrl.learning.run import Learner, learn
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.practical import PracticalLearner
+from peakrl.learning.run import learn
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.explore import compile_model
 from peakrl.model.tabular import TabularModel
@@ -28,7 +30,10 @@ def learn_practical(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn random arrivals with the practical learner; curves of the last and of the averaged policy."""
     model = compile_model(energy_harvesting(**config["problem"]))
     settings = LearnerSettings.from_dict(config["learner"])
-    run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], record=config["every"])
+    run = learn(
+        model, settings, episodes=config["episodes"], seed=config["seed"], record=config["every"],
+        knowledge=Knowledge.from_dict(config["knowledge"]),
+    )  # fmt: skip
     history = run.history
     curves = gaps(model, history.episode.astype(float), history.value, history.violation)
     return curves | {
@@ -42,17 +47,17 @@ def learn_algorithm_one(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn random arrivals with Algorithm 1; the last policy at given episodes."""
     model = compile_model(energy_harvesting(**config["problem"]))
     places = config["places"]
-    learner = Learner(
+    active = ActiveRun(
         model, LearnerSettings.from_dict(config["learner"]),
         planned=places[-1], seed=config["seed"], every=0, average=False,
     )  # fmt: skip
     found = []
     for place in places:
-        learner.advance(place - learner.done)
-        result = evaluate(model, Policy(model, learner.rows))
+        active.advance(place - active.done)
+        result = evaluate(model, Policy(model, active.rows))
         found.append((result.value, result.violation))
     value, violation = np.array(found).T
-    violations, last = learner.counters.tolist()
+    violations, last = active.counters.tolist()
     curves = gaps(model, np.array(places, float), value, violation)
     return curves | {"violations": violations, "last_violation": last}
 
@@ -92,9 +97,10 @@ def learn_infeasible(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn the scheduling example that cannot be met: when that is proved, and what violation is left."""
     model = compile_model(scheduling_example(3))
     settings = LearnerSettings.from_dict(config["learner"])
-    learner = Learner(model, settings, planned=config["episodes"], seed=config["seed"], every=0, average=False)
-    learner.advance(config["episodes"])
-    proved = learner.engine.proved_in if isinstance(learner.engine, Practical) else None
-    violation = evaluate(model, Policy(model, learner.rows)).violation
+    active = ActiveRun(model, settings, planned=config["episodes"], seed=config["seed"], every=0, average=False)
+    active.advance(config["episodes"])
+    algorithm = active.learned()
+    proved = algorithm.proved_in if isinstance(algorithm, PracticalLearner) else None
+    violation = evaluate(model, Policy(model, active.rows)).violation
     least = solve(model).violation
     return {"proved": proved, "violation": violation, "excess": 100 * (violation / least - 1)}

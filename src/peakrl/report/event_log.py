@@ -123,7 +123,7 @@ class EventLog:
                 {"problem": moment.model.name, "seed": moment.seed, "episodes": moment.goal}, moment.settings
             )
         self._last = min(self._last, moment.episodes)
-        if moment.learner.recorder is not None:
+        if moment.active.recorder is not None:
             best = ModelFindings(moment.model).optimum
             self._optimum = None if best is None else best.value
 

@@ -273,15 +273,14 @@ def reachable(model: StateSpace, kept: Longs, steps: int) -> NDArray[np.int8]:
 
 def memory(run: LearningRun, rows: Longs) -> dict[str, Any]:
     """Return what the learner has seen fail: by pair and step, with the violation or the state it led to."""
-    tables = getattr(run._engine, "tables", None)
-    witness = getattr(tables, "witness", None)
-    if witness is None:
+    found = run.memory()
+    if found is None:
         return {"witness": None, "harm": None, "dead": {}}
-    mine = np.asarray(witness)[rows].T
+    mine = found.witness[rows].T
     dead = np.unique(mine[mine >= 0]).tolist()
     return {
         "witness": run_lengths(mine),
-        "harm": packed(np.asarray(tables.harm)[rows], "<f4"),  # type: ignore[union-attr]
+        "harm": packed(found.harm[rows], "<f4"),
         "dead": {str(slot): shown_state(run.model.state_of_slot(slot)) for slot in dead},
     }
 

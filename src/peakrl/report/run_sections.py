@@ -263,10 +263,10 @@ def audit_blocks(found: Findings, place: str) -> list[Block]:
     """Return what the slack leaves, and the paper's assumptions one by one."""
     if found.optimum is None or not found.run.model.num_constraints:
         return []
-    settings = found.run.settings
-    slack = settings.slack or USUAL_SLACK
-    answer = found.known.audited(slack, settings.penalty if settings.slack else None)
-    own = "the learner's" if settings.slack else "the learner has none; for example"
+    tolerated, penalty = found.run.settings.tolerated()
+    slack = tolerated or USUAL_SLACK
+    answer = found.known.audited(slack, penalty if tolerated else None)
+    own = "the learner's" if tolerated else "the learner has none; for example"
     rows = [
         ("slack", answer.slack),
         ("penalty", answer.penalty),

@@ -154,7 +154,7 @@ def settings_choices(entry: Mapping[str, Any], where: str) -> Iterator[Choice]:
         with refused():
             settings = learner_settings({"learner": learner, **parameters}, where)
         # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
-        yield Choice(name + suffix, name, settings.model_dump(exclude_defaults=True))
+        yield Choice(name + suffix, name, settings.brief())
 
 
 @contextmanager

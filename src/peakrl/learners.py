@@ -1,0 +1,40 @@
+"""The learners by name: settings that `learn` takes, files name and sweeps list.
+
+    peakrl.learn(model, peakrl.learners.Practical(second_looks=False), episodes=50_000)
+
+A new learner is one module in `peakrl.learning`, with its settings, its tables and its rule, and one line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from peakrl.errors import SettingsError
+
+if TYPE_CHECKING:
+    from peakrl.learning.algorithm_one import AlgorithmOne
+    from peakrl.learning.practical import Practical
+    from peakrl.learning.settings import LearnerSettings
+
+#: Where the settings of each learner live.
+LEARNERS = {
+    "AlgorithmOne": "peakrl.learning.algorithm_one",
+    "Practical": "peakrl.learning.practical",
+}
+
+__all__ = ["AlgorithmOne", "Practical"]
+
+
+def find_learner(name: Any) -> type[LearnerSettings]:
+    """Return the settings class of a name, or raise."""
+    if name not in LEARNERS:
+        raise SettingsError(f"{name!r} is no learner; there are {', '.join(LEARNERS)}")
+    found: type[LearnerSettings] = getattr(importlib.import_module(LEARNERS[name]), name)
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LEARNERS:
+        raise AttributeError(f"module 'peakrl.learners' has no attribute {name!r}")
+    return find_learner(name)

@@ -1,0 +1,245 @@
+"""The seam of learners: what an algorithm is told, what it is asked, and in which order.
+
+An `Algorithm` keeps its tables on a space (`learning.space`) and knows nothing of where experience comes from.
+Its life:
+
+    settings.make(task)                 once, by `learn`; the task tells sizes, bounds and what is declared
+    grow(first, ...)                    slots from `first` on are new: make room and fill it with the start
+    begin(episode, ...)                 an episode starts: draw or plan, if that is its way
+      row(step, slot)                   the row to take
+      observe(...)                      what it came to; only where `observes` says that it cannot wait
+    learn(played, episode, ...)         the episode is over
+    decided(), followed(), values(), known(), feasible(), proof()            at any time, for whoever asks
+    arrays(), check(done)               for a file: everything that learning has written, and whether it can be
+
+On a compiled model a `SamplingAlgorithm` offers `run`: many episodes in one kernel, the drawing of outcomes included.
+It gives the same, bit for bit, as the calls above on the same draws. Elsewhere episodes are played step by step
+(`learning.sources`).
+
+Changes of the policy that is followed are logged, so that every pi^k is known: from `episode` on, `node` takes `row`.
+What is called from outside of a kernel returns the new length of the log; a log without room asks for nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.learning import Log
+from peakrl.kernels.sampling import Words
+from peakrl.learning.constants import Sizes
+from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.space import Space, Table
+from peakrl.model.tabular import TabularModel
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an algorithm is told of its target before the first episode."""
+
+    space: Space
+    sizes: Sizes
+    #: How many are planned.
+    episodes: int
+    knowledge: Knowledge
+    #: The model that experience is drawn from, for the kernels that draw and for checking declarations; never to plan.
+    model: TabularModel | None = None
+    #: Episodes that are played side by side.
+    lanes: int = 1
+    #: Of the run.
+    seed: int = 0
+
+
+class Episode:
+    """An episode as it was played, by step."""
+
+    def __init__(self, horizon: int, constraints: int) -> None:
+        self.length = 0
+        #: [step]: where it was, what it took, where that led (an end where the episode is over).
+        self.slot, self.row, self.following = (np.zeros(horizon, np.int64) for _ in range(3))
+        #: [step]: what it earned, and the sum of the violations.
+        self.reward, self.violation = np.zeros(horizon), np.zeros(horizon)
+        #: [step, constraint]
+        self.constraints = np.zeros((horizon, constraints))
+
+    def add(self, slot: int, row: int, following: int, reward: float, constraints: tuple[float, ...]) -> float:
+        """Note a step; return its violation."""
+        step = self.length
+        self.slot[step], self.row[step], self.following[step] = slot, row, following
+        self.reward[step] = reward
+        self.constraints[step] = constraints
+        if len(constraints) == 1:  # the same number without an array
+            violation = max(-constraints[0], 0.0)
+        else:
+            violation = float(np.maximum(-self.constraints[step : step + 1], 0.0).sum(axis=1)[0])
+        self.violation[step] = violation
+        self.length = step + 1
+        return violation
+
+    def modified_reward(self, slack: float, penalty: float) -> Floats:
+        """[step]: r + (penalty / I) sum_i min(0, f_i^- + slack), as `TabularModel.modified_rewards`."""
+        given = self.constraints[: self.length]
+        beyond = np.minimum(np.minimum(given, 0.0) + slack, 0.0).sum(axis=1)
+        modified: Floats = self.reward[: self.length] + penalty / max(given.shape[1], 1) * beyond
+        return modified
+
+
+@dataclass(frozen=True)
+class Witness:
+    """One line of a proof of infeasibility: an action that was seen to fail."""
+
+    step: int
+    state: Hashable
+    action: Hashable
+    #: The violation seen, or the state it led to from which no action is left.
+    violation: float | None
+    dead_state: Hashable | None
+
+    def __str__(self) -> str:
+        seen = f"violates by {self.violation:g}" if self.violation is not None else f"leads to {self.dead_state!r}"
+        return f"step {self.step}, state {self.state!r}, action {self.action!r} {seen}"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What has been seen to fail, in the order of the tables."""
+
+    #: [row, column]: -2 nothing, -1 violates, else the slot that it led to and that leaves no way out.
+    witness: NDArray[np.int32]
+    #: [row]: the largest violation seen.
+    harm: Floats
+
+
+class Algorithm(ABC):
+    """One learner's tables on a space; a new learner overrides what differs from the least that there is here."""
+
+    #: Must it see every step at once, or is the end of the episode soon enough?
+    observes: ClassVar[bool] = False
+    #: Does what it learns at one step hold for all?
+    shares_steps: bool = False
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.space = task, task.space
+        #: Why it wants no more episodes; None while it does.
+        self.stopped: str | None = None
+
+    @property
+    def columns(self) -> int:
+        """Columns of its tables."""
+        return self.space.horizon if self.space.shared else 1
+
+    @property
+    def log_room(self) -> int:
+        """Room in the log that the next episode may need."""
+        return 2 * self.space.slots * self.columns
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on."""
+        return changes
+
+    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+        """Prepare for an episode."""
+        return changes
+
+    def observe(self, played: Episode) -> None:
+        """Take in the latest step of an episode in progress."""
+        return
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Learn from an episode that is over."""
+        return changes
+
+    @abstractmethod
+    def row(self, step: int, slot: int) -> int:
+        """Return the row to take."""
+
+    @abstractmethod
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the rows that the next episode follows."""
+
+    def followed(self) -> Ints:
+        """[node]: the same in the order of a model."""
+        return self.space.nodes_of(self.greedy())
+
+    def decided(self) -> Ints:
+        """[node]: the rows to hand out: the best decision as things stand, without exploration."""
+        return self.followed()
+
+    @abstractmethod
+    def values(self) -> Floats:
+        """[entry]: what it holds each action to be worth."""
+
+    def known(self) -> NDArray[np.int8] | None:
+        """[entry]: what has been seen to fail (`policy.export`); None where no such record is kept."""
+        return None
+
+    def memory(self) -> Memory | None:
+        """What has been seen to fail, and how; None where no such record is kept."""
+        return None
+
+    def feasible(self) -> bool | None:
+        """False where it has proved that no policy keeps every constraint."""
+        return None
+
+    def proof(self) -> list[Witness]:
+        """Every observation that such a proof rests on, from the first state on."""
+        return []
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name; `load` writes into the same."""
+        return {}
+
+    def check(self, done: int) -> None:
+        """Raise ValueError where arrays from a file hold what cannot be after `done` episodes."""
+        return
+
+
+class Held:
+    """What an algorithm held at one moment, for a run that is looked at while it goes on."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        known, memory = algorithm.known(), algorithm.memory()
+        self._values, self._known = algorithm.values().copy(), None if known is None else known.copy()
+        self._memory = None if memory is None else Memory(memory.witness.copy(), memory.harm.copy())
+
+    def values(self) -> Floats:
+        """[entry]: what each action was held to be worth."""
+        return self._values
+
+    def known(self) -> NDArray[np.int8] | None:
+        """[entry]: what had been seen to fail."""
+        return self._known
+
+    def memory(self) -> Memory | None:
+        """How it had been seen to fail."""
+        return self._memory
+
+
+class SamplingAlgorithm(Algorithm):
+    """An algorithm whose kernel plays many episodes of a compiled model at once."""
+
+    #: Is a step of its kernel so quick on any model that its first piece of work may be a large one?
+    quick: ClassVar[bool] = False
+
+    @abstractmethod
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes on the model, fewer where the log fills up; return their number and that of the changes."""
+
+
+def compiled(task: Task) -> TabularModel:
+    """Return the model that a kernel draws from."""
+    assert task.model is not None  # `learning.sources` asks for kernels on models only
+    return task.model
+
+
+def used(tables: dict[str, Table]) -> dict[str, NDArray[Any]]:
+    """Return what is in use of growing tables."""
+    return {name: table.used for name, table in tables.items()}

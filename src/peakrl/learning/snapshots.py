@@ -1,0 +1,160 @@
+"""Where a run stands, as plain values and arrays, and back; what a kernel will trust is checked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.history import Experience, PolicyCurve, Recorder
+from peakrl.learning.space import Changes, GrowingSpace
+from peakrl.model.labels import Arrays
+from peakrl.model.soundness import within
+from peakrl.model.space import MOST_INDICES
+from peakrl.policy.tables import AveragedPolicy, Policy, first_rows
+
+
+def snapshot(active: ActiveRun) -> tuple[dict[str, Any], Arrays]:
+    """Return plain values and arrays that say where a run stands."""
+    algorithm, recorder, space = active.learned(), active.recorder, active.space
+    plain: dict[str, Any] = {"done": active.done}
+    arrays: Arrays = {"generator": active.generator, "counters": active.counters, "greedy": active.greedy}
+    arrays |= {f"engine.{name}": array for name, array in algorithm.arrays().items()}
+    if active.average:
+        arrays["changes"] = np.stack(active.change_list())
+    if isinstance(space, GrowingSpace):
+        plain["constraints"] = space.rules.constraints.count
+        arrays |= {f"space.{name}": array for name, array in space.arrays().items()}
+    if isinstance(recorder, Experience):
+        arrays["history"] = recorder.table()
+    elif recorder is not None:
+        recorder.parts = [np.concatenate([np.empty((0, 7)), *recorder.parts])]
+        arrays |= {"history": recorder.parts[0], "history.last": recorder.last, "history.sums": recorder.sums}
+        if recorder.curve is not None:
+            arrays |= {"curve.rows": recorder.curve.curve.rows, "curve.pending": np.stack(recorder.curve.pending)}
+    return plain, arrays
+
+
+def restore(active: ActiveRun, plain: Mapping[str, Any], arrays: Arrays, labels: Sequence[Hashable] | None) -> None:
+    """Bring a fresh run to where a snapshot was taken; `labels` are the states of an environment that were met."""
+    active.done = plain["done"]
+    if labels is not None:
+        space = active.space
+        assert isinstance(space, GrowingSpace)  # of an environment
+        space.rules.constraints.count = int(plain["constraints"])
+        space.load(labels, part(arrays, "space."))
+        active.begin_again()
+    algorithm = active.learned()
+    for name, array in algorithm.arrays().items():
+        if array.size or f"engine.{name}" in arrays:  # files of schema 1 lack tables that they do not use
+            overwrite(array, arrays[f"engine.{name}"], f"engine.{name}")
+    overwrite(active.generator, arrays["generator"], "generator")
+    overwrite(active.counters, arrays["counters"], "counters")
+    algorithm.check(active.done)
+    active.greedy = stored_greedy(active, arrays)
+    Policy(active.model, active.rows)
+    if active.average:
+        active.changes = [stored_changes(active, arrays["changes"])]
+    restore_history(active, arrays)
+
+
+def stored_greedy(active: ActiveRun, arrays: Arrays) -> NDArray[np.int64]:
+    """Return [slot, column]: the rows of pi^k; files of schema 2 hold them by node."""
+    like = active.learned().greedy()
+    if "rows" in arrays:
+        rows = arrays["rows"].astype(np.int64)[: like.size].reshape(like.shape[::-1]).T
+        return np.maximum(rows, active.space.layout.row_start[:-1, None])  # -1 where a state offers nothing
+    greedy = arrays["greedy"]
+    if greedy.dtype != np.int64 or greedy.ndim != 2 or greedy.shape[1:] != like.shape[1:] or len(greedy) > len(like):
+        raise ValueError(f"greedy is {greedy.dtype} of shape {greedy.shape}")
+    start = active.space.layout.row_start[: len(greedy) + 1, None]
+    if ((greedy < start[:-1]) | (greedy >= np.maximum(start[1:], start[:-1] + 1))).any():
+        raise ValueError("greedy names a row that its state has not")
+    return np.array(greedy)
+
+
+def stored_changes(active: ActiveRun, table: NDArray[Any]) -> Changes:
+    """Return the three columns of a stored change list, checked."""
+    if table.dtype != np.int32 or table.ndim != 2 or len(table) != 3:
+        raise ValueError(f"a change list has shape {table.shape}")
+    episode, node, row = table
+    space = active.space
+    if isinstance(space, GrowingSpace):
+        slot = node % space.node_stride if space.shared else node
+        if not (within(node, MOST_INDICES) and within(slot, space.slots) and within(row, space.rows)):
+            raise ValueError("a change list names a state that was not met")
+        if space.shared and node.size and int(node.max()) // space.node_stride >= space.horizon:
+            raise ValueError("a change list names a step that there is not")
+    changes = space.ordered((episode, node, row))
+    policy = AveragedPolicy(active.model, active.done, space.first_rows(), *changes)
+    if isinstance(space, GrowingSpace):
+        return np.array(episode), np.array(node), np.array(row)
+    return policy.change_episode, policy.change_node, policy.change_row
+
+
+def restore_history(active: ActiveRun, arrays: Arrays) -> None:
+    """Bring the recorder back."""
+    recorder = active.recorder
+    if recorder is None:
+        return
+    table = arrays["history"]
+    width = 3 if isinstance(recorder, Experience) else 7
+    if table.dtype != np.float64 or table.ndim != 2 or table.shape[1] != width:
+        raise ValueError(f"history has shape {table.shape}")
+    if isinstance(recorder, Experience):
+        recorder.load(table)
+    else:
+        restore_recorder(active, recorder, arrays)
+
+
+def restore_recorder(active: ActiveRun, recorder: Recorder, arrays: Arrays) -> None:
+    """Bring the recorder of a model back."""
+    recorder.parts = [arrays["history"]]
+    overwrite(recorder.last, arrays["history.last"], "history.last")
+    overwrite(recorder.sums, arrays["history.sums"], "history.sums")
+    if recorder.curve is not None:
+        like = first_rows(recorder.model)
+        rows = Policy(recorder.model, alike(like, arrays["curve.rows"], "curve.rows")).rows
+        recorder.curve = PolicyCurve(recorder.model, rows)
+        recorder.curve.pending = list(stored_changes(active, arrays["curve.pending"]))
+
+
+def part(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names begin so, without the prefix."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def alike(like: NDArray[Any], array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return `array`, or raise where its type or shape is not that of `like`."""
+    if array.dtype != like.dtype or array.shape != like.shape:
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not {like.dtype} of shape {like.shape}")
+    return array
+
+
+def overwrite(target: NDArray[Any], source: NDArray[Any], name: str) -> None:
+    """Copy bytes: in one table whole numbers stand in columns of floats."""
+    target.view(np.uint8)[...] = alike(target, source, name).view(np.uint8)
+
+
+def legacy(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings and knowledge of a file from before learners had names (schemas 1 and 2)."""
+    given = dict(values)
+    practical = given.pop("practical_learner", False)
+    known = {
+        "most_reward": given.pop("most_reward", None),
+        "constraint_depends_on": given.pop("constraint_depends_on", None),
+    }
+    if given.pop("share_outcomes", False):
+        known["outcome_groups"] = True
+    if practical:
+        own = ("constraint_memory", "adaptive_steps", "second_looks", "replay", "slack", "penalty")
+        settings = {"learner": "Practical", "tight_optimism": given["start"] == "tight"}
+        settings |= {"share_steps": given["share_steps"] is not False, "second_looks": False}
+        settings |= {name: given[name] for name in own if name in given}
+    else:
+        alien = ("constraint_memory", "adaptive_steps", "second_looks", "replay", "share_steps")
+        settings = {"learner": "AlgorithmOne"} | {name: value for name, value in given.items() if name not in alien}
+    return settings, {name: value for name, value in known.items() if value is not None}

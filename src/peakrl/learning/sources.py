@@ -1,0 +1,300 @@
+"""Where experience comes from: a compiled model, sampled inside of a kernel, or lanes that are stepped one by one.
+
+A source plays episodes for an algorithm and tells a `Ledger` how they went. Lanes belong to a Gymnasium environment, to
+several that are stepped together, or to a model whose learner has no kernel. Episodes are counted in the order in which
+they start; pi^k is the policy as it stood when episode k started, and an episode is learned from when it is over.
+Episode k of a single environment is reset with a seed made from the run's seed and k, so that a resumed run sees what
+an uninterrupted one would have seen. An episode that is over before the horizon earns nothing from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import PeakError, TargetError
+from peakrl.kernels.arrays import Floats, Longs
+from peakrl.kernels.learning import Log
+from peakrl.kernels.sampling import Words
+from peakrl.learning.algorithm import Algorithm, Episode, SamplingAlgorithm
+from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.space import GrowingSpace, ModelSpace
+from peakrl.model.header import ROUNDING
+from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, episode_seed
+
+#: Steps between two looks at the clock: at first, and at most.
+KERNEL_STEPS, LANE_STEPS = (1 << 16, 1 << 20), (1 << 10, 1 << 16)
+NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
+
+
+class Ledger(Protocol):
+    """Who is told how episodes went: the run."""
+
+    seed: int
+    planned: int
+    done: int
+    generator: Words
+    #: Violating episodes, and the last of them.
+    counters: Longs
+    #: Does anybody ask for the changes of what is followed, or for what episodes earned?
+    logs: bool
+    algorithm: Algorithm | None
+    #: [slot, column]: pi^k of the episode that was started last.
+    greedy: NDArray[np.int64]
+
+    @property
+    def recorded(self) -> bool: ...
+
+    def take(self, count: int, experience: Floats, log: Log, changes: int) -> None: ...
+
+
+class KernelSource:
+    """A compiled model whose episodes a kernel plays."""
+
+    def __init__(self, algorithm: SamplingAlgorithm) -> None:
+        self.algorithm = algorithm
+        horizon = algorithm.space.horizon
+        first = KERNEL_STEPS[1 if algorithm.quick else 0]
+        #: Episodes between two looks at the clock: at first, and at most.
+        self.pieces = max(1, first // horizon), max(1, KERNEL_STEPS[1] // horizon)
+        self._log: Log | None = None
+
+    def play(self, ledger: Ledger, episodes: int) -> None:
+        """Play some more episodes."""
+        while episodes > 0 and self.algorithm.stopped is None:
+            count = min(episodes, self.pieces[1])
+            # The last episode apart, so that its policy can be noted before it learns from it.
+            if count > 1:
+                self._run(ledger, count - 1)
+            if self.algorithm.stopped is None:
+                ledger.greedy = self.algorithm.greedy()
+                self._run(ledger, 1)
+            episodes -= count
+
+    def _run(self, ledger: Ledger, count: int) -> None:
+        if self._log is None:
+            room = self.algorithm.log_room + KERNEL_STEPS[1] if ledger.logs else 0
+            self._log = Log(*(np.empty(room, np.int32) for _ in range(3)))
+        while count > 0 and self.algorithm.stopped is None:
+            experience = np.empty((count if ledger.recorded else 0, 2))
+            ran, changes = self.algorithm.run(
+                ledger.generator, ledger.done, count, self._log, experience, ledger.counters
+            )
+            ledger.take(ran, experience[:ran], self._log, changes)
+            count -= ran
+
+    def rest(self) -> None:
+        """Let go of room that a result has no use for."""
+        self._log = None
+
+
+class Lane:
+    """An episode in progress."""
+
+    def __init__(self, number: int, played: Episode | None) -> None:
+        self.number = number
+        #: The first state, until it has a slot; None until it is shown.
+        self.first: Seen | None = None
+        self.slot = self.row = -1
+        self.played = played
+
+    @property
+    def step(self) -> int:
+        """Steps taken so far."""
+        return 0 if self.played is None else self.played.length
+
+
+class LaneSource:
+    """Lanes that are stepped one by one."""
+
+    def __init__(self, lanes: Lanes, space: GrowingSpace, knowledge: Knowledge, make: Callable[[], Algorithm]) -> None:
+        self.lanes, self.rules, self.space, self.knowledge, self._make = lanes, lanes.rules, space, knowledge, make
+        self._running: list[Lane | None] = [None] * lanes.count
+        self._free: list[Episode] = []
+        self.started = 0
+        horizon = self.rules.horizon
+        self.pieces = max(1, LANE_STEPS[0] // horizon), max(1, LANE_STEPS[1] // horizon)
+        self._log = NO_CHANGES
+        self._changes = 0
+
+    def play(self, ledger: Ledger, episodes: int) -> None:
+        """Play until so many more episodes are complete."""
+        goal = ledger.done + episodes
+        ledger.planned = max(ledger.planned, goal)
+        place: int | None = None
+        try:
+            if ledger.algorithm is None and self.rules.constraints.count is not None:
+                self._begin_algorithm(ledger)
+            while ledger.done < goal and (ledger.algorithm is None or ledger.algorithm.stopped is None):
+                self._start(ledger, goal)
+                actions: list[int | None] = [None] * len(self._running)
+                for place, lane in enumerate(self._running):
+                    if lane is not None and lane.first is not None:
+                        actions[place] = self._choose(ledger, lane)
+                for place, event in enumerate(self.lanes.advance(actions)):
+                    lane = self._running[place]
+                    if lane is None or event is None:
+                        continue
+                    if isinstance(event, Seen):
+                        lane.first = event
+                    else:
+                        self._take(ledger, place, lane, event)
+        except LaneError as error:
+            self._fail(ledger, str(error), error.lane, error.__cause__)
+        except PeakError as error:
+            self._fail(ledger, str(error), place, error)
+
+    def _begin_algorithm(self, ledger: Ledger) -> Algorithm:
+        """Make the algorithm, once it is known how many constraints there are."""
+        algorithm = ledger.algorithm = self._make()
+        self._grow(ledger, algorithm, 0)
+        return algorithm
+
+    def begin_again(self, ledger: Ledger) -> None:
+        """Make the algorithm of a run that is continued."""
+        self.started = ledger.done
+        self._begin_algorithm(ledger)
+
+    def _room(self, ledger: Ledger, algorithm: Algorithm) -> Log:
+        """Return the log with room for whatever comes next."""
+        needed = self._changes + algorithm.log_room if ledger.logs else 0
+        if len(self._log.node) < needed:
+            larger = Log(*(np.empty(2 * needed, np.int32) for _ in range(3)))
+            for new, old in zip(larger, self._log, strict=True):
+                new[: self._changes] = old[: self._changes]
+            self._log = larger
+        return self._log
+
+    def _grow(self, ledger: Ledger, algorithm: Algorithm, first: int) -> None:
+        log = self._room(ledger, algorithm)
+        self._changes = algorithm.grow(first, self.started, log, self._changes)
+
+    def _start(self, ledger: Ledger, goal: int) -> None:
+        """Start episodes in lanes without one, as long as the run has any left."""
+        if None not in self._running:
+            return
+        free = [place for place, lane in enumerate(self._running) if lane is None]
+        free = free[: max(0, ledger.planned - self.started)]
+        if not free:
+            return
+        numbers = range(self.started + 1, self.started + 1 + len(free))
+        algorithm = ledger.algorithm
+        for place, number in zip(free, numbers, strict=True):
+            self._running[place] = Lane(number, self._free.pop() if self._free else None)
+            self.started = number
+            if algorithm is not None:
+                log = self._room(ledger, algorithm)
+                self._changes = algorithm.begin(number, ledger.generator, log, self._changes)
+        if self.started >= goal and algorithm is not None:
+            ledger.greedy = algorithm.greedy()
+        seeds = [episode_seed(ledger.seed, number) for number in numbers]
+        for place, seen in zip(free, self.lanes.begin(free, seeds), strict=True):
+            lane = self._running[place]
+            if lane is not None:
+                lane.first = seen
+
+    def _choose(self, ledger: Ledger, lane: Lane) -> int:
+        """Return the number of the action to take."""
+        algorithm, first = ledger.algorithm, lane.first
+        assert first is not None  # asked only of lanes that have shown their first state
+        if algorithm is None:
+            return first.offer[0]  # nothing is known: the first, as everywhere
+        if lane.slot < 0:
+            lane.slot = self._place(ledger, algorithm, 0, first)
+        lane.row = algorithm.row(lane.step, lane.slot)
+        return int(self.space.row_action[lane.row])
+
+    def _place(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Seen) -> int:
+        """Return the slot of a state, stored if it is new."""
+        slot = self.space.find(step, seen)
+        if slot < 0:
+            slot = self.space.add(step, seen)
+            self._grow(ledger, algorithm, slot)
+        return slot
+
+    def _take(self, ledger: Ledger, place: int, lane: Lane, seen: Step) -> None:
+        """Take in one step of a lane."""
+        algorithm = ledger.algorithm
+        if algorithm is None:
+            algorithm = self._begin_algorithm(ledger)
+        if lane.slot < 0:
+            self._choose(ledger, lane)
+        if lane.played is None:
+            lane.played = Episode(self.rules.horizon, self.rules.constraints.count or 0)
+        step, last = lane.step, lane.step + 1 == self.rules.horizon
+        following = self._following(ledger, algorithm, step, seen)
+        violation = lane.played.add(lane.slot, lane.row, following, seen.reward, seen.constraints)
+        self._check(seen, violation)
+        if algorithm.observes:
+            algorithm.observe(lane.played)
+        lane.slot = following
+        if seen.over or last:
+            self._complete(ledger, algorithm, lane.played)
+            self._running[place] = None
+
+    def _following(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Step) -> int:
+        """Return the slot that a step led to; an end where the episode is over."""
+        last = step + 1 == self.rules.horizon
+        if seen.over and not last:
+            self._check_early_end(step + 1)
+            if algorithm.shares_steps and seen.truncated:
+                raise TargetError(
+                    f"the episode was cut off after {step + 1} steps of {self.rules.horizon}: what a step leads to "
+                    "depends on the step, so make the horizon no longer than the environment's time limit, or set "
+                    "share_steps=False"
+                )
+        elif seen.following is not None and (algorithm.shares_steps or not last):
+            # Where steps share what they learn, also the state after the last step matters to earlier ones.
+            return self._place(ledger, algorithm, step + 1, seen.following)
+        return 0 if self.space.shared else step + 1
+
+    def _check_early_end(self, step: int) -> None:
+        """Raise where 0 for the steps that are left out is no reward that may be."""
+        lo, hi = self.rules.reward_range
+        most = self.knowledge.most_reward
+        hi = hi if most is None else min(hi, most)
+        if not lo <= 0.0 <= hi:
+            raise TargetError(
+                f"the episode is over with {self.rules.horizon - step} steps to go, which earn 0, but rewards lie in "
+                f"{(lo, hi)}: widen reward_range so that it holds 0, or keep episodes as long as the horizon"
+            )
+
+    def _check(self, seen: Step, violation: float) -> None:
+        """Raise where a step contradicts what is declared."""
+        most = self.knowledge.most_reward
+        if most is not None and violation == 0 and seen.reward > most + ROUNDING * abs(most):
+            raise TargetError(f"the reward is {seen.reward:g} without a violation, but most_reward is {most:g}")
+
+    def _complete(self, ledger: Ledger, algorithm: Algorithm, played: Episode) -> None:
+        """Learn from an episode that is over, and tell of it."""
+        log = self._room(ledger, algorithm)
+        self._changes = algorithm.learn(played, self.started, log, self._changes)
+        earned, violated = sum(played.reward[: played.length].tolist()), sum(played.violation[: played.length].tolist())
+        if violated > 0:
+            ledger.counters[:] = ledger.counters[0] + 1, ledger.done + 1
+        ledger.take(1, np.array([[earned, violated]]), self._log, self._changes)
+        self._changes = 0
+        played.length = 0
+        self._free.append(played)
+
+    def _fail(self, ledger: Ledger, message: str, place: int | None, cause: BaseException | None) -> NoReturn:
+        """Raise what went wrong, and where."""
+        lane = self._running[place] if place is not None else next(filter(None, self._running), None)
+        if place is None and self.lanes.count > 1:
+            running = [each.number for each in self._running if each is not None]
+            where = f"episodes {', '.join(map(str, running))}" if running else f"episode {self.started}"
+        else:
+            where = f"episode {self.started if lane is None else lane.number}, step {0 if lane is None else lane.step}"
+        if ledger.algorithm is not None:
+            ledger.greedy = ledger.algorithm.greedy()
+        raise TargetError(f"{where}: {message}") from cause
+
+    def rest(self) -> None:
+        """Nothing to let go of."""
+
+
+Source = KernelSource | LaneSource
+__all__ = ["KernelSource", "LaneSource", "Ledger", "ModelSpace", "Source"]

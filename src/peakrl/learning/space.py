@@ -1,0 +1,327 @@
+"""Where learners keep their tables: the slots and rows of a target, all there from the start or growing.
+
+`ModelSpace` is the space of a compiled model. `GrowingSpace` gives every state that is met a slot and every action on
+offer there a row, numbered in the order in which they are met. With `by_step` a state has a slot of its own for each
+step at which it is met (slots of a layered model); otherwise one slot serves every step (`shared`). Its first `ends`
+slots are the end of an episode, which offers nothing: one for all steps, or one for each step 0..H.
+
+A column of a table is a step where steps share slots; elsewhere there is just one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import TargetError
+from peakrl.kernels.arrays import Ints, Layout, Longs
+from peakrl.model.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.tables import first_rows
+from peakrl.targets.adapters import Rules, Seen
+from peakrl.targets.spaces import Offer
+from peakrl.targets.states import VisitedStates
+
+Changes = tuple[Ints, Ints, Ints]
+
+
+class Table:
+    """An array that grows along its first axis at amortised constant cost; what is added holds `fill`."""
+
+    def __init__(self, fill: Any, dtype: Any, *tail: int) -> None:
+        self.fill = fill
+        self.size = 0
+        #: The whole room: kernels are given this, and touch only what is in use.
+        self.room: NDArray[Any] = np.empty((0, *tail), dtype)
+
+    def grow(self, size: int) -> None:
+        """Make room for `size` entries in all: just so many at first, at least twice as many later."""
+        self.size = max(self.size, size)
+        if size <= len(self.room):
+            return
+        larger = np.full((max(size, 2 * len(self.room)), *self.room.shape[1:]), self.fill, self.room.dtype)
+        larger[: len(self.room)] = self.room
+        self.room = larger
+
+    @property
+    def used(self) -> NDArray[Any]:
+        """The entries in use."""
+        return self.room[: self.size]
+
+
+class Space(Protocol):
+    """What an algorithm needs to know of slots and rows."""
+
+    horizon: int
+    #: Does one set of slots serve every step?
+    shared: bool
+    #: So many slots, the first ones, are the end of an episode.
+    ends: int
+
+    @property
+    def slots(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def slot_of_row(self) -> Ints: ...
+    @property
+    def slot_step(self) -> Longs: ...
+    @property
+    def slot_state(self) -> Ints: ...
+    @property
+    def row_action(self) -> Ints: ...
+
+    def state_of_slot(self, slot: int) -> Hashable: ...
+    def action_of_row(self, row: int) -> Hashable: ...
+    def nodes_of(self, table: NDArray[Any]) -> Ints: ...
+    def entries_of(self, table: NDArray[Any]) -> NDArray[Any]: ...
+    def ordered(self, changes: Changes) -> Changes: ...
+    def states(self) -> StateSpace: ...
+
+
+class ModelSpace:
+    """The space of a compiled model."""
+
+    ends = 0
+
+    def __init__(self, model: TabularModel) -> None:
+        self.model, self.horizon, self.shared = model, model.horizon, model.stationary
+        self.slots, self.rows, self.layout = model.num_slots, model.num_rows, model.layout
+        self.slot_state, self.row_action = model.slot_state, model.row_action
+        self.state_of_slot, self.action_of_row = model.state_of_slot, model.action_of_row
+
+    @cached_property
+    def slot_of_row(self) -> Ints:
+        """[row]: whose action it is."""
+        return self.model.slot_of_row.astype(np.int32)
+
+    @property
+    def slot_step(self) -> Longs:
+        """[slot]: the step of each slot where steps do not share them; the last step for those met only after it."""
+        return np.minimum(self.model.step_of_slot, self.horizon - 1)
+
+    def nodes_of(self, table: NDArray[Any]) -> Ints:
+        """[node] of a table of rows [slot, column]."""
+        if not self.shared:
+            return table[:, 0].astype(np.int32)
+        return np.concatenate([table.T, np.zeros((1, self.slots), table.dtype)]).ravel().astype(np.int32)
+
+    def entries_of(self, table: NDArray[Any]) -> NDArray[Any]:
+        """[entry] of a table [row, column]."""
+        return table.T.ravel()
+
+    def ordered(self, changes: Changes) -> Changes:
+        """Changes are in the order of the model already."""
+        return changes
+
+    def states(self) -> TabularModel:
+        """What policies are made for."""
+        return self.model
+
+    def first_rows(self) -> Ints:
+        """[node]: what is followed before anything is learned."""
+        return first_rows(self.model)
+
+
+class GrowingSpace:
+    """The states of an environment that were met so far, and what they offer."""
+
+    def __init__(self, rules: Rules, *, by_step: bool) -> None:
+        self.rules, self.horizon, self.shared = rules, rules.horizon, not by_step
+        self.ends = rules.horizon + 1 if by_step else 1
+        self.lookup: list[dict[Hashable, int]] = [{} for _ in range(rules.horizon + 1 if by_step else 1)]
+        self.labels: list[Hashable] = [None] * self.ends
+        self.offers: list[Offer] = [()] * self.ends
+        self._numbers: dict[Hashable, int] = {}
+        self._start, self._step, self._state = Table(0, np.int64), Table(0, np.int64), Table(-1, np.int32)
+        self._action, self._slot = Table(0, np.int32), Table(0, np.int32)
+        self._start.grow(self.ends + 1)
+        for part in (self._step, self._state):
+            part.grow(self.ends)
+
+    @property
+    def slots(self) -> int:
+        """Slots in use, those of the end included."""
+        return len(self.labels)
+
+    @property
+    def rows(self) -> int:
+        """Rows in use."""
+        return self._action.size
+
+    @property
+    def slot_of_row(self) -> Ints:
+        """[row]: whose action it is."""
+        return self._slot.used
+
+    @property
+    def slot_step(self) -> Longs:
+        """[slot]: the step of each slot where steps do not share them."""
+        return self._step.used
+
+    @property
+    def slot_state(self) -> Ints:
+        """[slot]: the number of its state; -1 for an end."""
+        return self._state.used
+
+    @property
+    def row_action(self) -> Ints:
+        """[row]: the number of its action."""
+        return self._action.used
+
+    @property
+    def node_stride(self) -> int:
+        """Between two steps in the numbers of a change list, with room for all states that may still come."""
+        return MOST_INDICES // (self.horizon + 1) if self.shared else 0
+
+    @property
+    def layout(self) -> Layout:
+        """What kernels need to know of slots and rows."""
+        nothing, none = np.empty((0, 2), np.int64), np.empty(0, np.int32)
+        return Layout(
+            self.horizon, self.node_stride, 0, nothing, nothing, self._start.used,
+            none, np.empty(0, np.int64), none, np.empty(0),
+        )  # fmt: skip
+
+    def state_of_slot(self, slot: int) -> Hashable:
+        """Return the label of a slot's state."""
+        return self.labels[slot]
+
+    def action_of_row(self, row: int) -> Hashable:
+        """Return the label of a row's action."""
+        return self.rules.actions.labels[int(self._action.room[row])]
+
+    def find(self, step: int, seen: Seen) -> int:
+        """Return the slot of a state; -1 where it is new. A state must always offer the same actions."""
+        slot = self.lookup[0 if self.shared else step].get(seen.state, -1)
+        if slot >= 0 and self.offers[slot] is not seen.offer and self.offers[slot] != seen.offer:
+            labels = self.rules.actions.labels
+            before, now = ([labels[index] for index in offer] for offer in (self.offers[slot], seen.offer))
+            raise TargetError(
+                f"state {seen.state!r} offers the actions {now}, but offered {before} before; what is on offer must "
+                "follow from the state" + ("" if self.shared else " and the step")
+            )
+        return slot
+
+    def add(self, step: int, seen: Seen) -> int:
+        """Store a new state and return its slot."""
+        slot, first = self.slots, self.rows
+        last = first + len(seen.offer)
+        self.lookup[0 if self.shared else step][seen.state] = slot
+        self.labels.append(seen.state)
+        self.offers.append(seen.offer)
+        for part, size in ((self._start, slot + 2), (self._step, slot + 1), (self._state, slot + 1)):
+            part.grow(size)
+        self._action.grow(last)
+        self._slot.grow(last)
+        self._start.room[slot + 1] = last
+        self._step.room[slot] = 0 if self.shared else step
+        self._state.room[slot] = self._numbers.setdefault(seen.state, len(self._numbers))
+        self._action.room[first:last] = seen.offer
+        self._slot.room[first:last] = slot
+        return slot
+
+    # The order of a model: step after step, each in the order of being met --------------------------------------
+
+    def _order(self) -> tuple[Longs, Longs]:
+        """Return slots and rows in that order."""
+        slots = self.ends + np.argsort(self.slot_step[self.ends :], kind="stable")
+        starts = self._start.used
+        return slots, expand(starts[slots], np.diff(starts)[slots])
+
+    def _new_rows(self, rows: Longs) -> Longs:
+        """[row]: its place in that order."""
+        place = np.empty(self.rows, np.int64)
+        place[rows] = np.arange(len(rows))
+        return place
+
+    def nodes_of(self, table: NDArray[Any]) -> Ints:
+        """[node] of a table of rows [slot, column]; slots that it lacks take their first row."""
+        slots, order = self._order()
+        full = np.repeat(self._start.used[:-1, None], self.horizon if self.shared else 1, axis=1)
+        full[: len(table)] = table
+        rows = self._new_rows(order)[full[slots]].T
+        if self.shared:
+            rows = np.concatenate([rows, np.full((1, len(slots)), -1)])
+        nodes: Ints = rows.ravel().astype(np.int32)
+        return nodes
+
+    def first_rows(self) -> Ints:
+        """[node]: what is followed before anything is learned."""
+        return self.nodes_of(np.empty((0, self.horizon if self.shared else 1), np.int64))
+
+    def entries_of(self, table: NDArray[Any]) -> NDArray[Any]:
+        """[entry] of a table [row, column]."""
+        return np.ascontiguousarray(table[self._order()[1]].T).ravel()
+
+    def ordered(self, changes: Changes) -> Changes:
+        """Return a change list with the nodes and rows of that order, by episode."""
+        episode, node, row = changes
+        slots, rows = self._order()
+        place = np.full(self.slots, -1)
+        place[slots] = np.arange(len(slots))
+        step, slot = np.divmod(node, self.node_stride) if self.shared else (0, node)
+        order = np.argsort(episode, kind="stable")
+        columns = (episode, place[slot] + step * len(slots), self._new_rows(rows)[row])
+        first, second, third = (column[order].astype(np.int32) for column in columns)
+        return first, second, third
+
+    def states(self) -> VisitedStates:
+        """Return what was met, as policies need it."""
+        rules = self.rules
+        constraints = rules.constraints.count or 0
+        slots, rows = self._order()
+        numbers: dict[Hashable, int] = {}
+        slot_state = [numbers.setdefault(self.labels[slot], len(numbers)) for slot in slots.tolist()]
+        sizes = np.diff(self._start.used)[slots]
+        layers = None if self.shared else starts_of(np.bincount(self.slot_step[slots], minlength=rules.horizon))
+        return VisitedStates(
+            name=rules.name,
+            horizon=rules.horizon,
+            stationary=self.shared,
+            state_labels=list(numbers),
+            slot_state=frozen(np.array(slot_state), np.int32, own=True),
+            action_labels=rules.actions.labels,
+            row_action=frozen(self.row_action[rows], np.int32, own=True),
+            step_slots=spans(rules.horizon, len(slots), layers),
+            row_start=frozen(starts_of(sizes), np.int64, own=True),
+            reward_range=rules.reward_range,
+            constraint_names=rules.constraint_names or tuple(f"constraint {i}" for i in range(constraints)),
+            constraint_bounds=rules.constraints.bounds or (1.0,) * constraints,
+        )
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything but the labels, by name."""
+        return {"row_start": self._start.used, "slot_step": self._step.used, "row_action": self._action.used}
+
+    def load(self, labels: Sequence[Hashable], arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` and the labels, those of the end left out, once held."""
+        starts, actions, steps = (arrays[name] for name in ("row_start", "row_action", "slot_step"))
+        known = len(self.rules.actions.labels)
+        if not (
+            len(starts) == self.ends + len(labels) + 1
+            and len(steps) == self.ends + len(labels)
+            and starts.dtype == steps.dtype == np.int64
+            and actions.dtype == np.int32
+            and not starts[: self.ends + 1].any()
+            and bool((np.diff(starts[self.ends :]) > 0).all())
+            and starts[-1] == len(actions)
+            and bool(((actions >= 0) & (actions < known)).all())
+            and bool(((steps >= 0) & (steps < self.horizon)).all())
+        ):
+            raise ValueError("the states that were met, and what they offer, do not fit together")
+        for place, label in enumerate(labels):
+            slot = self.ends + place
+            offer = tuple(actions[starts[slot] : starts[slot + 1]].tolist())
+            step = int(steps[slot])
+            if label in self.lookup[0 if self.shared else step]:
+                raise ValueError(f"state {label!r} is stored twice")
+            self.add(step, Seen(label, offer))
