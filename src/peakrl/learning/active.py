@@ -91,7 +91,7 @@ class ActiveRun:
         rules, settings = lanes.rules, self.settings
         if self.knowledge.states is not None:
             rules.states = self.knowledge.states
-        settings.check_target(states_known=rules.states is not None, bounds_known=rules.constraints.bounds is not None)
+        settings.check_environment(rules, self.knowledge)
         # A declaration is the user's word that nothing depends on the step.
         stationary = rules.stationary or self.knowledge.stationary is True
         self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary)

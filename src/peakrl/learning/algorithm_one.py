@@ -30,10 +30,12 @@ from peakrl.kernels.learning import (
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.constants import Levels, Sizes, level_of, levels, slater_penalty
+from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.settings import Bonus, LearnerSettings, Start
 from peakrl.learning.space import Table
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import UNKNOWN, VIOLATED
+from peakrl.targets.adapters import Rules
 
 #: Learning rates beyond this many visits are computed, not looked up.
 TABULATED_RATES = 1 << 16
@@ -88,14 +90,14 @@ class AlgorithmOne(LearnerSettings):
         """The penalty of Theorem 2 and the bonus follow from the number of episodes."""
         return "penalty" if self.exponent is not None else "bonus" if self.bonus != "none" else None
 
-    def check_target(self, *, states_known: bool, bounds_known: bool) -> None:
+    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
         """Raise where a bonus lacks what it is computed from."""
-        if self.bonus != "none" and not states_known:
+        if self.bonus != "none" and rules.states is None:
             raise SettingsError(
                 f"bonus is {self.bonus!r}, which needs the number of states, and the observation space is too large to "
                 "tell it: pass states="
             )
-        if self.bonus != "none" and not bounds_known:
+        if self.bonus != "none" and rules.constraints.bounds is None:
             raise SettingsError(
                 f"bonus is {self.bonus!r}, which needs a bound on every constraint's absolute value: pass "
                 "constraint_bounds="

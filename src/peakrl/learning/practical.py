@@ -30,10 +30,12 @@ from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, Witness, compiled, used
 from peakrl.learning.constants import Sizes, levels, slater_penalty
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
+from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Space, Table
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
+from peakrl.targets.adapters import Rules
 
 #: c of the adaptive step size: how many of the latest errors weigh on it.
 ERROR_WINDOW = 5.0
@@ -71,6 +73,13 @@ class Practical(LearnerSettings):
     def make(self, task: Task) -> PracticalLearner:
         """Return the algorithm for a target."""
         return PracticalLearner(task, self)
+
+    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+        """Raise where laws are to be learned, which takes a model that tells how many there are."""
+        if knowledge.outcome_groups:
+            raise SettingsError("outcome_groups is declared, but this learner shares outcomes on a model only")
+        if self.replay:
+            raise SettingsError("replay is True: transitions are remembered for a model only, not for an environment")
 
     def penalty_of(self, sizes: Sizes) -> float:
         """Return the weight of a violation once it is not remembered."""
@@ -372,18 +381,12 @@ class PracticalLearner(SamplingAlgorithm):
 
 def check_declarations(task: Task, settings: Practical) -> None:
     """Raise where something is declared that this learner, as it is set, cannot use, or that is false."""
-    knowledge, model = task.knowledge, task.model
+    knowledge = task.knowledge
     if knowledge.most_reward is not None and not (settings.constraint_memory and settings.tight_optimism):
         raise SettingsError("most_reward needs tight_optimism and constraint_memory")
     if knowledge.constraint_depends_on is not None and not settings.constraint_memory:
         raise SettingsError("constraint_depends_on needs constraint_memory")
-    if model is None and knowledge.outcome_groups:
-        raise SettingsError(
-            "outcome_groups: this learner shares outcomes on a model only, where it knows beforehand which pairs do"
-        )
-    check_most_reward(model, knowledge.most_reward)
-    if model is None and settings.replay:
-        raise SettingsError("replay is True: transitions are remembered for a model only, not for an environment")
+    check_most_reward(task.model, knowledge.most_reward)
 
 
 def cells(model: TabularModel, law_of_row: Ints) -> Longs:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,7 +19,9 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.learning.algorithm import Algorithm, Task
     from peakrl.learning.algorithm_one import AlgorithmOne
+    from peakrl.learning.knowledge import Knowledge
     from peakrl.learning.practical import Practical
+    from peakrl.targets.adapters import Rules
 
 
 Bonus = Literal["bernstein", "hoeffding", "none"]
@@ -62,6 +64,14 @@ class LearnerSettings(BaseModel, ABC):
     #: Fields that a maker calls otherwise: {parameter: field}.
     other_names: ClassVar[Mapping[str, str]] = {}
 
+    def __new__(cls, *args: Any, **values: Any) -> Self:
+        if cls is LearnerSettings:
+            raise SettingsError(
+                "LearnerSettings alone names no learner: make settings with LearnerSettings.practical() or another of "
+                "its makers, or by name, as in peakrl.learners.AlgorithmOne(slack=0.1)"
+            )
+        return super().__new__(cls)
+
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
@@ -81,8 +91,9 @@ class LearnerSettings(BaseModel, ABC):
         """Return the violation that goes unpunished and the penalty beyond, where the learner has such settings."""
         return float(getattr(self, "slack", 0.0)), getattr(self, "penalty", None)
 
-    def check_target(self, *, states_known: bool, bounds_known: bool) -> None:
+    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
         """Raise where the settings ask for what nobody has told of an environment."""
+        return
 
     # Makers --------------------------------------------------------------------------------------------------
 
