@@ -56,7 +56,6 @@ __all__ = [
     "infeasible_reason",
     "learn",
     "learn_many",
-    "learners",
     "load_policy",
     "load_run",
     "load_safe_set",
@@ -132,7 +131,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from peakrl import learners
+    from peakrl import learners as learners
     from peakrl.auditing import Audit, audit
     from peakrl.certificates import Certificate, verify
     from peakrl.certifying import certify

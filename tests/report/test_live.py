@@ -250,7 +250,7 @@ def test_a_page_takes_a_tenth_of_the_time_at_most() -> None:
     with LiveView("small", build=slow) as view:
         standing, end = moment(), time.monotonic() + PATIENCE
         while len(built) < 2 and time.monotonic() < end:
-            standing.learner.advance(1)
+            standing.active.advance(1)
             view.watch(standing)
             view.html()  # somebody opens it again and again
             time.sleep(0.01)

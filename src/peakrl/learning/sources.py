@@ -22,7 +22,7 @@ from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Algorithm, Episode, SamplingAlgorithm
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.space import GrowingSpace, ModelSpace
-from peakrl.model.header import ROUNDING
+from peakrl.checks import ROUNDING
 from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, episode_seed
 
 #: Steps between two looks at the clock: at first, and at most.

@@ -12,7 +12,6 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from peakrl.errors import SettingsError, TargetError
 
@@ -54,6 +53,8 @@ def shown(value: Any) -> str:
 
 def check_observation_space(space: Any) -> None:
     """Raise unless every observation of the space has a label."""
+    from gymnasium import spaces
+
     if isinstance(space, spaces.Tuple):
         for part in space.spaces:
             check_observation_space(part)
@@ -69,6 +70,8 @@ def check_observation_space(space: Any) -> None:
 
 def space_size(space: Any) -> int:
     """Return how many observations a space has."""
+    from gymnasium import spaces
+
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
@@ -87,6 +90,8 @@ class ActionSet:
 
     def __init__(self, space: Any) -> None:
         self.sizes: tuple[int, ...] | None = None
+        from gymnasium import spaces
+
         if isinstance(space, spaces.Discrete):
             self.labels: Sequence[Hashable] = range(int(space.start), int(space.start) + int(space.n))
         elif isinstance(space, spaces.MultiDiscrete):
