@@ -15,6 +15,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import ROUNDING
 from peakrl.errors import PeakError, TargetError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
@@ -22,7 +23,6 @@ from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Algorithm, Episode, SamplingAlgorithm
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.space import GrowingSpace, ModelSpace
-from peakrl.checks import ROUNDING
 from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, episode_seed
 
 #: Steps between two looks at the clock: at first, and at most.
