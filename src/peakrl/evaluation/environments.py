@@ -9,6 +9,7 @@ import numpy as np
 
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
 from peakrl.kernels.arrays import Floats
+from peakrl.model.problem import violation_of
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy
 from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
 
@@ -61,7 +62,7 @@ def followed_episodes(
                     show(walk, event)
                 elif walk is not None and isinstance(event, Step):
                     rewards[walk.number - before] += event.reward
-                    violations[walk.number - before] += sum(max(-value, 0.0) for value in event.constraints)
+                    violations[walk.number - before] += violation_of(event.constraints)
                     walk.step, walk.seen = walk.step + 1, event.following
                     if event.over or walk.step == lanes.rules.horizon:
                         walks[place] = None

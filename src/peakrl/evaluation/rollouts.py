@@ -13,6 +13,7 @@ from peakrl.evaluation.simulation import STREAM
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state, uniform
 from peakrl.kernels.simulation import draw_row, row_in_force
 from peakrl.model.explore import as_model, is_problem
+from peakrl.model.problem import violation_of
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, StochasticPolicy, model_for
@@ -37,7 +38,7 @@ class RolloutStep(NamedTuple):
     @property
     def violation(self) -> float:
         """By how much constraints were missed, all together."""
-        return sum(max(-value, 0.0) for value in self.constraints)
+        return violation_of(self.constraints)
 
 
 def rollout(target: Any, policy: AnyPolicy, *, seed: int = 0, **declared: Any) -> list[RolloutStep]:

@@ -28,6 +28,11 @@ class Outcome(NamedTuple):
     constraints: Sequence[float] = ()
 
 
+def violation_of(constraints: Iterable[float]) -> float:
+    """Return by how much constraint values fall short of 0 together: sum_i max(-f_i, 0)."""
+    return sum((max(-value, 0.0) for value in constraints), 0.0)
+
+
 class Problem(ABC):
     """A decision problem in readable form. Subclass it, or offer the same attributes and methods.
 

@@ -134,6 +134,12 @@ class TabularModel(StateSpace):
         outcomes = expand(self.outcome_start[self.row_distribution], sizes)
         return expand(self.payoffs.row_payoff, sizes), self.outcome_probability[outcomes], starts_of(sizes)[:-1]
 
+    @property
+    def record_violation(self) -> Floats:
+        """[payoff record]: by how much all constraints together are violated, sum_i max(-f_i, 0)."""
+        violation: Floats = np.maximum(-self.payoffs.constraints, 0.0).sum(axis=1)
+        return violation
+
     @cached_property
     def row_reward(self) -> Floats:
         """[row]: expected reward."""

@@ -116,7 +116,7 @@ def table_policy(model: TabularModel, choice: Ints) -> Policy:
 
 def row_costs(model: TabularModel) -> Floats:
     """Return [row]: the expected violation of all constraints together; above 0 wherever one may be violated."""
-    records = np.maximum(-model.payoffs.constraints, 0.0).sum(axis=1)
+    records = model.record_violation
     cost = model.row_means(records)
     if model.payoffs.stride == 0:
         return cost

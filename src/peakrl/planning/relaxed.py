@@ -23,6 +23,7 @@ from peakrl.errors import PeakError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.planning import value_of_mixture
 from peakrl.model.explore import Target, as_model
+from peakrl.model.space import expand
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.exact import Solution, at_start, row_costs, solve, table_policy
 from peakrl.policy.tables import Policy, StochasticPolicy
@@ -105,16 +106,16 @@ def flow(model: TabularModel) -> tuple[Longs, Longs, Longs, int, Any, Floats]:
     nodes = np.flatnonzero(model.reachable[:after])
     line = np.full(after, -1, np.int64)
     line[nodes] = np.arange(len(nodes))
-    step = nodes // stride if stride else np.searchsorted(layout.step_slots[:, 1], nodes, side="right")
+    step = nodes // stride if stride else model.step_of_slot[nodes]
     slot = nodes - step * stride
     counts = np.diff(layout.row_start)[slot]
-    rows, steps = ranges(layout.row_start[slot], counts), np.repeat(step, counts)
+    rows, steps = expand(layout.row_start[slot], counts), np.repeat(step, counts)
 
     going_on = np.flatnonzero(steps < model.horizon - 1)
     number = len(layout.outcome_start) - 1
     keys, which = np.unique(steps[going_on] * number + layout.row_distribution[rows[going_on]], return_inverse=True)
     sizes = np.diff(layout.outcome_start)[keys % number]
-    outcomes = ranges(layout.outcome_start[keys % number], sizes)
+    outcomes = expand(layout.outcome_start[keys % number], sizes)
     following = np.repeat((keys // number + 1) * stride, sizes) + layout.outcome_next[outcomes]
 
     def matrix(values: Floats, lines: Longs, columns: Longs, shape: tuple[int, int]) -> Any:
@@ -207,16 +208,15 @@ def why_infeasible(model: TabularModel, programme: Programme, slack: float) -> s
 
 def policy_weights(model: TabularModel, fallback: Ints, programme: Programme, occupancy: Floats) -> Floats:
     """Return [entry]: x_h(s,a) / sum_a x_h(s,a); where nobody comes, all on the fallback's row [node]."""
-    layout = model.layout
     acting = np.flatnonzero(fallback[: programme.after] >= 0)
-    step = acting // layout.node_stride if layout.node_stride else 0
+    step = acting // model.node_stride if model.stationary else 0
     weights = np.zeros(model.num_entries)
-    weights[step * layout.entry_stride + fallback[acting]] = 1.0
+    weights[step * model.entry_stride + fallback[acting]] = 1.0
 
     occupancy = np.where(occupancy > NOISE, occupancy, 0.0)
     total = np.bincount(programme.nodes, occupancy, programme.after)[programme.nodes]
     met = total > 0
-    entries = programme.steps * layout.entry_stride + programme.rows
+    entries = programme.steps * model.entry_stride + programme.rows
     weights[entries[met]] = occupancy[met] / total[met]
     return weights
 
@@ -226,16 +226,7 @@ def as_policy(model: TabularModel, weights: Floats) -> Policy | StochasticPolicy
     mixed = StochasticPolicy(model, weights)
     if not mixed.deterministic:
         return mixed
-    layout = model.layout
     choice = np.full(model.num_nodes, -1, np.int32)
-    slot_of_row = np.repeat(np.arange(model.num_slots), np.diff(layout.row_start))
     step, row = np.divmod(np.flatnonzero(weights), model.num_rows)
-    choice[step * layout.node_stride + slot_of_row[row]] = row
+    choice[step * model.node_stride + model.slot_of_row[row]] = row
     return table_policy(model, choice)
-
-
-def ranges(starts: Longs, counts: Longs) -> Longs:
-    """Return start, start + 1, ..., start + count - 1 of each pair, one after another."""
-    ends = np.cumsum(counts)
-    result: Longs = np.repeat(starts - (ends - counts), counts) + np.arange(counts.sum())
-    return result
