@@ -69,7 +69,7 @@ def test_an_environment_that_ends_has_no_state_after_its_last_step():
     ("call", "message"),
     [
         (lambda problem, policy: peakrl.rollout(problem, policy, seed=-1), "seed is -1"),
-        (lambda problem, policy: peakrl.rollout(problem, policy, seed=2**64), "below 2"),
+        (lambda problem, policy: peakrl.rollout(problem, policy, seed=2**64), "from 0 to 2"),
         (lambda problem, policy: peakrl.rollout(problem, policy, horizon=3), "horizon: only for environments"),
         (lambda problem, policy: peakrl.rollout("lake", policy), "'lake' cannot be simulated"),
         (lambda problem, policy: peakrl.rollout(problem, lambda step, state: 0), "is not a policy"),
