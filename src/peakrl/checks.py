@@ -110,6 +110,22 @@ def check_bounds(value: Any, what: str, count: int | None = None, *, error: Erro
     return bounds
 
 
+def check_tolerances(
+    value: Any, what: str, count: int | None = None, *, error: Error = ProblemError
+) -> tuple[float, ...]:
+    """Return how far below 0 each of `count` constraints still counts as met."""
+    try:
+        tolerances = tuple(float(tolerance) for tolerance in value)
+    except (TypeError, ValueError, OverflowError):
+        raise error(f"{what} is {value!r}; it must hold one number of at least 0 for each constraint") from None
+    if count is not None and len(tolerances) != count:
+        raise error(f"{what} has {len(tolerances)} numbers for {count} constraints")
+    for index, tolerance in enumerate(tolerances):
+        if not 0.0 <= tolerance < math.inf:
+            raise error(f"{what}: number {index} is {tolerance}; it must be finite and at least 0")
+    return tolerances
+
+
 def check_distribution(probability: NDArray[np.float64], where: str, *, error: Error = ProblemError) -> None:
     """Raise unless the numbers are probabilities that sum to 1."""
     if not np.isfinite(probability).all() or (probability < 0).any():

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Payoffs
 from peakrl.model.header import Header
+from peakrl.model.rounding import tell_of_rounding
 from peakrl.model.space import MOST_INDICES, frozen, spans
 from peakrl.model.tabular import TabularModel
 
@@ -45,8 +46,8 @@ def assemble(
     `layer_start` and `distribution_start` are [step + 1] in a layered model and left out in a stationary one.
     """
     check_sizes(header.name, states=len(slot_state), pairs=len(row_action), outcomes=len(outcome_next))
-    return TabularModel(
-        *header,
+    model = TabularModel(
+        *header[:5],
         stationary=layer_start is None,
         state_labels=state_labels,
         slot_state=owned(slot_state, np.int32),
@@ -63,12 +64,21 @@ def assemble(
             payoffs.stride,
             owned(payoffs.row_payoff, np.int32),
             owned(payoffs.reward, np.float64),
-            owned(payoffs.constraints, np.float64),
+            owned(forgiven(payoffs.constraints, header.tolerances), np.float64),
         ),
         first_slot=owned(first_slot, np.int32),
         first_probability=owned(first_probability, np.float64),
         infeasible_reason=infeasible_reason,
     )
+    tell_of_rounding(model)
+    return model
+
+
+def forgiven(constraints: NDArray[Any], tolerances: tuple[float, ...]) -> NDArray[Any]:
+    """Return constraint values with those met that are below 0 by no more than their tolerance: for all that follow."""
+    if not any(tolerances):
+        return constraints
+    return np.where((constraints < 0.0) & (constraints >= -np.array(tolerances)), 0.0, constraints)
 
 
 def owned(array: Array, dtype: Any) -> NDArray[Any]:

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import ROUNDING, check_bounds, check_count, check_distribution, check_each, check_range
+from peakrl.checks import (
+    ROUNDING,
+    check_bounds,
+    check_count,
+    check_distribution,
+    check_each,
+    check_range,
+    check_tolerances,
+)
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats, Payoffs
 from peakrl.kernels.lists import distribution_fault, number_lists, pick_lists
@@ -36,6 +44,7 @@ def model_from_arrays(
     reward_range: tuple[float, float] | None,
     constraint_bounds: Sequence[float] | None,
     constraint_names: Sequence[str] | None,
+    constraint_tolerances: Sequence[float] | None,
     name: str,
 ) -> TabularModel:
     """Build the model that `TabularModel.from_arrays` documents."""
@@ -71,6 +80,7 @@ def model_from_arrays(
     names = tuple(str(name) for name in check_each(constraint_names, "constraint_names", "names"))
     if len(names) != count or len(set(names)) < count:
         raise ProblemError(f"constraint_names {names} must be {count} different names")
+    tolerances = check_tolerances(constraint_tolerances or (0.0,) * count, "constraint_tolerances", count)
     lohi = bounded_rewards(row_reward, reward_range, place)
     bounds = bounded_constraints(row_constraints, constraint_bounds, names, place)
     first_slot, first_probability = first_states(initial, states)
@@ -79,7 +89,7 @@ def model_from_arrays(
     check_tables(name, horizon, states)
     stacked = stack(parts, 0 if stationary else states)
     model = assemble(
-        Header(name, horizon, names, lohi, bounds),
+        Header(name, horizon, names, lohi, bounds, tolerances),
         state_labels=range(states),
         slot_state=np.arange(slots) % states,
         action_labels=range(actions),

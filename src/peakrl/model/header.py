@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from peakrl.checks import check_bounds, check_count, check_each, check_range
+from peakrl.checks import check_bounds, check_count, check_each, check_range, check_tolerances
 from peakrl.errors import ProblemError
 from peakrl.model.budgets import MOST_STEPS
 
@@ -21,6 +21,8 @@ class Header(NamedTuple):
     #: Infinite where a problem leaves it out.
     reward_range: tuple[float, float]
     constraint_bounds: tuple[float, ...]
+    #: How far below 0 each constraint still counts as met; none: 0 for all.
+    tolerances: tuple[float, ...] = ()
 
 
 def header_of(problem: Any) -> Header:
@@ -43,7 +45,9 @@ def header_of(problem: Any) -> Header:
     constraint_bounds = (math.inf,) * len(names)
     if not left_out(bounds):
         constraint_bounds = check_bounds(bounds, f"constraint_bounds of {name!r}", len(names))
-    return Header(str(name), horizon, names, reward_range, constraint_bounds)
+    given = getattr(problem, "constraint_tolerances", None)
+    tolerances = () if left_out(given) else check_tolerances(given, f"constraint_tolerances of {name!r}", len(names))
+    return Header(str(name), horizon, names, reward_range, constraint_bounds, tolerances)
 
 
 def left_out(bounds: Any) -> bool:

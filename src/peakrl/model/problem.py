@@ -51,6 +51,8 @@ class Problem(ABC):
     reward_range: tuple[float, float] | None = None
     #: For each constraint a bound on its absolute value; left out, they are read off the reachable outcomes.
     constraint_bounds: Sequence[float] = ()
+    #: For each constraint how far below 0 its value still counts as met; left out, 0: exact. Meant for rounding.
+    constraint_tolerances: Sequence[float] = ()
     #: True when actions and outcomes do not depend on the step.
     stationary: bool = False
     #: The problem as data (`peakrl.ProblemSpec`), where it can be told: a compiled model and its runs keep it.

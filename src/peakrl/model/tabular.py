@@ -63,6 +63,7 @@ class TabularModel(StateSpace):
         reward_range: tuple[float, float] | None = None,
         constraint_bounds: Sequence[float] | None = None,
         constraint_names: Sequence[str] | None = None,
+        constraint_tolerances: Sequence[float] | None = None,
         name: str = "arrays",
     ) -> TabularModel:
         """Return the model of arrays indexed [step, state, action, next_state]; no step where nothing depends on it.
@@ -70,14 +71,16 @@ class TabularModel(StateSpace):
         transitions (S, A, S) or (H, S, A, S); rewards (S, A) or (H, S, A); constraints (I, S, A) or (H, I, S, A);
         `initial` a state or a distribution over states; `available` a mask (S, A) or (H, S, A) of the actions on
         offer. Transitions may also be a scipy sparse matrix of shape (S*A, S), or one for each action of shape
-        (S, S). Bounds that are not given are read off the data.
+        (S, S). Bounds that are not given are read off the data. A constraint that is below 0 by no more than its
+        tolerance (by default 0) counts as met.
         """
         from peakrl.model.from_arrays import model_from_arrays
 
         return model_from_arrays(
             transitions, rewards, constraints, horizon,
             initial=initial, available=available, reward_range=reward_range,
-            constraint_bounds=constraint_bounds, constraint_names=constraint_names, name=name,
+            constraint_bounds=constraint_bounds, constraint_names=constraint_names,
+            constraint_tolerances=constraint_tolerances, name=name,
         )  # fmt: skip
 
     # Derived arrays ------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from peakrl.checks import ROUNDING, check_bounds, check_count, check_range
+from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, check_tolerances
 from peakrl.errors import SettingsError, TargetError
 from peakrl.model.problem import State
 from peakrl.targets.constraints import ConstraintFunction, ConstraintReader, Transition
@@ -156,6 +156,10 @@ def adapt(
         raise SettingsError(f"constraint is {shown(constraint)}; it must be a function of the transition")
     bounds = constraint_bounds if constraint_bounds is not None else declared.get("constraint_bounds")
     bounds = None if bounds is None else check_bounds(bounds, "constraint_bounds", error=SettingsError)
+    given = declared.get("constraint_tolerances")
+    tolerances = None if given is None else check_tolerances(given, "constraint_tolerances", error=SettingsError)
+    if tolerances is not None and bounds is not None and len(tolerances) != len(bounds):
+        raise SettingsError(f"constraint_tolerances has {len(tolerances)} numbers for {len(bounds)} constraints")
     names = declared.get("constraint_names")
     rules = Rules(
         name=name_of(env),
@@ -163,7 +167,7 @@ def adapt(
         observation_space=space,
         horizon=horizon_of(env, horizon, declared),
         reward_range=range_of(reward_range, declared, needs_range),
-        constraints=ConstraintReader(constraint, bounds),
+        constraints=ConstraintReader(constraint, bounds, tolerances),
         constraint_names=tuple(map(str, names)) if bounds is not None and names and len(names) == len(bounds) else (),
         states=states_of(states, declared, space),
         stationary=declared.get("stationary") is True,

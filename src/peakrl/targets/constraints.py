@@ -8,13 +8,15 @@ there are, is settled by the first step and holds for the whole run.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from peakrl.checks import ROUNDING
-from peakrl.errors import TargetError
+from peakrl.errors import PeakError, TargetError
+from peakrl.model.rounding import rounding_words
 from peakrl.targets.spaces import shown
 
 
@@ -37,8 +39,14 @@ ConstraintFunction = Callable[[Transition], float | Sequence[float]]
 class ConstraintReader:
     """Reads the constraints of a step."""
 
-    def __init__(self, function: ConstraintFunction | None, bounds: tuple[float, ...] | None) -> None:
-        self.function, self.bounds = function, bounds
+    def __init__(
+        self,
+        function: ConstraintFunction | None,
+        bounds: tuple[float, ...] | None,
+        tolerances: tuple[float, ...] | None = None,
+    ) -> None:
+        self.function, self.bounds, self.tolerances = function, bounds, tolerances
+        self._told = False
         self.count = None if bounds is None else len(bounds)
         self._source: str | None = None
 
@@ -56,6 +64,22 @@ class ConstraintReader:
             for index, (value, bound) in enumerate(zip(values, self.bounds, strict=True)):
                 if abs(value) > bound * (1 + ROUNDING):
                     raise TargetError(f"{source}: constraint {index} is {value:g}, beyond its bound of {bound:g}")
+        return values if min(values, default=0.0) >= 0.0 else self._forgiven(values, source)
+
+    def _forgiven(self, values: tuple[float, ...], source: str) -> tuple[float, ...]:
+        """Return values with those within their tolerance met; say once what may be rounding."""
+        if self.tolerances is not None:
+            if len(self.tolerances) != len(values):
+                raise TargetError(
+                    f"{source} has {len(values)} numbers for {len(self.tolerances)} constraint_tolerances"
+                )
+            rooms = zip(values, self.tolerances, strict=True)
+            values = tuple(0.0 if -room <= value < 0.0 else value for value, room in rooms)
+        least, bound = min(values), max(self.bounds or (1.0,))
+        if -ROUNDING * bound <= least < 0.0 and not self._told:
+            self._told = True
+            words = rounding_words(f"steps of the environment ({source})", str(values.index(least)), least, bound)
+            warnings.warn(f"{words} (in the environment's metadata['peakrl'])", RuntimeWarning, stacklevel=2)
         return values
 
     def _given(self, transition: Transition) -> tuple[str, Any]:
@@ -63,7 +87,7 @@ class ConstraintReader:
         if self.count == 0:
             return "constraint_bounds", ()
         if self.function is not None:
-            return FUNCTION, self.function(transition)
+            return FUNCTION, self._called(self.function, transition)
         for source, key in ((CONSTRAINTS, "constraints"), (COST, "cost")):
             if key in transition.info and self._source in (None, source):
                 self._source = source
@@ -76,6 +100,18 @@ class ConstraintReader:
             'no constraint: the environment gives neither info["constraints"] nor info["cost"]. Pass constraint=, a '
             "function of the transition, or constraint_bounds=() if there is nothing to meet"
         )
+
+    def _called(self, function: ConstraintFunction, transition: Transition) -> Any:
+        """Call the user's function; what it raises is no fault of the environment."""
+        try:
+            return function(transition)
+        except PeakError:
+            raise
+        except Exception as error:  # of the user's own code: anything may come
+            name = getattr(function, "__qualname__", None) or repr(function)
+            raise TargetError(
+                f"the function that was passed as constraint=, {name}, raised {type(error).__name__}: {error}"
+            ) from error
 
 
 FUNCTION, CONSTRAINTS, COST = "what constraint() returned", 'info["constraints"]', 'info["cost"]'
