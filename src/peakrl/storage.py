@@ -27,6 +27,8 @@ from peakrl.errors import PeakError, StorageError
 
 MAGIC = b"peakrl "
 VERSION = 1
+#: A cell that begins so is a formula to a spreadsheet, which may read other files or run programs.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 #: A temporary file is named by its process and a number, so that threads may write the same file at once; and those
 #: that this process is writing.
 _OWNER = re.compile(r"([0-9]+)(?:-[0-9]+)?\.tmp")
@@ -160,6 +162,11 @@ def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], array
         raise StorageError(f"cannot write {path}: {error}") from error
     body = head.encode() + b"\n" + payload
     write_file(path, MAGIC + str(VERSION).encode() + b"\n" + _digest(body) + b"\n" + body)
+
+
+def quoted(value: Any) -> Any:
+    """Return what may stand in a cell of a CSV file: a text that a spreadsheet would run as a formula is quoted."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def kind_of(path: str | Path) -> str | None:

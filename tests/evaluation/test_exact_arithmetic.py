@@ -25,6 +25,8 @@ from peakrl import (
 )
 from peakrl.kernels.products import LEAST, times
 
+#: Compiling tells of violations as small as these.
+pytestmark = pytest.mark.filterwarnings("ignore:.*may be rounding:RuntimeWarning")
 TINY = (5e-324, 1e-300, 1e-200, 1e-162, 1e-20, 0.25)
 VALUES = (0.0, -0.0, 1.0, 1e-300, -5e-324, -1e-300, -1e-20, -1.0)
 

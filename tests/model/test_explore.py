@@ -35,6 +35,7 @@ class Told(Problem):
 numbers = st.floats(-1e6, 1e6)
 
 
+@pytest.mark.filterwarnings("ignore:.*may be rounding:RuntimeWarning")  # values of any size are drawn
 @settings(max_examples=50)
 @given(told=st.lists(st.tuples(numbers, st.tuples(numbers, numbers)), min_size=1, max_size=5))
 def test_bounds_that_are_left_out_are_those_of_the_outcomes_that_can_happen(told):

@@ -154,6 +154,7 @@ def test_without_constraints_the_modified_problem_is_the_original():
     assert solve(model).value == solve_modified(model, 0.1).value == 12.0
 
 
+@pytest.mark.filterwarnings("ignore:.*may be rounding:RuntimeWarning")
 def test_a_violation_however_small_and_unlikely_is_a_violation():
     table = {
         (0, 0, "risk"): [(1.0, 0, 10.0, (0.0,)), (1e-300, 0, 10.0, (-1e-30,))],

@@ -1,5 +1,7 @@
 """Policies to keep and to read: files, tables, and how they show themselves."""
 
+import csv
+import io
 import json
 
 import numpy as np
@@ -8,7 +10,7 @@ from typer.testing import CliRunner
 
 import naive
 import peakrl
-from peakrl import StochasticPolicy
+from peakrl import Outcome, Policy, Problem, StochasticPolicy, compile_model
 from peakrl.cli import app
 from peakrl.errors import PolicyError, SettingsError, StorageError
 from peakrl.storage import kind_of, write_record
@@ -152,3 +154,32 @@ def test_only_our_files_have_a_kind(tmp_path):
     assert kind_of(tmp_path / "text") is None
     assert kind_of(tmp_path / "missing") is None
     assert isinstance(policies(0)[1][1], StochasticPolicy)
+
+
+def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_table():
+    """A cell that begins with = + - @ is a formula there; numbers, negative ones included, are left alone."""
+
+    class Tricky(Problem):
+        horizon, stationary = 1, True
+        labels = ("=cmd|' /C calc'!A0", "+1", "-2", "@SUM(A1)", "\tx", "plain", -3)
+
+        def initial(self):
+            return [(1.0, "=1+1")]
+
+        def actions(self, step, state):
+            return self.labels
+
+        def outcomes(self, step, state, action):
+            return [Outcome(1.0, state, 0.0)]
+
+    model = compile_model(Tricky())
+    cells = [
+        next(csv.DictReader(io.StringIO(Policy.from_rule(model, lambda *_, action=label: action).to_csv())))
+        for label in Tricky.labels
+    ]
+    assert {row["state"] for row in cells} == {"'=1+1"}
+    assert [row["action"] for row in cells] == [
+        *(f"'{label}" for label in Tricky.labels[:5]),
+        "plain",
+        "-3",
+    ]

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,22 @@ def test_a_reader_who_goes_away_is_not_missed(port: int, capfd: pytest.CaptureFi
     assert Answer(port).status == 200
     time.sleep(0.2)
     assert capfd.readouterr().err == ""
+
+
+def test_a_reader_who_asks_a_byte_at_a_time_is_parted_with(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte every 0.1 s never lets a single wait become long; the whole question must not take longer all the same."""
+    monkeypatch.setattr("peakrl.report.live_server.Handler.timeout", 0.5)
+    begun = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port)) as slow, suppress(ConnectionError):
+        slow.settimeout(0.1)
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        while time.monotonic() - begun < 20:
+            slow.sendall(b"X")
+            with suppress(TimeoutError):
+                if slow.recv(1000) == b"":
+                    break
+    assert 0.4 < time.monotonic() - begun < 10
+    assert Answer(port).status == 200
 
 
 # The view ------------------------------------------------------------------------------------------------------------

@@ -251,3 +251,8 @@ def test_a_bad_file_is_an_error_of_ours(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["sweep", str(tmp_path / "s.toml")])
     assert isinstance(result.exception, PeakError)
     assert "colour is not a key here" in str(result.exception)
+
+
+def test_names_that_a_spreadsheet_would_run_are_quoted(tmp_path: Path) -> None:
+    write_csv([{"learner": "=HYPERLINK(1)", "value": -1.5, "none": None}], tmp_path / "runs.csv")
+    assert (tmp_path / "runs.csv").read_text() == "learner,value,none\n'=HYPERLINK(1),-1.5,\n"

@@ -23,7 +23,7 @@ from peakrl.errors import PolicyError
 from peakrl.kernels.arrays import Floats
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
-from peakrl.storage import write_file, write_record
+from peakrl.storage import quoted, write_file, write_record
 
 #: What a learner knows of an entry: nothing, seen to violate, seen to lead where only violations are left.
 UNKNOWN, VIOLATED, DEAD_END = 0, 1, 2
@@ -151,7 +151,9 @@ def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(columns)
     for row in rows:
         shown = [plain(value) for value in row]
-        writer.writerow([value if isinstance(value, str | int | float) else json.dumps(value) for value in shown])
+        writer.writerow(
+            [quoted(value) if isinstance(value, str | int | float) else json.dumps(value) for value in shown]
+        )
     return text.getvalue()
 
 

@@ -10,8 +10,10 @@ made to lead here (DNS rebinding) is refused. News and content are told to the p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import socketserver
 import sys
 import threading
@@ -98,6 +100,29 @@ class Handler(BaseHTTPRequestHandler):
     server: LiveServer
     #: Seconds that a reader may take to ask, and to take the answer.
     timeout = 10
+
+    def setup(self) -> None:
+        """Begin: a request must be complete in time, however many bytes it comes in."""
+        super().setup()
+        self._clock = threading.Timer(self.timeout, self.cut)
+        self._clock.daemon = True
+        self._clock.start()
+
+    def parse_request(self) -> bool:
+        """Read the rest of the request; then the reader has asked."""
+        complete = super().parse_request()
+        self._clock.cancel()
+        return complete
+
+    def finish(self) -> None:
+        """End."""
+        self._clock.cancel()
+        super().finish()
+
+    def cut(self) -> None:
+        """Part with a reader who takes too long to ask."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         """Answer, or say why not."""

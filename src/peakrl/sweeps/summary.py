@@ -206,12 +206,12 @@ def write_csv(records: Sequence[Record], path: str | Path) -> None:
     import csv
     import io
 
-    from peakrl.storage import write_file
+    from peakrl.storage import quoted, write_file
 
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(quoted, records[0]))
+    writer.writerows([quoted(record[name]) for name in records[0]] for record in records)
     write_file(path, text.getvalue().encode())
 
 
