@@ -26,6 +26,22 @@ def test_no_public_name_is_also_a_module_that_would_shadow_it():
         assert importlib.util.find_spec(f"peakrl.{name}") is None, name
 
 
+@pytest.mark.parametrize("name", ["harvesting", "scheduling"])
+def test_a_namespace_offers_every_name_that_it_lists(name):
+    namespace = getattr(peakrl, name)
+    assert sorted(namespace.__all__) == namespace.__all__ == dir(namespace)
+    for each in namespace.__all__:
+        assert getattr(namespace, each).__name__ == each
+    with pytest.raises(AttributeError, match=f"module 'peakrl.problems.{name}' has no attribute 'nonsense'"):
+        _ = namespace.nonsense
+
+
+@pytest.mark.parametrize("name", peakrl._ALIASES)
+def test_what_moved_into_a_namespace_can_still_be_imported_from_the_top(name):
+    assert getattr(peakrl, name) is getattr(getattr(peakrl, peakrl._ALIASES[name]), name)
+    assert name not in peakrl.__all__
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = peakrl.nonsense

@@ -44,26 +44,18 @@ __all__ = [
     "StochasticPolicy",
     "TabularModel",
     "audit",
-    "balanced_policy",
     "certify",
     "compile_model",
-    "dt_order",
     "energy_harvesting",
     "evaluate",
-    "evaluate_order",
     "from_gymnasium",
-    "greedy_policy",
-    "infeasible_reason",
     "learn",
     "learn_many",
     "load_policy",
     "load_run",
     "load_safe_set",
     "machine_scheduling",
-    "order_of",
-    "order_rule",
     "pac_plan",
-    "read_jobs",
     "resume",
     "rollout",
     "safe_set",
@@ -75,7 +67,6 @@ __all__ = [
     "solve_relaxed",
     "sweep",
     "to_gymnasium",
-    "uniform",
     "verify",
     "write_report",
 ]
@@ -90,9 +81,8 @@ _HOMES = {
         "peakrl.model.explore": ("compile_model",),
         "peakrl.problems.harvesting.problem": ("energy_harvesting",),
         "peakrl.problems.spec": ("ProblemSpec",),
-        "peakrl.problems.scheduling.job_files": ("read_jobs",),
-        "peakrl.problems.scheduling.jobs": ("Job", "uniform"),
-        "peakrl.problems.scheduling.problem": ("machine_scheduling", "scheduling_example", "order_of"),
+        "peakrl.problems.scheduling.jobs": ("Job",),
+        "peakrl.problems.scheduling.problem": ("machine_scheduling", "scheduling_example"),
         "peakrl.errors": ("PeakError",),
         "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
         "peakrl.learning.history": ("History",),
@@ -107,16 +97,6 @@ _HOMES = {
         "peakrl.safety.safe_set": ("SafeSet", "load_safe_set", "safe_set"),
         "peakrl.safety.shield": ("shield",),
         "peakrl.theory": ("PacPlan", "pac_plan"),
-        "peakrl.problems.scheduling.baselines": (
-            "dt_order",
-            "evaluate_order",
-            "infeasible_reason",
-            "order_rule",
-        ),
-        "peakrl.problems.harvesting.baselines": (
-            "balanced_policy",
-            "greedy_policy",
-        ),
         "peakrl.envs": ("to_gymnasium",),
         "peakrl.envs.reading": ("from_gymnasium",),
         "peakrl.learning.checkpoint": (
@@ -129,6 +109,24 @@ _HOMES = {
     }.items()
     for name in names
 }
+
+#: The learners, and what belongs to one problem: `peakrl.harvesting.greedy_policy`, `peakrl.scheduling.dt_order`.
+_NAMESPACES = {
+    "harvesting": "peakrl.problems.harvesting",
+    "learners": "peakrl.learners",
+    "scheduling": "peakrl.problems.scheduling",
+}
+#: What lay at the top before it had a namespace, which it can still be imported from in this release.
+_ALIASES = {
+    name: namespace
+    for namespace, names in {
+        "harvesting": ("balanced_policy", "greedy_policy"),
+        "scheduling": (
+            "dt_order", "evaluate_order", "infeasible_reason", "order_of", "order_rule", "read_jobs", "uniform",
+        ),
+    }.items()
+    for name in names
+}  # fmt: skip
 
 if TYPE_CHECKING:
     from peakrl import learners as learners
@@ -151,12 +149,20 @@ if TYPE_CHECKING:
     from peakrl.planning import Solution, solve, solve_modified, solve_relaxed
     from peakrl.policy.files import load_policy
     from peakrl.policy.tables import AveragedPolicy, Policy, StochasticPolicy
-    from peakrl.problems.harvesting.baselines import balanced_policy, greedy_policy
+    from peakrl.problems import harvesting as harvesting
+    from peakrl.problems import scheduling as scheduling
+    from peakrl.problems.harvesting import balanced_policy as balanced_policy
+    from peakrl.problems.harvesting import greedy_policy as greedy_policy
     from peakrl.problems.harvesting.problem import energy_harvesting
-    from peakrl.problems.scheduling.baselines import dt_order, evaluate_order, infeasible_reason, order_rule
-    from peakrl.problems.scheduling.job_files import read_jobs
-    from peakrl.problems.scheduling.jobs import Job, uniform
-    from peakrl.problems.scheduling.problem import machine_scheduling, order_of, scheduling_example
+    from peakrl.problems.scheduling import dt_order as dt_order
+    from peakrl.problems.scheduling import evaluate_order as evaluate_order
+    from peakrl.problems.scheduling import infeasible_reason as infeasible_reason
+    from peakrl.problems.scheduling import order_of as order_of
+    from peakrl.problems.scheduling import order_rule as order_rule
+    from peakrl.problems.scheduling import read_jobs as read_jobs
+    from peakrl.problems.scheduling import uniform as uniform
+    from peakrl.problems.scheduling.jobs import Job
+    from peakrl.problems.scheduling.problem import machine_scheduling, scheduling_example
     from peakrl.problems.spec import ProblemSpec
     from peakrl.report.page import write_report
     from peakrl.safety.safe_set import SafeSet, load_safe_set, safe_set
@@ -166,18 +172,20 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "learners":
-        return importlib.import_module("peakrl.learners")
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'peakrl' has no attribute {name!r}") from None
-    value = globals()[name] = getattr(importlib.import_module(home), name)
+    if name in _NAMESPACES:
+        value: Any = importlib.import_module(_NAMESPACES[name])
+    elif name in _ALIASES:
+        value = getattr(__getattr__(_ALIASES[name]), name)
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'peakrl' has no attribute {name!r}")
+    globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, *_NAMESPACES, "__version__"])
 
 
 _register_with_gymnasium()

@@ -1,1 +1,67 @@
-"""One machine, jobs with due dates and deadlines."""
+"""`peakrl.scheduling`: jobs on one machine with due times and deadlines, the rules that order them, their files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peakrl.lazy import lazy_names
+
+__all__ = [
+    "InfeasibleSchedule",
+    "Job",
+    "MachineScheduling",
+    "Schedule",
+    "dt_order",
+    "dt_order_or_least_late",
+    "earliest_deadline_order",
+    "earliest_due_order",
+    "evaluate_order",
+    "gantt",
+    "infeasible_reason",
+    "machine_scheduling",
+    "order_of",
+    "order_rule",
+    "read_jobs",
+    "scheduling_example",
+    "shortest_processing_order",
+    "simulate_known_times",
+    "uniform",
+]
+
+if TYPE_CHECKING:
+    from peakrl.problems.scheduling.baselines import (
+        InfeasibleSchedule,
+        Schedule,
+        dt_order,
+        dt_order_or_least_late,
+        earliest_deadline_order,
+        earliest_due_order,
+        evaluate_order,
+        gantt,
+        infeasible_reason,
+        order_rule,
+        shortest_processing_order,
+        simulate_known_times,
+    )
+    from peakrl.problems.scheduling.job_files import read_jobs
+    from peakrl.problems.scheduling.jobs import Job, uniform
+    from peakrl.problems.scheduling.problem import (
+        MachineScheduling,
+        machine_scheduling,
+        order_of,
+        scheduling_example,
+    )
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "baselines": (
+            "InfeasibleSchedule", "Schedule", "dt_order", "dt_order_or_least_late", "earliest_deadline_order",
+            "earliest_due_order", "evaluate_order", "gantt", "infeasible_reason", "order_rule",
+            "shortest_processing_order", "simulate_known_times",
+        ),
+        "job_files": ("read_jobs",),
+        "jobs": ("Job", "uniform"),
+        "problem": ("MachineScheduling", "machine_scheduling", "order_of", "scheduling_example"),
+    },
+)  # fmt: skip
