@@ -16,6 +16,8 @@ from peakrl.paper.scheduling import FIGURE_6, random_times
 from peakrl.problems.scheduling.baselines import dt_order_or_least_late, simulate_known_times
 from peakrl.report import draw_figure
 
+EXAMPLE_3 = {"kind": "scheduling_example", "number": 3}
+PUBLISHED = LearnerSettings.published(0.1).as_dict()
 TINY_6 = replace(FIGURE_6, tests=5, episodes=400, every=100, block=3)
 
 
@@ -81,7 +83,7 @@ def test_dt_with_known_times_has_the_expectation_that_simulation_finds() -> None
 
 
 def test_times_drawn_once_are_learned_to_the_best_of_their_own_instance() -> None:
-    config = {"example": 3, "learner": LearnerSettings.published(0.1).as_dict(), "episodes": 2000, "every": 1000}
+    config = {"problem": EXAMPLE_3, "learner": PUBLISHED, "episodes": 2000, "every": 1000}
     found = scheduling_tasks.learn_once({**config, "tests": [0, 1, 2, 3]})
     assert found["learner single violation"].tolist() == found["least violation"].tolist()
     assert found["learner single objective"].tolist() == found["objective at least violation"].tolist()
@@ -89,7 +91,7 @@ def test_times_drawn_once_are_learned_to_the_best_of_their_own_instance() -> Non
 
 
 def test_the_draws_of_a_test_depend_on_its_number_only() -> None:
-    config = {"example": 3, "learner": LearnerSettings.published(0.1).as_dict(), "episodes": 50, "every": 50}
+    config = {"problem": EXAMPLE_3, "learner": PUBLISHED, "episodes": 50, "every": 50}
     for task, key in product(
         (scheduling_tasks.learn_anew, scheduling_tasks.learn_once), ("averaged violation", "DT objective")
     ):

@@ -28,7 +28,7 @@ def figure_rates(section: Section, repeats: int, quick: bool) -> None:
     cores = usable_cores()
     figure = replace(FIGURE_2, sequences=100) if quick else FIGURE_2
     models = frozen_models(5 if quick else 50)
-    horizon = figure.problem.horizon
+    horizon = models[0].horizon
     steps = len(figure.slacks) * figure.sequences * figure.episodes * horizon
     settings = LearnerSettings.published(figure.slacks[0])
 

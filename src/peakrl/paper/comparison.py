@@ -7,7 +7,7 @@ greedy and of the causal optimum, learners over a few runs, and the rules that k
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -20,13 +20,13 @@ from peakrl.paper.energy import (
     RATE,
     TASKS,
     VIOLATION,
-    Transmitter,
     blocks,
     described,
     exact_check,
     random_task,
     sequences_for,
     split,
+    transmitter,
     yardstick_task,
 )
 from peakrl.paper.records import (
@@ -40,6 +40,7 @@ from peakrl.paper.records import (
     spread,
     stacked,
 )
+from peakrl.problems.spec import ProblemSpec
 from peakrl.runs import Result, Task
 
 
@@ -47,7 +48,7 @@ from peakrl.runs import Result, Task
 class Comparison:
     """Settings of figure 3."""
 
-    problem: Transmitter
+    problem: ProblemSpec
     means: tuple[float, ...] = paper.FIGURE_3_MEANS
     slack: float = 0.01
     sequences: int = 100
@@ -64,7 +65,7 @@ class Comparison:
     random_sequences: int = 1000
 
 
-FIGURE_3 = Comparison(problem=Transmitter(peak_power=15))
+FIGURE_3 = Comparison(problem=transmitter(peak_power=15))
 FIGURE_3_QUICK = replace(
     FIGURE_3, sequences=10, block=10, random_episodes=5_000, random_runs=1, random_sequences=50, many=2_000
 )
@@ -120,7 +121,7 @@ def comparison_tasks(settings: Comparison, arrivals: Longs) -> list[Task]:
     # The sequences say all about the arrivals: with the mean left at its default, equal blocks are equal tasks.
     common = {
         "version": VERSION,
-        "problem": asdict(settings.problem),
+        "problem": settings.problem.as_dict(),
         "learner": LearnerSettings.published(settings.slack).as_dict(),
         "episodes": settings.episodes,
     }
@@ -174,7 +175,7 @@ def many_checks(request: Request, settings: Comparison) -> list[Check]:
 
 def many_task(settings: Comparison, mean: float) -> Task:
     """Return the task of the baselines' means over many sequences."""
-    problem = asdict(at_mean(settings, mean))
+    problem = at_mean(settings, mean).as_dict()
     config = {"version": VERSION, "problem": problem, "sequences": settings.many, "seed": settings.seed}
     return Task(f"{TASKS}:baseline_means", config)
 
@@ -247,6 +248,6 @@ def yardstick_checks(mean: float, found: Result) -> list[Check]:
     ]
 
 
-def at_mean(settings: Comparison, mean: float) -> Transmitter:
+def at_mean(settings: Comparison, mean: float) -> ProblemSpec:
     """Return figure 3's transmitter for one mean arrival."""
-    return replace(settings.problem, mean=mean)
+    return settings.problem.with_parameters({"mean": mean})

@@ -7,7 +7,7 @@ three learners against the causal optimum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from peakrl.paper.energy import (
     RATE,
     TASKS,
     VIOLATION,
-    Transmitter,
     blocks,
     described,
     exact_check,
     random_task,
     sequences_for,
     split,
+    transmitter,
     yardstick_task,
 )
 from peakrl.paper.records import (
@@ -41,6 +41,7 @@ from peakrl.paper.records import (
     stacked,
     value_at,
 )
+from peakrl.problems.spec import ProblemSpec
 from peakrl.runs import Result, Task
 
 
@@ -48,7 +49,7 @@ from peakrl.runs import Result, Task
 class Convergence:
     """Settings of figure 2."""
 
-    problem: Transmitter
+    problem: ProblemSpec
     slacks: tuple[float, ...] = (0.1, 0.01, 0.001)
     sequences: int = 1000
     episodes: int = 20_000
@@ -61,7 +62,7 @@ class Convergence:
     random_runs: int = 5
 
 
-FIGURE_2 = Convergence(problem=Transmitter(peak_power=8))
+FIGURE_2 = Convergence(problem=transmitter(peak_power=8))
 FIGURE_2_QUICK = replace(FIGURE_2, sequences=20, block=10, random_episodes=5_000, random_every=100, random_runs=1)
 
 
@@ -106,7 +107,7 @@ def frozen_tasks(settings: Convergence, arrivals: Longs) -> list[Task]:
     """Return one task for each block of sequences: learning on them with every slack."""
     common = {
         "version": VERSION,
-        "problem": asdict(settings.problem),
+        "problem": settings.problem.as_dict(),
         "learners": [LearnerSettings.published(slack).as_dict() for slack in settings.slacks],
         "episodes": settings.episodes,
         "every": settings.every,

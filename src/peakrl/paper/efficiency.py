@@ -18,8 +18,9 @@ from peakrl.kernels.arrays import Floats
 from peakrl.learning.algorithm_one import AlgorithmOne
 from peakrl.learning.knowledge import NOTHING, Knowledge
 from peakrl.learning.settings import LearnerSettings
-from peakrl.paper.energy import Transmitter
+from peakrl.paper.energy import transmitter
 from peakrl.paper.records import VERSION, Check, FigureRecord, Request, Row
+from peakrl.paper.scheduling import example_problem
 from peakrl.runs import Result, Task
 
 TASKS = "peakrl.paper.efficiency_tasks"
@@ -132,7 +133,7 @@ def harvesting(request: Request, settings: Efficiency) -> tuple[list[Row], list[
 
 def harvesting_tasks(settings: Efficiency, peak: float) -> dict[str, list[Task]]:
     """Return the runs of every learner at a peak."""
-    problem = asdict(Transmitter(peak_power=peak, log_base=math.e))
+    problem = transmitter(peak_power=peak, log_base=math.e).as_dict()
     common = {"version": VERSION, "problem": problem}
     short = {**common, "episodes": settings.episodes}
     tasks = {
@@ -235,13 +236,15 @@ def schedules(request: Request, settings: Efficiency) -> tuple[list[Row], list[C
     """Return the last violations of the examples that can be met, proof and rest violation of the one that cannot."""
     learner = LearnerSettings.practical().as_dict()
     common = {"version": VERSION, "learner": learner}
+    infeasible = {**common, "problem": example_problem(3)}
+    examples = [({**common, "problem": example_problem(number)}, episodes) for number, episodes in settings.schedules]
     tasks = [
-        Task(f"{TASKS}:learn_schedule", {**common, "example": example, "episodes": episodes, "seed": seed})
-        for example, episodes in settings.schedules
+        Task(f"{TASKS}:learn_schedule", {**example, "episodes": episodes, "seed": seed})
+        for example, episodes in examples
         for seed in range(settings.seeds)
     ]
     tasks += [
-        Task(f"{TASKS}:learn_infeasible", {**common, "episodes": settings.infeasible_episodes, "seed": seed})
+        Task(f"{TASKS}:learn_infeasible", {**infeasible, "episodes": settings.infeasible_episodes, "seed": seed})
         for seed in range(settings.seeds)
     ]
     results = request.run(tasks, "efficiency, scheduling")

@@ -14,13 +14,11 @@ from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.practical import PracticalLearner
 from peakrl.learning.run import learn
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model.explore import compile_model
 from peakrl.model.tabular import TabularModel
 from peakrl.paper.ucbvi import planner_curve
 from peakrl.planning import solve
 from peakrl.policy.tables import Policy
-from peakrl.problems.harvesting.problem import energy_harvesting
-from peakrl.problems.scheduling.problem import scheduling_example
+from peakrl.problems.spec import ProblemSpec
 
 #: A policy counts as good when it is this close to the optimum (share of it) and violates nothing.
 CLOSE = 0.01
@@ -28,7 +26,7 @@ CLOSE = 0.01
 
 def learn_practical(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn random arrivals with the practical learner; curves of the last and of the averaged policy."""
-    model = compile_model(energy_harvesting(**config["problem"]))
+    model = ProblemSpec.from_dict(config["problem"]).compile()
     settings = LearnerSettings.from_dict(config["learner"])
     run = learn(
         model, settings, episodes=config["episodes"], seed=config["seed"], record=config["every"],
@@ -45,7 +43,7 @@ def learn_practical(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def learn_algorithm_one(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn random arrivals with Algorithm 1; the last policy at given episodes."""
-    model = compile_model(energy_harvesting(**config["problem"]))
+    model = ProblemSpec.from_dict(config["problem"]).compile()
     places = config["places"]
     active = ActiveRun(
         model, LearnerSettings.from_dict(config["learner"]),
@@ -64,7 +62,7 @@ def learn_algorithm_one(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_on_counts(config: Mapping[str, Any]) -> dict[str, Any]:
     """Run the model-based yardstick on random arrivals."""
-    model = compile_model(energy_harvesting(**config["problem"]))
+    model = ProblemSpec.from_dict(config["problem"]).compile()
     found = planner_curve(model, config["episodes"], config["bonus"], config["seed"])
     curves = gaps(model, *(np.asarray(found[name]) for name in ("episode", "value", "violation")))
     return curves | {name: found[name] for name in ("violations", "last_violation")}
@@ -81,7 +79,7 @@ def gaps(model: TabularModel, episode: Floats, value: Floats, violation: Floats)
 
 def learn_schedule(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn a scheduling example that can be met: the last violation and the last policy that was not optimal."""
-    model = compile_model(scheduling_example(config["example"]))
+    model = ProblemSpec.from_dict(config["problem"]).compile()
     settings = LearnerSettings.from_dict(config["learner"])
     run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], record=1, average=False)
     history = run.history
@@ -95,7 +93,7 @@ def learn_schedule(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def learn_infeasible(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn the scheduling example that cannot be met: when that is proved, and what violation is left."""
-    model = compile_model(scheduling_example(3))
+    model = ProblemSpec.from_dict(config["problem"]).compile()
     settings = LearnerSettings.from_dict(config["learner"])
     active = ActiveRun(model, settings, planned=config["episodes"], seed=config["seed"], every=0, average=False)
     active.advance(config["episodes"])

@@ -7,8 +7,8 @@ averaged. Random arrivals, as in the paper's text: every episode draws its own. 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,8 @@ from peakrl.kernels.arrays import Longs
 from peakrl.learning.settings import LearnerSettings
 from peakrl.paper import paper_values as paper
 from peakrl.paper.records import VERSION, Check, Request
-from peakrl.problems.harvesting.arrivals import draw_arrivals
+from peakrl.problems.harvesting.problem import EnergyHarvesting
+from peakrl.problems.spec import ProblemSpec
 from peakrl.runs import Result, Task
 
 TASKS = "peakrl.paper.energy_tasks"
@@ -32,24 +33,16 @@ RANDOM_LEARNERS = {
 }
 
 
-@dataclass(frozen=True)
-class Transmitter:
-    """The arguments of `energy_harvesting` but for the arrivals themselves."""
-
-    peak_power: float
-    mean: float = 10
-    std: float = 5
-    horizon: int = 20
-    battery: int = 20
-    max_arrival: int = 20
-    log_base: float = 2
+def transmitter(**parameters: Any) -> ProblemSpec:
+    """Return the problem of a figure; arrivals are random unless it says otherwise."""
+    return ProblemSpec("energy_harvesting", parameters)
 
 
-def random_task(problem: Transmitter, learner: LearnerSettings, episodes: int, every: int, seed: int) -> Task:
+def random_task(problem: ProblemSpec, learner: LearnerSettings, episodes: int, every: int, seed: int) -> Task:
     """Return the task of one run with random arrivals."""
     config = {
         "version": VERSION,
-        "problem": asdict(problem),
+        "problem": problem.as_dict(),
         "learner": learner.as_dict(),
         "episodes": episodes,
         "every": every,
@@ -58,9 +51,9 @@ def random_task(problem: Transmitter, learner: LearnerSettings, episodes: int, e
     return Task(f"{TASKS}:learn_random", config)
 
 
-def yardstick_task(problem: Transmitter, *, sequences: int, seed: int) -> Task:
+def yardstick_task(problem: ProblemSpec, *, sequences: int, seed: int) -> Task:
     """Return the task of optimum and baselines with random arrivals."""
-    config = {"version": VERSION, "problem": asdict(problem), "sequences": sequences, "seed": seed}
+    config = {"version": VERSION, "problem": problem.as_dict(), "sequences": sequences, "seed": seed}
     return Task(f"{TASKS}:random_yardsticks", config)
 
 
@@ -69,18 +62,24 @@ def exact_check(what: str, expected: float, bits: float) -> Check:
     return Check(what, "exact value", expected, bits * math.log(2), paper.EXACT_TOLERANCE)
 
 
-def sequences_for(request: Request, problem: Transmitter, count: int, seed: int) -> Longs:
+def sequences_for(request: Request, problem: ProblemSpec, count: int, seed: int) -> Longs:
     """Return the recorded arrivals, or `count` drawn ones: [sequence, slot]."""
     if request.arrivals is not None:
         return request.arrivals
-    return draw_arrivals(
-        count,
-        horizon=problem.horizon,
-        mean=problem.mean,
-        std=problem.std,
-        max_arrival=problem.max_arrival,
-        seed=seed,
-    )
+    return drawn_sequences(problem.as_dict(), count, seed)
+
+
+def drawn_sequences(problem: Mapping[str, Any], count: int, seed: int) -> Longs:
+    """Return sequences of a transmitter's law, [sequence, slot]."""
+    built = built_transmitter(problem)
+    return built.arrivals.draw(count, built.horizon, seed)
+
+
+def built_transmitter(problem: Mapping[str, Any], **changes: Any) -> EnergyHarvesting:
+    """Return the transmitter that a task's configuration tells."""
+    built = ProblemSpec.from_dict({**problem, **changes}).build()
+    assert isinstance(built, EnergyHarvesting), problem
+    return built
 
 
 def blocks(arrivals: Longs, size: int) -> list[list[list[int]]]:
@@ -96,7 +95,7 @@ def split(results: Sequence[Result], sizes: Sequence[int]) -> list[list[Result]]
 
 def described(request: Request, settings: Any) -> dict[str, Any]:
     """Return a figure's settings (a dataclass) as they are written beside its table."""
-    values = {**asdict(settings), "quick": request.quick, "arrivals": "drawn"}
+    values = {**asdict(settings), "problem": settings.problem.as_dict(), "quick": request.quick, "arrivals": "drawn"}
     if request.arrivals is not None:
         return {**values, "arrivals": "recorded", "sequences": len(request.arrivals)}
     return {**values, "random_learners": {name: learner.as_dict() for name, learner in RANDOM_LEARNERS.items()}}

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from peakrl.evaluation import evaluate
-from peakrl.kernels.arrays import Floats, Longs
+from peakrl.kernels.arrays import Floats
 from peakrl.learning.run import LearningRun, learn
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.explore import compile_model
 from peakrl.model.tabular import TabularModel
+from peakrl.paper.energy import built_transmitter, drawn_sequences
 from peakrl.planning import solve
-from peakrl.problems.harvesting.arrivals import draw_arrivals
 from peakrl.problems.harvesting.baselines import (
     balanced_rates,
     convex_bound,
@@ -26,15 +26,11 @@ from peakrl.problems.harvesting.baselines import (
     greedy_rates,
     integer_bound,
 )
-from peakrl.problems.harvesting.problem import energy_harvesting
-
-#: Of `energy_harvesting`, those that the sequence-by-sequence baselines take.
-BASELINE_SETTINGS = ("battery", "peak_power", "log_base")
 
 
 def warm_up() -> None:
     """Load what `learn_sequences` needs, kernels included, by learning a little."""
-    problem = {"battery": 1, "peak_power": 1, "max_arrival": 1, "log_base": 2, "horizon": 1}
+    problem = {"kind": "energy_harvesting", "battery": 1, "peak_power": 1, "max_arrival": 1, "horizon": 1}
     learner = LearnerSettings.published(0.1).as_dict()
     learn_sequences({"problem": problem, "learners": [learner], "episodes": 1, "every": 1, "arrivals": [[1]]})
 
@@ -44,7 +40,7 @@ def learn_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
     learners = [LearnerSettings.from_dict(learner) for learner in config["learners"]]
     models = [frozen_model(config, sequence) for sequence in config["arrivals"]]
     runs = [[learn_frozen(config, model, learner, config["every"]) for model in models] for learner in learners]
-    baseline = {name: config["problem"][name] for name in BASELINE_SETTINGS}
+    baseline = baseline_settings(config)
     return {
         "episode": runs[0][0].history.episode,
         "rate": np.array([[run.history.averaged_value for run in batch] for batch in runs]),
@@ -62,7 +58,7 @@ def compare_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
     half = config["episodes"] // 2
     models = [frozen_model(config, sequence) for sequence in config["arrivals"]]
     runs = [learn_frozen(config, model, settings, half) for model in models]
-    baseline = {name: config["problem"][name] for name in BASELINE_SETTINGS}
+    baseline = baseline_settings(config)
     return {
         "learner": np.array([late_mean(run.history.episode, run.history.averaged_value) for run in runs]),
         "learner violation": np.array([late_violation(run, half) for run in runs]),
@@ -76,7 +72,7 @@ def compare_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def learn_random(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn with fresh arrivals in every episode: exact curves of pi^k and of the averaged policy."""
-    model = compile_model(energy_harvesting(**config["problem"], arrivals="random"))
+    model = compile_model(built_transmitter(config["problem"]))
     run = learn(
         model,
         LearnerSettings.from_dict(config["learner"]),
@@ -99,11 +95,10 @@ def learn_random(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def random_yardsticks(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the causal optimum and greedy (exact), and the non-causal baselines on drawn sequences."""
-    problem = config["problem"]
-    transmitter = energy_harvesting(**problem, arrivals="random")
+    transmitter = built_transmitter(config["problem"])
     model = compile_model(transmitter)
-    arrivals = drawn_sequences(config)
-    baseline = {name: problem[name] for name in BASELINE_SETTINGS}
+    arrivals = drawn_sequences(config["problem"], config["sequences"], config["seed"])
+    baseline = baseline_settings(config)
     return {
         "causal optimum": solve(model).value,
         "greedy": evaluate(model, greedy_policy(transmitter, model)).value,
@@ -114,21 +109,21 @@ def random_yardsticks(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def baseline_means(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the means over drawn sequences of greedy, balanced and the best whole powers (under "learner")."""
-    arrivals = drawn_sequences(config)
-    baseline = {name: config["problem"][name] for name in BASELINE_SETTINGS}
+    arrivals = drawn_sequences(config["problem"], config["sequences"], config["seed"])
+    baseline = baseline_settings(config)
     rules = {"greedy": greedy_rates, "balanced": balanced_rates, "learner": integer_bound}
     return {name: float(rates(arrivals, **baseline).mean()) for name, rates in rules.items()}
 
 
-def drawn_sequences(config: Mapping[str, Any]) -> Longs:
-    """Return the sequences of a configured law, [sequence, slot]."""
-    law = {name: config["problem"][name] for name in ("horizon", "mean", "std", "max_arrival")}
-    return draw_arrivals(config["sequences"], seed=config["seed"], **law)
+def baseline_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the sequence-by-sequence baselines take of a transmitter."""
+    transmitter = built_transmitter(config["problem"])
+    return {name: getattr(transmitter, name) for name in ("battery", "peak_power", "log_base")}
 
 
 def frozen_model(config: Mapping[str, Any], sequence: Any) -> TabularModel:
     """Return the model of one sequence."""
-    return compile_model(energy_harvesting(**config["problem"], arrivals=sequence))
+    return compile_model(built_transmitter(config["problem"], arrivals=sequence))
 
 
 def learn_frozen(config: Mapping[str, Any], model: TabularModel, settings: LearnerSettings, every: int) -> LearningRun:

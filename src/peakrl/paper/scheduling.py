@@ -21,6 +21,7 @@ from typing import Any
 from peakrl.learning.settings import LearnerSettings
 from peakrl.paper import paper_values as paper
 from peakrl.paper.records import VERSION, Check, FigureRecord, Request, Row, curve_rows, exact, spread, stacked
+from peakrl.problems.spec import ProblemSpec
 from peakrl.runs import Result, Task
 
 TASKS = "peakrl.paper.scheduling_tasks"
@@ -136,7 +137,7 @@ def random_times(request: Request, settings: RandomTimes) -> FigureRecord:
     tasks = [
         Task(f"{TASKS}:{name}", {**common, "tests": group}) for name in ("learn_anew", "learn_once") for group in groups
     ]
-    known = Task(f"{TASKS}:random_example", {"version": VERSION, "example": settings.example})
+    known = Task(f"{TASKS}:random_example", {"version": VERSION, "problem": example_problem(settings.example)})
     *results, yardsticks = request.run([*tasks, known], "figure 6")
     anew, once = results[: len(groups)], results[len(groups) :]
     rows = [*test_rows("anew", anew), *anew_rows(yardsticks), *test_rows("once", once), *once_rows(once)]
@@ -232,11 +233,16 @@ def learner_of(settings: FixedTimes | RandomTimes) -> LearnerSettings:
     return LearnerSettings.published(settings.slack)
 
 
+def example_problem(number: int) -> dict[str, Any]:
+    """Return an example of the paper, as data."""
+    return ProblemSpec("scheduling_example", {"number": number}).as_dict()
+
+
 def task_config(settings: FixedTimes | RandomTimes) -> dict[str, Any]:
     """Return what the tasks of a figure share."""
     return {
         "version": VERSION,
-        "example": settings.example,
+        "problem": example_problem(settings.example),
         "learner": learner_of(settings).as_dict(),
         "episodes": settings.episodes,
         "every": settings.every,

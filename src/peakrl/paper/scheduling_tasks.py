@@ -29,12 +29,13 @@ from peakrl.problems.scheduling.baselines import (
     order_rule,
 )
 from peakrl.problems.scheduling.jobs import Job, with_time
-from peakrl.problems.scheduling.problem import MachineScheduling, machine_scheduling, scheduling_example
+from peakrl.problems.scheduling.problem import MachineScheduling, machine_scheduling
+from peakrl.problems.spec import ProblemSpec
 
 
 def learn_example(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn one of the examples with fixed times; nothing is random, so one run says all."""
-    problem = scheduling_example(config["example"])
+    problem = example_of(config)
     model = compile_model(problem)
     best = solve(model)
     rules = {
@@ -52,7 +53,7 @@ def learn_example(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def learn_anew(config: Mapping[str, Any]) -> dict[str, Any]:
     """Run tests in which every episode draws its processing times: [test, place] curves, exact in each test."""
-    problem = scheduling_example(config["example"])
+    problem = example_of(config)
     model = compile_model(problem)
     runs = [run_on(model, config, seed) for seed in config["tests"]]
     # One more draw of the times for each test: what DT (which sees them all) and EDD make of a single episode.
@@ -66,7 +67,7 @@ def learn_anew(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def learn_once(config: Mapping[str, Any]) -> dict[str, Any]:
     """Run tests that draw their processing times once and replay them: [test, place] curves."""
-    problem = scheduling_example(config["example"])
+    problem = example_of(config)
     drawn = [draw_jobs(problem.jobs, seed_state(np.uint64(seed))) for seed in config["tests"]]
     models = [compile_model(machine_scheduling(jobs)) for jobs in drawn]
     runs = [run_on(model, config, seed) for model, seed in zip(models, config["tests"], strict=True)]
@@ -85,7 +86,7 @@ def random_example(config: Mapping[str, Any]) -> dict[str, Any]:
 
     DT sees the times of an episode beforehand, so its expectation goes over all that can be drawn.
     """
-    problem = scheduling_example(config["example"])
+    problem = example_of(config)
     model = compile_model(problem)
     best, rule = solve(model), evaluate(model, deadline_policy(problem, model))
     objective, violation = expected_dt(problem)
@@ -109,6 +110,13 @@ def expected_dt(problem: MachineScheduling) -> tuple[float, float]:
         objective += probability * schedule.max_tardiness
         violation += probability * schedule.violation
     return objective, violation
+
+
+def example_of(config: Mapping[str, Any]) -> MachineScheduling:
+    """Return the example that a task's configuration tells."""
+    built = ProblemSpec.from_dict(config["problem"]).build()
+    assert isinstance(built, MachineScheduling), config
+    return built
 
 
 def run_on(model: TabularModel, config: Mapping[str, Any], seed: int) -> LearningRun:
