@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peakrl.checks import check_count
 from peakrl.errors import ProblemError, SweepError
 from peakrl.learning.run import MOST_EPISODES
 from peakrl.problem_files.schema import learner_settings
@@ -276,9 +277,7 @@ def whole_numbers(given: Any, where: str, least: int, most: int) -> list[int]:
 
 def whole(value: Any, where: str, least: int, most: int) -> int:
     """Return a whole number or raise."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise SweepError(f"{where} is {value!r}; it must be a whole number from {least} to {most:,}")
-    return value
+    return check_count(value, where, least, most, error=SweepError)
 
 
 def text(table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:

@@ -1,0 +1,82 @@
+"""A new built-in problem is a folder and one line: everything else knows it by that."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+from typer.testing import CliRunner
+
+from peakrl import compile_model, solve
+from peakrl.cli import app
+from peakrl.envs.registration import register_environments
+from peakrl.problem_files import read_problem_file
+from peakrl.problem_files.templates import template_files
+from peakrl.problems import registry
+from peakrl.sweeps.plan import read_plan
+from peakrl.sweeps.problems import compiled_problem
+
+KINDS = """
+from peakrl.problems.registry import Kind, Template
+
+KINDS = (
+    Kind(
+        "toy", "toy_of_a_test.problem:toy", environment="peakrl/Toy-v0", commands={"toy-3": {"steps": 3}},
+        template=Template("toy", '[problem]\\nkind = "toy"\\nsteps = 4\\n', episodes=10),
+    ),
+)
+"""
+PROBLEM = """
+from peakrl import Outcome, Problem
+from peakrl.problems.spec import remember
+
+class Toy(Problem):
+    stationary = True
+    def __init__(self, steps):
+        self.horizon = steps
+    def initial(self):
+        return [(1.0, "s")]
+    def actions(self, step, state):
+        return ["a"]
+    def outcomes(self, step, state, action):
+        return [Outcome(1.0, "s", 1.0)]
+
+def toy(steps=2):
+    return remember(Toy(steps), "toy", {"steps": steps})
+"""
+
+
+def forget():
+    for remembered in (registry.kinds, registry.command_names):
+        remembered.cache_clear()
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    folder = tmp_path / "toy_of_a_test"
+    folder.mkdir()
+    for name, text in (("__init__", ""), ("kinds", KINDS), ("problem", PROBLEM)):
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "FOLDERS", (*registry.FOLDERS, "toy_of_a_test.kinds"))
+    monkeypatch.chdir(tmp_path)
+    forget()
+    yield tmp_path
+    gymnasium.registry.pop("peakrl/Toy-v0", None)
+    monkeypatch.undo()
+    forget()
+
+
+def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_gymnasium(toy):
+    assert solve(compile_model(read_problem_file("toy-3").build())).value == 3.0
+    result = CliRunner().invoke(app, ["solve", "toy-3", "--steps", "5"])
+    assert "value: 5.0" in result.stdout
+    assert CliRunner().invoke(app, ["init", "mine", "--kind", "toy"]).exit_code == 0
+    assert read_problem_file("mine.toml").model().horizon == 4
+    assert (toy / "mine.toml").read_text() == template_files("toy", "mine")[".toml"]
+    entry = {"kind": "toy", "grid": {"steps": [1, 2]}}
+    plan = read_plan({"seeds": 1, "episodes": 1, "settings": [{"learner": "practical"}], "problems": [entry]})
+    assert [compiled_problem(choice.config, 0).horizon for choice in plan.problems] == [1, 2]
+    register_environments()
+    env = gymnasium.make("peakrl/Toy-v0", steps=6, disable_env_checker=True)
+    assert env.unwrapped.model.horizon == 6
+    assert env.unwrapped.model.spec == {"kind": "toy", "steps": 6}
