@@ -29,6 +29,7 @@ __all__ = [
     "History",
     "Job",
     "Knowledge",
+    "Learner",
     "LearnerSettings",
     "LearningRun",
     "Outcome",
@@ -88,6 +89,7 @@ _HOMES = {
         "peakrl.learning.history": ("History",),
         "peakrl.learning.run": ("LearningRun", "learn"),
         "peakrl.learning.knowledge": ("Knowledge",),
+        "peakrl.learning.own": ("Learner",),
         "peakrl.learning.settings": ("LearnerSettings",),
         "peakrl.model.tabular": ("TabularModel",),
         "peakrl.planning": ("Solution", "solve", "solve_modified", "solve_relaxed"),
@@ -141,6 +143,7 @@ if TYPE_CHECKING:
     from peakrl.learning.history import History
     from peakrl.learning.knowledge import Knowledge
     from peakrl.learning.many import learn_many
+    from peakrl.learning.own import Learner
     from peakrl.learning.run import LearningRun, learn
     from peakrl.learning.settings import LearnerSettings
     from peakrl.model.explore import compile_model

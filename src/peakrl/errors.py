@@ -33,5 +33,12 @@ class TargetError(PeakError, RuntimeError):
     run: Any = None
 
 
+class LearnerError(PeakError, RuntimeError):
+    """A learner of one's own lacks a method, raised an error, or chose an action that is not on offer."""
+
+    #: What had been learned by then, a `LearningRun`; None where not one episode was complete.
+    run: Any = None
+
+
 class SweepError(PeakError, RuntimeError):
     """A sweep is ill described, or some of its runs failed."""

@@ -97,11 +97,11 @@ def test_recording_and_averaging_do_not_change_what_is_learned():
     assert (whole.violations, whole.last_violation_episode) == (bare.violations, bare.last_violation_episode)
 
 
-def test_the_last_policy_is_that_of_the_last_episode():
+def test_the_followed_policy_is_that_of_the_last_episode():
     model = compile_model(random_problem(8, states=4, actions=3, horizon=4))
     for episodes in (1, 2, 7, 50):
         run = learn(model, LearnerSettings.published(0.25), episodes=episodes)
-        assert np.array_equal(run.policy.rows, run.averaged_policy.policy(episodes).rows)
+        assert np.array_equal(run.followed_policy.rows, run.averaged_policy.policy(episodes).rows)
 
 
 def test_violations_are_counted_as_experienced():

@@ -118,6 +118,7 @@ def learned(
     run = learn(
         described.model(progress=True),
         described.settings,
+        knowledge=described.knowledge,
         episodes=asked.episodes if episodes is None else episodes,
         seed=asked.seed if seed is None else seed,
         record=asked.record,

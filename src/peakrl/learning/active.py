@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import PeakError, SettingsError, TargetError
+from peakrl.errors import LearnerError, PeakError, SettingsError, TargetError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import seed_state
@@ -28,6 +28,7 @@ from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AveragedPolicy
 from peakrl.progress import Progress
 from peakrl.targets.adapters import Lanes
+from peakrl.targets.model_lane import ModelLane
 
 if TYPE_CHECKING:
     from peakrl.learning.saver import Saver
@@ -81,11 +82,14 @@ class ActiveRun:
                 f"{model.name!r} has {model.num_nodes:,} states by step, and a change list numbers {MOST_INDICES:,}: "
                 'learn with average=False and record="none"'
             )
-        algorithm = self.algorithm = self._make(model)
+        algorithm = self.algorithm = self._make()
         algorithm.grow(0, 0, Log(*(np.empty(0, np.int32) for _ in range(3))), 0)
         self.greedy = algorithm.greedy()
-        assert isinstance(algorithm, SamplingAlgorithm)
-        self.source = KernelSource(algorithm)
+        if isinstance(algorithm, SamplingAlgorithm):
+            self.source = KernelSource(algorithm)
+        else:
+            lane = ModelLane(model, self.generator)
+            self.source = LaneSource(lane, self.space, self.knowledge, lambda: algorithm)
 
     def _begin_on_lanes(self, lanes: Lanes, every: int) -> None:
         rules, settings = lanes.rules, self.settings
@@ -105,14 +109,15 @@ class ActiveRun:
         assert isinstance(self.source, LaneSource)
         self.source.begin_again(self)
 
-    def _make(self, model: TabularModel | None = None) -> Algorithm:
+    def _make(self) -> Algorithm:
         """Make the algorithm."""
-        if isinstance(self.target, TabularModel):
-            sizes, lanes = Sizes.of_model(self.target), 1
+        target = self.target
+        if isinstance(target, TabularModel):
+            sizes, names, model = Sizes.of_model(target), target.constraint_names, target
         else:
-            sizes, lanes = Sizes.of_environment(self.target.rules), self.target.count
-        task = Task(self.space, sizes, self.planned, self.knowledge, model, lanes, self.seed)
-        return self.settings.make(task)
+            sizes, names, model = Sizes.of_environment(target.rules), target.rules.constraint_names, None
+        names = names or tuple(f"constraint {number}" for number in range(sizes.constraints))
+        return self.settings.make(Task(self.space, sizes, self.planned, self.knowledge, model, self.seed, names))
 
     # Running -------------------------------------------------------------------------------------------------
 
@@ -130,7 +135,7 @@ class ActiveRun:
         """Run some more episodes."""
         try:
             self.source.play(self, episodes)
-        except TargetError as error:
+        except (TargetError, LearnerError) as error:
             if self.algorithm is not None and self.done:
                 error.run = self.result()
             raise

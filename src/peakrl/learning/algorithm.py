@@ -23,7 +23,7 @@ What is called from outside of a kernel returns the new length of the log; a log
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -50,10 +50,9 @@ class Task:
     knowledge: Knowledge
     #: The model that experience is drawn from, for the kernels that draw and for checking declarations; never to plan.
     model: TabularModel | None = None
-    #: Episodes that are played side by side.
-    lanes: int = 1
     #: Of the run.
     seed: int = 0
+    constraint_names: tuple[str, ...] = ()
 
 
 class Episode:
@@ -192,8 +191,19 @@ class Algorithm(ABC):
         return []
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written, by name; `load` writes into the same."""
+        """Everything that learning has written, by name."""
         return {}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` gave, in tables of the same sizes."""
+        for name, array in self.arrays().items():
+            if array.size or name in arrays:  # files of schema 1 lack tables that they do not use
+                overwrite(array, arrays[name], f"engine.{name}")
+
+    @property
+    def not_resumable(self) -> str | None:
+        """Why a run from a file cannot go on; None where it can."""
+        return None
 
     def check(self, done: int) -> None:
         """Raise ValueError where arrays from a file hold what cannot be after `done` episodes."""
@@ -243,3 +253,15 @@ def compiled(task: Task) -> TabularModel:
 def used(tables: dict[str, Table]) -> dict[str, NDArray[Any]]:
     """Return what is in use of growing tables."""
     return {name: table.used for name, table in tables.items()}
+
+
+def alike(like: NDArray[Any], array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return `array`, or raise where its type or shape is not that of `like`."""
+    if array.dtype != like.dtype or array.shape != like.shape:
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not {like.dtype} of shape {like.shape}")
+    return array
+
+
+def overwrite(target: NDArray[Any], source: NDArray[Any], name: str) -> None:
+    """Copy bytes: in one table whole numbers stand in columns of floats."""
+    target.view(np.uint8)[...] = alike(target, source, name).view(np.uint8)

@@ -91,6 +91,8 @@ def resume(
         check_count(episodes, "episodes")
     active = read_any(path, model, env, episodes, knowledge, declared)
     goal = active.planned if episodes is None else episodes
+    if (reason := active.learned().not_resumable) is not None and goal > active.done:
+        raise SettingsError(f"{path}: {reason}")
     if checkpoint is False:
         return drive(active, goal, progress=progress, watch=watch)
     saver = Saver(path if checkpoint is None else checkpoint, checkpoint_every, writer(active))

@@ -17,6 +17,7 @@ import numpy as np
 from peakrl.errors import SettingsError
 from peakrl.learning.active import ActiveRun, pieces
 from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.own import Learner, OwnLearner
 from peakrl.learning.run import (
     LearningRun,
     Record,
@@ -40,7 +41,7 @@ LOOK_EVERY = 0.2
 @overload
 def learn_many(
     models: Target | Iterable[Target],
-    learner: LearnerSettings,
+    learner: LearnerSettings | Learner,
     episodes: int,
     seeds: int | Iterable[int] = ...,
     *,
@@ -56,7 +57,7 @@ def learn_many(
 @overload
 def learn_many(
     models: Target | Iterable[Target],
-    learner: LearnerSettings,
+    learner: LearnerSettings | Learner,
     episodes: int,
     seeds: int | Iterable[int] = ...,
     *,
@@ -71,7 +72,7 @@ def learn_many(
 
 def learn_many(
     models: Target | Iterable[Target],
-    learner: LearnerSettings,
+    learner: LearnerSettings | Learner,
     episodes: int,
     seeds: int | Iterable[int] = 0,
     *,
@@ -98,8 +99,9 @@ def learn_many(
 
     def run(index: int) -> Any:
         model, seed = pairs[index]
+        own = settings.fresh() if isinstance(settings, OwnLearner) else settings
         active = ActiveRun(
-            model, settings, planned=episodes, seed=seed, every=intervals[index], average=average, knowledge=declared
+            model, own, planned=episodes, seed=seed, every=intervals[index], average=average, knowledge=declared
         )
         for count in pieces(active, episodes):
             done[index] = count

@@ -32,7 +32,7 @@ from peakrl.learning.constants import Sizes, levels, slater_penalty
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.space import Space, Table
+from peakrl.learning.space import Space, Table, best_rows
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 from peakrl.targets.adapters import Rules
@@ -287,6 +287,10 @@ class PracticalLearner(SamplingAlgorithm):
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the greedy rows."""
         return self.by_slot["greedy"].used.copy()
+
+    def decided(self) -> Ints:
+        """[node]: the largest Q of each state; nothing known to fail while anything else is left."""
+        return self.space.nodes_of(best_rows(self.space, self.by_row["q"].used, self.by_row["harm"].used))
 
     def values(self) -> Floats:
         """[entry]: the Q-table; minus infinity where an action is known to fail."""

@@ -20,6 +20,7 @@ from peakrl.kernels.arrays import Floats
 from peakrl.learning.algorithm import Algorithm, Held, Memory, Witness
 from peakrl.learning.history import History
 from peakrl.learning.knowledge import NOTHING, Knowledge
+from peakrl.learning.own import Learner, OwnLearner
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.watching import Watch
 from peakrl.model.explore import as_model, is_problem
@@ -55,8 +56,10 @@ class LearningRun:
     episodes: int
     #: Of the random numbers.
     seed: int
-    #: pi^K, the policy of the last episode.
+    #: What to use: the learner's best decisions after the last episode, without exploration.
     policy: Policy
+    #: pi^K, what the last episode followed.
+    followed_policy: Policy
     #: How it went, point by point.
     history: History
     #: How many episodes violated a constraint.
@@ -92,7 +95,8 @@ class LearningRun:
             knowledge=active.knowledge,
             episodes=active.done,
             seed=active.seed,
-            policy=Policy(states, active.rows, learned),
+            policy=Policy(states, algorithm.decided(), learned),
+            followed_policy=Policy(states, active.rows, learned),
             history=History.empty() if active.recorder is None else active.recorder.history(active.done),
             violations=violations,
             last_violation_episode=last or None,
@@ -138,7 +142,7 @@ class LearningRun:
 
 def learn(
     target: Any,
-    learner: LearnerSettings | None = None,
+    learner: LearnerSettings | Learner | None = None,
     *,
     episodes: int,
     knowledge: Knowledge | None = None,
@@ -208,9 +212,13 @@ def check_learner(learner: Any) -> LearnerSettings:
     """Return the settings to learn with; None stands for the default."""
     if learner is None:
         return LearnerSettings.practical()
-    if not isinstance(learner, LearnerSettings):
-        raise SettingsError(f"settings is {learner!r}; it must be settings such as LearnerSettings.practical()")
-    return learner
+    if isinstance(learner, LearnerSettings):
+        return learner
+    if isinstance(learner, Learner) or (isinstance(learner, type) and issubclass(learner, Learner)):
+        return OwnLearner.of(learner)
+    raise SettingsError(
+        f"settings is {learner!r}; it must be settings such as LearnerSettings.practical(), or a peakrl.Learner"
+    )
 
 
 def check_knowledge(knowledge: Any) -> Knowledge:

@@ -215,6 +215,10 @@ class LearnerSettings(BaseModel, ABC):
         from peakrl.learners import find_learner
 
         given = dict(values)
+        if ":" in str(given.get("learner")):  # of a user's own: what a file names is not run
+            from peakrl.learning.own import OwnLearner
+
+            return OwnLearner(source=given.pop("learner"), parameters=given)
         made: LearnerSettings = find_learner(given.pop("learner", None))(**given)
         return made
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.learning.active import ActiveRun
+from peakrl.learning.algorithm import alike, overwrite
 from peakrl.learning.history import Experience, PolicyCurve, Recorder
-from peakrl.learning.space import Changes, GrowingSpace
+from peakrl.learning.space import Changes, GrowingSpace, checked_rows
 from peakrl.model.labels import Arrays
 from peakrl.model.soundness import within
 from peakrl.model.space import MOST_INDICES
@@ -48,9 +49,7 @@ def restore(active: ActiveRun, plain: Mapping[str, Any], arrays: Arrays, labels:
         space.load(labels, part(arrays, "space."))
         active.begin_again()
     algorithm = active.learned()
-    for name, array in algorithm.arrays().items():
-        if array.size or f"engine.{name}" in arrays:  # files of schema 1 lack tables that they do not use
-            overwrite(array, arrays[f"engine.{name}"], f"engine.{name}")
+    algorithm.load(part(arrays, "engine."))
     overwrite(active.generator, arrays["generator"], "generator")
     overwrite(active.counters, arrays["counters"], "counters")
     algorithm.check(active.done)
@@ -67,13 +66,7 @@ def stored_greedy(active: ActiveRun, arrays: Arrays) -> NDArray[np.int64]:
     if "rows" in arrays:
         rows = arrays["rows"].astype(np.int64)[: like.size].reshape(like.shape[::-1]).T
         return np.maximum(rows, active.space.layout.row_start[:-1, None])  # -1 where a state offers nothing
-    greedy = arrays["greedy"]
-    if greedy.dtype != np.int64 or greedy.ndim != 2 or greedy.shape[1:] != like.shape[1:] or len(greedy) > len(like):
-        raise ValueError(f"greedy is {greedy.dtype} of shape {greedy.shape}")
-    start = active.space.layout.row_start[: len(greedy) + 1, None]
-    if ((greedy < start[:-1]) | (greedy >= np.maximum(start[1:], start[:-1] + 1))).any():
-        raise ValueError("greedy names a row that its state has not")
-    return np.array(greedy)
+    return checked_rows(active.space, arrays["greedy"], like.shape[1], "greedy")
 
 
 def stored_changes(active: ActiveRun, table: NDArray[Any]) -> Changes:
@@ -125,18 +118,6 @@ def restore_recorder(active: ActiveRun, recorder: Recorder, arrays: Arrays) -> N
 def part(arrays: Arrays, prefix: str) -> Arrays:
     """Return the arrays whose names begin so, without the prefix."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def alike(like: NDArray[Any], array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return `array`, or raise where its type or shape is not that of `like`."""
-    if array.dtype != like.dtype or array.shape != like.shape:
-        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not {like.dtype} of shape {like.shape}")
-    return array
-
-
-def overwrite(target: NDArray[Any], source: NDArray[Any], name: str) -> None:
-    """Copy bytes: in one table whole numbers stand in columns of floats."""
-    target.view(np.uint8)[...] = alike(target, source, name).view(np.uint8)
 
 
 def legacy(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import ROUNDING
-from peakrl.errors import PeakError, TargetError
+from peakrl.errors import LearnerError, PeakError, TargetError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Algorithm, Episode, SamplingAlgorithm
 from peakrl.learning.knowledge import Knowledge
-from peakrl.learning.space import GrowingSpace, ModelSpace
+from peakrl.learning.space import Space
 from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, episode_seed
 
 #: Steps between two looks at the clock: at first, and at most.
@@ -110,7 +110,7 @@ class Lane:
 class LaneSource:
     """Lanes that are stepped one by one."""
 
-    def __init__(self, lanes: Lanes, space: GrowingSpace, knowledge: Knowledge, make: Callable[[], Algorithm]) -> None:
+    def __init__(self, lanes: Lanes, space: Space, knowledge: Knowledge, make: Callable[[], Algorithm]) -> None:
         self.lanes, self.rules, self.space, self.knowledge, self._make = lanes, lanes.rules, space, knowledge, make
         self._running: list[Lane | None] = [None] * lanes.count
         self._free: list[Episode] = []
@@ -144,6 +144,8 @@ class LaneSource:
                         self._take(ledger, place, lane, event)
         except LaneError as error:
             self._fail(ledger, str(error), error.lane, error.__cause__)
+        except LearnerError as error:
+            raise LearnerError(f"{self._where(place)}: {error}") from error.__cause__
         except PeakError as error:
             self._fail(ledger, str(error), place, error)
 
@@ -282,19 +284,20 @@ class LaneSource:
 
     def _fail(self, ledger: Ledger, message: str, place: int | None, cause: BaseException | None) -> NoReturn:
         """Raise what went wrong, and where."""
+        if ledger.algorithm is not None:
+            ledger.greedy = ledger.algorithm.greedy()
+        raise TargetError(f"{self._where(place)}: {message}") from cause
+
+    def _where(self, place: int | None) -> str:
+        """Return the episode and the step that a lane is in."""
         lane = self._running[place] if place is not None else next(filter(None, self._running), None)
         if place is None and self.lanes.count > 1:
             running = [each.number for each in self._running if each is not None]
-            where = f"episodes {', '.join(map(str, running))}" if running else f"episode {self.started}"
-        else:
-            where = f"episode {self.started if lane is None else lane.number}, step {0 if lane is None else lane.step}"
-        if ledger.algorithm is not None:
-            ledger.greedy = ledger.algorithm.greedy()
-        raise TargetError(f"{where}: {message}") from cause
+            return f"episodes {', '.join(map(str, running))}" if running else f"episode {self.started}"
+        return f"episode {self.started if lane is None else lane.number}, step {0 if lane is None else lane.step}"
 
     def rest(self) -> None:
         """Nothing to let go of."""
 
 
 Source = KernelSource | LaneSource
-__all__ = ["KernelSource", "LaneSource", "Ledger", "ModelSpace", "Source"]

@@ -10,7 +10,7 @@ A column of a table is a step where steps share slots; elsewhere there is just o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
-from peakrl.kernels.arrays import Ints, Layout, Longs
+from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
 from peakrl.model.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
 from peakrl.model.tabular import TabularModel
+from peakrl.policy.export import decisions
 from peakrl.policy.tables import first_rows
 from peakrl.targets.adapters import Rules, Seen
 from peakrl.targets.spaces import Offer
@@ -77,6 +78,9 @@ class Space(Protocol):
     @property
     def row_action(self) -> Ints: ...
 
+    def find(self, step: int, seen: Seen) -> int: ...
+    def add(self, step: int, seen: Seen) -> int: ...
+    def decisions(self) -> Iterable[tuple[int, int]]: ...
     def state_of_slot(self, slot: int) -> Hashable: ...
     def action_of_row(self, row: int) -> Hashable: ...
     def nodes_of(self, table: NDArray[Any]) -> Ints: ...
@@ -105,6 +109,18 @@ class ModelSpace:
     def slot_step(self) -> Longs:
         """[slot]: the step of each slot where steps do not share them; the last step for those met only after it."""
         return np.minimum(self.model.step_of_slot, self.horizon - 1)
+
+    def find(self, step: int, seen: Seen) -> int:
+        """Return the slot of a state."""
+        return self.model.slot_of(step, seen.state)
+
+    def add(self, step: int, seen: Seen) -> int:
+        """A model has no state that it does not know."""
+        return self.find(step, seen)
+
+    def decisions(self) -> Iterable[tuple[int, int]]:
+        """Return (step, slot) wherever there is something to decide and an episode can come by."""
+        return ((step, slot) for step, slot, _ in decisions(self.model))
 
     def nodes_of(self, table: NDArray[Any]) -> Ints:
         """[node] of a table of rows [slot, column]."""
@@ -196,6 +212,13 @@ class GrowingSpace:
     def action_of_row(self, row: int) -> Hashable:
         """Return the label of a row's action."""
         return self.rules.actions.labels[int(self._action.room[row])]
+
+    def decisions(self) -> Iterable[tuple[int, int]]:
+        """Return (step, slot) for every state that was met; where steps share slots, at every step."""
+        slots = range(self.ends, self.slots)
+        if self.shared:
+            return ((step, slot) for step in range(self.horizon) for slot in slots)
+        return ((int(self._step.room[slot]), slot) for slot in slots)
 
     def find(self, step: int, seen: Seen) -> int:
         """Return the slot of a state; -1 where it is new. A state must always offer the same actions."""
@@ -325,3 +348,32 @@ class GrowingSpace:
             if label in self.lookup[0 if self.shared else step]:
                 raise ValueError(f"state {label!r} is stored twice")
             self.add(step, Seen(label, offer))
+
+
+def checked_rows(space: Space, table: NDArray[Any], columns: int, name: str) -> NDArray[np.int64]:
+    """Return a copy of rows [slot, column] from a file, of all slots or the first; raise where one is no row."""
+    start = space.layout.row_start[: len(table) + 1, None]
+    if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != columns or len(table) > space.slots:
+        raise ValueError(f"{name} is {table.dtype} of shape {table.shape}")
+    # A state without actions has the number of the row after it.
+    if ((table < start[:-1]) | (table >= np.maximum(start[1:], start[:-1] + 1))).any():
+        raise ValueError(f"{name} names a row that its state has not")
+    return np.array(table)
+
+
+def best_rows(space: Space, values: Floats, harm: Floats) -> NDArray[np.int64]:
+    """[slot, column]: the row of the largest value, of those of -inf only the one of least harm; ties to the lowest."""
+    start = space.layout.row_start
+    rows = np.repeat(start[:-1, None], values.shape[1], axis=1)
+    offering = np.flatnonzero(np.diff(start) > 0)
+    if offering.size:
+        firsts = start[offering]
+        # One key to order by: the value, or, where every value is -inf, less harm.
+        most = np.maximum.reduceat(values, firsts, axis=0)
+        place = np.repeat(np.arange(len(offering)), np.diff(start)[offering])
+        lost = most == -np.inf
+        key = np.where(lost[place], -harm[:, None], values)
+        best = np.maximum.reduceat(key, firsts, axis=0)
+        number = np.where(key == best[place], np.arange(len(values))[:, None], len(values))
+        rows[offering] = np.minimum.reduceat(number, firsts, axis=0)
+    return rows

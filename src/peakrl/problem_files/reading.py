@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.errors import ProblemError
+from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.problem import Problem
 from peakrl.model.tabular import TabularModel
-from peakrl.problem_files.schema import RunSection, Sections, learner_settings, validated
+from peakrl.problem_files.schema import RunSection, Sections, declared_knowledge, learner_settings, validated
 from peakrl.problems.files import described, naming
 from peakrl.problems.spec import ProblemSpec, located
 
@@ -22,6 +23,7 @@ class ProblemFile:
     path: Path
     spec: ProblemSpec
     settings: LearnerSettings
+    knowledge: Knowledge
     run: RunSection
 
     def build(self) -> Problem | TabularModel:
@@ -50,4 +52,5 @@ def read_problem_file(path: str | Path) -> ProblemFile:
         sections = validated(Sections, values)
         with located("problem"):
             spec = ProblemSpec.from_dict(sections.problem)
-        return ProblemFile(path, spec, learner_settings(sections.settings, "settings"), sections.run)
+        settings = learner_settings(sections.settings, "settings", path.parent)
+        return ProblemFile(path, spec, settings, declared_knowledge(sections.knowledge, "knowledge"), sections.run)

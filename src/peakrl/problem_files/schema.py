@@ -1,14 +1,19 @@
-"""What may stand beside the problem in a problem file: settings and a run; errors name the key."""
+"""What may stand beside the problem in a problem file: settings, knowledge and a run; errors name the key."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peakrl.errors import PeakError, ProblemError
+from peakrl.learners import LEARNERS, find_learner
+from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.own import OwnLearner
 from peakrl.learning.settings import LearnerSettings
 from peakrl.problems.registry import unknown_key
 
@@ -35,15 +40,12 @@ class Sections(Section):
 
     problem: dict[str, Any]
     settings: dict[str, Any] = Field(default_factory=dict)
+    knowledge: dict[str, Any] = Field(default_factory=dict)
     run: RunSection = Field(default_factory=RunSection)
 
 
-LEARNERS: dict[str, Callable[..., LearnerSettings]] = {
-    "practical": LearnerSettings.practical,
-    "paper": LearnerSettings.paper,
-    "published": LearnerSettings.published,
-    "deterministic": LearnerSettings.deterministic,
-}
+#: The makers of `LearnerSettings`; the names of `peakrl.learners` and "file.py:Class" are understood too.
+MAKERS = ("practical", "paper", "published", "deterministic")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -69,22 +71,41 @@ def finding(item: Any) -> str:
     return f"{key or 'the file'} is {shown if len(shown) <= 60 else shown[:57] + '...'}: {item['msg']}"
 
 
-def learner_settings(values: Mapping[str, Any], where: str) -> LearnerSettings:
+def learner_settings(values: Mapping[str, Any], where: str, folder: Path) -> LearnerSettings:
     """Return the settings of the learner that `values` names; the practical one where it names none."""
     rest = dict(values)
     learner = rest.pop("learner", "practical")
-    if not isinstance(learner, str) or learner not in LEARNERS:
-        raise ProblemError(f"{where}.learner is {learner!r}; it must be one of {', '.join(LEARNERS)}")
-    make = LEARNERS[learner]
-    parameters = inspect.signature(make).parameters
+    if isinstance(learner, str) and ":" in learner:
+        with wording(where):
+            return OwnLearner.load(learner, rest, folder)
+    if not isinstance(learner, str) or learner not in (*MAKERS, *LEARNERS):
+        known = ", ".join((*MAKERS, *LEARNERS))
+        raise ProblemError(f'{where}.learner is {learner!r}; it must be one of {known}, or "file.py:Class" of your own')
+    make: Any = getattr(LearnerSettings, learner) if learner in MAKERS else find_learner(learner)
+    parameters: Mapping[str, Any] = inspect.signature(make).parameters if learner in MAKERS else make.model_fields
     for name in rest:
         if name not in parameters:
             key = unknown_key(f"{where}.{name}", name, list(parameters))
             raise ProblemError(f"{key} for the learner {learner!r}")
     for name, parameter in parameters.items():
-        if parameter.default is parameter.empty and name not in rest:
+        required = parameter.is_required() if learner in LEARNERS else parameter.default is parameter.empty
+        if required and name not in rest:
             raise ProblemError(f"{where}.{name} is missing; the learner {learner!r} needs it")
+    with wording(where):
+        made: LearnerSettings = make(**rest)
+        return made
+
+
+@contextmanager
+def wording(where: str) -> Iterator[None]:
+    """Name the table that settings or knowledge stand in, where they are refused."""
     try:
-        return make(**rest)
+        yield
     except (PeakError, TypeError) as error:  # TypeError: a table or a list where a number should be
         raise ProblemError(f"{where}: {error}") from None
+
+
+def declared_knowledge(values: Mapping[str, Any], where: str) -> Knowledge:
+    """Return what a file declares of its problem."""
+    with wording(where):
+        return Knowledge(**values)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from peakrl.evaluation import evaluate
+from peakrl.learning.own import learner_from
 from peakrl.learning.run import Record, learn, recording_interval
-from peakrl.learning.settings import LearnerSettings
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
@@ -31,7 +31,7 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     episodes, seed, points = config["episodes"], config["seed"], config["points"]
     follow = seed if config["problem"].get("follow_seed") else 0
     model, best = prepared(canonical(config["problem"], "problem"), follow, FOLDER.get())
-    settings = LearnerSettings.from_dict(config["settings"])
+    settings = learner_from(config["settings"], FOLDER.get())
     run = learn(model, settings, episodes=episodes, seed=seed, record=interval(points, episodes, model))
     last, mean = evaluate(model, run.policy), evaluate(model, run.averaged_policy)
     history = run.history.columns() if len(run.history) else {}

@@ -87,7 +87,7 @@ def read_plan(source: str | Path | Mapping[str, Any], folder: str | Path | None 
     check_keys(table, KEYS, "")
     name = text(table, "name", "name", name)
     problems = tuple(named(table, "problems", lambda entry, where: problem_choices(entry, where, base)))
-    settings = tuple(named(table, "settings", settings_choices))
+    settings = tuple(named(table, "settings", lambda entry, where: settings_choices(entry, where, base)))
     target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
     tasks = tuple(plan_tasks(table, problems, settings))
     return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks)
@@ -147,13 +147,13 @@ def problem_choices(entry: Mapping[str, Any], where: str, base: Path) -> Iterato
         yield Choice(name + suffix, name, config)
 
 
-def settings_choices(entry: Mapping[str, Any], where: str) -> Iterator[Choice]:
+def settings_choices(entry: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
     """Yield the settings of an entry."""
     learner = text(entry, "learner", f"{where}.learner")
     name = text(entry, "name", f"{where}.name", learner)
     for suffix, parameters in combinations(entry, ("learner", "name"), where):
         with refused():
-            settings = learner_settings({"learner": learner, **parameters}, where)
+            settings = learner_settings({"learner": learner, **parameters}, where, base)
         # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
         yield Choice(name + suffix, name, settings.brief())
 
