@@ -6,7 +6,45 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from naive import ModelWalk
+from naive import Xoshiro
+
+
+class ModelWalk:
+    """A model as a plain environment: draws first states and outcomes by the model's alias tables, speaks in labels."""
+
+    def __init__(self, model, seed):
+        self.model, self.generator = model, Xoshiro(seed)
+
+    def _draw(self, accept, alias, start, size):
+        if size == 1:
+            return start
+        scaled = self.generator.uniform() * size
+        column = int(scaled)
+        return start + column if scaled - column < accept[start + column] else int(alias[start + column])
+
+    def reset(self):
+        sampler = self.model.sampler
+        choice = self._draw(sampler.first_accept, sampler.first_alias, 0, len(sampler.first_slot))
+        self.step_number, self.slot = 0, int(sampler.first_slot[choice])
+        return self.model.state_of_slot(self.slot)
+
+    def actions(self):
+        return [self.model.action_of_row(row) for row in self.model.rows_of_slot(self.slot)]
+
+    def step(self, action):
+        model, layout, payoffs = self.model, self.model.layout, self.model.payoffs
+        row = model.row_of(self.step_number, model.state_of_slot(self.slot), action)
+        d = layout.row_distribution[row]
+        start, end = layout.outcome_start[d], layout.outcome_start[d + 1]
+        outcome = self._draw(model.sampler.accept, model.sampler.alias, start, end - start)
+        record = payoffs.row_payoff[row] + payoffs.stride * (outcome - start)
+        self.slot = int(layout.outcome_next[outcome])
+        self.step_number += 1
+        return (
+            model.state_of_slot(self.slot),
+            float(payoffs.reward[record]),
+            [float(f) for f in payoffs.constraints[record]],
+        )
 
 
 class ModelEnvironment(gymnasium.Env):

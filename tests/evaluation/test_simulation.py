@@ -25,7 +25,7 @@ def test_a_table_policy_is_followed_as_by_walking_through_the_model(seed):
     problem, model, rng = setting(seed)
     table = random_table(problem, rng)
     expected = naive.simulate_by_walking(
-        model, 60, SEED ^ STREAM, lambda generator: None, lambda begun, generator, step, state: table[step, state]
+        problem, 60, SEED ^ STREAM, lambda generator: None, lambda begun, generator, step, state: table[step, state]
     )
     result = simulate(model, table_policy(model, table), episodes=60, seed=SEED)
     assert ([*result.rewards], [*result.violations]) == expected
@@ -36,7 +36,7 @@ def test_a_stochastic_policy_draws_each_action_by_one_number(seed):
     problem, model, rng = setting(seed)
     chances = random_chances(problem, rng)
     expected = naive.simulate_by_walking(
-        model,
+        problem,
         60,
         SEED ^ STREAM,
         lambda generator: None,
@@ -51,7 +51,7 @@ def test_an_averaged_policy_draws_one_of_its_policies_for_the_whole_episode(seed
     problem, model, rng = setting(seed)
     tables = random_tables(problem, rng, 9)
     expected = naive.simulate_by_walking(
-        model,
+        problem,
         60,
         SEED ^ STREAM,
         lambda generator: tables[int(generator.uniform() * 9)],

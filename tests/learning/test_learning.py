@@ -54,9 +54,10 @@ def constants(model, settings, episodes):
 
 def twin_differences(seed, name, episodes=40):
     """Learn a random problem with the kernel and with the twin; return what differs (nothing, one hopes)."""
-    model, settings = compile_model(random_problem(seed)), SETTINGS[name]
+    problem, settings = random_problem(seed), SETTINGS[name]
+    model = compile_model(problem)
     run = learn(model, settings, episodes=episodes, seed=seed + 5)
-    q, trace = naive.algorithm_one(model, settings, episodes, seed + 5, **constants(model, settings, episodes))
+    q, trace = naive.algorithm_one(problem, model, settings, episodes, seed + 5, **constants(model, settings, episodes))
     differences = []
     for (step, state), table in q.items():
         base = step * model.entry_stride

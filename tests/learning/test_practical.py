@@ -16,6 +16,8 @@ import peakrl
 from peakrl import (
     Knowledge,
     LearnerSettings,
+    Outcome,
+    Problem,
     TabularModel,
     compile_model,
     energy_harvesting,
@@ -25,11 +27,9 @@ from peakrl import (
 )
 from peakrl.errors import SettingsError
 from peakrl.kernels.learning import Log
-from peakrl.kernels.practical_tables import CAUTION, DOUBT, LOOKS, NOISE_WEIGHT, PATIENCE
 from peakrl.kernels.sampling import seed_state
 from peakrl.learning import sources
 from peakrl.learning.active import ActiveRun
-from peakrl.learning.practical import ERROR_WINDOW
 from random_problems import random_problem
 
 NONE = Knowledge()
@@ -81,8 +81,8 @@ SETTINGS = {
 REMEMBERING = [name for name, (settings, _) in SETTINGS.items() if settings.constraint_memory]
 
 
-def twin(model, case):
-    """The twin, with the constants of the formulas written out once more."""
+def twin(problem, model, case):
+    """The twin, with what settings decide written out once more."""
     settings, knowledge = case
     told = SimpleNamespace(
         **settings.model_dump(),
@@ -95,17 +95,14 @@ def twin(model, case):
     penalty = settings.penalty if settings.penalty is not None else 2 * horizon * count * span / slater
     level = span if settings.tight_optimism else max(penalty, span)
     start = [level * (horizon - h) for h in range(horizon)]
-    return naive.PracticalTwin(
-        model, told, penalty=penalty, start=start, window=ERROR_WINDOW, patience=PATIENCE, caution=CAUTION,
-        looks=LOOKS, doubt=DOUBT, noise_weight=NOISE_WEIGHT,
-    )  # fmt: skip
+    return naive.PracticalTwin(problem, model, told, penalty=penalty, start=start)
 
 
 def twin_differences(problem, settings, seed, episodes=40):
     """Learn a problem with the kernel and with the twin; return what differs (nothing, one hopes)."""
-    model = problem if isinstance(problem, TabularModel) else compile_model(problem)
+    model = compile_model(problem)
     run = learn(model, settings, episodes=episodes, seed=seed)
-    slow = twin(model, settings)
+    slow = twin(problem, model, settings)
     trace = slow.run(episodes, seed)
     differences = []
     for (step, state, action), value in slow.q.items():
@@ -142,18 +139,34 @@ def test_a_restart_after_the_proof_equals_the_twins(name):
     assert restarted >= 2
 
 
+class SlowFall(Problem):
+    """Action 1 may lead from state 0 to state 1, and from there it is two more steps to a certain violation."""
+
+    horizon, stationary = 5, True
+    constraint_names, constraint_bounds, reward_range = ("f",), (1.0,), (0.0, 1.0)
+
+    def __init__(self, rewards):
+        self.rewards = [(0.2, 0.9), *rewards[1:].tolist()]  # worth trying
+
+    def initial(self):
+        return [(1.0, 0)]
+
+    def actions(self, step, state):
+        return [0, 1]
+
+    def outcomes(self, step, state, action):
+        paid = self.rewards[state][action], (-1.0 if state == 3 else 1.0,)
+        if state == 0:
+            return [Outcome(1.0, 0, *paid)] if action == 0 else [Outcome(0.5, 0, *paid), Outcome(0.5, 1, *paid)]
+        return [Outcome(1.0, min(state + 1, 3), *paid)]
+
+
 @pytest.mark.parametrize("name", ["as it comes", "shared outcomes", "replay", "replay, shared outcomes"])
 def test_pairs_that_are_dead_at_early_steps_only_equal_the_twins(name):
-    # Action 1 may lead from state 0 to state 1, and from there it is two more steps to a certain violation.
-    transitions = np.zeros((4, 2, 4))
-    transitions[0] = [[1, 0, 0, 0], [0.5, 0.5, 0, 0]]
-    transitions[1, :, 2] = transitions[2, :, 3] = transitions[3, :, 3] = 1.0
-    constraints = [[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]]
     for seed in range(4):
-        rewards = np.random.default_rng(seed).uniform(size=(4, 2))
-        rewards[0] = 0.2, 0.9  # worth trying
-        model = TabularModel.from_arrays(transitions, rewards, constraints, 5, reward_range=(0.0, 1.0))
-        assert twin_differences(model, SETTINGS[name], seed, episodes=120) == []
+        problem = SlowFall(np.random.default_rng(seed).uniform(size=(4, 2)))
+        model = compile_model(problem)
+        assert twin_differences(problem, SETTINGS[name], seed, episodes=120) == []
         forbidden = learn(model, SETTINGS[name], episodes=120, seed=seed)._learned.forbidden()[model.row_of(0, 0, 1)]
         assert forbidden[0]
         assert not forbidden[2:].any()

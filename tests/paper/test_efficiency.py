@@ -98,7 +98,10 @@ def test_the_planner_s_kernel_agrees_with_its_plain_twin(small: TabularModel, bo
             list(zip(planner.cell_next[low:high].tolist(), planner.counts[low:high].tolist(), strict=True))
             for low, high in pairwise(edges)
         ]
-        expected = optimistic_plan(small, seen, planner.reward.tolist(), planner.forbidden, planner.span, bonus)
+        rows_of = [small.rows_of_slot(slot) for slot in range(small.num_slots)]
+        expected = optimistic_plan(
+            rows_of, small.horizon, seen, planner.reward.tolist(), planner.forbidden, planner.span, bonus
+        )
         assert planner.rows.tolist() == expected
 
 

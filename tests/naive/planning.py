@@ -1,0 +1,102 @@
+"""The best policies, by trying all of them, by recursion and by a linear programme for another solver."""
+
+from __future__ import annotations
+
+import math
+
+from naive.problems import decision_points, every_table, expected_sum, follow, plain_reward, total_violation
+
+
+def best_of_all_tables(problem):
+    """(violation, value): the least violation of any deterministic policy and the most reward at it."""
+    scores = [
+        (expected_sum(problem, follow(table), total_violation), expected_sum(problem, follow(table), plain_reward))
+        for table in every_table(problem)
+    ]
+    least = min(violation for violation, _ in scores)
+    return least, max(value for violation, value in scores if violation <= least + 1e-12)
+
+
+def least_violation_then_reward(problem):
+    """The same numbers by recursion, for problems with too many policies to try."""
+    known = {}
+
+    def best(step, state):
+        if step == problem.horizon:
+            return 0.0, 0.0
+        if (step, state) not in known:
+            scores = []
+            for action in problem.actions(step, state):
+                cost = value = 0.0
+                for outcome in problem.outcomes(step, state, action):
+                    if outcome.probability > 0:
+                        cost_after, value_after = best(step + 1, outcome.next_state)
+                        cost += outcome.probability * (total_violation(outcome) + cost_after)
+                        value += outcome.probability * (outcome.reward + value_after)
+                scores.append((cost, value))
+            least = min(cost for cost, _ in scores)
+            known[step, state] = least, max(value for cost, value in scores if cost <= least * (1 + 1e-12))
+        return known[step, state]
+
+    pairs = [(p, *best(0, state)) for p, state in problem.initial() if p > 0]
+    return sum(p * cost for p, cost, _ in pairs), sum(p * value for p, _, value in pairs)
+
+
+def occupancy_programme(problem, slack):
+    """The approximated problem as printed, one variable for each (step, state, action), handed to cvxpy.
+
+    Returns its optimal value, or None where there is no policy that keeps E|f_i^-| <= slack at every step.
+    """
+    import cvxpy
+
+    points = decision_points(problem)
+    keys = [(step, state, action) for step, state in points for action in problem.actions(step, state)]
+    x = dict(zip(keys, cvxpy.Variable(len(keys), nonneg=True), strict=True))
+    inflow = dict.fromkeys(points, 0.0)
+    for p, state in problem.initial():
+        if p > 0:
+            inflow[0, state] += p
+    value, used = 0.0, {}
+    for (step, state, action), share in x.items():
+        for outcome in problem.outcomes(step, state, action):
+            if outcome.probability > 0:
+                value += share * (outcome.probability * outcome.reward)
+                if step < problem.horizon - 1:
+                    inflow[step + 1, outcome.next_state] += share * outcome.probability
+                for i, f in enumerate(outcome.constraints):
+                    if f < 0:
+                        used[step, i] = used.get((step, i), 0.0) + share * (outcome.probability * -f)
+    flow = [
+        sum(x[step, state, action] for action in problem.actions(step, state)) == arriving
+        for (step, state), arriving in inflow.items()
+    ]
+    programme = cvxpy.Problem(cvxpy.Maximize(value), flow + [total <= slack for total in used.values()])
+    # An interior-point solver, so that not even the method is ours; HiGHS would also clash with pyjobshop's copy.
+    programme.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    return None if programme.status == "infeasible" else float(programme.value)
+
+
+def optimistic_plan(rows_of, horizon, seen, reward, forbidden, span, bonus):
+    """Return [step][slot]: greedy rows on counted transitions, where `rows_of` lists the rows of each slot.
+
+    seen[row] lists (next slot, count) in order.
+    """
+    following, plan = [0.0] * len(rows_of), []
+    for left in range(1, horizon + 1):
+        values, chosen = [], []
+        for rows in rows_of:
+            q = {}
+            for row in rows:
+                n = sum(count for _, count in seen[row])
+                q[row] = span * left
+                if n:
+                    mean = sum(count * following[place] for place, count in seen[row]) / n
+                    square = sum(count * following[place] * following[place] for place, count in seen[row]) / n
+                    deviation = math.sqrt(max(square - mean * mean, 0.0) / n)
+                    q[row] = min(span * left, reward[row] + mean + bonus * deviation)
+            allowed = [row for row in rows if not forbidden[row]]
+            chosen.append(max(allowed, key=q.__getitem__))
+            values.append(q[chosen[-1]])
+        following = values
+        plan.insert(0, chosen)
+    return plan
