@@ -29,6 +29,7 @@ from peakrl import (
     solve,
     write_report,
 )
+from peakrl.certifying.findings import ModelFindings, RunFindings
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.paper.records import FigureRecord, Row, read_figure
@@ -38,7 +39,7 @@ from peakrl.report.efficiency import FLOOR
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
 from peakrl.report.paper_sections import quartile_chart
 from peakrl.report.plotly_bundle import KINDS, reduced
-from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, presence, safe_map_blocks
+from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, safe_map_blocks
 from peakrl.report.run_sections import section_of
 from peakrl.report.schedule_blocks import schedule_blocks
 from peakrl.runs.store import Store
@@ -172,7 +173,7 @@ def test_no_state_can_escape_from_the_data() -> None:
             return [Outcome(1.0, HOSTILE, 1.0, (-1.0,))]
 
     run = learn(compile_model(Named()), LearnerSettings.practical(), episodes=3)
-    found = Taken(Page("a", "b", [section_of(run, HOSTILE)]).html())
+    found = Taken(Page("a", "b", [section_of(RunFindings.of(run), HOSTILE)]).html())
     assert not [tag for tag, attributes in found.tags if tag == "img" or "onerror" in attributes]
     explorer = next(value for key, value in found.data.items() if key.endswith("-explorer"))
     assert explorer["actions"] == [HOSTILE]
@@ -219,7 +220,7 @@ def test_a_run_is_told_with_its_gap_to_the_optimum(results: Path, taken: Taken) 
 def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
     run = learn(compile_model(scheduling_example(3)), LearnerSettings.practical(), episodes=1500)
     assert run.feasible is False
-    section = section_of(run, "infeasible")
+    section = section_of(RunFindings.of(run), "infeasible")
     assert section.badge == ("bad", "infeasible")
     proof = next(block for block in section.aside if isinstance(block, Table) and block.id.endswith("-proof"))
     assert len(proof.rows) == len(run.proof)
@@ -314,7 +315,7 @@ def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int,
 def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: int, stationary: bool) -> None:
     model = compile_model(random_problem(np.random.default_rng(seed), stationary=stationary))
     run = learn(model, LearnerSettings.practical(), episodes=20)
-    content: Any = explorer(run, solve(model), "x", 10**6, 10**6).data
+    content: Any = explorer(RunFindings.of(run), "x", 10**6, 10**6).data
     violation = model.row_violation.sum(axis=1)
     kept = np.flatnonzero(np.diff(model.row_start) > 0)
     policy, law = unrun(content["policy"]), integers(content["law"])
@@ -342,7 +343,7 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
 def test_the_explorer_calls_safe_what_the_safe_set_does(number: int) -> None:
     model = compile_model(scheduling_example(number))
     run = learn(model, LearnerSettings.practical(), episodes=5)
-    content: Any = explorer(run, None, "x", 10**6, 10**6).data
+    content: Any = explorer(RunFindings.of(run), "x", 10**6, 10**6).data
     told, safe = unrun(content["verdict"]), safe_set(model)
     assert len(told) == model.num_entries
     for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
@@ -354,7 +355,7 @@ def test_the_explorer_calls_safe_what_the_safe_set_does(number: int) -> None:
 
 def test_a_map_shows_how_many_actions_are_safe_in_every_state_that_can_be_reached() -> None:
     model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
-    (block,) = safe_map_blocks(model, "x", 10_000)
+    (block,) = safe_map_blocks(ModelFindings(model), "x", 10_000)
     content: Any = block.data  # type: ignore[union-attr]
     counts, safe = unrun(content["maps"]["safe actions"]), safe_set(model)
     for step in range(3):
@@ -362,13 +363,13 @@ def test_a_map_shows_how_many_actions_are_safe_in_every_state_that_can_be_reache
             count = counts[(step * content["rows"] + battery) * content["columns"] + arrival]
             if count >= 0:
                 assert count == len(safe.actions(step, (battery, arrival))) == min(battery + arrival, 2) + 1
-    assert safe_map_blocks(model, "x", 10) == []
+    assert safe_map_blocks(ModelFindings(model), "x", 10) == []
 
 
 def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
     model = compile_model(scheduling_example(1))
     run = learn(model, LearnerSettings.practical(), episodes=300)
-    content: Any = explorer(run, solve(model), "x", 10**6, 10**6).data
+    content: Any = explorer(RunFindings.of(run), "x", 10**6, 10**6).data
     seen = np.array(unrun(content["witness"]))
     known = run._learned.forbidden()[:, 0]  # type: ignore[union-attr]
     assert np.array_equal(seen != -2, known)
@@ -379,7 +380,7 @@ def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
 def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
     model = compile_model(scheduling_example(2))
     run = learn(model, LearnerSettings.practical(), episodes=50)
-    kept = kept_slots(run, 200, 1000)
+    kept = kept_slots(RunFindings.of(run), 200, 1000)
     assert np.diff(model.row_start)[kept].sum() <= 200
     slot, path = int(model.first_slot[0]), []
     for step in range(model.horizon):
@@ -387,8 +388,8 @@ def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
         row = run.policy.row(step, slot)
         slot = int(model.outcome_next[model.outcome_start[model.row_distribution[row]]])
     assert set(path) <= set(kept.tolist())
-    assert presence(run)[path].tolist() == [1.0] * model.horizon
-    assert f"The page holds {len(kept):,} of" in explorer(run, None, "x", 200, 1000).note
+    assert RunFindings.of(run).presence[path].tolist() == [1.0] * model.horizon
+    assert f"The page holds {len(kept):,} of" in explorer(RunFindings.of(run), "x", 200, 1000).note
 
 
 def test_states_that_are_no_numbers_have_no_map() -> None:

@@ -101,10 +101,11 @@ class Certificate:
     def __str__(self) -> str:
         verdict = "holds" if self.holds else f"does NOT hold: {self.reason}"
         lines = [f"Certificate ({self.kind}) {verdict}"]
-        lines += [f"  {name:<12}{text}" for name, text in self._rows()]
+        lines += [f"  {name:<12}{text}" for name, text in self.rows()]
         return "\n".join(lines)
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what there is to read, line by line: a word, and what it says."""
         rows = [("of", self.subject)] if self.subject else []
         rows += [("claim", self.claim), ("value", between(self.value_low, self.value_high))]
         if self.optimum_high is not None:

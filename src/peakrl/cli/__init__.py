@@ -10,6 +10,8 @@ import typer
 
 from peakrl.cli.audit import audit as audit_command
 from peakrl.cli.bench import bench as bench_command
+from peakrl.cli.certify import certify as certify_command
+from peakrl.cli.certify import verify as verify_command
 from peakrl.cli.evaluate import evaluate as evaluate_command
 from peakrl.cli.init import init as init_command
 from peakrl.cli.plan import plan as plan_command
@@ -35,6 +37,8 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "solve": solve_command,
         "train": train_command,
         "evaluate": evaluate_command,
+        "certify": certify_command,
+        "verify": verify_command,
         "shield": shield_command,
         "report": report_command,
         "audit": audit_command,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +14,10 @@ import typer
 from peakrl.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
+    from peakrl.certificates import Certificate
     from peakrl.learning.run import LearningRun
     from peakrl.learning.watching import Watch
-    from peakrl.planning import Solution
-    from peakrl.policy.tables import AnyPolicy
 
-#: Above this many outcomes the optimum, and above this many changes times states the averaged policy, is not computed.
-MOST_OUTCOMES, MOST_CHANGES = 5e8, 5e10
 PROOF_LINES = 12
 
 
@@ -90,10 +88,11 @@ def train(
     answer = report(run, time.perf_counter() - begun)
     answer["episodes_before"] = watchers.begun_at or 0
     answer["run_file"] = None if kept is None else str(kept)
+    certificates = answer.pop("certificates")
     if as_json:
         print_json(answer)
     else:
-        show(answer)
+        show(answer, certificates)
     raise typer.Exit(1 if answer["feasible"] is False else 0)
 
 
@@ -175,9 +174,10 @@ def keep(out: Path | None, place: Path | None, overwrite: bool) -> None:
 
 def report(run: LearningRun, seconds: float) -> dict[str, Any]:
     """Return what there is to say about a run."""
-    optimum = optimum_of(run)
-    last = figures(run, run.policy)
-    answer: dict[str, Any] = {
+    from peakrl.certifying.findings import RunFindings
+
+    found = RunFindings.of(run)
+    return {
         "problem": run.model.name,
         "states": run.model.num_states,
         "pairs": run.model.num_pairs,
@@ -187,82 +187,15 @@ def report(run: LearningRun, seconds: float) -> dict[str, Any]:
         "episodes": run.episodes,
         "seed": run.seed,
         "seconds": seconds,
-        "policy": last,
-        "averaged_policy": averaged_figures(run),
-        "optimum": None if optimum is None else {"value": optimum.value, "violation": optimum.violation},
+        **found.as_dict(),
         "violating_episodes": run.violations,
         "last_violation_episode": run.last_violation_episode,
-    }
-    for found in (last, answer["averaged_policy"]):
-        if found is not None and optimum is not None:
-            found["below_optimum"] = gap(found["value"], optimum.value)
-    answer["feasible"] = feasible(run, optimum)
-    answer["verdict"] = verdict(run, optimum, last)
-    answer["reason"] = None if optimum is None else optimum.reason
-    answer["proof"] = [str(line) for line in run.proof]
-    return answer
-
-
-def gap(value: float, optimum: float) -> float:
-    """Return how far a value lies below the optimum; what is only rounding counts as 0."""
-    below = optimum - value
-    return below if abs(below) > 1e-12 * max(1.0, abs(optimum)) else 0.0
-
-
-def optimum_of(run: LearningRun) -> Solution[Any] | None:
-    """Return the exact optimum where that is quick."""
-    from peakrl.model.explore import as_model
-    from peakrl.planning import solve
-
-    model = as_model(run.model)
-    return solve(model) if model.num_outcomes + model.num_entries <= MOST_OUTCOMES else None
-
-
-def figures(run: LearningRun, policy: AnyPolicy) -> dict[str, Any]:
-    """Return the exact figures of a policy."""
-    from peakrl.evaluation import evaluate
-
-    found = evaluate(run.model, policy)
-    return {
-        "value": found.value,
-        "violation": found.violation,
-        "violation_probability": found.violation_probability,
+        "proof": [str(line) for line in run.proof],
+        "certificates": found.certificates,
     }
 
 
-def averaged_figures(run: LearningRun) -> dict[str, Any] | None:
-    """Return the exact figures of the averaged policy, if it was kept; from the history where that is quicker."""
-    if run._averaged is None:
-        return None
-    if run.averaged_policy.num_changes * run.model.num_nodes <= MOST_CHANGES:
-        return figures(run, run.averaged_policy)
-    if not len(run.history):
-        return None
-    history = run.history
-    value, violation = float(history.averaged_value[-1]), float(history.averaged_violation[-1])
-    return {"value": value, "violation": violation, "violation_probability": None}
-
-
-def feasible(run: LearningRun, optimum: Solution[Any] | None) -> bool | None:
-    """Return what is known of the problem: the learner's own proof, or the planner's."""
-    if run.feasible is not None:
-        return run.feasible
-    return None if optimum is None else optimum.feasible
-
-
-def verdict(run: LearningRun, optimum: Solution[Any] | None, last: dict[str, Any]) -> str:
-    """Return in a sentence where the problem and the last policy stand."""
-    if run.feasible is False:
-        return "infeasible: the learner has seen every way out of the first state fail"
-    if optimum is not None and not optimum.feasible:
-        return f"infeasible: {optimum.reason}"
-    known = "feasible" if optimum is not None else "feasibility not known"
-    if last["violation_probability"] == 0:
-        return f"{known}; the last policy never violates a constraint"
-    return f"{known}; the last policy violates a constraint with probability {last['violation_probability']:.6g}"
-
-
-def show(answer: dict[str, Any]) -> None:
+def show(answer: dict[str, Any], certificates: Sequence[Certificate]) -> None:
     """Print it for people."""
     from peakrl.cli.output import print_table
 
@@ -283,6 +216,8 @@ def show(answer: dict[str, Any]) -> None:
     last = answer["last_violation_episode"]
     print(f"violating episodes: {answer['violating_episodes']:,}" + (f", the last of them {last:,}" if last else ""))
     print(f"verdict: {answer['verdict']}")
+    for certificate in certificates:
+        print(certificate)
     for line in answer["proof"][:PROOF_LINES]:
         print(f"  {line}")
     if len(answer["proof"]) > PROOF_LINES:

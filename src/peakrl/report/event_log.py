@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from peakrl.certifying.findings import ModelFindings
 from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import flattened
-from peakrl.report.run_sections import ModelFindings
 
 if TYPE_CHECKING:
     from peakrl.learning.history import History

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from peakrl.certifying.findings import ModelFindings, RunFindings
 from peakrl.learning.history import History
 from peakrl.model.explore import as_model
 from peakrl.report.live_server import LiveServer
 from peakrl.report.page import Live, Page
-from peakrl.report.run_sections import ModelFindings, section_of
+from peakrl.report.run_sections import section_of
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
@@ -37,8 +38,6 @@ LEAST, SHARE = 2.0, 0.1
 #: Seconds between two looks at whether a page is wanted; that a question for news is held; since the last question
 #: during which a page counts as open; that open pages have to fetch the end of a run.
 TICK, HELD, OPEN, FAREWELL = 0.1, 1.0, 5.0, 3.0
-#: Above this many changes times states the averaged policy's figures come from the history.
-MOST_CHANGES = 5e7
 OVER = ("finished", "interrupted", "failed")
 
 Build = Callable[["LearningRun", str, ModelFindings], "list[Section]"]
@@ -46,7 +45,7 @@ Build = Callable[["LearningRun", str, ModelFindings], "list[Section]"]
 
 def build_sections(run: LearningRun, name: str, known: ModelFindings) -> list[Section]:
     """Return what the page says of a run."""
-    return [section_of(run, name, known=known, most_changes=MOST_CHANGES)]
+    return [section_of(RunFindings.of(run, known, at_once=True), name)]
 
 
 class LiveView:

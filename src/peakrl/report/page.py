@@ -178,9 +178,10 @@ def write_report(source: LearningRun | str | Path, out: str | Path | None = None
     if not isinstance(out, str | Path | None):
         raise SettingsError(f"out is {out!r}; it must be the name of a file or a folder")
     if isinstance(source, LearningRun):
+        from peakrl.certifying.findings import RunFindings
         from peakrl.report.run_sections import section_of
 
-        page = Page(f"Report on {source.model.name}", source.model.name, [section_of(source, "run")])
+        page = Page(f"Report on {source.model.name}", source.model.name, [section_of(RunFindings.of(source), "run")])
         return put(page, Path(NAME if out is None else out))
     return write_page(source, out)[0]
 

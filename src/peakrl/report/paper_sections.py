@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 from peakrl.paper import EXPERIMENTS
 from peakrl.paper.records import PAPER, FigureRecord, Row, read_figure
@@ -49,10 +47,6 @@ BOUNDS = {("figure-3", "frozen"): "convex bound", ("figure-3", "random"): "causa
 LOG_X = {"figure-6"}
 #: Measures that begin so belong together: as a curve and its band, or as one line of a table.
 ORDERS = ("lower ", "median ", "upper ", "largest ")
-#: Theory is told for these accuracies (rewards in [0, 1]) and slacks.
-EPSILONS = (1.0, 0.1)
-SLACKS = (0.1, 0.01, 0.001)
-FAILURE = 0.05
 
 
 def figure_names(folder: Path) -> list[str]:
@@ -211,67 +205,22 @@ def distance_series(curves: dict[str, list[Row]], bound: str) -> list[Series]:
 
 def theory_section() -> Section:
     """Return what Theorem 1 asks for on the paper's problems, and what the slacks leave."""
+    from peakrl.paper.theory_tables import FAILURE, PLAN_COLUMNS, SLACK_COLUMNS, paper_models, plan_rows, slack_rows
+
     models = paper_models()
     lead = (
         "Theorem 1's arithmetic for the paper's own problems: how many episodes it asks for, with which slack and "
         f"penalty, for accuracy ε (rewards in [0, 1], |f| ≤ 1), failure probability {FAILURE:g} and constant c = 1; "
         "and what a slack really leaves, found by solving the modified problem exactly."
     )
-    blocks: list[Block] = [plan_table(models), audit_table(models[0][1])]
-    blocks.append(
+    plan = "Episodes that Theorem 1 asks for (S and A: the most of any step)"
+    slack = "What a slack leaves, energy harvesting, peak 8, fresh arrivals (bits)"
+    blocks: list[Block] = [
+        Table("theory-plan", plan, PLAN_COLUMNS, plan_rows(models)),
+        Table("theory-slack", slack, SLACK_COLUMNS, slack_rows(models[0][1])),
         Text(
             "Read the counts as orders of magnitude. The regret bound that the proof rests on holds only from the "
             "episodes in the last column but one; the last keeps the 1/γ that the printed proof hides in its constant."
-        )
-    )
+        ),
+    ]
     return Section("theory", "Theory: what Theorem 1 asks for", lead, blocks)
-
-
-def paper_models() -> list[tuple[str, Any]]:
-    """Return the compiled problems of the paper."""
-    from peakrl.model.explore import compile_model
-    from peakrl.problems.harvesting.problem import energy_harvesting
-    from peakrl.problems.scheduling.problem import scheduling_example
-
-    models = [("energy harvesting, peak 8", compile_model(energy_harvesting(peak_power=8)))]
-    models += [(f"scheduling example {number}", compile_model(scheduling_example(number))) for number in (1, 2, 3)]
-    return models
-
-
-def plan_table(models: Sequence[tuple[str, Any]]) -> Table:
-    """Return `pac_plan` for each problem and accuracy."""
-    from peakrl.theory import pac_plan
-
-    columns = (
-        "problem", "S", "A", "H", "I", "ε", "slack ξ", "Slater γ", "penalty η", "log term",
-        "episodes, as printed", "episodes, for the regret bound", "episodes, nothing hidden",
-    )  # fmt: skip
-    rows = []
-    for name, model in models:
-        sizes = (model.max_states, model.max_actions, model.horizon, model.num_constraints)
-        for epsilon in EPSILONS:
-            plan = pac_plan(
-                epsilon=epsilon, failure_probability=FAILURE,
-                states=sizes[0], actions=sizes[1], horizon=sizes[2], constraints=sizes[3],
-            )  # fmt: skip
-            counts = (float(plan.episodes), float(plan.regret_episodes), float(plan.strict_episodes))
-            rows.append((name, *sizes, epsilon, plan.slack, plan.slater, plan.penalty, plan.log_term, *counts))
-    return Table("theory-plan", "Episodes that Theorem 1 asks for (S and A: the most of any step)", columns, rows)
-
-
-def audit_table(model: Any) -> Table:
-    """Return what figure 2's slacks leave on energy harvesting with fresh arrivals."""
-    from peakrl.auditing import audit
-
-    columns = (
-        "slack ξ", "penalty η", "optimum V*", "modified optimum W*", "free violation", "value won",
-        "is the optimum", "least deterred violation", "smallest violation there is",
-    )  # fmt: skip
-    rows = []
-    for slack in SLACKS:
-        found = audit(model, slack, relaxed=False)
-        rows.append((
-            slack, found.penalty, found.optimum.value, found.modified.value, found.free_violation, found.value_won,
-            found.exact, found.deterred_violation, found.smallest_violation,
-        ))  # fmt: skip
-    return Table("theory-slack", "What a slack leaves, energy harvesting, peak 8, fresh arrivals (bits)", columns, rows)

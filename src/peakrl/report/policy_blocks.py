@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.kernels.arrays import Floats, Longs
 from peakrl.model.explore import as_model
 from peakrl.model.space import StateSpace, starts_of
 from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
 
 if TYPE_CHECKING:
+    from peakrl.certifying.findings import ModelFindings, RunFindings
+    from peakrl.kernels.arrays import Longs
     from peakrl.learning.run import LearningRun
     from peakrl.model.tabular import TabularModel
     from peakrl.planning import Solution
@@ -35,15 +36,16 @@ NO_WITNESS, VIOLATES = -2, -1
 SAFE, BREAKS, DEAD_END = 0, 1, 2
 
 
-def policy_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, share: int = 1) -> list[Block]:
-    """Return what shows the policy; `share` runs divide the room among them."""
+def policy_blocks(found: RunFindings, place: str, share: int = 1) -> list[Block]:
+    """Return what shows the policy of a run; `share` runs divide the room among them."""
     from peakrl.report.schedule_blocks import schedule_blocks
 
+    run, optimum = found.run, found.optimum
     blocks: list[Block] = [*schedule_blocks(run, place)]
     blocks += map_blocks(run, optimum, place, MOST_CELLS // share)
-    blocks += safe_map_blocks(as_model(run.model), place, MOST_CELLS // share)
-    if run.model.num_nodes <= 50_000_000:
-        blocks.append(explorer(run, optimum, place, MOST_ENTRIES // share, MOST_STATES // share))
+    blocks += safe_map_blocks(found.known, place, MOST_CELLS // share)
+    if found.can_explore:
+        blocks.append(explorer(found, place, MOST_ENTRIES // share, MOST_STATES // share))
     else:
         blocks.append(Text("The policy is too large to be explored on a page."))
     return blocks
@@ -87,17 +89,15 @@ def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, m
     return [Drawn(f"{place}-map", f"What the policy does, {by}", "heatmap", content, note)]
 
 
-def safe_map_blocks(model: TabularModel, place: str, most: int) -> list[Block]:
+def safe_map_blocks(known: ModelFindings, place: str, most: int) -> list[Block]:
     """Return a map of how many actions are safe where, for models whose states make a grid that a page can hold."""
+    model = known.model
     grid = grid_of(model)
     if grid is None or grid[0] * grid[1][0] * grid[1][1] > most or max(grid[1]) > LONGEST_SIDE:
         return []
     frames, shape, cell, names = grid
-    from peakrl.safety.safe_set import SafeSet
-
-    nodes, safe = np.flatnonzero(cell >= 0), SafeSet(model)
-    values = np.full(frames * shape[0] * shape[1], -1, np.int64)
-    values[cell[nodes]] = [np.count_nonzero(safe.mask_of(node)) for node in nodes.tolist()]
+    nodes, values = np.flatnonzero(cell >= 0), np.full(frames * shape[0] * shape[1], -1, np.int64)
+    values[cell[nodes]] = known.safe_actions(nodes)
     content = {
         "frames": frames, "start": frames // 2, "rows": shape[0], "columns": shape[1], "x": names[0], "y": names[1],
         "maps": {"safe actions": run_lengths(values)}, "actions": list(range(model.max_actions + 1)), "numeric": True,
@@ -154,16 +154,14 @@ def decision_nodes(model: StateSpace) -> tuple[Longs, Longs, Longs]:
 # Explorer --------------------------------------------------------------------------------------------------------
 
 
-def explorer(
-    run: LearningRun, optimum: Solution[Policy] | None, place: str, most_entries: int, most_states: int
-) -> Drawn:
+def explorer(found: RunFindings, place: str, most_entries: int, most_states: int) -> Drawn:
     """Return the explorer of a run's last policy."""
-    model = as_model(run.model)
-    kept = kept_slots(run, most_entries, most_states)
+    run, optimum, model = found.run, found.optimum, found.known.model
+    kept = kept_slots(found, most_entries, most_states)
     rows = np.concatenate([np.arange(*model.row_start[[slot, slot + 1]]) for slot in kept])
     laws, law_of_row = np.unique(model.layout.row_distribution[rows], return_inverse=True)
     steps = model.horizon if model.stationary else 1
-    values, violations = law_tables(run, laws)
+    values, violations = found.after_laws(laws)
     starts = starts_of(np.diff(model.row_start)[kept])
     content = {
         "horizon": model.horizon,
@@ -198,65 +196,23 @@ def explorer(
     return Drawn(f"{place}-explorer", "Policy explorer: pick a step and a state", "explorer", content, note)
 
 
-def kept_slots(run: LearningRun, most_entries: int, most_states: int) -> Longs:
+def kept_slots(found: RunFindings, most_entries: int, most_states: int) -> Longs:
     """Return the states that the page holds: all, or those that the policy comes by most; in their own order."""
-    model = as_model(run.model)
+    model = found.known.model
     counts = np.diff(model.row_start)
     slots = np.flatnonzero(counts > 0)
     steps = model.horizon if model.stationary else 1
     if counts.sum() * steps <= most_entries and len(slots) <= most_states:
         return slots
-    order = slots[np.argsort(-presence(run)[slots], kind="stable")]
+    order = slots[np.argsort(-found.presence[slots], kind="stable")]
     fits = np.cumsum(counts[order]) * steps <= most_entries
     return np.sort(order[fits][:most_states])
-
-
-def presence(run: LearningRun) -> Floats:
-    """[slot]: how often the last policy is expected to be there in an episode."""
-    model = as_model(run.model)
-    layout = model.layout
-    now = np.zeros(model.num_slots)
-    now[model.first_slot] = model.first_probability
-    total = now.copy()
-    for step in range(model.horizon - 1):
-        slots = np.flatnonzero(now)
-        rows = run.policy.rows[step * layout.node_stride + slots]
-        acting = rows >= 0
-        following = np.zeros(model.num_slots)
-        for slot, row in zip(slots[acting].tolist(), rows[acting].tolist(), strict=True):
-            law = layout.row_distribution[row]
-            part = slice(layout.outcome_start[law], layout.outcome_start[law + 1])
-            np.add.at(following, layout.outcome_next[part], now[slot] * layout.outcome_probability[part])
-        now = following
-        total += now
-    return total
-
-
-def law_tables(run: LearningRun, laws: Longs) -> tuple[Floats, Floats]:
-    """[step, law]: what follows under the last policy, value and violation."""
-    from peakrl.kernels.planning import value_of
-    from peakrl.planning.exact import row_costs
-
-    model = as_model(run.model)
-    value = value_of(model.layout, model.num_nodes, model.row_reward, run.policy.rows)
-    violation = value_of(model.layout, model.num_nodes, row_costs(model), run.policy.rows)
-    return by_law(model, value, laws), by_law(model, violation, laws)
 
 
 def verdicts(model: TabularModel) -> NDArray[np.int8]:
     """[entry]: SAFE, BREAKS or DEAD_END."""
     safe = model.safe[0].reshape(-1, model.num_rows)
     return np.where(safe, SAFE, np.where(model.keeps, DEAD_END, BREAKS)).astype(np.int8).ravel()
-
-
-def by_law(model: TabularModel, table: Floats, laws: Longs) -> Floats:
-    """[step, law]: the expectation over each law of a table by node of the next step; one step in a layered model."""
-    layout = model.layout
-    stride = layout.node_stride
-    steps = range(1, model.horizon + 1) if stride else range(1)
-    weight, following = layout.outcome_probability, layout.outcome_next
-    sums = [np.add.reduceat(weight * table[step * stride + following], layout.outcome_start[:-1]) for step in steps]
-    return np.stack(sums)[:, laws]
 
 
 def chosen(model: StateSpace, policy: Policy, kept: Longs, steps: int) -> list[int]:

@@ -2,134 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.model.explore import as_model
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, shown_state, slug
 
 if TYPE_CHECKING:
-    from peakrl.auditing import Audit
-    from peakrl.evaluation import Evaluation
-    from peakrl.learning.run import LearningRun
+    from peakrl.certifying.findings import Figures, RunFindings
     from peakrl.model.tabular import TabularModel
-    from peakrl.planning import Solution
-    from peakrl.policy.tables import AnyPolicy, Policy
 
-#: Above this many outcomes the optimum, and above this many changes times states the averaged policy, is not computed.
-MOST_OUTCOMES, MOST_CHANGES = 5e8, 5e9
 #: Lines of a proof on the page, and points of a curve.
 PROOF_LINES, POINTS = 500, 2000
 #: Audited where the learner itself has no slack.
 USUAL_SLACK = 0.1
-ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class ModelFindings:
-    """What is computed of a model alone: a page that is built again while a run goes on keeps it."""
-
-    model: TabularModel
-
-    @cached_property
-    def optimum(self) -> Solution[Policy] | None:
-        """The exact optimum; None where the model is too large for that to be quick."""
-        from peakrl.planning import solve
-
-        model = self.model
-        return solve(model) if model.num_outcomes + model.num_entries <= MOST_OUTCOMES else None
-
-    @cached_property
-    def best(self) -> Evaluation | None:
-        """The exact figures of the optimum."""
-        return None if self.optimum is None else self.evaluated(self.optimum.policy)
-
-    def evaluated(self, policy: AnyPolicy) -> Evaluation:
-        """Return the exact figures of a policy."""
-        from peakrl.evaluation import evaluate
-
-        return evaluate(self.model, policy)
-
-    @cached_property
-    def audits(self) -> dict[tuple[float, float | None], Audit]:
-        """Audits so far, by slack and penalty."""
-        return {}
-
-    def audited(self, slack: float, penalty: float | None) -> Audit:
-        """Return what a slack leaves."""
-        from peakrl.auditing import audit
-
-        key = slack, penalty
-        if key not in self.audits:
-            self.audits[key] = audit(self.model, slack, penalty, relaxed=False)
-        return self.audits[key]
-
-
-@dataclass(frozen=True)
-class Findings:
-    """A run and what is computed of it, each when it is first asked for."""
-
-    run: LearningRun
-    known: ModelFindings
-    #: Above this many changes times states the averaged policy is not computed.
-    most_changes: float = MOST_CHANGES
-
-    @property
-    def optimum(self) -> Solution[Policy] | None:
-        """The exact optimum, if known."""
-        return self.known.optimum
-
-    @cached_property
-    def last(self) -> Evaluation:
-        """The exact figures of the last policy."""
-        return self.known.evaluated(self.run.policy)
-
-    @property
-    def averaged(self) -> tuple[float, float, float | None] | None:
-        """Value, violation and its probability of the averaged policy, from the history where that is quicker."""
-        run = self.run
-        if run._averaged is None:
-            return None
-        if run.averaged_policy.num_changes * run.model.num_nodes <= self.most_changes:
-            found = self.known.evaluated(run.averaged_policy)
-            return found.value, found.violation, found.violation_probability
-        if not len(run.history) or np.isnan(run.history.averaged_value[-1]):
-            return None
-        return float(run.history.averaged_value[-1]), float(run.history.averaged_violation[-1]), None
+#: Tone and badge of a verdict.
+VERDICTS = {"infeasible": ("bad", "infeasible"), "safe": ("good", "no violation"), "violates": ("bad", "may violate")}
 
 
 def run_section(path: Path, share: int = 1, model: TabularModel | None = None) -> Section:
     """Return the section of a run file; `share` runs divide the page's room among them."""
+    from peakrl.certifying.findings import RunFindings
     from peakrl.learning.checkpoint import load_run
 
-    return section_of(load_run(path, model=model), path.name, share)
+    return section_of(RunFindings.of(load_run(path, model=model)), path.name, share)
 
 
-def section_of(
-    run: LearningRun,
-    name: str,
-    share: int = 1,
-    known: ModelFindings | None = None,
-    most_changes: float = MOST_CHANGES,
-) -> Section:
-    """Return the section of a run; `known` is what was found out about its model before."""
+def section_of(found: RunFindings, name: str, share: int = 1) -> Section:
+    """Return the section of a run and what was found out about it."""
     from peakrl.report.policy_blocks import policy_blocks
 
-    found, place = Findings(run, known or ModelFindings(as_model(run.model)), most_changes), f"run-{slug(name)}"
-    verdict, tone, short = verdict_of(found)
-    model = run.model
+    run, model, place, verdict = found.run, found.run.model, f"run-{slug(name)}", found.verdict
+    tone, short = VERDICTS[verdict.kind]
     lead = (
         f"{model.name}: {model.num_states:,} states, {model.num_pairs:,} pairs, {model.horizon} steps, "
         f"constraints: {', '.join(model.constraint_names) or 'none'}; {run.episodes:,} episodes with seed {run.seed}."
     )
-    main: list[Block] = [Text(verdict, tone), figures_table(found, place), *curves(found, place)]
-    wide = policy_blocks(run, found.optimum, place, share)
-    aside: list[Block] = [*proof_blocks(found, place), *audit_blocks(found, place)]
+    said = f"{verdict.text[0].upper()}{verdict.text[1:].rstrip('.')}."
+    main: list[Block] = [Text(said, tone), figures_table(found, place), *curves(found, place)]
+    wide = policy_blocks(found, place, share)
+    aside: list[Block] = [*certificate_tables(found, place), *proof_blocks(found, place), *audit_blocks(found, place)]
     aside.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
     return Section(place, f"{name}: {model.name}", lead, main, aside, (tone, short), wide)
 
@@ -137,32 +51,41 @@ def section_of(
 # Figures ---------------------------------------------------------------------------------------------------------
 
 
-def figures_table(found: Findings, place: str) -> Table:
+def figures_table(found: RunFindings, place: str) -> Table:
     """Return value and violation of the policies against the optimum."""
-    last, averaged, optimum = found.last, found.averaged, found.optimum
-    rows: list[tuple[Any, ...]] = [
-        ("last policy", last.value, *gap(last.value, optimum), last.violation, last.violation_probability)
+    figures = {
+        "last policy": found.last_figures, "averaged policy": found.averaged_figures, "optimum": found.best_figures
+    }  # fmt: skip
+    rows = [
+        (name, one.value, one.below_optimum, percent(one, found), one.violation, one.violation_probability)
+        for name, one in figures.items()
+        if one is not None
     ]
-    if averaged is not None:
-        rows.append(("averaged policy", averaged[0], *gap(averaged[0], optimum), *averaged[1:]))
-    best = found.known.best
-    if optimum is not None and best is not None:
-        rows.append(("optimum", optimum.value, 0.0, 0.0, optimum.violation, best.violation_probability))
     columns = ("policy", "value", "below the optimum", "gap in %", "violation", "probability of any")
     return Table(f"{place}-figures", "Exact figures of an episode", columns, rows)
 
 
-def gap(value: float, optimum: Solution[Any] | None) -> tuple[float | None, float | None]:
-    """Return how far a value lies below the optimum, and in percent of it; rounding counts as 0."""
-    if optimum is None:
-        return None, None
-    below = optimum.value - value
-    if abs(below) <= ROUNDING * max(1.0, abs(optimum.value)):
-        return 0.0, 0.0
-    return below, 100.0 * below / abs(optimum.value) if optimum.value else None
+def percent(one: Figures, found: RunFindings) -> float | None:
+    """Return how far a value lies below the optimum, in percent of it."""
+    best = found.best_figures
+    if best is None or one.below_optimum is None:
+        return None
+    if one.below_optimum == 0:
+        return 0.0
+    return 100.0 * one.below_optimum / abs(best.value) if best.value else None
 
 
-def curves(found: Findings, place: str) -> list[Chart]:
+def certificate_tables(found: RunFindings, place: str) -> list[Block]:
+    """Return what is certified of the last policy, line by line."""
+    blocks: list[Block] = []
+    for one in found.certificates:
+        caption = f"Certificate ({one.kind}) of the last policy: {'holds' if one.holds else 'does not hold'}"
+        reason = [] if one.reason is None else [("why not", one.reason)]
+        blocks.append(Table(f"{place}-certificate-{one.kind}", caption, ("", ""), [*reason, *one.rows()]))
+    return blocks
+
+
+def curves(found: RunFindings, place: str) -> list[Chart]:
     """Return value and violation over the episodes, and over the steps of the last policy."""
     history, optimum = found.run.history, found.optimum
     charts = []
@@ -200,7 +123,7 @@ def thinned(count: int) -> Any:
     return np.unique(np.linspace(0, count - 1, POINTS).round().astype(np.int64))
 
 
-def step_chart(found: Findings, place: str) -> Chart:
+def step_chart(found: RunFindings, place: str) -> Chart:
     """Return what each step earns and violates."""
     steps = list(range(found.run.model.horizon))
     last, best = found.last, found.known.best
@@ -213,26 +136,10 @@ def step_chart(found: Findings, place: str) -> Chart:
     return Chart(f"{place}-steps", "Expected reward and violation by step", "step", "by step", series)
 
 
-# Verdict ---------------------------------------------------------------------------------------------------------
+# What it rests on -----------------------------------------------------------------------------------------------------
 
 
-def verdict_of(found: Findings) -> tuple[str, str, str]:
-    """Return where the problem and the last policy stand: a sentence, its tone, and a few words."""
-    run, optimum, last = found.run, found.optimum, found.last
-    if run.feasible is False:
-        least = f" The least expected violation of any policy is {optimum.violation:.6g}." if optimum else ""
-        text = f"Infeasible, proved by the learner: every way out of a first state was seen to fail.{least}"
-        return text + (f" The planner agrees: {optimum.reason}" if optimum else ""), "bad", "infeasible"
-    if optimum is not None and not optimum.feasible:
-        return f"Infeasible: {optimum.reason}", "bad", "infeasible"
-    known = "Feasible: the exact planner has a policy that never violates." if optimum else "Feasibility not known."
-    if last.violation_probability == 0:
-        return f"{known} The last policy never violates a constraint, in any outcome.", "good", "no violation"
-    chance = f"{last.violation_probability:.6g}"
-    return f"{known} The last policy violates a constraint with probability {chance}.", "bad", "may violate"
-
-
-def proof_blocks(found: Findings, place: str) -> list[Block]:
+def proof_blocks(found: RunFindings, place: str) -> list[Block]:
     """Return what the verdict rests on: observations where infeasible, margins of every constraint where not."""
     run, blocks = found.run, []
     if run.proof:
@@ -259,13 +166,13 @@ def dead_end(label: Any) -> str | None:
     return None if label is None else shown_state(label)
 
 
-def audit_blocks(found: Findings, place: str) -> list[Block]:
+def audit_blocks(found: RunFindings, place: str) -> list[Block]:
     """Return what the slack leaves, and the paper's assumptions one by one."""
-    if found.optimum is None or not found.run.model.num_constraints:
-        return []
     tolerated, penalty = found.run.settings.tolerated()
     slack = tolerated or USUAL_SLACK
-    answer = found.known.audited(slack, penalty if tolerated else None)
+    answer = found.audited(slack, penalty if tolerated else None)
+    if answer is None:
+        return []
     own = "the learner's" if tolerated else "the learner has none; for example"
     rows = [
         ("slack", answer.slack),

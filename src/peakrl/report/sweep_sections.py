@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.evaluation.statistics import ENOUGH_RUNS
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
 from peakrl.report.run_sections import thinned
+from peakrl.sweeps.summary import ENOUGH_SEEDS
 
 COLOURS = ("blue", "orange", "green", "purple", "sky", "yellow", "grey")
 CONFIDENCE = 0.95
@@ -71,8 +71,8 @@ def group_table(place: str, groups: Any) -> Table:
             group.settings, group.episodes, group.seeds, *group.value[:3], group.gap.value, percent,
             group.violation.value, group.violation.high, *group.share_solved[:3], group.episodes_to_reach,
         ))  # fmt: skip
-    few = min(group.seeds for group in groups) < ENOUGH_RUNS
-    warning = f"; under {ENOUGH_RUNS} seeds those of value and violation are too narrow" if few else ""
+    few = min(group.seeds for group in groups) < ENOUGH_SEEDS
+    warning = f"; under {ENOUGH_SEEDS} seeds those of value and violation are too narrow" if few else ""
     title = f"Interquartile means over seeds with {CONFIDENCE:.0%} intervals{warning}"
     return Table(f"{place}-groups", title, columns, rows)
 

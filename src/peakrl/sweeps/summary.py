@@ -25,6 +25,7 @@ import numpy as np
 from peakrl.checks import check_confidence, check_number
 from peakrl.errors import SettingsError, StorageError
 from peakrl.evaluation.statistics import (
+    ENOUGH_RUNS,
     Estimate,
     clopper_pearson,
     episodes_to_reach,
@@ -36,6 +37,8 @@ from peakrl.runs.store import Store
 from peakrl.runs.tasks import Result, canonical
 from peakrl.sweeps.learning import FUNCTION
 
+#: With fewer seeds the intervals of value and violation are too narrow.
+ENOUGH_SEEDS = ENOUGH_RUNS
 #: Differences in violation below this are rounding.
 TINY = 1e-9
 #: eps, for each unit of the optimum.

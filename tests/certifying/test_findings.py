@@ -1,0 +1,62 @@
+"""What is computed of a run: one certificate for the command line, the page and the library."""
+
+import json
+
+import pytest
+
+import peakrl
+from commands import caller
+from peakrl.certifying import limits
+from peakrl.certifying.findings import RunFindings
+from peakrl.report.page import Page
+from peakrl.report.run_sections import section_of
+from report_pages import Taken
+
+MODEL = peakrl.compile_model(peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2, mean=1, std=1, peak_power=2))
+
+
+@pytest.fixture(scope="module")
+def run():
+    return peakrl.learn(MODEL, peakrl.LearnerSettings.practical(), episodes=300)
+
+
+def test_the_certificate_of_a_run_is_that_of_its_policy(run):
+    found = RunFindings.of(run)
+    assert found.certificate == peakrl.certify(MODEL, run.policy)
+    assert found.as_dict()["certificate"] == json.loads(json.dumps(found.certificate.as_dict()))
+
+
+def test_train_and_the_page_tell_the_same_certificate(monkeypatch, capsys, tmp_path):
+    command = caller(monkeypatch, capsys, tmp_path)
+    out = command("train", "tiny.toml", "--out", "a.run")[1]
+    told = json.loads(command("train", "tiny.toml", "--out", "a.run", "--json")[1])
+    run = peakrl.load_run("a.run")
+    certificate = peakrl.certify(run.model, run.policy)
+    assert told["certificate"] == json.loads(json.dumps(certificate.as_dict()))
+    assert str(certificate) in out
+    page = Taken(Page("a", "b", [section_of(RunFindings.of(run), "a")]).html())
+    rows = dict(page.tables["run-a-certificate-exact"][1:])
+    assert rows["value"] == dict(certificate.rows())["value"]
+    assert rows["violation"] == certificate.safety
+
+
+def test_one_place_says_what_is_too_large_and_then_the_most_reward_stands_for_the_optimum(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(limits, "MOST_OUTCOMES", 10)
+    found = RunFindings.of(run)
+    assert found.optimum is None
+    assert found.last_figures.below_optimum is None
+    assert found.certificate.optimum_high == MODEL.horizon * MODEL.reward_range[1]
+    assert found.certificate == peakrl.certify(MODEL, run.policy)
+    assert any("was not computed" in line for line in found.certificate.rests_on)
+    found.certificate.save(tmp_path / "kept")
+    assert peakrl.verify(tmp_path / "kept").holds == found.certificate.holds
+    section_of(found, "large")
+
+
+def test_an_averaged_policy_that_is_too_large_is_told_from_the_history(run, monkeypatch):
+    exact = RunFindings.of(run).averaged_figures
+    monkeypatch.setattr(limits, "FEW_CHANGES", 0)
+    told = RunFindings.of(run, at_once=True).averaged_figures
+    assert told.violation_probability is None
+    assert told.value == pytest.approx(exact.value)
+    assert told.violation == pytest.approx(exact.violation)

@@ -1,0 +1,71 @@
+"""`peakrl certify` and `peakrl verify`: what the library says, exit codes, files, and slips."""
+
+import json
+
+import pytest
+
+import peakrl
+from commands import caller
+from peakrl.problem_files import read_problem_file
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    return caller(monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture
+def best(command):
+    assert command("solve", "tiny.toml", "--policy", "best.policy")[0] == 0
+    return "best.policy"
+
+
+def test_the_optimum_is_certified_kept_and_checked(command, best):
+    code, out, _ = command("certify", "tiny.toml", "--policy", best, "--epsilon", "0", "--out", "kept")
+    assert code == 0
+    assert "Certificate (exact) holds" in out
+    assert "none, in any outcome" in out
+    assert "kept in kept; `peakrl verify kept` checks it" in out
+    code, out, _ = command("verify", "kept")
+    assert code == 0
+    assert "Certificate (exact) holds" in out
+
+
+def test_json_is_what_the_library_says(command, best):
+    code, out, _ = command("certify", "tiny.toml", "--policy", best, "--epsilon", "0.1", "--json", "--out", "kept")
+    model = read_problem_file("tiny.toml").model()
+    wanted = peakrl.certify(model, peakrl.load_policy(best, model), epsilon=0.1).as_dict()
+    assert code == 0
+    assert json.loads(out) == wanted | {"file": "kept"}
+    assert json.loads(command("verify", "kept", "--json")[1]) == wanted
+
+
+def test_episodes_sample_and_a_run_brings_its_last_policy(command):
+    command("train", "tiny.toml", "--out", "a.run")
+    code, out, _ = command(
+        "certify", "tiny.toml", "--policy", "a.run", "--episodes", "300", "--seed", "1", "--out", "kept", "--json"
+    )
+    found = json.loads(out)
+    assert (found["kind"], found["episodes"], found["failure_probability"]) == ("sampled", 300, 0.05)
+    assert code == (0 if found["holds"] else 1)
+    assert command("verify", "kept")[0] == code
+
+
+def test_what_does_not_hold_has_exit_code_1_and_its_reason(command):
+    command("solve", "infeasible.toml", "--policy", "least.policy")
+    code, out, _ = command("certify", "infeasible.toml", "--policy", "least.policy")
+    assert code == 1
+    assert "does NOT hold: no policy is safe" in out
+
+
+def test_slips_are_named(command, best):
+    for arguments, words in (
+        (("certify", "tiny.toml", "--policy", "none"), "cannot read none"),
+        (("certify", "tiny.toml", "--policy", best, "--epsilon", "-1"), "epsilon is -1.0; it must be a finite number"),
+        (("certify", "infeasible.toml", "--policy", best), "holds a policy of another problem"),
+        (("verify", best), "holds a 'policy', not a 'certificate'"),
+        (("verify", "tiny.toml"), "is not a peakrl file"),
+    ):
+        code, _, error = command(*arguments)
+        assert code == 2
+        assert words in error
