@@ -82,9 +82,14 @@ def test_where_no_policy_is_safe_none_is_certified_and_the_reason_is_the_planner
         assert certificate.gap is None
 
 
+@pytest.mark.parametrize("horizon", [1, 3])
 @pytest.mark.parametrize("chance", [1e-3, 1e-200, 1e-323])
-def test_a_violation_that_is_too_unlikely_for_a_number_is_not_told_as_none(chance, tmp_path):
-    model = lottery(chance)
+def test_a_violation_that_is_too_unlikely_for_a_number_is_not_told_as_none(chance, horizon, tmp_path):
+    model = lottery(chance, horizon)
+    certificate = peakrl.certify(model, always(model, 1), epsilon=0.1)
+    certificate.save(tmp_path / "kept")
+    assert certificate.holds
+    assert peakrl.verify(tmp_path / "kept").holds
     certificate = peakrl.certify(model, always(model, 1))
     assert not certificate.holds
     assert certificate.violation_high > 0

@@ -230,7 +230,7 @@ def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
 def test_the_charts_show_the_jobs_that_the_problem_was_made_of_whatever_the_objective() -> None:
     problem = machine_scheduling(scheduling_example(1).jobs, objective="weighted_late_work")
     run = learn(compile_model(problem), LearnerSettings.practical(), episodes=5)
-    for block in schedule_blocks(run, "x"):
+    for block in schedule_blocks(RunFindings.of(run), "x"):
         bars = {bar["job"]: (bar["end"] - bar["start"], bar["due"], bar["deadline"]) for bar in block.content["bars"]}
         assert bars == {str(job.name): (job.longest, job.due, job.deadline) for job in problem.jobs}
 
@@ -255,7 +255,7 @@ def test_the_learned_order_stands_beside_the_one_of_dt(taken: Taken) -> None:
 )
 def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart(spec: Any) -> None:
     run = learn(replace(compile_model(scheduling_example(1)), spec=spec), LearnerSettings.practical(), episodes=5)
-    assert "does not tell its jobs" in str(schedule_blocks(run, "x"))
+    assert "does not tell its jobs" in str(schedule_blocks(RunFindings.of(run), "x"))
 
 
 # Maps and the explorer -----------------------------------------------------------------------------------------------

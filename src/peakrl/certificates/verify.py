@@ -54,14 +54,18 @@ def differing(told: Certificate, found: Mapping[str, float | None], scale: float
         said = getattr(told, name)
         if said is None and number is None:
             continue
-        # Values are sums of numbers of either sign; all else is a sum of positive ones, and right in its own digits.
-        size = scale if name in VALUES else max(abs(said or 0.0), abs(number or 0.0))
-        if said is None or number is None or not abs(said - number) <= APART * size:
+        # Values are sums of numbers of either sign; all else is a sum of positive ones, right in its own digits as long
+        # as there are such digits, and 0 only where it is 0.
+        size = scale if name in VALUES else max(abs(said or 0.0), abs(number or 0.0), SMALL)
+        vanished = name not in VALUES and (said == 0) != (number == 0)
+        if said is None or number is None or vanished or not abs(said - number) <= APART * size:
             return f"{name} is {said} in the file, but its evidence gives {number}"
     return None
 
 
 VALUES = ("value_low", "value_high", "optimum_high", "gap")
+#: Products below this have lost digits.
+SMALL = 1e-280
 
 
 def judged(told: Certificate, violates: bool) -> str | None:

@@ -16,6 +16,7 @@ from peakrl.certificates import Certificate
 from peakrl.certifying.certify import below, certificate_on_model
 from peakrl.certifying.limits import can_average, can_explore, can_solve
 from peakrl.certifying.policy_tables import after_laws, presence
+from peakrl.certifying.schedules import Ordered, is_schedule, ordered
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.model.explore import as_model
 from peakrl.planning import Solution, solve
@@ -181,7 +182,7 @@ class RunFindings:
             return None
         return self.known.audited(slack, penalty)
 
-    # For the policy explorer -------------------------------------------------------------------------------------
+    # For pictures of the policy ----------------------------------------------------------------------------------
 
     @property
     def can_explore(self) -> bool:
@@ -196,6 +197,16 @@ class RunFindings:
     def after_laws(self, laws: Longs) -> tuple[Floats, Floats]:
         """[step, law]: value and violation that follow under the last policy."""
         return after_laws(self.known.model, self.run.policy, laws)
+
+    @property
+    def is_schedule(self) -> bool:
+        """Is it a run on jobs?"""
+        return is_schedule(self.known.model)
+
+    @cached_property
+    def ordered(self) -> list[Ordered]:
+        """The learned order of jobs and DT's, where there is one."""
+        return ordered(self.known.model, self.run.policy)
 
     # For files and machines ----------------------------------------------------------------------------------------
 

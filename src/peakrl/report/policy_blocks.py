@@ -41,7 +41,7 @@ def policy_blocks(found: RunFindings, place: str, share: int = 1) -> list[Block]
     from peakrl.report.schedule_blocks import schedule_blocks
 
     run, optimum = found.run, found.optimum
-    blocks: list[Block] = [*schedule_blocks(run, place)]
+    blocks: list[Block] = [*schedule_blocks(found, place)]
     blocks += map_blocks(run, optimum, place, MOST_CELLS // share)
     blocks += safe_map_blocks(found.known, place, MOST_CELLS // share)
     if found.can_explore:

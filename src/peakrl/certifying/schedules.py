@@ -1,0 +1,59 @@
+"""The order that a policy does its jobs in beside DT's, for runs that tell which jobs they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from peakrl.errors import PeakError
+from peakrl.model.schedule_states import ScheduleState, ScheduleStates
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.tables import Policy
+from peakrl.problems.scheduling.baselines import Schedule, dt_order_or_least_late, evaluate_order
+from peakrl.problems.scheduling.problem import MachineScheduling, order_of
+from peakrl.problems.spec import ProblemSpec
+
+
+class Ordered(NamedTuple):
+    """An order of jobs and what it comes to."""
+
+    #: Who made it: "learned" or "DT".
+    maker: str
+    order: tuple[Hashable, ...]
+    schedule: Schedule
+    #: Its name, and what it comes to.
+    objective: str
+    cost: float
+
+
+def is_schedule(model: TabularModel) -> bool:
+    """Is it the model of a scheduling problem?"""
+    return isinstance(model.state_labels, ScheduleStates) or isinstance(model.state_labels[0], ScheduleState)
+
+
+def ordered(model: TabularModel, policy: Policy) -> list[Ordered]:
+    """Return the policy's order and DT's; none where times are random or the model does not tell its jobs."""
+    problem = problem_of(model) if is_schedule(model) and model.deterministic else None
+    if problem is None:
+        return []
+    found = []
+    for maker, order in (("learned", order_of(policy)), ("DT", dt_order_or_least_late(problem.jobs))):
+        schedule = evaluate_order(problem.jobs, order)
+        cost = float(schedule.objective(problem.objective))
+        found.append(Ordered(maker, tuple(order), schedule, problem.objective, cost))
+    return found
+
+
+def problem_of(model: TabularModel) -> MachineScheduling | None:
+    """Return the problem that a model says it was made from, where it is one of jobs and the model's own."""
+    told = model.spec or {}
+    # A file may say anything: nothing but jobs that it lists itself is built, no code and no further file.
+    if told.get("kind") not in ("machine_scheduling", "scheduling_example") or isinstance(told.get("jobs"), str):
+        return None
+    try:
+        problem = ProblemSpec.from_dict(told).build()
+    except PeakError:
+        return None
+    if not isinstance(problem, MachineScheduling) or [job.name for job in problem.jobs] != list(model.action_labels):
+        return None
+    return problem
