@@ -32,8 +32,8 @@ NO_REWARDS: Floats = np.empty(0)
 NO_INTS: Ints = np.empty(0, np.int32)
 NO_LONGS: Longs = np.empty(0, np.int64)
 NO_WITNESSES: Ints = np.empty((0, 0), np.int32)
-#: Witness of a forbidden entry: none yet, or seen to violate; a slot number says: seen to lead to that dead slot.
-NO_WITNESS, VIOLATES = -2, -1
+#: Witness of a forbidden entry: none yet, seen to violate, declared to fail; a slot: seen to lead to that dead one.
+NO_WITNESS, VIOLATES, DECLARED = -2, -1, -3
 
 
 class PracticalTables(NamedTuple):

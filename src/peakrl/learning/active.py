@@ -18,6 +18,7 @@ from peakrl.learning.algorithm import Algorithm, SamplingAlgorithm, Task
 from peakrl.learning.constants import Sizes
 from peakrl.learning.history import Experience, Recorder, current_figures
 from peakrl.learning.knowledge import NOTHING, Knowledge
+from peakrl.learning.limits import Limits
 from peakrl.learning.run import LearningRun
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.sources import KernelSource, LaneSource, Source
@@ -84,12 +85,28 @@ class ActiveRun:
             )
         algorithm = self.algorithm = self._make()
         algorithm.grow(0, 0, Log(*(np.empty(0, np.int32) for _ in range(3))), 0)
+        limits = Limits.declared(self.knowledge, self.space)
+        if limits is not None:
+            limits.check_model(model)
+            algorithm.forbid(0, *limits.forbidden(0))
+            if isinstance(algorithm, SamplingAlgorithm):
+                self._note_first(algorithm)
         self.greedy = algorithm.greedy()
         if isinstance(algorithm, SamplingAlgorithm):
             self.source = KernelSource(algorithm)
         else:
             lane = ModelLane(model, self.generator)
             self.source = LaneSource(lane, self.space, self.knowledge, lambda: algorithm)
+
+    def _note_first(self, algorithm: Algorithm) -> None:
+        """Note where the first policy is not the first row of every state, since that is declared to fail."""
+        before, now = self.space.first_rows(), algorithm.followed()
+        nodes = np.flatnonzero((before >= 0) & (before != now)).astype(np.int32)
+        first: Changes = np.ones(len(nodes), np.int32), nodes, now[nodes]
+        if self.average:
+            self.changes.append(first)
+        if isinstance(self.recorder, Recorder) and self.recorder.curve is not None:
+            self.recorder.curve.pending = list(first)
 
     def _begin_on_lanes(self, lanes: Lanes, every: int) -> None:
         rules, settings = lanes.rules, self.settings
@@ -102,7 +119,10 @@ class ActiveRun:
         self.greedy = np.zeros((0, rules.horizon if self.space.shared else 1), np.int64)
         self.recorder = Experience(every) if every else None
         self.logs = self.average
-        self.source = LaneSource(lanes, self.space, self.knowledge, self._make)
+        limits = Limits.declared(self.knowledge, self.space)
+        if limits is not None and limits.safe is not None and rules.constraints.count is None:
+            rules.constraints.count = limits.safe.model.num_constraints
+        self.source = LaneSource(lanes, self.space, self.knowledge, self._make, limits)
 
     def begin_again(self) -> None:
         """Make the algorithm for the states that a file holds."""

@@ -5,6 +5,7 @@ Its life:
 
     settings.make(task)                 once, by `learn`; the task tells sizes, bounds and what is declared
     grow(first, ...)                    slots from `first` on are new: make room and fill it with the start
+    forbid(first row, ...)              what is declared to fail of their rows (`learning.limits`), if anything is
     begin(episode, ...)                 an episode starts: draw or plan, if that is its way
       row(step, slot)                   the row to take
       observe(...)                      what it came to; only where `observes` says that it cannot wait
@@ -30,6 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
@@ -141,6 +143,14 @@ class Algorithm(ABC):
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on."""
         return changes
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Never take what [row - first, column] marks of the rows from `first` on, new ones: it is declared to fail.
+
+        `harm` is by how much a row itself violates, 0 where it only leads to violations.
+        """
+        if forbidden.any():
+            raise SettingsError("this learner cannot be told beforehand what fails: leave support and constraints out")
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
         """Prepare for an episode."""

@@ -16,6 +16,7 @@ from peakrl.kernels.learning import (
     GREEDY,
     NODE_COLUMNS,
     PAYOFF_COLUMNS,
+    RUNNER,
     Bernstein,
     Fallen,
     Hoeffding,
@@ -31,6 +32,7 @@ from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.constants import Levels, Sizes, level_of, levels, slater_penalty
 from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.limits import allowed_rows
 from peakrl.learning.settings import Bonus, LearnerSettings, Start
 from peakrl.learning.space import Table
 from peakrl.model.tabular import TabularModel
@@ -40,7 +42,7 @@ from peakrl.targets.adapters import Rules
 #: Learning rates beyond this many visits are computed, not looked up.
 TABULATED_RATES = 1 << 16
 #: Columns of `kernels.learning.Tables.node`, for use outside of kernels.
-COLUMNS, VALUE, CHOSEN = int(NODE_COLUMNS), int(W), int(GREEDY)
+COLUMNS, VALUE, CHOSEN, NEXT_BEST = int(NODE_COLUMNS), int(W), int(GREEDY), int(RUNNER)
 
 
 class AlgorithmOne(LearnerSettings):
@@ -167,6 +169,19 @@ class OptimisticQ(SamplingAlgorithm):
             left = np.arange(space.ends)[::-1] * (0.0 - self.lowest)
             node[VALUE : space.ends * COLUMNS : COLUMNS] = left
         return changes
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Set Q of what is declared to fail to minus infinity, wherever something else is left."""
+        space, columns = self.space, self.columns
+        low = int(space.slot_of_row[first]) if len(forbidden) else space.slots
+        best, counts = allowed_rows(self.layout.row_start[low:], forbidden, first)
+        left = np.repeat(counts > 0, np.diff(self.layout.row_start[low:]), axis=0)
+        q = self.by_entry["q"].used.reshape(columns, -1)
+        q[:, first:].T[forbidden & left] = -np.inf
+        nodes = self.tables.node[: space.slots * columns * COLUMNS].reshape(columns, space.slots, COLUMNS)[:, low:]
+        choice = self.tables.choice[: space.slots * columns * COLUMNS].reshape(nodes.shape[0], space.slots, COLUMNS)
+        choice[:, low:, CHOSEN] = np.where(best.T >= 0, best.T, choice[:, low:, CHOSEN]).astype(np.uint64)
+        nodes[:, :, NEXT_BEST][(counts == 1).T] = -np.inf
 
     def row(self, step: int, slot: int) -> int:
         """Return the greedy row."""

@@ -36,6 +36,11 @@ class Knowledge(BaseModel):
     #: Which pairs share the law of the next state: True, as the model stores them, or a function (step, state, action)
     #: whose value is the same for those that do.
     outcome_groups: bool | Function | None = None
+    #: A model or `Problem` whose possible outcomes include all real ones, with the real constraints: no learner leaves
+    #: its safe set. Its probabilities may be wrong.
+    support: Any = None
+    #: A function (step, state, action) -> constraint value or values, >= 0 where met: what is below is never tried.
+    constraints: Function | None = None
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -71,13 +76,16 @@ class Knowledge(BaseModel):
         """Rebuild knowledge from `as_dict`; functions cannot be."""
         for name, value in values.items():
             if isinstance(value, dict):
-                raise SettingsError(f"{name} is the function {value.get('function')}, which no file holds")
+                what = " ".join(f"the {kind} {shown}" for kind, shown in value.items())
+                raise SettingsError(f"{name} is {what}, which no file holds")
         return cls(**values)
 
 
 def plain(value: Any) -> Any:
     """Return a declaration as a plain value."""
-    return {"function": getattr(value, "__qualname__", repr(value))} if callable(value) else value
+    if callable(value):
+        return {"function": getattr(value, "__qualname__", repr(value))}
+    return value if isinstance(value, bool | int | float | str) else {"object": repr(value)}
 
 
 #: Nothing is declared.

@@ -138,7 +138,10 @@ class OwnAlgorithm(Algorithm):
         super().__init__(task)
         self.learner, self.source = learner, source
         self.name = source.rpartition(":")[2]
-        self._offers: dict[int, tuple[Hashable, ...]] = {}
+        #: By slot and column: rows and their actions.
+        self._offers: dict[tuple[int, int], tuple[list[int], tuple[Hashable, ...]]] = {}
+        #: [row, column]: what is declared to fail.
+        self._barred: NDArray[np.bool_] = np.zeros((0, self.columns), np.bool_)
         self._table: NDArray[np.int64] = np.zeros((0, self.columns), np.int64)
         self._next_look = 1
         self._place = ""
@@ -162,22 +165,28 @@ class OwnAlgorithm(Algorithm):
 
     def _named(self, method: str) -> str:
         """Return the method that was really run: `decide` is `act` unless overridden."""
-        inherited = method == "decide" and type(self.learner).decide is Learner.decide
+        inherited = method == "decide" and getattr(type(self.learner), "decide", None) is Learner.decide
         return f"{self.name}.{'act' if inherited else method}"
 
-    def _offer(self, slot: int) -> tuple[Hashable, ...]:
-        """Return the actions of a slot, by row."""
-        if slot not in self._offers:
-            first, last = self.space.layout.row_start[slot : slot + 2].tolist()
-            self._offers[slot] = tuple(self.space.action_of_row(row) for row in range(first, last))
-        return self._offers[slot]
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Offer nothing that is declared to fail, wherever something else is left."""
+        self._barred = np.concatenate([self._barred[:first], forbidden])
+
+    def _offer(self, step: int, slot: int) -> tuple[list[int], tuple[Hashable, ...]]:
+        """Return the rows of a slot that are on offer, and their actions."""
+        column = step if self.space.shared else 0
+        if (slot, column) not in self._offers:
+            every = range(*self.space.layout.row_start[slot : slot + 2].tolist())
+            rows = [row for row in every if row >= len(self._barred) or not self._barred[row, column]] or list(every)
+            self._offers[slot, column] = rows, tuple(self.space.action_of_row(row) for row in rows)
+        return self._offers[slot, column]
 
     def _ask(self, method: str, step: int, slot: int) -> int:
         """Return the row of the action that a method returns."""
-        state, offer = self.space.state_of_slot(slot), self._offer(slot)
+        state, (rows, offer) = self.space.state_of_slot(slot), self._offer(step, slot)
         action = self._call(method, step, state, offer)
         try:
-            return int(self.space.layout.row_start[slot]) + offer.index(action)
+            return rows[offer.index(action)]
         except ValueError:
             shown = ", ".join(map(repr, offer[:12])) + (", ..." if len(offer) > 12 else "")
             raise LearnerError(

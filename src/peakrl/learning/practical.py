@@ -15,6 +15,7 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.practical import fill_slots, forget, learn_played, learn_practical
 from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
+    DECLARED,
     NO_FLOATS,
     NO_LOOK,
     NO_WITNESS,
@@ -31,6 +32,7 @@ from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, 
 from peakrl.learning.constants import Sizes, levels, slater_penalty
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
 from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.limits import allowed_rows
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Space, Table, best_rows
 from peakrl.model.tabular import TabularModel
@@ -168,6 +170,18 @@ class PracticalLearner(SamplingAlgorithm):
             changes = self._join_groups(new_row, episode, log, changes)
         return changes
 
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Take what is declared to fail for something seen to fail."""
+        tables, rows = self.tables, slice(first, first + len(forbidden))
+        tables.q[rows][forbidden] = -np.inf
+        tables.witness[rows][forbidden & (tables.witness[rows] == NO_WITNESS)] = DECLARED
+        tables.harm[rows] = np.maximum(tables.harm[rows], harm)
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        best, counts = allowed_rows(self.layout.row_start[low:], forbidden, first)
+        tables.greedy[low : self.space.slots] = np.where(best >= 0, best, tables.greedy[low : self.space.slots])
+        dead = (counts == 0) & (np.diff(self.layout.row_start[low:]) > 0)[:, None]
+        tables.w[low : self.space.slots, : self.columns][dead] = -np.inf
+
     def _gather(self) -> None:
         """Put the arrays, which may have moved, before the kernels."""
         space, shared = self.space, self.space.shared
@@ -299,7 +313,8 @@ class PracticalLearner(SamplingAlgorithm):
     def known(self) -> NDArray[np.int8]:
         """[entry]: what has been seen to violate, or to lead where only violations are left."""
         witness = self.by_row["witness"].used
-        known = np.where(witness == NO_WITNESS, UNKNOWN, np.where(witness == VIOLATES, VIOLATED, DEAD_END))
+        violates = (witness == VIOLATES) | ((witness == DECLARED) & (self.by_row["harm"].used > 0)[:, None])
+        known = np.where(witness == NO_WITNESS, UNKNOWN, np.where(violates, VIOLATED, DEAD_END))
         if self.task.model is None:
             known[self.by_row["harm"].used > 0] = VIOLATED
         return self.space.entries_of(known.astype(np.int8))
@@ -333,7 +348,7 @@ class PracticalLearner(SamplingAlgorithm):
         for step, slot in queue:
             for row in range(int(self.layout.row_start[slot]), int(self.layout.row_start[slot + 1])):
                 witness = int(tables.witness[row, step if space.shared else 0])
-                violates = witness == VIOLATES
+                violates = witness in (VIOLATES, DECLARED)
                 harm = float(tables.harm[row]) if violates else None
                 dead = None if violates else space.state_of_slot(witness)
                 lines.append(Witness(step, space.state_of_slot(slot), space.action_of_row(row), harm, dead))
@@ -360,7 +375,7 @@ class PracticalLearner(SamplingAlgorithm):
         if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has).any():
             raise ValueError("a greedy row is none of its state's")
         limits = {
-            "visits": (0, done * space.horizon), "witness": (NO_WITNESS, space.slots - 1),
+            "visits": (0, done * space.horizon), "witness": (DECLARED, space.slots - 1),
             "law_witness": (NO_WITNESS, space.slots - 1), "look": (NO_LOOK, self.columns - 1),
             "latest_next": (0, space.slots - 1), "tried": (0, done * space.horizon), "cell_next": (0, space.slots - 1),
             "cell_count": (0, done * space.horizon),

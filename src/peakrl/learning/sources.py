@@ -22,6 +22,7 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Algorithm, Episode, SamplingAlgorithm
 from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.limits import Limits
 from peakrl.learning.space import Space
 from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, episode_seed
 
@@ -110,7 +111,15 @@ class Lane:
 class LaneSource:
     """Lanes that are stepped one by one."""
 
-    def __init__(self, lanes: Lanes, space: Space, knowledge: Knowledge, make: Callable[[], Algorithm]) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        space: Space,
+        knowledge: Knowledge,
+        make: Callable[[], Algorithm],
+        limits: Limits | None = None,
+    ) -> None:
+        self.limits = limits
         self.lanes, self.rules, self.space, self.knowledge, self._make = lanes, lanes.rules, space, knowledge, make
         self._running: list[Lane | None] = [None] * lanes.count
         self._free: list[Episode] = []
@@ -173,6 +182,26 @@ class LaneSource:
     def _grow(self, ledger: Ledger, algorithm: Algorithm, first: int) -> None:
         log = self._room(ledger, algorithm)
         self._changes = algorithm.grow(first, self.started, log, self._changes)
+        if self.limits is not None and self.space.slots > self.space.ends:
+            self._forbid(algorithm, self.limits, max(first, self.space.ends), log if first else NO_CHANGES)
+
+    def _forbid(self, algorithm: Algorithm, limits: Limits, first: int, log: Log) -> None:
+        """Tell the algorithm what is declared to fail in new slots, and note what it does there instead."""
+        starts = self.space.layout.row_start
+        row = int(starts[first])
+        algorithm.forbid(row, *limits.forbidden(row))
+        if not isinstance(algorithm, SamplingAlgorithm):
+            return  # it notes by itself what it follows
+        for slot in range(first, self.space.slots) if len(log.node) else ():
+            steps = range(self.space.horizon) if self.space.shared else [int(self.space.slot_step[slot])]
+            for step in steps:
+                chosen = algorithm.row(step, slot)
+                if chosen != starts[slot]:
+                    node = step * self.space.layout.node_stride + slot
+                    log.episode[self._changes], log.node[self._changes], log.row[self._changes] = (
+                        max(self.started, 1), node, chosen
+                    )  # fmt: skip
+                    self._changes += 1
 
     def _start(self, ledger: Ledger, goal: int) -> None:
         """Start episodes in lanes without one, as long as the run has any left."""
@@ -203,7 +232,10 @@ class LaneSource:
         algorithm, first = ledger.algorithm, lane.first
         assert first is not None  # asked only of lanes that have shown their first state
         if algorithm is None:
-            return first.offer[0]  # nothing is known: the first, as everywhere
+            if self.limits is None:
+                return first.offer[0]  # nothing is known: the first, as everywhere
+            labels = [self.rules.actions.labels[index] for index in first.offer]
+            return first.offer[self.limits.first_allowed(first.state, labels)]
         if lane.slot < 0:
             lane.slot = self._place(ledger, algorithm, 0, first)
         lane.row = algorithm.row(lane.step, lane.slot)
@@ -211,6 +243,8 @@ class LaneSource:
 
     def _place(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Seen) -> int:
         """Return the slot of a state, stored if it is new."""
+        if step == 0 and self.limits is not None:
+            self.limits.check_first(seen.state)
         slot = self.space.find(step, seen)
         if slot < 0:
             slot = self.space.add(step, seen)
@@ -227,6 +261,11 @@ class LaneSource:
         if lane.played is None:
             lane.played = Episode(self.rules.horizon, self.rules.constraints.count or 0)
         step, last = lane.step, lane.step + 1 == self.rules.horizon
+        if self.limits is not None:
+            after = None if seen.over or seen.following is None else seen.following.state
+            harm = sum(max(-value, 0.0) for value in seen.constraints)
+            state, action = self.space.state_of_slot(lane.slot), self.space.action_of_row(lane.row)
+            self.limits.check_step(step, state, action, after, harm)
         following = self._following(ledger, algorithm, step, seen)
         violation = lane.played.add(lane.slot, lane.row, following, seen.reward, seen.constraints)
         self._check(seen, violation)

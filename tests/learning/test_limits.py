@@ -1,0 +1,237 @@
+"""Learning without one violation: what is declared to fail is never tried, and a false declaration is found out."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+import naive
+import peakrl
+from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
+from peakrl.errors import SettingsError, TargetError
+from random_problems import RandomProblem, random_problem
+from shielded_environments import Corridor, CorridorProblem, lake
+
+LEARNERS = {
+    "practical": LearnerSettings.practical(),
+    "practical, replay": LearnerSettings.practical(replay=True),
+    "practical, penalties": LearnerSettings.practical(constraint_memory=False),
+    "Algorithm 1": LearnerSettings.published(0.1),
+    "Algorithm 1, bernstein": LearnerSettings.paper(0.1),
+}
+
+
+def feasible_problem(seed, **options):
+    """A random problem that has a safe policy, dead ends and unsafe actions."""
+    for offset in range(1000):
+        problem = random_problem(1000 * seed + offset, states=5, actions=3, horizon=5, **options)
+        safe = safe_set(problem)
+        if safe.feasible and (safe.model.keeps.reshape(1, -1) & ~safe.entries.reshape(-1, safe.model.num_rows)).any():
+            return problem
+    raise AssertionError("no such problem")
+
+
+def with_other_chances(problem, seed):
+    """The same possible outcomes, with other probabilities, and here and there one that does not really happen."""
+    rng = np.random.default_rng(seed)
+    tables = {}
+    for key, outcomes in problem.tables.items():
+        chances = rng.dirichlet(np.ones(len(outcomes)))
+        tables[key] = [outcome._replace(probability=float(p)) for outcome, p in zip(outcomes, chances, strict=True)]
+    return RandomProblem(**{**vars(problem), "tables": tables, "name": "support"})
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize(("seed", "stationary"), [(0, True), (1, False)])
+def test_with_a_declared_support_not_one_episode_violates(seed, stationary, learner):
+    problem = feasible_problem(seed, stationary=stationary)
+    without = learn(problem, LEARNERS[learner], episodes=200, seed=seed)
+    assert without.violations > 0
+    for support in (problem, with_other_chances(problem, seed)):
+        run = learn(problem, LEARNERS[learner], episodes=200, seed=seed, knowledge=Knowledge(support=support))
+        assert run.violations == 0
+        assert run.history.violation.max() == 0.0  # exactly, of every policy that was followed
+        assert evaluate(problem, run.averaged_policy).violation_probability == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("name", ["energy harvesting", "scheduling 2", "a slippery lake", "a corridor"])
+def test_a_thousand_seeds_without_one_violation(name, learner):
+    holes = {5, 7, 11, 12}
+    problem = {
+        "energy harvesting": peakrl.energy_harvesting(horizon=8, battery=6, max_arrival=6, mean=3, std=2, peak_power=3),
+        "scheduling 2": peakrl.scheduling_example(2),
+        "a slippery lake": peakrl.from_gymnasium(
+            lake(), horizon=20, constraint=lambda t: -1.0 if t.next_observation in holes else 1.0
+        ),
+        "a corridor": CorridorProblem(),
+    }[name]
+    model = compile_model(problem)
+    known = Knowledge(support=model)
+    for seed in range(1000):
+        run = learn(model, LEARNERS[learner], episodes=100, seed=seed, knowledge=known, record="none", average=False)
+        assert run.violations == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_optimum_is_reached_as_without_a_support(seed):
+    problem = feasible_problem(seed, stationary=True)
+    best = solve(problem)
+    run = learn(problem, LEARNERS["practical"], episodes=20_000, seed=1, knowledge=Knowledge(support=problem))
+    found = evaluate(problem, run.policy)
+    assert found.violation_probability == 0.0
+    low, high = problem.reward_range
+    assert found.value >= best.value - 0.02 * problem.horizon * (high - low)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_declared_constraints_forbid_what_violates_at_once_and_dead_ends_are_learned(learner):
+    problem = feasible_problem(3, stationary=True)
+    model = compile_model(problem)
+
+    def constraint(step, state, action):
+        return min(min(o.constraints) for o in problem.outcomes(step, state, action))
+
+    run = learn(model, LEARNERS[learner], episodes=300, knowledge=Knowledge(constraints=constraint))
+    without = learn(model, LEARNERS[learner], episodes=300)
+    assert run.violations < without.violations
+    for step, state in naive.decision_points(problem):
+        actions = list(problem.actions(step, state))
+        if any(constraint(step, state, action) >= 0 for action in actions):
+            assert constraint(step, state, run.policy.action(step, state)) >= 0
+
+
+def test_the_tables_say_from_the_first_episode_on_what_is_not_safe():
+    problem = feasible_problem(0, stationary=True)
+    safe = safe_set(problem)
+    run = learn(problem, LEARNERS["practical"], episodes=1, knowledge=Knowledge(support=problem))
+    assert (run.q[~safe.entries] == -np.inf).all()
+    assert (run.q[safe.entries] > -np.inf).all()
+    assert np.array_equal(run._learned.known() != 0, ~safe.entries)
+
+
+@pytest.mark.parametrize("learner", [name for name in LEARNERS if "replay" not in name])
+def test_an_environment_is_learned_without_one_violation(learner):
+    env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=5, battery=4, max_arrival=3, mean=2, std=1, peak_power=3)
+    options = {"states": 20} if "bernstein" in learner else {}
+    support = peakrl.energy_harvesting(horizon=5, battery=4, max_arrival=3, mean=1, std=2, peak_power=3)
+    without = learn(env, LEARNERS[learner], episodes=100, **options)
+    run = learn(env, LEARNERS[learner], episodes=100, knowledge=Knowledge(support=support), **options)
+    assert without.violations > 0
+    assert run.violations == 0
+    declared = learn(
+        env, LEARNERS[learner], episodes=100, knowledge=Knowledge(constraints=lambda h, s, a: 3.0 - a), **options
+    )
+    assert declared.violations == 0
+
+
+class Daring(peakrl.Learner):
+    """Takes the last action on offer, and remembers what it was offered."""
+
+    def begin(self, task):
+        self.offered = set()
+
+    def act(self, step, state, actions):
+        self.offered |= {(step, state, action) for action in actions}
+        return actions[-1]
+
+
+@pytest.mark.parametrize("on_environment", [False, True])
+def test_a_learner_of_ones_own_is_offered_what_is_safe_and_nothing_else(on_environment):
+    support = numbered(CorridorProblem())
+    learner, known = Daring(), Knowledge(support=support)
+    if on_environment:
+        run = learn(Corridor(), learner, episodes=30, constraint=pit, knowledge=known, **DECLARED)
+        assert learn(Corridor(), Daring(), episodes=30, constraint=pit, **DECLARED).violations > 0
+    else:
+        run = learn(support, learner, episodes=30, knowledge=known)
+        assert learn(support, Daring(), episodes=30).violations > 0
+    assert run.violations == 0
+    safe = safe_set(support)
+    assert all(safe.mask(step, state)[action] for step, state, action in learner.offered)
+
+
+def numbered(problem):
+    """The corridor as its environment has it: actions 0, 1, 2."""
+
+    class Numbered(type(problem)):
+        def actions(self, step, state):
+            return range(3)
+
+        def outcomes(self, step, state, action):
+            return super().outcomes(step, state, ["left", "stay", "right"][action])
+
+    return Numbered()
+
+
+DECLARED = {"horizon": Corridor.horizon, "reward_range": (0, 5)}
+
+
+def pit(transition):
+    return -1.0 if transition.info["fell"] else 1.0
+
+
+@pytest.mark.parametrize("learner", ["practical", "Algorithm 1"])
+def test_a_users_environment_is_learned_without_one_violation_and_a_resumed_run_goes_on_so(learner, tmp_path):
+    known = Knowledge(support=numbered(CorridorProblem()), stationary=True if learner == "practical" else None)
+    run = learn(Corridor(), LEARNERS[learner], episodes=60, constraint=pit, knowledge=known, **DECLARED)
+    assert run.violations == 0
+    assert run.averaged_policy.num_changes > 0
+    for step in range(Corridor.horizon):
+        for state, action in run.policy.table(step).items():
+            assert safe_set(known.support).mask(step, state)[action]
+
+
+class Icy(Corridor):
+    """Slips to the left too, which nobody has declared."""
+
+    def step(self, action):
+        if int(action) == 1 and self.time == 3:
+            action = 0
+        return super().step(action)
+
+
+def test_an_outcome_outside_of_the_support_ends_the_run_with_the_observation():
+    known = Knowledge(support=numbered(CorridorProblem()))
+    with pytest.raises(TargetError, match=r"action \d in state \d led to \d, which is outside of the declared support"):
+        learn(Icy(), LEARNERS["practical"], episodes=500, constraint=pit, knowledge=known, **DECLARED)
+    with pytest.raises(TargetError, match="violated by 1, but by the declared support it is safe"):
+        learn(Corridor(), LEARNERS["practical"], episodes=50, constraint=lambda t: -1.0, knowledge=known, **DECLARED)
+
+
+def test_a_first_state_outside_of_the_support_is_an_error():
+    class Elsewhere(Corridor):
+        observation_space = gymnasium.spaces.Discrete(10)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.place = 8
+            return self.place, {}
+
+    known = Knowledge(support=numbered(CorridorProblem()))
+    with pytest.raises(TargetError, match="the first state 8 is outside of the declared support"):
+        learn(Elsewhere(), LEARNERS["practical"], episodes=5, constraint=pit, knowledge=known, **DECLARED)
+
+
+def test_declared_constraints_that_an_environment_contradicts_are_an_error():
+    known = Knowledge(constraints=lambda step, state, action: 1.0)
+    with pytest.raises(TargetError, match=r"violated by 1, which is not what the declared constraints say"):
+        learn(Corridor(), LEARNERS["practical"], episodes=500, constraint=pit, knowledge=known, **DECLARED)
+
+
+def test_a_false_declaration_is_an_error_on_a_model():
+    problem = feasible_problem(0, stationary=True)
+    lacking = {key: outcomes[:1] if len(outcomes) > 1 else outcomes for key, outcomes in problem.tables.items()}
+    lacking = {key: [o._replace(probability=1.0) for o in outcomes] for key, outcomes in lacking.items()}
+    narrow = RandomProblem(**{**vars(problem), "tables": lacking})
+    with pytest.raises(SettingsError, match=r"support lacks an outcome: at step \d in state|support calls safe what"):
+        learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support=narrow))
+    with pytest.raises(SettingsError, match="constraints is declared otherwise than the model has it: in state"):
+        learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(constraints=lambda h, s, a: 1.0))
+    with pytest.raises(SettingsError, match=r"constraints\(step, state, action\) gave None for step 0"):
+        learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(constraints=lambda h, s, a: None))
+    with pytest.raises(SettingsError, match="is neither a Problem nor a TabularModel"):
+        learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support="mine"))
+    stuck = peakrl.scheduling_example(3)
+    with pytest.raises(SettingsError, match=r"no policy is safe from the first state .* by the declared support"):
+        learn(stuck, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support=stuck))
