@@ -14,16 +14,18 @@ from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
     from peakrl.learning.algorithm_one import AlgorithmOne
+    from peakrl.learning.posterior import Posterior
     from peakrl.learning.practical import Practical
     from peakrl.learning.settings import LearnerSettings
 
 #: Where the settings of each learner live.
 LEARNERS = {
     "AlgorithmOne": "peakrl.learning.algorithm_one",
+    "Posterior": "peakrl.learning.posterior",
     "Practical": "peakrl.learning.practical",
 }
 
-__all__ = ["AlgorithmOne", "Practical"]
+__all__ = ["AlgorithmOne", "Posterior", "Practical"]
 
 
 def find_learner(name: Any) -> type[LearnerSettings]:

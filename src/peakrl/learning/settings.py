@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from peakrl.learning.algorithm import Algorithm, Task
     from peakrl.learning.algorithm_one import AlgorithmOne
     from peakrl.learning.knowledge import Knowledge
+    from peakrl.learning.posterior import Posterior
     from peakrl.learning.practical import Practical
     from peakrl.targets.adapters import Rules
 
@@ -96,6 +97,19 @@ class LearnerSettings(BaseModel, ABC):
         return
 
     # Makers --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    @maker
+    def posterior(cls, *, ghost: float = 0.05, growth: float = 0.005) -> Posterior:
+        """The default: counts what was seen and follows a plan on a law drawn from it, least known violation first.
+
+        `ghost` is the mass of an outcome not seen yet that is as good as can be, in the draw of each pair: more of it
+        explores more. All pairs are drawn anew when episodes have grown by the share `growth`. What is handed out is
+        the plan on plain means. What you know of the target helps: declare it with `Knowledge`.
+        """
+        from peakrl.learning.posterior import Posterior
+
+        return Posterior(ghost=ghost, growth=growth)
 
     @classmethod
     @maker

@@ -1,0 +1,370 @@
+"""Posterior sampling: its settings, and its tables on a space (formulas: `kernels.posterior`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from peakrl.errors import SettingsError
+from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.learning import Log
+from peakrl.kernels.posterior import judge_all, learn_path, learn_posterior, make_plan
+from peakrl.kernels.posterior_tables import (
+    CELLS,
+    DEAD_FIRST,
+    EPISODES,
+    NO_CELL,
+    PROVED,
+    STATUS_SIZE,
+    Counts,
+    Path,
+    Places,
+    Plan,
+    Rules,
+)
+from peakrl.kernels.sampling import Words, seed_state
+from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, Witness, compiled, used
+from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
+from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.space import Table
+from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
+
+#: Look-ups that plans may take before they have to keep to twice the work of the episodes: well under a second.
+CREDIT = 100_000_000
+#: Told apart from the numbers that the target's outcomes are drawn with.
+STREAM = np.uint64(0x706F73746572696F)
+NO_WITNESS, VIOLATES = -2, -1
+NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
+NO_INTS: Ints = np.empty(0, np.int32)
+
+
+class Posterior(LearnerSettings):
+    """Settings of posterior sampling."""
+
+    presets = ("posterior",)
+
+    #: Mass of the ghost: the outcome not seen yet that is as good as can be.
+    ghost: float = Field(default=0.05, gt=0, le=1)
+    #: All pairs are drawn anew when episodes have grown by this share.
+    growth: float = Field(default=0.005, gt=0, le=1)
+
+    def make(self, task: Task) -> PosteriorLearner:
+        """Return the algorithm for a target."""
+        return PosteriorLearner(task, self)
+
+
+class PosteriorLearner(SamplingAlgorithm):
+    """Counts of what was seen, and the plan on the latest draw."""
+
+    def __init__(self, task: Task, settings: Posterior) -> None:
+        super().__init__(task)
+        check_most_reward(task.model, task.knowledge.most_reward)
+        self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
+        self.shares_steps = self.space.shared
+        self.grouping = task.knowledge.outcome_groups
+        if task.model is None and self.grouping is True:
+            raise SettingsError("outcome_groups is True, but an environment stores none: give a function of the pair")
+        lo, hi = task.sizes.reward_range
+        hi = hi if task.knowledge.most_reward is None else min(hi, task.knowledge.most_reward)
+        left = np.arange(task.sizes.horizon, -1, -1.0)
+        self.most, self.least = hi * left, lo * left
+        shared = int(self.space.shared)
+        self.by_slot = {
+            "value": Table(0.0, np.float64, self.columns + shared),
+            "cost": Table(0.0, np.float64, self.columns + shared),
+            "row": Table(0, np.int64, self.columns),
+        }
+        self.by_row = {
+            "tried": Table(0, np.int64), "row_reward": Table(0.0, np.float64), "row_cost": Table(0.0, np.float64),
+            "harm": Table(0.0, np.float64),
+        }  # fmt: skip
+        self.by_law = {
+            "head": Table(NO_CELL, np.int32), "kinds": Table(0, np.int32), "visits": Table(0, np.int64),
+            "drawn": Table(0, np.int64), "ghost": Table(1.0, np.float64),
+        }  # fmt: skip
+        self.by_cell = {
+            "cell_next": Table(0, np.int32), "cell_link": Table(NO_CELL, np.int32), "cell_count": Table(0, np.int64),
+            "cell_reward": Table(0.0, np.float64), "cell_cost": Table(0.0, np.float64),
+            "cell_weight": Table(0.0, np.float64),
+        }  # fmt: skip
+        self.status: Longs = np.zeros(STATUS_SIZE, np.int64)
+        self.words: Words = seed_state(np.uint64(task.seed) ^ STREAM)
+        self.laws = Table(0, np.int32)
+        self._law_numbers: dict[Hashable, int] = {}
+        #: How rows are known to fail, by what the constraints are declared to depend on.
+        self.failed: dict[Hashable, float] = {}
+        self._group_size: int | None = None
+        horizon = task.sizes.horizon
+        slot, row, following = (np.zeros(horizon, np.int64) for _ in range(3))
+        self.path = Path(slot, row, following, np.zeros(horizon), np.zeros(horizon))
+        self._decision: tuple[int, Plan] | None = None
+        if task.model is not None:
+            violation = np.maximum(-task.model.payoffs.constraints, 0.0).sum(axis=1)
+            self.payoff = np.stack([task.model.payoffs.reward, violation], axis=1)
+
+    # Tables --------------------------------------------------------------------------------------------------
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on, at their optimistic start."""
+        space = self.space
+        new_row = self.by_row["harm"].size
+        for table in self.by_slot.values():
+            table.grow(space.slots)
+        for table in (*self.by_row.values(), self.laws):
+            table.grow(space.rows)
+        self._number_laws(new_row)
+        laws = len(self._law_numbers) if self.grouping else space.rows
+        for table in self.by_law.values():
+            table.grow(laws)
+        self._reserve_cells()
+        start = space.layout.row_start
+        value, row = self.by_slot["value"].room, self.by_slot["row"].room
+        offers = np.flatnonzero(np.diff(start)[first:]) + first
+        row[first : space.slots] = start[first:-1, None]
+        value[offers] = self.most if space.shared else self.most[space.slot_step[offers], None]
+        if space.shared:
+            value[offers, -1] = 0.0
+        if self.failed:
+            for new in range(new_row, space.rows):
+                self.by_row["harm"].room[new] = self.failed.get(self._key(new), 0.0)
+        self._gather()
+        return changes
+
+    def _number_laws(self, new_row: int) -> None:
+        """Give the new rows their laws: each its own, or the one that its group has."""
+        space, model = self.space, self.task.model
+        if not self.grouping:
+            self.laws.room[new_row : space.rows] = np.arange(new_row, space.rows)
+        elif model is not None:
+            self.laws.room[: space.rows] = laws_of_rows(model, self.task.knowledge)
+            self._law_numbers = {number: number for number in range(int(self.laws.used.max()) + 1)}
+        elif callable(self.grouping):
+            for row in range(new_row, space.rows):
+                slot = int(space.slot_of_row[row])
+                step = 0 if space.shared else int(space.slot_step[slot])
+                key = (step, self.grouping(step, space.state_of_slot(slot), space.action_of_row(row)))
+                self.laws.room[row] = self._law_numbers.setdefault(key, len(self._law_numbers))
+
+    def _reserve_cells(self) -> bool:
+        """Make room for the outcomes of one more episode; say whether there was none."""
+        needed = int(self.status[CELLS]) + self.space.horizon
+        if needed <= len(self.by_cell["cell_next"].room):
+            return False
+        for table in self.by_cell.values():
+            table.grow(needed)
+        return True
+
+    def _gather(self) -> None:
+        """Put the arrays, which may have moved, before the kernels."""
+        space, settings = self.space, self.settings
+        rooms = {name: table.room for name, table in {**self.by_law, **self.by_row, **self.by_cell}.items()}
+        rooms |= {name: table.used for name, table in self.by_law.items()}
+        self.counts = Counts(status=self.status, words=self.words, **rooms)
+        self.plan = Plan(*(self.by_slot[name].room for name in ("value", "cost", "row")))
+        steps = np.zeros(1, np.int64) if space.shared else np.array(space.slot_step)
+        order = np.argsort(steps, kind="stable")
+        groups = (NO_INTS, np.zeros(1, np.int64), NO_INTS)
+        if self.depends_on is not None and self.task.model is not None:
+            made = make_groups(space, self.depends_on, self.task.model)
+            groups = (made.of_row, made.start, made.rows)
+        self._group_size = int(np.diff(groups[1]).max(initial=1))
+        # Copies: arrays of a model are read-only, and kernels would be compiled once more for them.
+        self.places = Places(
+            space.horizon, int(space.shared), space.layout.node_stride, np.array(space.layout.row_start),
+            np.array(space.slot_of_row),
+            self.laws.room, steps, order, np.searchsorted(steps[order], np.arange(space.horizon + 1)), *groups,
+        )  # fmt: skip
+        self.rules = Rules(
+            self.most, self.least, bool(self.grouping), settings.ghost, settings.growth, CREDIT,
+            self.log_room if self.task.model is not None else 0,
+        )  # fmt: skip
+
+    @property
+    def log_room(self) -> int:
+        """A plan may change every node, a violation every step of the states that it tells of, a path its steps."""
+        largest = self._group_size or 1
+        if self.task.model is None and self.depends_on is not None:
+            largest = self.space.rows
+        horizon, columns = self.task.sizes.horizon, self.columns
+        return columns * self.space.slots + horizon * (1 + columns * largest)
+
+    def _key(self, row: int) -> Hashable:
+        state, action = int(self.space.slot_state[self.space.slot_of_row[row]]), int(self.space.row_action[row])
+        return state if self.depends_on == "state" else action if self.depends_on == "action" else (state, action)
+
+    # Learning ------------------------------------------------------------------------------------------------
+
+    def row(self, step: int, slot: int) -> int:
+        """Return the row of the plan on the latest draw."""
+        return int(self.plan.row[slot, step if self.space.shared else 0])
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Learn from an episode, and plan if that is due."""
+        length, path = played.length, self.path
+        path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
+        path.following[:length] = played.following[:length]
+        path.reward[:length], path.violation[:length] = played.reward[:length], played.violation[:length]
+        if self._reserve_cells():
+            self._gather()
+        places = self.places
+        if self.depends_on is not None and path.violation[:length].any():
+            made = make_groups(self.space, self.depends_on, None)
+            places = places._replace(group_of_row=made.of_row, group_start=made.start, group_rows=made.rows)
+            for step in np.flatnonzero(path.violation[:length] > 0).tolist():
+                key = self._key(int(path.row[step]))
+                self.failed[key] = max(self.failed.get(key, 0.0), float(path.violation[step]))
+        return learn_path(places, self.counts, self.rules, self.plan, path, length, log, episode, changes)
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model, fewer where the log or the list of outcomes fills up."""
+        model = compiled(self.task)
+        if self._reserve_cells():
+            self._gather()
+        return learn_posterior(
+            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
+            self.places, self.counts, self.rules, self.plan, self.path,
+            generator, done, episodes, log, experience, counters,
+        )  # fmt: skip
+
+    # What came out -------------------------------------------------------------------------------------------
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the plan on the latest draw."""
+        return self.by_slot["row"].used.copy()
+
+    def decision(self) -> Plan:
+        """Return the plan on plain means."""
+        seen = int(self.status[EPISODES])
+        if self._decision is None or self._decision[0] != seen or len(self._decision[1].row) < self.space.slots:
+            value, cost, row = (np.zeros_like(self.by_slot[name].used) for name in ("value", "cost", "row"))
+            row[:] = self.space.layout.row_start[:-1, None]
+            plan = Plan(value, cost, row)
+            make_plan(self.places, self.counts, self.rules, plan, False, NO_CHANGES, 0, 0)
+            self._decision = seen, plan
+        return self._decision[1]
+
+    def decided(self) -> Ints:
+        """[node]: the rows of the plan on plain means."""
+        return self.space.nodes_of(self.decision().row)
+
+    def _judged(self) -> tuple[Floats, NDArray[np.int32]]:
+        """[row, column]: Q by plain means, and why a row is known to fail."""
+        value = np.empty((self.space.rows, self.columns))
+        witness = np.empty((self.space.rows, self.columns), np.int32)
+        judge_all(self.places, self.counts, self.rules, self.decision(), value, witness, NO_WITNESS, VIOLATES)
+        return value, witness
+
+    def values(self) -> Floats:
+        """[entry]: Q by plain means; minus infinity where an action was not tried or is known to fail."""
+        value, witness = self._judged()
+        return self.space.entries_of(np.where(witness == NO_WITNESS, value, -np.inf))
+
+    def known(self) -> NDArray[np.int8]:
+        """[entry]: what has been seen to violate, or to lead where only violations are left."""
+        witness = self._judged()[1]
+        known = np.where(witness == NO_WITNESS, UNKNOWN, np.where(witness == VIOLATES, VIOLATED, DEAD_END))
+        return self.space.entries_of(known.astype(np.int8))
+
+    def memory(self) -> Memory:
+        """What has been seen to fail, and how."""
+        return Memory(self._judged()[1], self.by_row["harm"].used)
+
+    def feasible(self) -> bool | None:
+        """False when the first state has been seen to leave no way out."""
+        return False if self.status[PROVED] else None
+
+    @property
+    def proved_in(self) -> int | None:
+        """The episode that ended the proof of infeasibility."""
+        return int(self.status[PROVED]) or None
+
+    def proof(self) -> list[Witness]:
+        """Every observation that the proof of infeasibility rests on, from the first state on."""
+        space, start = self.space, self.space.layout.row_start
+        if not self.status[PROVED]:
+            return []
+        lines: list[Witness] = []
+        memory = self.memory()
+        queue = [(0, int(self.status[DEAD_FIRST]))]
+        seen = set(queue)
+        for step, slot in queue:
+            for row in range(int(start[slot]), int(start[slot + 1])):
+                witness = int(memory.witness[row, step if space.shared else 0])
+                violates = witness == VIOLATES
+                harm = float(memory.harm[row]) if violates else None
+                dead = None if violates else space.state_of_slot(witness)
+                lines.append(Witness(step, space.state_of_slot(slot), space.action_of_row(row), harm, dead))
+                if not violates and (step + 1, witness) not in seen:
+                    seen.add((step + 1, witness))
+                    queue.append((step + 1, witness))
+        return lines
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        cells = {name: table.room[: self.status[CELLS]] for name, table in self.by_cell.items()}
+        return (
+            used({**self.by_slot, **self.by_row, **self.by_law}) | cells | {"status": self.status, "words": self.words}
+        )
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Make room for as many outcomes as `arrays` hold, and take them over."""
+        self.status[CELLS] = len(arrays["cell_next"])
+        self._reserve_cells()
+        self._gather()
+        super().load(arrays)
+
+    def check(self, done: int) -> None:
+        """Raise where an index leads nowhere or a count cannot be, and note what groups are known to fail."""
+        check_tables(self, done)
+        if self.depends_on is not None and self.task.model is None:
+            harm = self.by_row["harm"].used
+            self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
+
+
+def check_tables(learner: PosteriorLearner, done: int) -> None:
+    """Raise where tables from a file hold what posterior sampling cannot have written after `done` episodes."""
+    space, status, arrays = learner.space, learner.status, learner.arrays()
+    start, rows = space.layout.row_start, arrays["row"]
+    has = (np.diff(start) > 0)[:, None]
+    if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has).any():
+        raise ValueError("engine.row names a row that its state has not")
+    cells, steps = int(status[CELLS]), done * space.horizon
+    limits = {
+        "head": (NO_CELL, cells - 1), "cell_link": (NO_CELL, cells - 1), "cell_next": (0, space.slots - 1),
+        "cell_count": (1, steps), "visits": (0, steps), "drawn": (0, steps), "tried": (0, steps), "kinds": (0, cells),
+        "ghost": (0.0, 1.0), "cell_weight": (0.0, 1.0), "harm": (0.0, np.finfo(float).max),
+        "cell_cost": (0.0, np.finfo(float).max), "row_cost": (0.0, np.finfo(float).max),
+    }  # fmt: skip
+    for name, (least, most) in limits.items():
+        if arrays[name].size and not (arrays[name].min() >= least and arrays[name].max() <= most):
+            raise ValueError(f"engine.{name} holds a number that cannot be")
+    for name in ("cell_reward", "row_reward", "value", "cost"):
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"engine.{name} holds a number that cannot be")
+    if status[EPISODES] != done or (status < 0).any() or status[PROVED] > done or status[DEAD_FIRST] >= space.slots:
+        raise ValueError("engine.status holds a number that cannot be")
+    check_lists(arrays["head"], arrays["cell_link"], arrays["kinds"])
+
+
+def check_lists(head: Ints, link: Ints, kinds: Ints) -> None:
+    """Raise unless every cell is in just one list, and each list is as long as it says."""
+    seen = np.zeros(len(link), np.bool_)
+    for law in np.flatnonzero(kinds).tolist():
+        cell, length = int(head[law]), 0
+        while cell != NO_CELL:
+            if seen[cell]:
+                raise ValueError("engine.cell_link leads in a circle")
+            seen[cell] = True
+            cell, length = int(link[cell]), length + 1
+        if length != kinds[law]:
+            raise ValueError("engine.kinds holds a number that cannot be")
+    if not seen.all() or (head[kinds == 0] != NO_CELL).any():
+        raise ValueError("engine.head leaves out an outcome")

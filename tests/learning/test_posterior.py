@@ -1,0 +1,249 @@
+"""Posterior sampling against its slow twin, and its promises: it does not get stuck, and forgets no violation."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from model_environment import ModelEnvironment
+from naive.posterior import Posterior
+from peakrl import (
+    Knowledge,
+    LearnerSettings,
+    Policy,
+    TabularModel,
+    compile_model,
+    evaluate,
+    learn,
+    load_run,
+    resume,
+    solve,
+)
+from peakrl.errors import PeakError, SettingsError
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.posterior import STREAM
+from peakrl.paper.robustness_problems import FAMILIES, instance
+from peakrl.policy.export import UNKNOWN
+from random_problems import random_problem
+
+SETTINGS = {"ghost": 0.05, "growth": 0.005}
+CASES = {
+    "as it comes": (SETTINGS, {}),
+    "a heavier ghost, fewer plans": ({"ghost": 0.3, "growth": 0.1}, {}),
+    "shared outcomes": (SETTINGS, {"outcome_groups": True}),
+    "constraints by action": (SETTINGS, {"constraint_depends_on": "pair"}),
+}
+
+
+def twin_of(problem, model, settings, declared, seed):
+    """The slow learner with the same numbers; laws and groups as the model stores them."""
+    law_of = group_of = None
+    if "outcome_groups" in declared:
+
+        def law_of(layer, state, action):
+            return int(model.layout.row_distribution[model.row_of(layer, state, action)])
+
+    if "constraint_depends_on" in declared:
+
+        def group_of(layer, state, action):
+            return state, action
+
+    return Posterior(problem, model, seed, int(STREAM), **settings, law_of=law_of, group_of=group_of)
+
+
+def check_twin(seed, case, episodes=150):
+    settings, declared = CASES[case]
+    problem = random_problem(seed)
+    model = compile_model(problem)
+    try:
+        knowledge = Knowledge(**declared)
+        run = learn(model, LearnerSettings.posterior(**settings), episodes=episodes, seed=seed, knowledge=knowledge)
+    except SettingsError:  # constraints that differ by step or outcome: the declaration would be false
+        assert "constraint_depends_on" in declared
+        return
+    twin = twin_of(problem, model, settings, declared, seed)
+    for _ in range(episodes):
+        twin.episode()
+    learner = run._learned
+    assert run.violations == twin.violating
+    assert learner.proved_in == (twin.proved or None)
+    followed, value = learner.greedy(), learner.by_slot["value"].used
+    for (step, state), action in twin.choice.items():
+        slot, column = model.slot_of(step, state), step if model.stationary else 0
+        assert model.action_of_row(int(followed[slot, column])) == action
+        assert value[slot, column] == twin.value[step, state]
+    policy = dict(zip(range(model.num_nodes), learner.decided().tolist(), strict=True))
+    for (step, state), action in twin.decided().items():
+        node = step * model.layout.node_stride + model.slot_of(step, state)
+        assert model.action_of_row(policy[node]) == action
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_its_slow_twin_bit_for_bit(case, seed):
+    check_twin(seed, case)
+
+
+def test_it_is_its_slow_twin_without_the_compiler():
+    program = (
+        "import sys; sys.path.insert(0, 'tests'); sys.path.insert(0, 'tests/learning'); import test_posterior as t\n"
+    )
+    program += "for seed in (3, 4): t.check_twin(seed, 'as it comes', 40)"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)
+
+
+def three_states():
+    transitions, rewards = np.zeros((3, 2, 3)), np.zeros((3, 2))
+    transitions[0, 0] = [0, 0.6, 0.4]
+    transitions[0, 1, 2] = transitions[1, :, 1] = transitions[2, :, 2] = 1
+    rewards[0, 1], rewards[1] = 0.5, 1
+    return TabularModel.from_arrays(transitions, rewards, np.ones((1, 3, 2)), horizon=2)
+
+
+def sure_or_coin(chance, prize):
+    transitions, rewards = np.zeros((3, 2, 3)), np.zeros((3, 2))
+    transitions[0, 0] = [0, chance, 1 - chance]
+    transitions[0, 1, 2] = transitions[1, :, 1] = transitions[2, :, 2] = 1
+    rewards[0, 1], rewards[1] = 1, prize
+    return TabularModel.from_arrays(transitions, rewards, np.ones((1, 3, 2)), horizon=2)
+
+
+@pytest.mark.parametrize("model", [three_states(), sure_or_coin(0.5, 4.0)], ids=["three states", "coin"])
+def test_what_others_give_up_after_early_bad_luck_is_found_in_twenty_of_twenty_runs(model):
+    best = solve(model).value
+    for seed in range(20):
+        run = learn(model, LearnerSettings.posterior(), episodes=10_000, seed=seed, record="none", average=False)
+        assert evaluate(model, run.policy).value == pytest.approx(best)
+
+
+# Promises ----------------------------------------------------------------------------------------------------------
+
+FAMILY_INSTANCE, EPISODES = 77, 300
+
+
+@pytest.fixture(scope="module", params=list(FAMILIES))
+def family_run(request):
+    """A short run on an instance of each family, and how it stood half way."""
+    model = instance(request.param, FAMILY_INSTANCE)
+    active = ActiveRun(model, LearnerSettings.posterior(), planned=EPISODES, seed=5, every=0, average=False)
+    active.advance(EPISODES // 2)
+    half = active.learned().known().copy()
+    active.advance(EPISODES - EPISODES // 2)
+    return model, active.result(), half
+
+
+def viable_entries(model):
+    """[entry]: may this pair be taken without a violation ever being certain to be possible? Straight from `solve`."""
+    cost, layout = solve(model).node_violations, model.layout
+    viable = np.zeros(model.num_entries, bool)
+    for step in range(model.horizon):
+        for slot in range(*layout.step_slots[step]):
+            for row in model.rows_of_slot(slot):
+                law = layout.row_distribution[row]
+                after = layout.outcome_next[layout.outcome_start[law] : layout.outcome_start[law + 1]]
+                safe = not (model.row_margin[row] < 0).any() and not cost[(step + 1) * layout.node_stride + after].any()
+                viable[step * layout.entry_stride + row] = safe
+    return viable
+
+
+def test_no_pair_that_can_go_on_without_violation_is_ever_forbidden(family_run):
+    model, run, _ = family_run
+    forbidden = run._learned.known() != UNKNOWN
+    assert not (forbidden & viable_entries(model)).any()
+
+
+def test_nothing_that_was_known_to_fail_is_forgotten(family_run):
+    _, run, half = family_run
+    assert ((run._learned.known() != UNKNOWN) >= (half != UNKNOWN)).all()
+
+
+def test_violating_episodes_are_at_most_as_many_as_forbidden_entries_until_a_proof(family_run):
+    model, run, _ = family_run
+    if run.feasible is None:
+        assert run.violations <= (run._learned.known() != UNKNOWN).sum()
+    else:
+        assert not solve(model).feasible
+
+
+def test_the_policy_takes_nothing_known_to_fail_while_anything_else_is_left(family_run):
+    model, run, _ = family_run
+    if run.feasible is False:
+        pytest.skip("after a proof the least violation is what is left")
+    known = run._learned.known() != UNKNOWN
+    for step in range(model.horizon):
+        for slot in range(*model.layout.step_slots[step]):
+            entries = [step * model.layout.entry_stride + row for row in model.rows_of_slot(slot)]
+            row = int(run.policy.rows[step * model.layout.node_stride + slot])
+            assert not known[step * model.layout.entry_stride + row] or known[entries].all()
+
+
+def test_a_proof_names_every_way_out_of_the_first_state():
+    model = instance("infeasible", FAMILY_INSTANCE)
+    run = learn(model, LearnerSettings.posterior(), episodes=2_000, seed=1)
+    assert run.feasible is False
+    first = {line.action for line in run.proof if line.step == 0}
+    assert first == {model.action_of_row(row) for row in model.rows_of_slot(int(model.first_slot[0]))}
+    # Every dead state that a line names is itself accounted for, one step later.
+    accounted = {(line.step, line.state) for line in run.proof}
+    assert all((line.step + 1, line.dead_state) in accounted for line in run.proof if line.violation is None)
+    least = solve(model).violation
+    assert evaluate(model, run.policy).violation == pytest.approx(least, rel=0.05)
+
+
+# Files and environments ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_saved_and_resumed_is_the_run_that_was_not(tmp_path):
+    model = instance("grids", FAMILY_INSTANCE)
+    whole = learn(model, LearnerSettings.posterior(), episodes=400, seed=2)
+    learn(model, LearnerSettings.posterior(), episodes=150, seed=2).save(tmp_path / "half")
+    resumed = resume(tmp_path / "half", episodes=400)
+    assert (whole.policy.rows == resumed.policy.rows).all()
+    assert (whole.followed_policy.rows == resumed.followed_policy.rows).all()
+    for name, array in whole._learned.arrays().items():
+        assert (array == resumed._learned.arrays()[name]).all(), name
+    assert (whole.history.value == resumed.history.value).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [("cell_next", 0, 10_000), ("cell_link", 3, 3), ("head", 0, 99_999), ("cell_count", 1, 0), ("row", 0, 10**6),
+     ("status", 1, 7), ("cell_reward", 0, np.nan), ("kinds", 0, 50)],
+)  # fmt: skip
+def test_a_file_that_holds_what_cannot_be_is_refused(tmp_path, name, place, value):
+    model = instance("dense", FAMILY_INSTANCE)
+    run = learn(model, LearnerSettings.posterior(), episodes=50, seed=2)
+    run._learned.arrays()[name].reshape(-1)[place] = value
+    run.save(tmp_path / "run")
+    with pytest.raises(PeakError, match="run"):
+        load_run(tmp_path / "run")
+
+
+def test_on_an_environment_it_learns_what_it_learns_on_the_model():
+    model = instance("sparse", FAMILY_INSTANCE)
+    run = learn(ModelEnvironment(model, seed=3), LearnerSettings.posterior(), episodes=400, seed=3)
+    found = evaluate_table(model, run)
+    assert found == pytest.approx(solve(model).value, rel=0.02)
+
+
+def evaluate_table(model, run):
+    """The exact value on the model of a policy that was learned on an environment of it."""
+    rows = np.array(learn(model, episodes=1).policy.rows)
+    for step in range(model.horizon):
+        for slot in range(*model.layout.step_slots[step]):
+            with contextlib.suppress(PeakError):  # never met: any action will do
+                action = run.policy.action(step, model.state_of_slot(slot))
+                rows[step * model.layout.node_stride + slot] = model.row_of(step, model.state_of_slot(slot), action)
+    return evaluate(model, Policy(model, rows)).value
+
+
+@pytest.mark.parametrize("values", [{"ghost": 0.0}, {"growth": 2.0}, {"ghosts": 0.1}])
+def test_settings_that_cannot_be_are_refused_by_name(values):
+    with pytest.raises(SettingsError, match=next(iter(values))[:5]):
+        LearnerSettings.posterior(**values)
