@@ -22,6 +22,8 @@ from peakrl.errors import PeakError, ProblemError, SettingsError
 #: Probabilities may miss a sum of 1, rewards and constraints pass their declared bounds, by this much (rounding).
 ROUNDING = 1e-9
 LARGEST_SEED = 2**64 - 1
+#: Episodes are numbered with 32 bits, and one more number says that there is none.
+MOST_EPISODES = 2**31 - 2
 Error = type[PeakError]
 
 
@@ -40,6 +42,11 @@ def limits(least: int, most: int | None) -> str:
     if most is None:
         return f"of at least {least}"
     return f"from {least} to " + ("2^64 - 1" if most == LARGEST_SEED else f"{most:,}")
+
+
+def check_episodes(value: Any, what: str = "episodes", most: int = MOST_EPISODES) -> int:
+    """Return a number of episodes."""
+    return check_count(value, what, 1, most)
 
 
 def check_seed(value: Any, what: str = "seed", *, error: Error = SettingsError) -> int:

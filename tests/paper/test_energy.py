@@ -17,8 +17,7 @@ from peakrl.paper.convergence import FIGURE_2, published_checks
 from peakrl.paper.energy import blocks, transmitter
 from peakrl.paper.recordings import load_recordings
 from peakrl.paper.records import PAPER, Request, read_figure
-from peakrl.problems.harvesting.arrivals import draw_arrivals
-from peakrl.problems.harvesting.baselines import convex_bound, greedy_rates
+from peakrl.problems.harvesting import convex_bound, draw_arrivals, greedy_rates
 from peakrl.report import draw_figure
 
 TINY_2 = replace(

@@ -13,7 +13,7 @@ from peakrl import LearnerSettings, scheduling_example
 from peakrl.paper import run_experiment, scheduling_tasks
 from peakrl.paper.records import FigureRecord, Request, read_figure
 from peakrl.paper.scheduling import FIGURE_6, random_times
-from peakrl.problems.scheduling.baselines import dt_order_or_least_late, simulate_known_times
+from peakrl.problems.scheduling import dt_order_or_least_late, simulate_known_times
 from peakrl.report import draw_figure
 
 EXAMPLE_3 = {"kind": "scheduling_example", "number": 3}

@@ -13,17 +13,16 @@ from naive import Xoshiro, harvest_expectation, harvest_value
 from peakrl import PeakError, compile_model, energy_harvesting, solve
 from peakrl.errors import ProblemError
 from peakrl.model.explore import explore
-from peakrl.problems.harvesting.arrivals import (
+from peakrl.problems.harvesting import (
+    EnergyHarvesting,
     FrozenArrivals,
     IndependentArrivals,
     MarkovArrivals,
     draw_arrivals,
-    invert,
-    recorded_sequences,
-    truncated_normal,
+    integer_bound,
 )
-from peakrl.problems.harvesting.baselines import greedy, integer_bound
-from peakrl.problems.harvesting.problem import EnergyHarvesting
+from peakrl.problems.harvesting.arrivals import invert, recorded_sequences, truncated_normal
+from peakrl.problems.harvesting.baselines import greedy
 
 MEANS = (8, 9, 10, 11, 12)
 #: Peak 15, nats: exact values that the problem is known for.

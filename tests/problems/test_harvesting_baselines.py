@@ -11,15 +11,15 @@ from scipy import optimize
 from naive import harvest_expectation, harvest_optimum, harvest_total
 from peakrl import Policy, balanced_policy, compile_model, energy_harvesting, evaluate, greedy_policy, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.problems.harvesting.arrivals import draw_arrivals
-from peakrl.problems.harvesting.baselines import (
-    balanced,
+from peakrl.problems.harvesting import (
     balanced_rates,
     convex_bound,
+    draw_arrivals,
     greedy_rates,
     integer_bound,
     simulate_balanced,
 )
+from peakrl.problems.harvesting.baselines import balanced
 
 MEANS = (8, 9, 10, 11, 12)
 #: Peak 15, bits, read off the published curves, whose 100 sequences are the authors' own.

@@ -24,7 +24,8 @@ from peakrl.kernels import lists as kernels
 from peakrl.kernels.sampling import seed_state
 from peakrl.model.explore import explore
 from peakrl.model.schedule_states import ScheduleState
-from peakrl.problems.scheduling.baselines import OBJECTIVES, draw_jobs, earliest_deadline_order
+from peakrl.problems.scheduling import earliest_deadline_order
+from peakrl.problems.scheduling.baselines import OBJECTIVES, draw_jobs
 from random_jobs import constraint_programme, random_jobs
 
 

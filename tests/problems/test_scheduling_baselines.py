@@ -9,9 +9,8 @@ from naive import best_over_all_orders, expected_costs_of_order, order_costs
 from peakrl import Job, PeakError, dt_order, evaluate_order, infeasible_reason, order_rule, scheduling_example, uniform
 from peakrl.errors import ProblemError, SettingsError
 from peakrl.kernels.sampling import seed_state
-from peakrl.problems.scheduling.baselines import (
+from peakrl.problems.scheduling import (
     InfeasibleSchedule,
-    draw_jobs,
     dt_order_or_least_late,
     earliest_deadline_order,
     earliest_due_order,
@@ -19,6 +18,7 @@ from peakrl.problems.scheduling.baselines import (
     shortest_processing_order,
     simulate_known_times,
 )
+from peakrl.problems.scheduling.baselines import draw_jobs
 from peakrl.problems.scheduling.jobs import named_jobs
 from random_jobs import constraint_programme, random_jobs
 

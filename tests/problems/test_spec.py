@@ -31,7 +31,7 @@ from peakrl import (
 )
 from peakrl.cli.solve import wanted_problem
 from peakrl.problem_files import read_problem_file
-from peakrl.problems.harvesting.arrivals import MarkovArrivals
+from peakrl.problems.harvesting import MarkovArrivals
 from peakrl.problems.registry import kinds
 
 

@@ -283,7 +283,6 @@ def bonus_constants(settings: AlgorithmOne, penalty: float, sizes: Sizes, episod
 def payoff_records(model: TabularModel, slack: float, penalty: float) -> Floats:
     """[record * 4 + column]: modified reward from a range that starts at 0, plain reward, total violation, padding."""
     modified = model.modified_rewards(slack, penalty) - model.reward_range[0]
-    violation = np.maximum(-model.payoffs.constraints, 0.0).sum(axis=1)
     records = np.zeros((len(modified), int(PAYOFF_COLUMNS)))
-    records[:, 0], records[:, 1], records[:, 2] = modified, model.payoffs.reward, violation
+    records[:, 0], records[:, 1], records[:, 2] = modified, model.payoffs.reward, model.record_violation
     return records.ravel()

@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError, StorageError
 from peakrl.learning.active import ActiveRun, drive
 from peakrl.learning.knowledge import Knowledge
-from peakrl.learning.run import LearningRun, check_count, check_seed
+from peakrl.learning.run import LearningRun
 from peakrl.learning.saver import Saver, Writer
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.snapshots import legacy, part, restore, snapshot
@@ -88,7 +89,7 @@ def resume(
     `watch`: see `learn`. `model`, `env` and the rest: see `load_run`.
     """
     if episodes is not None:
-        check_count(episodes, "episodes")
+        check_episodes(episodes)
     active = read_any(path, model, env, episodes, knowledge, declared)
     goal = active.planned if episodes is None else episodes
     if (reason := active.learned().not_resumable) is not None and goal > active.done:
@@ -220,7 +221,7 @@ def bring_back(path: str | Path, active: ActiveRun, plain: Mapping[str, Any], ar
     """Bring a fresh run to where the file says; whatever a kernel will trust is checked."""
     with fields_of(path):
         try:
-            check_count(plain["done"], "done", active.planned)
+            check_episodes(plain["done"], "done", active.planned)
             labels = None
             if "labels" in plain:  # a state may have been met at several steps
                 labels = load_labels(plain["labels"], part(arrays, "labels."), distinct=False)
@@ -289,10 +290,10 @@ def stored_learner(
 def check_plan(path: str | Path, plain: Mapping[str, Any]) -> None:
     """Raise where a forged file asks for a run that `learn` would refuse."""
     try:
-        check_count(plain["planned"], "planned")
+        check_episodes(plain["planned"], "planned")
         check_seed(plain["seed"])
         if plain["every"] != 0:
-            check_count(plain["every"], "every")
+            check_episodes(plain["every"], "every")
     except SettingsError as error:
         raise StorageError(f"{path} is damaged: {error}") from error
 

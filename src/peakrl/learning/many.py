@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from peakrl.checks import check_count, check_episodes, check_seed
 from peakrl.errors import SettingsError
 from peakrl.learning.active import ActiveRun, pieces
 from peakrl.learning.knowledge import Knowledge
@@ -21,10 +22,8 @@ from peakrl.learning.own import Learner, OwnLearner
 from peakrl.learning.run import (
     LearningRun,
     Record,
-    check_count,
     check_knowledge,
     check_learner,
-    check_seed,
     recording_interval,
 )
 from peakrl.learning.settings import LearnerSettings
@@ -91,7 +90,7 @@ def learn_many(
     """
     pairs = paired(models, seeds)
     settings, declared = check_learner(learner), check_knowledge(knowledge)
-    check_count(episodes, "episodes")
+    check_episodes(episodes)
     threads = usable_cores() if workers is None else workers
     check_count(threads, "workers")
     intervals = [recording_interval(record, episodes, model) for model, _ in pairs]

@@ -430,5 +430,4 @@ def practical_payoffs(model: TabularModel, slack: float, penalty: float) -> Floa
     """[record, 4]: reward above the range's lower end, the same less the penalty, plain reward, total violation."""
     plain = model.payoffs.reward - model.reward_range[0]
     penalised = model.modified_rewards(slack, penalty) - model.reward_range[0]
-    violation = np.maximum(-model.payoffs.constraints, 0.0).sum(axis=1)
-    return np.stack([plain, penalised, model.payoffs.reward, violation], axis=1)
+    return np.stack([plain, penalised, model.payoffs.reward, model.record_violation], axis=1)

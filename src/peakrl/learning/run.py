@@ -13,8 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
+from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.learning.algorithm import Algorithm, Held, Memory, Witness
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from peakrl.learning.active import ActiveRun
     from peakrl.targets.constraints import ConstraintFunction
 
-#: 32-bit counts and episode numbers.
-MOST_EPISODES = 2**31 - 2
 #: "auto" records this many points, and nothing where the exact curve might have to look at more outcomes than this.
 AUTO_POINTS, AUTO_WORK = 1000, 1e10
 
@@ -177,7 +174,7 @@ def learn(
     from peakrl.learning.active import ActiveRun, drive
 
     settings, knowledge = check_learner(learner), check_knowledge(knowledge)
-    check_count(episodes, "episodes")
+    check_episodes(episodes)
     check_seed(seed)
     declared: dict[str, Any] = {
         "reward_range": reward_range, "constraint_bounds": constraint_bounds, "constraint": constraint, "states": states
@@ -235,18 +232,6 @@ def refuse_for_model(**arguments: Any) -> None:
             raise SettingsError(f"{name} is given, but a model has it already; leave it out for a model")
 
 
-def check_count(value: Any, what: str, most: int = MOST_EPISODES) -> None:
-    """Raise unless `value` is a whole number from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
-        raise SettingsError(f"{what} is {value!r}; it must be a whole number from 1 to {most:,}")
-
-
-def check_seed(value: Any) -> None:
-    """Raise unless `value` can seed the generator."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**64:
-        raise SettingsError(f"seed is {value!r}; it must be a whole number from 0 to 2^64 - 1")
-
-
 def recording_interval(record: Record, episodes: int, model: TabularModel | None) -> int:
     """Return every how many episodes to record; 0 for never. `model`: None for an environment."""
     if record == "none":
@@ -255,7 +240,7 @@ def recording_interval(record: Record, episodes: int, model: TabularModel | None
         work = 0.0 if model is None or model.deterministic else float(episodes) * model.num_outcomes
         return max(1, episodes // AUTO_POINTS) if work <= AUTO_WORK else 0
     try:
-        check_count(record, "record")
+        check_episodes(record, "record")
     except SettingsError as error:
         raise SettingsError(f'{error}, "auto" or "none"') from None
     return int(record)

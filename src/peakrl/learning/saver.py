@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from peakrl.checks import check_episodes
 from peakrl.errors import StorageError
-from peakrl.learning.run import check_count
 from peakrl.storage import remove_leftovers
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Saver:
 
     def __init__(self, path: str | Path, every: int | None, write: Writer) -> None:
         if every is not None:
-            check_count(every, "checkpoint_every")
+            check_episodes(every, "checkpoint_every")
         self.path, self.every, self._write = writable(Path(path)), every, write
         self._next = time.monotonic() + SECONDS
         self._asked: int | None = None

@@ -29,9 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peakrl.checks import check_count
+from peakrl.checks import MOST_EPISODES, check_count
 from peakrl.errors import ProblemError, SweepError
-from peakrl.learning.run import MOST_EPISODES
 from peakrl.problem_files.schema import learner_settings
 from peakrl.problems.files import parsed
 from peakrl.problems.registry import unknown_key
