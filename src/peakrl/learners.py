@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from peakrl.learning.posterior import Posterior
     from peakrl.learning.practical import Practical
     from peakrl.learning.settings import LearnerSettings
+    from peakrl.learning.ucbvi import UCBVI
 
 #: Where the settings of each learner live.
 LEARNERS = {
     "AlgorithmOne": "peakrl.learning.algorithm_one",
     "Posterior": "peakrl.learning.posterior",
     "Practical": "peakrl.learning.practical",
+    "UCBVI": "peakrl.learning.ucbvi",
 }
 
-__all__ = ["AlgorithmOne", "Posterior", "Practical"]
+__all__ = ["UCBVI", "AlgorithmOne", "Posterior", "Practical"]
 
 
 def find_learner(name: Any) -> type[LearnerSettings]:

@@ -1,22 +1,18 @@
-"""The experiment `efficiency` at a small size, and the planner that it measures against."""
+"""The experiment `efficiency` at a small size."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from naive import optimistic_plan
-from peakrl import TabularModel, compile_model, energy_harvesting, evaluate, solve
-from peakrl.errors import SettingsError
+from peakrl import TabularModel, compile_model, energy_harvesting, solve
 from peakrl.paper.efficiency import QUICK, measure, quantile
 from peakrl.paper.efficiency_tasks import gaps
 from peakrl.paper.records import FigureRecord, Request, read_figure
-from peakrl.paper.ucbvi import ModelBasedPlanner, planner_curve
 from peakrl.report import draw_figure
 
 TINY = replace(
@@ -69,61 +65,3 @@ def test_quartiles_survive_runs_that_never_settle() -> None:
     assert quantile([1.0, 2.0, 3.0], 50) == 2.0
     assert quantile([1.0, 2.0, math.inf], 75) == math.inf
     assert quantile([1.0, 2.0, math.inf], 25) == 2.0
-
-
-def test_the_planner_finds_the_optimum_from_true_frequencies(small: TabularModel) -> None:
-    planner = ModelBasedPlanner(small, bonus=0.0)
-    for row in range(small.num_rows):
-        law = small.row_distribution[row]
-        first, last = small.outcome_start[law : law + 2]
-        planner.counts[planner.cell_start[row] : planner.cell_start[row + 1]] = (
-            1e6 * small.outcome_probability[first:last]
-        )
-    planner.visits[:] = 1e6
-    planner.forbidden = (small.row_margin < 0).any(axis=1)
-    planner.plan()
-    result = evaluate(small, planner.policy)
-    assert result.value == pytest.approx(solve(small).value)
-    assert result.violation == 0
-
-
-@pytest.mark.parametrize("bonus", [0.7, 50.0])  # the second so large that the cap holds values down
-def test_the_planner_s_kernel_agrees_with_its_plain_twin(small: TabularModel, bonus: float) -> None:
-    planner = ModelBasedPlanner(small, bonus=bonus, seed=2)
-    for batch in (1, 3, 20, 200):
-        planner.act(batch)
-        planner.plan()
-        edges = planner.cell_start.tolist()
-        seen = [
-            list(zip(planner.cell_next[low:high].tolist(), planner.counts[low:high].tolist(), strict=True))
-            for low, high in pairwise(edges)
-        ]
-        rows_of = [small.rows_of_slot(slot) for slot in range(small.num_slots)]
-        expected = optimistic_plan(
-            rows_of, small.horizon, seen, planner.reward.tolist(), planner.forbidden, planner.span, bonus
-        )
-        assert planner.rows.tolist() == expected
-
-
-def test_the_planner_draws_by_the_models_probabilities(small: TabularModel) -> None:
-    planner = ModelBasedPlanner(small, seed=1)
-    planner.act(40_000)
-    row = int(planner.visits.argmax())
-    law = small.row_distribution[row]
-    first, last = small.outcome_start[law : law + 2]
-    seen = planner.counts[planner.cell_start[row] : planner.cell_start[row + 1]] / planner.visits[row]
-    assert planner.visits.sum() == 40_000 * small.horizon
-    assert seen == pytest.approx(small.outcome_probability[first:last], abs=5 / math.sqrt(planner.visits[row]))
-
-
-def test_the_planner_comes_close_to_the_optimum_and_stops_violating(small: TabularModel) -> None:
-    found = planner_curve(small, 4_000, 0.5, 0)
-    assert np.asarray(found["value"])[-1] > 0.99 * solve(small).value
-    assert np.asarray(found["violation"])[-1] == 0
-    assert 0 < int(found["last_violation"]) < 4_000
-    assert int(found["violations"]) > 0
-
-
-def test_the_planner_refuses_what_it_cannot_count() -> None:
-    with pytest.raises(SettingsError, match="stationary"):
-        ModelBasedPlanner(compile_model(energy_harvesting(horizon=3, arrivals="frozen")))

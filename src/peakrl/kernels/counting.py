@@ -1,53 +1,193 @@
-"""Optimistic planning on counted transitions, for a stationary model: the formula is in `paper.ucbvi`."""
+"""Optimistic planning on counted transitions, in the manner of UCBVI (Azar, Osband and Munos, 2017).
+
+Every transition is counted; now and then, and ever more rarely, a plan is made anew, from the last step back:
+
+    Q_h(s,a) = min( cap_h, r(s,a) - lo + mean W_{h+1}(s') + c sqrt( var W_{h+1}(s') / n(s,a) ) )
+    W_h(s)   = max_a Q_h(s,a)
+
+with means and variance over the n(s,a) visits, and cap_h = span (H - h) for a pair not yet tried. Pairs seen to violate
+are not chosen while another is left. Plans follow each other after 10 episodes, or 2 % of the episodes so far.
+
+Counts are lists of cells: `first[row]` is the latest next slot of a row, `before[cell]` leads on to the others.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
-from peakrl.kernels.jit import kernel
+from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
+from peakrl.kernels.jit import inlined, loop
+from peakrl.kernels.learning import Log
+from peakrl.kernels.sampling import Words, draw_first, draw_outcome
+
+#: Plans follow each other after this many episodes, or this share of the episodes so far.
+LEAST_BATCH, BATCH_SHARE = 10, 0.02
+NO_CELL = -1
 
 
-@kernel
-def plan_on_counts(
-    layout: Layout,
-    cell_start: Longs,
-    cell_next: Ints,
-    counts: Floats,
-    visits: Floats,
-    reward: Floats,
-    forbidden: np.ndarray,
-    span: float,
-    bonus: float,
-    rows: Longs,
-) -> None:
-    """Set the greedy rows [step, slot]; cells cell_start[row] .. are the row's outcomes, `counts` how often each came.
+class Counts(NamedTuple):
+    """What is counted, and the latest plan."""
 
-    Of equal rows the lowest wins; every slot must have a row that is not forbidden.
-    """
-    slots = rows.shape[1]
-    value, following = np.zeros(slots), np.zeros(slots)
-    for step in range(rows.shape[0] - 1, -1, -1):
-        cap = span * (rows.shape[0] - step)
-        for slot in range(slots):
-            best, chosen = -math.inf, layout.row_start[slot]
+    #: [row]: visits, sum of rewards, largest violation seen, first cell.
+    visits: Longs
+    reward: Floats
+    harm: Floats
+    first: Ints
+    #: [cell]: next slot, how often, the cell before.
+    following: Ints
+    count: Longs
+    before: Ints
+    #: Cells in use, and the episode that plans next.
+    state: Longs
+    #: [slot, column (+ 1 where steps share slots)]: W.
+    w: Floats
+    #: [slot, column]: the greedy row.
+    greedy: Longs
+
+
+class Planning(NamedTuple):
+    """Numbers that the settings come to."""
+
+    #: 1 where a column is a step, 0 where slots belong to steps.
+    shift: int
+    #: [slot]: in the order of planning, the last step first; where steps share slots any order.
+    order: Longs
+    slot_step: Longs
+    lowest: float
+    span: float
+    bonus: float
+
+
+@inlined
+def value_of(counts: Counts, planning: Planning, row: int, column: int, cap: float) -> float:
+    """Return Q of a row."""
+    n = counts.visits[row]
+    if n == 0:
+        return cap
+    total, square = 0.0, 0.0
+    cell = counts.first[row]
+    while cell != NO_CELL:
+        part = counts.w[counts.following[cell], column + planning.shift]
+        total += counts.count[cell] * part
+        square += counts.count[cell] * part * part
+        cell = counts.before[cell]
+    mean = total / n
+    deviation = math.sqrt(max(square / n - mean * mean, 0.0) / n)
+    return min(cap, counts.reward[row] / n - planning.lowest + mean + planning.bonus * deviation)
+
+
+@loop
+def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int, changes: int) -> int:
+    """Plan anew; log what changes from `episode` on and return the new length of the log. Of equal rows the lowest."""
+    columns = counts.greedy.shape[1]
+    for back in range(columns):
+        column = columns - 1 - back
+        for place in range(planning.order.shape[0]):
+            slot = planning.order[place]
+            step = column if planning.shift == 1 else planning.slot_step[slot]
+            cap = planning.span * (layout.horizon - step)
+            best, chosen, mildest = -math.inf, np.int64(-1), layout.row_start[slot]
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                if forbidden[row]:
+                if counts.harm[row] > 0.0:
+                    if counts.harm[row] < counts.harm[mildest]:
+                        mildest = row
                     continue
-                q = cap
-                n = visits[row]
-                if n > 0.0:
-                    total, square = 0.0, 0.0
-                    for cell in range(cell_start[row], cell_start[row + 1]):
-                        part = following[cell_next[cell]]
-                        total += counts[cell] * part
-                        square += counts[cell] * part * part
-                    mean = total / n
-                    deviation = math.sqrt(max(square / n - mean * mean, 0.0) / n)
-                    q = min(cap, reward[row] + mean + bonus * deviation)
+                q = value_of(counts, planning, row, column, cap)
                 if q > best:
                     best, chosen = q, row
-            value[slot], rows[step, slot] = best, chosen
-        value, following = following, value
+            if chosen < 0:  # everything was seen to violate: worth nothing, and the mildest is taken
+                best, chosen = 0.0, mildest
+            counts.w[slot, column] = best
+            if counts.greedy[slot, column] != chosen:
+                counts.greedy[slot, column] = chosen
+                if log.node.shape[0] > 0:
+                    log.episode[changes] = episode
+                    log.node[changes] = column * layout.node_stride + slot
+                    log.row[changes] = chosen
+                    changes += 1
+    return changes
+
+
+@loop
+def plan_if_due(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int, changes: int) -> int:
+    """Plan where `episode` is the one that does."""
+    if episode >= counts.state[1]:
+        changes = plan(layout, counts, planning, log, episode, changes)
+        counts.state[1] = episode + max(LEAST_BATCH, int(BATCH_SHARE * (episode - 1)))
+    return changes
+
+
+@loop
+def count_step(counts: Counts, row: int, following: int, reward: float, violation: float) -> None:
+    """Count one more visit of a row."""
+    counts.visits[row] += 1
+    counts.reward[row] += reward
+    counts.harm[row] = max(counts.harm[row], violation)
+    cell = counts.first[row]
+    while cell != NO_CELL and counts.following[cell] != following:
+        cell = counts.before[cell]
+    if cell == NO_CELL:
+        cell = np.int32(counts.state[0])
+        counts.state[0] += 1
+        counts.following[cell] = following
+        counts.count[cell] = 0
+        counts.before[cell] = counts.first[row]
+        counts.first[row] = cell
+    counts.count[cell] += 1
+
+
+@loop
+def learn_counting(
+    layout: Layout,
+    sampler: Sampler,
+    stride: int,
+    row_payoff: Ints,
+    #: [record, 2]: reward, total violation
+    payoff: Floats,
+    counts: Counts,
+    planning: Planning,
+    #: [step]: room for an episode
+    rows: Longs,
+    followings: Longs,
+    records: Longs,
+    generator: Words,
+    done: int,
+    episodes: int,
+    log: Log,
+    experience: Floats,
+    counters: Longs,
+) -> tuple[int, int]:
+    """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged."""
+    changes = 0
+    for k in range(episodes):
+        if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
+            return k, changes
+        changes = plan_if_due(layout, counts, planning, log, done + k + 1, changes)
+        slot = draw_first(generator, sampler)
+        earned, violated = 0.0, 0.0
+        for step in range(layout.horizon):
+            row = counts.greedy[slot, step * planning.shift]
+            record = np.int64(row_payoff[row])
+            following = np.int64(sampler.link[row])
+            if following < 0:
+                distribution = ~following
+                outcome = draw_outcome(generator, layout, sampler, distribution)
+                record += stride * (outcome - layout.outcome_start[distribution])
+                following = np.int64(layout.outcome_next[outcome])
+            rows[step], followings[step], records[step] = row, following, record
+            earned += payoff[record, 0]
+            violated += payoff[record, 1]
+            slot = following
+        for step in range(layout.horizon):
+            record = records[step]
+            count_step(counts, rows[step], followings[step], payoff[record, 0], payoff[record, 1])
+        if violated > 0.0:
+            counters[0] += 1
+            counters[1] = done + k + 1
+        if experience.shape[0] > 0:
+            experience[k, 0] = earned
+            experience[k, 1] = violated
+    return episodes, changes

@@ -18,6 +18,7 @@ from peakrl.kernels.arrays import Floats
 from peakrl.learning.algorithm_one import AlgorithmOne
 from peakrl.learning.knowledge import NOTHING, Knowledge
 from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.ucbvi import UCBVI
 from peakrl.paper.energy import transmitter
 from peakrl.paper.records import VERSION, Check, FigureRecord, Request, Row
 from peakrl.paper.scheduling import example_problem
@@ -138,14 +139,11 @@ def harvesting_tasks(settings: Efficiency, peak: float) -> dict[str, list[Task]]
     short = {**common, "episodes": settings.episodes}
     tasks = {
         name: [
-            Task(f"{TASKS}:learn_practical", {**short, **described(*learner), "every": settings.every, "seed": s})
+            Task(f"{TASKS}:learn_transmitter", {**short, **described(*learner), "every": settings.every, "seed": s})
             for s in range(settings.seeds)
         ]
-        for name, learner in practical_learners(peak).items()
+        for name, learner in (practical_learners(peak) | {PLANNER: (UCBVI(bonus=settings.bonus), NOTHING)}).items()
     }
-    tasks[PLANNER] = [
-        Task(f"{TASKS}:plan_on_counts", {**short, "bonus": settings.bonus, "seed": s}) for s in range(settings.seeds)
-    ]
     places = np.unique(np.geomspace(1_000, settings.long_episodes, settings.places).round().astype(int)).tolist()
     for name, learner in ALGORITHM_ONE.items():
         config = {**common, "learner": learner.as_dict(), "places": places}

@@ -15,7 +15,6 @@ from peakrl.learning.practical import PracticalLearner
 from peakrl.learning.run import learn
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.tabular import TabularModel
-from peakrl.paper.ucbvi import planner_curve
 from peakrl.planning import solve
 from peakrl.policy.tables import Policy
 from peakrl.problems.spec import ProblemSpec
@@ -24,8 +23,8 @@ from peakrl.problems.spec import ProblemSpec
 CLOSE = 0.01
 
 
-def learn_practical(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Learn random arrivals with the practical learner; curves of the last and of the averaged policy."""
+def learn_transmitter(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Learn random arrivals; curves of the policies that were followed and of their average."""
     model = ProblemSpec.from_dict(config["problem"]).compile()
     settings = LearnerSettings.from_dict(config["learner"])
     run = learn(
@@ -58,14 +57,6 @@ def learn_algorithm_one(config: Mapping[str, Any]) -> dict[str, Any]:
     violations, last = active.counters.tolist()
     curves = gaps(model, np.array(places, float), value, violation)
     return curves | {"violations": violations, "last_violation": last}
-
-
-def plan_on_counts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the model-based yardstick on random arrivals."""
-    model = ProblemSpec.from_dict(config["problem"]).compile()
-    found = planner_curve(model, config["episodes"], config["bonus"], config["seed"])
-    curves = gaps(model, *(np.asarray(found[name]) for name in ("episode", "value", "violation")))
-    return curves | {name: found[name] for name in ("violations", "last_violation")}
 
 
 def gaps(model: TabularModel, episode: Floats, value: Floats, violation: Floats) -> dict[str, Any]:

@@ -1,0 +1,187 @@
+"""UCBVI, an optimistic planner on counts, as a yardstick (formulas: `kernels.counting`).
+
+It remembers what was seen to violate, and nothing of dead ends: for problems where every state keeps a safe action.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from peakrl.kernels.arrays import Floats, Longs
+from peakrl.kernels.counting import NO_CELL, Counts, Planning, count_step, learn_counting, plan_if_due
+from peakrl.kernels.learning import Log
+from peakrl.kernels.sampling import Words
+from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.space import Table, checked_rows
+from peakrl.policy.export import UNKNOWN, VIOLATED
+
+
+class UCBVI(LearnerSettings):
+    """Settings of the optimistic planner."""
+
+    #: c: standard errors that a pair is granted.
+    bonus: float = Field(default=0.5, ge=0)
+
+    def make(self, task: Task) -> CountingPlanner:
+        """Return the algorithm for a target."""
+        return CountingPlanner(task, self)
+
+
+class CountingPlanner(SamplingAlgorithm):
+    """Counts on a space, and the plan that is followed."""
+
+    def __init__(self, task: Task, settings: UCBVI) -> None:
+        super().__init__(task)
+        self.bonus = settings.bonus
+        self.shares_steps = self.space.shared
+        self.by_row = {
+            "visits": Table(0, np.int64), "reward": Table(0.0, np.float64), "harm": Table(0.0, np.float64),
+            "first": Table(NO_CELL, np.int32),
+        }  # fmt: skip
+        self.by_cell = {
+            "following": Table(0, np.int32),
+            "count": Table(0, np.int64),
+            "before": Table(NO_CELL, np.int32),
+        }
+        self.by_slot = {
+            "w": Table(0.0, np.float64, self.columns + int(self.space.shared)),
+            "greedy": Table(0, np.int64, self.columns),
+        }
+        #: Cells in use, and the episode that plans next.
+        self.state = np.array([0, 1], np.int64)
+        horizon = task.sizes.horizon
+        self._rows, self._followings, self._records = (np.zeros(horizon, np.int64) for _ in range(3))
+        if task.model is not None:
+            self.payoff = np.stack([task.model.payoffs.reward, task.model.record_violation], axis=1)
+            sizes = np.diff(task.model.layout.outcome_start)[task.model.layout.row_distribution]
+            self._grow_cells(int(sizes.sum()))  # one for each outcome of a row is all that there can be
+
+    def _grow_cells(self, cells: int) -> None:
+        for table in self.by_cell.values():
+            table.grow(cells)
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on: untried, so worth all that there may be."""
+        space, sizes = self.space, self.task.sizes
+        for table in self.by_row.values():
+            table.grow(space.rows)
+        for table in self.by_slot.values():
+            table.grow(space.slots)
+        start = space.layout.row_start
+        self.by_slot["greedy"].room[first : space.slots] = start[first:-1, None]
+        steps = np.arange(self.columns)[None, :] if space.shared else space.slot_step[first:, None]
+        offers = (np.diff(start)[first:] > 0)[:, None]
+        self.by_slot["w"].room[first : space.slots, : self.columns] = sizes.span * (space.horizon - steps) * offers
+        if first < space.ends:
+            left = np.arange(space.horizon, -1, -1) * (0.0 - sizes.reward_range[0])
+            self.by_slot["w"].room[: space.ends] = left if space.shared else left[:, None]
+        self._gather()
+        return changes
+
+    def _gather(self) -> None:
+        """Put the arrays, which may have moved, before the kernels."""
+        space, sizes = self.space, self.task.sizes
+        self.layout = space.layout
+        rooms: dict[str, Any] = {
+            name: table.room for name, table in (self.by_row | self.by_cell | self.by_slot).items()
+        }
+        self.counts = Counts(state=self.state, **rooms)
+        offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
+        order = offering if space.shared else offering[np.argsort(-space.slot_step[offering], kind="stable")]
+        self.planning = Planning(
+            int(space.shared), order, space.slot_step, sizes.reward_range[0], sizes.span, self.bonus
+        )
+
+    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+        """Plan, where it is time to."""
+        return plan_if_due(self.layout, self.counts, self.planning, log, episode, changes)
+
+    def row(self, step: int, slot: int) -> int:
+        """Return the row of the latest plan."""
+        return int(self.counts.greedy[slot, step if self.space.shared else 0])
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Count every transition of an episode."""
+        if self.state[0] + played.length > len(self.by_cell["count"].room):
+            self._grow_cells(int(self.state[0]) + played.length)
+            self._gather()
+        for step in range(played.length):
+            count_step(
+                self.counts, played.row[step], played.following[step], played.reward[step], played.violation[step]
+            )
+        return changes
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model, fewer where the log fills up."""
+        model = compiled(self.task)
+        return learn_counting(
+            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
+            self.counts, self.planning, self._rows, self._followings, self._records,
+            generator, done, episodes, log, experience, counters,
+        )  # fmt: skip
+
+    # What came out -------------------------------------------------------------------------------------------
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the latest plan."""
+        return self.by_slot["greedy"].used.copy()
+
+    def values(self) -> Floats:
+        """[entry]: mean reward of each pair, from the lower end of the range; what follows is in the plan."""
+        visits = np.maximum(self.by_row["visits"].used, 1)
+        mean = np.where(self.by_row["visits"].used > 0, self.by_row["reward"].used / visits, np.nan)
+        return self.space.entries_of(np.repeat(mean[:, None], self.columns, axis=1))
+
+    def known(self) -> NDArray[np.int8]:
+        """[entry]: what was seen to violate."""
+        seen = np.where(self.by_row["harm"].used > 0, VIOLATED, UNKNOWN).astype(np.int8)
+        return self.space.entries_of(np.repeat(seen[:, None], self.columns, axis=1))
+
+    def memory(self) -> Memory:
+        """What was seen to violate."""
+        harm = self.by_row["harm"].used
+        witness = np.where(harm > 0, np.int32(-1), np.int32(-2))
+        return Memory(np.repeat(witness[:, None], self.columns, axis=1), harm)
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        cells = {name: table.room[: self.state[0]] for name, table in self.by_cell.items()}
+        return used(self.by_row | self.by_slot) | cells | {"state": self.state}
+
+    def load(self, arrays: Any) -> None:
+        """Take over what `arrays` gave; so many cells were in use."""
+        cells = arrays["state"]
+        if cells.dtype != np.int64 or cells.shape != (2,) or not 0 <= cells[0] <= len(arrays["count"]):
+            raise ValueError("engine.state holds a number that cannot be")
+        self.state[0] = cells[0]
+        self._grow_cells(int(cells[0]))
+        self._gather()
+        super().load(arrays)
+
+    def check(self, done: int) -> None:
+        """Raise where a list of cells leads nowhere, or a count cannot be."""
+        cells, most = int(self.state[0]), done * self.space.horizon
+        first, before = self.by_row["first"].used, self.by_cell["before"].room[:cells]
+        count, following = (self.by_cell[name].room[:cells] for name in ("count", "following"))
+        visits = self.by_row["visits"].used
+        checked_rows(self.space, self.by_slot["greedy"].used, self.columns, "engine.greedy")
+        if (first < NO_CELL).any() or (first >= cells).any() or (before < NO_CELL).any():
+            raise ValueError("engine.first leads nowhere")
+        if (before >= np.arange(cells)).any():  # a list leads to ever earlier cells, so it ends
+            raise ValueError("engine.before leads nowhere")
+        if cells and not (following.min() >= 0 and following.max() < self.space.slots and count.min() >= 0):
+            raise ValueError("engine.following names a state that there is not")
+        if visits.min(initial=0) < 0 or visits.max(initial=0) > most or int(count.sum()) != int(visits.sum()):
+            raise ValueError("engine.visits holds a number that cannot be")
+        finite = all(np.isfinite(table.used).all() for table in (self.by_row["reward"], self.by_row["harm"]))
+        if not finite or not np.isfinite(self.by_slot["w"].used).all():
+            raise ValueError("engine.reward holds what is no number")

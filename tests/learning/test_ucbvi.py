@@ -1,0 +1,165 @@
+"""UCBVI: its plan against a plain twin, the optimum from true frequencies, and what comes with the seam."""
+
+from __future__ import annotations
+
+import math
+
+import gymnasium
+import numpy as np
+import pytest
+
+from model_environment import ModelEnvironment
+from naive import optimistic_plan
+from peakrl import (
+    Knowledge,
+    LearnerSettings,
+    Policy,
+    compile_model,
+    energy_harvesting,
+    evaluate,
+    learn,
+    load_run,
+    resume,
+    solve,
+)
+from peakrl.errors import StorageError
+from peakrl.kernels.counting import NO_CELL, count_step, plan
+from peakrl.learners import UCBVI
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.sources import NO_CHANGES
+from peakrl.storage import read_record, write_record
+from random_problems import random_problem
+
+SMALL = compile_model(
+    energy_harvesting(horizon=5, battery=5, max_arrival=5, mean=3, std=2, peak_power=3, log_base=math.e)
+)
+
+
+def begun(bonus=0.5, seed=0, episodes=0):
+    """The algorithm of a run of so many episodes."""
+    active = ActiveRun(SMALL, UCBVI(bonus=bonus), planned=10_000, seed=seed, every=0, average=False)
+    if episodes:
+        active.advance(episodes)
+    return active.learned()
+
+
+def seen_of(algorithm):
+    """[row]: (next slot, count) of everything counted."""
+    counts, found = algorithm.counts, []
+    for row in range(algorithm.space.rows):
+        cell, cells = int(counts.first[row]), []
+        while cell != NO_CELL:
+            cells.append((int(counts.following[cell]), int(counts.count[cell])))
+            cell = int(counts.before[cell])
+        found.append(cells)
+    return found
+
+
+def test_the_plan_is_the_optimum_from_true_frequencies():
+    algorithm = begun(bonus=0.0)
+    for row in range(SMALL.num_rows):
+        law = SMALL.row_distribution[row]
+        violation = float(SMALL.row_violation[row].sum())
+        for outcome in range(*SMALL.outcome_start[law : law + 2]):
+            following = int(SMALL.outcome_next[outcome])
+            for _ in range(round(1000 * SMALL.outcome_probability[outcome])):
+                count_step(algorithm.counts, row, following, float(SMALL.row_reward[row]), violation)
+    plan(algorithm.layout, algorithm.counts, algorithm.planning, NO_CHANGES, 1, 0)
+    result = evaluate(SMALL, Policy(SMALL, algorithm.decided()))
+    assert result.value == pytest.approx(solve(SMALL).value, rel=1e-3)  # frequencies are rounded to thousandths
+    assert result.violation == 0
+
+
+@pytest.mark.parametrize("bonus", [0.7, 50.0])  # the second so large that the cap holds values down
+def test_the_kernel_agrees_with_its_plain_twin(bonus):
+    lo, hi = SMALL.reward_range
+    for episodes in (1, 4, 24, 230):
+        algorithm = begun(bonus=bonus, seed=2, episodes=episodes)
+        plan(algorithm.layout, algorithm.counts, algorithm.planning, NO_CHANGES, 1, 0)
+        rows_of = [SMALL.rows_of_slot(slot) for slot in range(SMALL.num_slots)]
+        visits = np.maximum(algorithm.counts.visits, 1)
+        reward, forbidden = (algorithm.counts.reward / visits - lo).tolist(), algorithm.counts.harm > 0
+        expected = optimistic_plan(rows_of, SMALL.horizon, seen_of(algorithm), reward, forbidden, hi - lo, bonus)
+        offers = np.diff(SMALL.row_start) > 0
+        assert np.array_equal(algorithm.greedy().T[:, offers], np.array(expected)[:, offers])
+
+
+def test_every_step_is_counted_once_and_by_the_models_probabilities():
+    algorithm = begun(seed=1, episodes=4_000)
+    visits = algorithm.counts.visits
+    assert visits.sum() == 4_000 * SMALL.horizon
+    row = int(visits.argmax())
+    law = SMALL.row_distribution[row]
+    first, last = SMALL.outcome_start[law : law + 2]
+    seen = dict(seen_of(algorithm)[row])
+    shares = [seen.get(int(slot), 0) / visits[row] for slot in SMALL.outcome_next[first:last]]
+    # Five standard errors of a share of at most 1/2.
+    assert shares == pytest.approx(SMALL.outcome_probability[first:last].tolist(), abs=2.5 / math.sqrt(visits[row]))
+
+
+def test_it_comes_close_to_the_optimum_and_stops_violating():
+    run = learn(SMALL, UCBVI(), episodes=4_000)
+    result = evaluate(SMALL, run.policy)
+    assert result.value > 0.99 * solve(SMALL).value
+    assert result.violation == 0
+    assert 0 < run.last_violation_episode < 4_000
+    assert run.history.value[-1] == pytest.approx(result.value, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_environment_on_the_same_draws_is_learned_as_the_model_is(seed):
+    model = compile_model(random_problem(seed))
+    compiled = learn(model, UCBVI(), episodes=60, seed=seed)
+    run = learn(ModelEnvironment(model, seed), UCBVI(), episodes=60)
+    assert (run.violations, run.last_violation_episode) == (compiled.violations, compiled.last_violation_episode)
+
+
+def test_it_learns_on_gymnasiums_own_environments():
+    env = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    run = learn(
+        env, UCBVI(), episodes=1_500, horizon=8, reward_range=(0, 1), knowledge=Knowledge(stationary=True),
+        constraint=lambda transition: -1.0 if transition.terminated and not transition.reward else 1.0,
+    )  # fmt: skip
+    assert run.history.episode_reward[-50:].mean() > 0.9
+
+
+def test_a_run_cut_in_two_equals_the_whole(tmp_path):
+    path = tmp_path / "run"
+    whole = learn(SMALL, UCBVI(), episodes=90, seed=3)
+    learn(SMALL, UCBVI(), episodes=37, seed=3, checkpoint=path)
+    assert load_run(path).settings == UCBVI()
+    continued = resume(path, episodes=90)
+    assert np.array_equal(continued.policy.rows, whole.policy.rows)
+    assert np.array_equal(continued.averaged_policy.change_row, whole.averaged_policy.change_row)
+    assert continued.violations == whole.violations
+
+
+def test_a_run_on_an_environment_is_read_back(tmp_path):
+    path = tmp_path / "run"
+    run = learn(ModelEnvironment(SMALL, 3), UCBVI(), episodes=40)
+    run.save(path)
+    assert np.array_equal(load_run(path, env=ModelEnvironment(SMALL, 3)).policy.rows, run.policy.rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("first", lambda a: a + 10**6), ("before", lambda a: a[::-1] + 3), ("following", lambda a: a - 10**6),
+        ("visits", lambda a: a - 5), ("reward", lambda a: a * np.nan), ("greedy", lambda a: a + 10**6),
+        ("state", lambda a: a + 10**6),
+    ],
+)  # fmt: skip
+def test_forged_counts_are_refused(name, spoil, tmp_path):
+    path = tmp_path / "run"
+    learn(SMALL, UCBVI(), episodes=30, checkpoint=path)
+    plain, arrays = read_record(path, "learning run")
+    before = arrays[f"engine.{name}"]
+    arrays[f"engine.{name}"] = np.ascontiguousarray(spoil(before)).astype(before.dtype)
+    write_record(path, "learning run", plain, arrays)
+    with pytest.raises(StorageError):
+        load_run(path)
+
+
+def test_its_settings_show_and_store_themselves():
+    assert repr(UCBVI(bonus=0.25)) == "UCBVI(bonus=0.25)"
+    assert LearnerSettings.from_dict(UCBVI(bonus=0.25).as_dict()) == UCBVI(bonus=0.25)
