@@ -14,6 +14,7 @@ from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
     from peakrl.learning.algorithm_one import AlgorithmOne
+    from peakrl.learning.certified.learner import Certified
     from peakrl.learning.posterior import Posterior
     from peakrl.learning.practical import Practical
     from peakrl.learning.settings import LearnerSettings
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 #: Where the settings of each learner live.
 LEARNERS = {
     "AlgorithmOne": "peakrl.learning.algorithm_one",
+    "Certified": "peakrl.learning.certified.learner",
     "Posterior": "peakrl.learning.posterior",
     "Practical": "peakrl.learning.practical",
     "UCBVI": "peakrl.learning.ucbvi",
 }
 
-__all__ = ["UCBVI", "AlgorithmOne", "Posterior", "Practical"]
+__all__ = ["UCBVI", "AlgorithmOne", "Certified", "Posterior", "Practical"]
 
 
 def find_learner(name: Any) -> type[LearnerSettings]:

@@ -1,9 +1,9 @@
 """Check a stored certificate by its own numbers, with code that shares nothing with what made it: numpy, no kernels.
 
-A check of one kind (`verify_exact`, `verify_sampled`) takes the plain values and the arrays of the evidence, and
-returns what they give: every number of the certificate that follows from them, and whether a violation is known to be
-possible. Here that is held against what the file tells. What no check can see is whether the evidence was honestly
-come by: whoever forges model, episodes and bounds to fit each other has forged a certificate.
+A check of one kind (`verify_exact`, `verify_sampled`, `verify_learned`) takes the plain values and the arrays of the
+evidence, and returns what they give: every number of the certificate that follows from them, and whether a violation is
+known to be possible. Here that is held against what the file tells. What no check can see is whether the evidence was
+honestly come by: whoever forges model, episodes and bounds to fit each other has forged a certificate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.certificates import verify_exact, verify_sampled
+from peakrl.certificates import verify_exact, verify_learned, verify_sampled
 from peakrl.certificates.certificate import Certificate
 from peakrl.errors import StorageError
 from peakrl.storage import fields_of
@@ -26,7 +26,11 @@ APART = 1e-9
 #: How each kind is checked: (certificate as told, plain evidence, arrays) -> (numbers by name, may it violate, scale of
 #: its values). A ValueError says what cannot be.
 Check = Callable[[Any, Mapping[str, Any], Mapping[str, NDArray[Any]]], tuple[dict[str, float | None], bool, float]]
-CHECKS: dict[str, Check] = {"exact": verify_exact.check, "sampled": verify_sampled.check}
+CHECKS: dict[str, Check] = {
+    "exact": verify_exact.check,
+    "sampled": verify_sampled.check,
+    "learned": verify_learned.check,
+}
 
 
 def verify(path: str | Path) -> Certificate:

@@ -32,19 +32,20 @@ R = TypeVar("R")
 DAY = 24 * 3600.0
 #: What `source_digest` returns.
 _DIGEST = re.compile(r"[0-9a-f]{20}")
-_IMPORTS = re.compile(r"^from peakrl\.kernels\.(\w+) import", re.MULTILINE)
+_IMPORTS = re.compile(r"^from peakrl\.kernels\.([\w.]+) import", re.MULTILINE)
 
 
 def source_digest(path: str | Path | None = None) -> str:
     """Return the digest of a kernel file with all that it imports (of every kernel file: None) and of its compilers."""
     here = Path(__file__).parent
-    files = set(here.glob("*.py")) if path is None else {Path(__file__)}
+    files = set(here.rglob("*.py")) if path is None else {Path(__file__)}
     pending = [] if path is None else [Path(path)]
     while pending:
         file = pending.pop()
         if file not in files and file.exists():
             files.add(file)
-            pending += [here / f"{name}.py" for name in _IMPORTS.findall(file.read_text(encoding="utf-8"))]
+            names = _IMPORTS.findall(file.read_text(encoding="utf-8"))
+            pending += [here.joinpath(*name.split(".")).with_suffix(".py") for name in names]
     digest = hashlib.blake2b(digest_size=10)
     digest.update(f"{sys.version_info[:2]} {numba.__version__}".encode())
     for file in sorted(files):

@@ -31,6 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.certificates.certificate import Certificate
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
@@ -200,6 +201,10 @@ class Algorithm(ABC):
         """Every observation that such a proof rests on, from the first state on."""
         return []
 
+    def certificate(self) -> Certificate | None:
+        """What a learner that stops by itself has proved of what it hands out; None where it proves nothing."""
+        return None
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that learning has written, by name."""
         return {}
@@ -227,6 +232,8 @@ class Held:
         known, memory = algorithm.known(), algorithm.memory()
         self._values, self._known = algorithm.values().copy(), None if known is None else known.copy()
         self._memory = None if memory is None else Memory(memory.witness.copy(), memory.harm.copy())
+        #: Computing it takes time, and a run that is watched goes on: it is asked for at the end.
+        self._certificate: Certificate | None = None
 
     def values(self) -> Floats:
         """[entry]: what each action was held to be worth."""
@@ -239,6 +246,10 @@ class Held:
     def memory(self) -> Memory | None:
         """How it had been seen to fail."""
         return self._memory
+
+    def certificate(self) -> Certificate | None:
+        """What it had proved."""
+        return self._certificate
 
 
 class SamplingAlgorithm(Algorithm):

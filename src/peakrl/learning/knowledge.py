@@ -31,11 +31,18 @@ class Knowledge(BaseModel):
     states: int | None = None
     #: The most that a step without violation earns, where that is known to be less than the reward range allows.
     most_reward: float | None = None
+    #: The reward of a pair: True, as the model has it, or a function (step, state, action).
+    rewards: bool | Function | None = None
     #: What the constraints depend on: an observed violation then holds for everything that shares it.
     constraint_depends_on: Dependence | None = None
     #: Which pairs share the law of the next state: True, as the model stores them, or a function (step, state, action)
     #: whose value is the same for those that do.
     outcome_groups: bool | Function | None = None
+    #: The next state as a function of (state, action, noise), and the noises there are: they are independent of each
+    #: other and of everything before, with one law that is not known.
+    outcome_map: tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]] | None = None
+    #: True: nothing is random, neither the first state nor what follows.
+    deterministic: bool | None = None
     #: A model or `Problem` whose possible outcomes include all real ones, with the real constraints: no learner leaves
     #: its safe set. Its probabilities may be wrong.
     support: Any = None
@@ -60,6 +67,8 @@ class Knowledge(BaseModel):
                 f"stationary is True, but in {model.name!r} states belong to steps: its dynamics depend on the step, "
                 "or no state comes back at another one. Leave stationary out"
             )
+        if self.deterministic and not model.deterministic:
+            raise SettingsError(f"deterministic is True, but in {model.name!r} something is random. Leave it out")
         if self.states is not None:
             raise SettingsError("states is declared, but a model has it already; leave it out for a model")
 
@@ -83,6 +92,8 @@ class Knowledge(BaseModel):
 
 def plain(value: Any) -> Any:
     """Return a declaration as a plain value."""
+    if isinstance(value, tuple):
+        return {"function": getattr(value[0], "__qualname__", repr(value[0])), "noises": len(value[1])}
     if callable(value):
         return {"function": getattr(value, "__qualname__", repr(value))}
     return value if isinstance(value, bool | int | float | str) else {"object": repr(value)}

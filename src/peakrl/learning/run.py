@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats
@@ -116,6 +117,11 @@ class LearningRun:
     def q(self) -> Floats:
         """[entry]: what the learner holds each action to be worth (for Q-learners their Q-table)."""
         return self._learned.values().copy()
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        """What a certified learner has proved of `policy`, or its bounds as they stand; None of other learners."""
+        return self._learned.certificate()
 
     def memory(self) -> Memory | None:
         """What the learner has seen fail, and how; None where it keeps no such record."""

@@ -7,7 +7,7 @@ and its like make them. In a file settings are plain values with the name of the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
@@ -19,6 +19,7 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.learning.algorithm import Algorithm, Task
     from peakrl.learning.algorithm_one import AlgorithmOne
+    from peakrl.learning.certified.learner import Certified
     from peakrl.learning.knowledge import Knowledge
     from peakrl.learning.posterior import Posterior
     from peakrl.learning.practical import Practical
@@ -187,6 +188,26 @@ class LearnerSettings(BaseModel, ABC):
         return AlgorithmOne(
             slack=0.0, exponent=phi, bonus=bonus, start=start, c1=c1, c2=c2, failure_probability=failure_probability
         )
+
+    @classmethod
+    @maker
+    def certified(
+        cls,
+        epsilon: float | Sequence[float],
+        failure_probability: float = 0.05,
+        relative: bool = False,
+    ) -> Certified:
+        """The learner that stops by itself: once its policy is proved to be within epsilon of the best safe one.
+
+        The gap in value and the expected violation are both at most epsilon then, or a share epsilon of the best value
+        (`relative`), except with `failure_probability`. Several epsilons are passed in turn. `learn(..., episodes=...)`
+        is a limit, `run.stopped` says why the run ended and `run.certificate` what is certified, and on what grounds.
+        What you declare with `Knowledge` makes it cheaper by far.
+        """
+        from peakrl.learning.certified.learner import Certified
+
+        several = (epsilon,) if isinstance(epsilon, int | float) else tuple(epsilon)
+        return Certified(epsilon=several, failure_probability=failure_probability, relative=relative)
 
     # Words and files -----------------------------------------------------------------------------------------
 

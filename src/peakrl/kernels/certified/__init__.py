@@ -1,0 +1,1 @@
+"""The certified learner: bounds by betting, upper values, candidates and gaps (formulas: in each module)."""

@@ -1,0 +1,96 @@
+"""Declarations that the certified learner has a use for of its own, checked on a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import SettingsError
+from peakrl.kernels.arrays import Floats, Ints
+from peakrl.learning.declarations import ROUNDING, pair_label
+from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.space import ModelSpace
+from peakrl.model.tabular import TabularModel
+
+#: Probabilities of one noise may differ by this much from row to row.
+CLOSE = 1e-9
+
+
+def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None:
+    """[row]: the rewards as declared; None where they are not."""
+    if not knowledge.rewards:
+        return None
+    if model.payoffs.stride > 0:
+        raise SettingsError("rewards are declared, but they depend on the outcome. Leave rewards out")
+    if knowledge.rewards is True:
+        return model.row_reward
+    space = ModelSpace(model)
+    told = np.array([float(knowledge.rewards(*pair_of(space, row))) for row in range(model.num_rows)])
+    wrong = np.flatnonzero(~(np.abs(told - model.row_reward) <= ROUNDING * np.maximum(1.0, np.abs(told))))
+    if wrong.size:
+        row = int(wrong[0])
+        raise SettingsError(
+            f"rewards says {told[row]:g} for {pair_label(model, row)}, which earns {model.row_reward[row]:g}"
+        )
+    return told
+
+
+def pair_of(space: ModelSpace, row: int) -> tuple[int, Any, Any]:
+    """Return step, state and action of a row; step 0 where every step shares it."""
+    slot = int(space.slot_of_row[row])
+    step = 0 if space.shared else int(space.slot_step[slot])
+    return step, space.state_of_slot(slot), space.action_of_row(row)
+
+
+def declared_map(model: TabularModel, knowledge: Knowledge) -> Ints | None:
+    """[row, noise]: the next slot as declared; None where it is not."""
+    if knowledge.outcome_map is None:
+        return None
+    rule, noises = knowledge.outcome_map
+    if model.payoffs.stride > 0:
+        raise SettingsError("outcome_map is declared, but rewards depend on the outcome. Leave outcome_map out")
+    if not noises:
+        raise SettingsError("outcome_map names no noises; it must be (function of state, action and noise, noises)")
+    space, slots = ModelSpace(model), next_slots(model)
+    following = np.empty((model.num_rows, len(noises)), np.int32)
+    for row in range(model.num_rows):
+        step, state, action = pair_of(space, row)
+        for number, noise in enumerate(noises):
+            reached = rule(state, action, noise)
+            following[row, number] = slots.get((0 if space.shared else step + 1, reached), -1)
+            if following[row, number] < 0:
+                raise SettingsError(
+                    f"outcome_map leads from state {state!r}, action {action!r} by noise {noise!r} to {reached!r}, "
+                    "which is no state there"
+                )
+    check_map(model, following)
+    return following
+
+
+def next_slots(model: TabularModel) -> dict[tuple[int, Any], int]:
+    """Return the slot of each state by step; step 0 where every step shares it."""
+    if model.stationary:
+        return {(0, model.state_of_slot(slot)): slot for slot in range(model.num_slots)}
+    found: dict[tuple[int, Any], int] = {}
+    ranges = model.layout.step_slots.tolist()
+    for step, (first, last) in enumerate(ranges):
+        found |= {(step, model.state_of_slot(slot)): slot for slot in range(first, last)}
+    after = max(last for _, last in ranges)
+    return found | {(model.horizon, model.state_of_slot(slot)): slot for slot in range(after, model.num_slots)}
+
+
+def check_map(model: TabularModel, following: Ints) -> None:
+    """Raise unless every row tells its noise by where it leads, and all have the same law of the noise."""
+    layout, law = model.layout, np.full(following.shape[1], -1.0)
+    for row in range(model.num_rows):
+        where = pair_label(model, row)
+        if len(set(following[row].tolist())) < following.shape[1]:
+            raise SettingsError(f"outcome_map: at {where} two noises lead to one state, so that none can be told")
+        d = layout.row_distribution[row]
+        outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
+        chance = dict(zip(layout.outcome_next[outcomes].tolist(), layout.outcome_probability[outcomes], strict=True))
+        own = np.array([chance.pop(int(slot), 0.0) for slot in following[row]])
+        law = own if law[0] < 0 else law
+        if chance or (np.abs(own - law) > CLOSE).any():
+            raise SettingsError(f"outcome_map: at {where} the next state does not have the law that it says")

@@ -1,0 +1,140 @@
+"""The certificate of a certified learner as it stands, with the counts and returns that it can be computed from again.
+
+All of it follows from what the evidence holds, by the formulas of `kernels.certified` and `learning.certified.rounds`;
+`certificates.verify_learned` does it, in other code. Names of arrays are those of the tables.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.kernels.certified.bounds import FINE
+from peakrl.kernels.certified.episodes import PLAYED, VIOLATED
+from peakrl.kernels.certified.tables import OPEN
+from peakrl.kernels.certified.values import first_value
+from peakrl.learning.certified.proofs import ATTEMPTS, EPISODES, FROZEN, POLICIES
+
+if TYPE_CHECKING:
+    from peakrl.learning.certified.learner import CertifiedLearner
+
+#: Tables that the evidence holds.
+COUNTED = ("law", "cell_next", "cell_reward", "cell_count", "known", "reward", "tested", "harm")
+PLACES = ("row_start", "law_of_row", "group_of_row", "cell_start")
+#: What each declaration means, for `rests_on`.
+WORDS = {
+    "outcome_groups": "declared: pairs of one outcome group share the law of the next state",
+    "constraint_depends_on": "declared: constraints depend on nothing but the {}",
+    "rewards": "declared: the rewards",
+    "most_reward": "declared: no step without a violation earns more than {}",
+    "deterministic": "declared: nothing is random",
+    "outcome_map": "declared: how the next state follows from state, action and independent, identically drawn noise",
+}
+
+
+def certificate(learner: CertifiedLearner) -> Certificate:
+    """Return the certificate for the smallest epsilon, or, where it is not reached, the bounds as they stand."""
+    r = learner.rounds
+    bounds = bounds_now(learner)
+    epsilon = learner.settings.epsilon[-1]
+    if learner.settings.relative:
+        epsilon *= max(bounds["value_low"] or 0.0, -(bounds["optimum_high"] or 0.0), 0.0)
+    reason = shortfall(learner, bounds, epsilon)
+    return Certificate(
+        holds=reason is None,
+        kind="learned",
+        epsilon=epsilon,
+        failure_probability=learner.settings.failure_probability,
+        episodes=int(r.status[EPISODES]),
+        rests_on=rests_on(learner),
+        reason=reason,
+        subject=f"the policy learned on {learner.model.name!r}",
+        evidence=evidence_of(learner),
+        **bounds,
+    )
+
+
+def bounds_now(learner: CertifiedLearner) -> dict[str, float | None]:
+    """Return every bound from the counts as they are."""
+    r = learner.rounds
+    high, dead = first_value(r.places, r.terms, r.fresh(), r.scratch, FINE)
+    least = r.goal.least * r.places.horizon
+    low = max(r.return_low(), least) if r.status[FROZEN] else least
+    chance = r.chance_high() if r.status[FROZEN] else 1.0
+    by_gaps = r.gap_high() if r.status[FROZEN] else math.inf
+    feasible = dead == OPEN and learner.feasible() is None
+    return {
+        "value_low": low,
+        "value_high": high if feasible and chance == 0.0 else None,
+        "optimum_high": high if feasible else None,
+        "gap": min(high - low, by_gaps) if feasible else None,
+        "violation_high": chance * r.goal.violation,
+        "violation_probability_high": chance,
+    }
+
+
+def shortfall(learner: CertifiedLearner, bounds: dict[str, float | None], epsilon: float) -> str | None:
+    """Return what is missing; None where nothing is."""
+    gap, violation = bounds["gap"], bounds["violation_high"]
+    if gap is None:
+        return "no policy keeps every constraint: a first state was seen to leave no way out"
+    if not gap + learner.rounds.tolerance <= epsilon:
+        return f"the policy may lie {gap:.6g} below the best safe one, more than {epsilon:g}"
+    if violation is None or not violation <= epsilon:
+        return f"the violation may be {violation}, more than {epsilon:g}"
+    return None
+
+
+def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
+    """Return what must be true for the certificate to be, a sentence each."""
+    model, knowledge = learner.model, learner.task.knowledge
+    lines = [
+        "episodes are drawn afresh: what follows depends on nothing but step, state and action",
+        f"states, actions, horizon ({model.horizon}), reward range and constraint bounds of {model.name!r}",
+        "if some policy keeps every constraint; where none does, only the bound on the violation says anything",
+        "one failure probability covers one run: of several runs, not the luckiest",
+    ]
+    if model.stationary:
+        lines.append("dynamics, rewards and constraints do not depend on the step")
+    declared = knowledge.declared()
+    return (*lines, *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name)))
+
+
+def evidence_of(learner: CertifiedLearner) -> Evidence:
+    """Return the numbers to check it by."""
+    r, model = learner.rounds, learner.model
+    plain: dict[str, Any] = {
+        "horizon": model.horizon,
+        "stationary": model.stationary,
+        "reward_range": list(map(float, model.reward_range)),
+        "most_reward": float(r.terms.most),
+        "constraint_bounds": list(map(float, model.constraint_bounds)),
+        "joint": bool(r.terms.joint),
+        "deterministic": bool(r.terms.deterministic),
+        "noises": int(r.places.noises),
+        "epsilon": float(learner.settings.epsilon[-1]),
+        "relative": learner.settings.relative,
+        "frozen": bool(r.status[FROZEN]),
+        "policies": int(r.status[POLICIES]),
+        "attempts": int(r.status[ATTEMPTS]),
+        "played": int(r.evidence.counts[PLAYED]),
+        "violated": int(r.evidence.counts[VIOLATED]),
+        "top": float(r.evidence.scale[2]),
+        "tolerance": float(r.tolerance),
+    }
+    arrays: dict[str, NDArray[Any]] = {name: getattr(r.tables, name).copy() for name in COUNTED}
+    arrays |= {name: getattr(r.places, name).copy() for name in PLACES}
+    arrays |= {name: array.copy() for name, array in r.frozen_counts._asdict().items()}
+    arrays |= {"noise_next": r.places.noise_next.copy(), "candidate": r.candidate.copy(), "gap": r.evidence.gap.copy()}
+    for name in ("law", "then_law"):  # samples and cells; those before the candidate was frozen are told cell by cell
+        arrays[name] = np.ascontiguousarray(arrays[name][:, :2])
+    arrays["slot_step"] = np.array(learner.space.slot_step, np.int64)
+    for name in ("returns", "gaps"):
+        counted = getattr(r.evidence, name)
+        seen = np.flatnonzero(counted)
+        arrays |= {f"{name}_index": seen, f"{name}_count": counted[seen]}
+    return Evidence(plain, arrays)

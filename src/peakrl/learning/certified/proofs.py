@@ -1,0 +1,223 @@
+"""What is proved of the candidate at any moment, from what was counted (formulas: `kernels.certified`).
+
+p_U = 0.6 p, p_L = 0.2 p (a third each for L, the lower values and the gaps), p_C = 0.2 p. The j-th frozen candidate has
+1/(j (j+1)) of p_L and p_C, the i-th attempt at small gaps 1/(i (i+1)) of its part:
+
+    value        L <= V^pi from the returns of the candidate since it was frozen
+    violation    at most H sum c_i times the probability of a violation, bounded from the same episodes; 0 where every
+                 pair that the candidate can take was read and kept the constraints
+    gaps         the mean of the largest gap of an episode, from episodes since the gaps were frozen
+
+Where nothing is random, value and violation of the candidate are known once its own path was walked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Bytes, Floats, Longs
+from peakrl.kernels.certified.bounds import FINE, beta, upper_mean
+from peakrl.kernels.certified.episodes import GAUGED, GRID, PLAYED, VIOLATED, Evidence
+from peakrl.kernels.certified.gaps import lower_values
+from peakrl.kernels.certified.tables import OPEN, SAMPLES, Places, Scratch, Tables, Terms
+from peakrl.kernels.certified.values import sweep
+
+#: Shares of the failure probability: upper values, lower values, violation.
+UPPER, LOWER, VIOLATION = 0.6, 0.2, 0.2
+#: Columns of `Proofs.status`: kind of the present episodes and how many are left, challenges and candidate episodes to
+#: come, is the candidate frozen, which one it is, attempts, episodes so far, epsilons passed, a dead first slot.
+KIND, LEFT, CHALLENGES, CANDIDATES, FROZEN, POLICIES, ATTEMPTS, EPISODES, PASSED, DEAD_FIRST = range(10)
+#: Columns of `Proofs.bounds`: U_1, estimated value of the candidate, L, violation, its probability, gap, and which
+#: of the two certificates gives it. A line of `Proofs.passed` has epsilon and the episodes so far as well.
+HIGH, ESTIMATE, LOW, VIOLATED_HIGH, CHANCE_HIGH, GAP, KIND_OF_GAP = range(7)
+LINE = ("optimum_high", "estimate", "value_low", "violation_high", "violation_probability_high", "gap", "by",
+        "epsilon", "episodes", "candidate", "attempt")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What to certify."""
+
+    epsilons: tuple[float, ...]
+    failure_probability: float
+    relative: bool
+    #: The range of a step's reward, and the most that an episode can violate by.
+    least: float
+    most: float
+    violation: float
+    #: Over how many (step, state) the lower values are bets; [slot]: weights where states come as they are met.
+    lower_bets: int
+
+
+class Counts(NamedTuple):
+    """What had been counted and read when the gaps were frozen; names as in `Tables`."""
+
+    then_law: Longs
+    then_count: Longs
+    then_before: Longs
+    then_known: Bytes
+    then_harm: Floats
+
+    @classmethod
+    def of(cls, tables: Tables) -> Counts:
+        """Return room for those of some tables."""
+        parts = (tables.law, tables.cell_count, tables.cell_before, tables.known, tables.harm)
+        room: list[Any] = [np.zeros_like(part) for part in parts]
+        return cls(*room)
+
+    def take(self, tables: Tables) -> None:
+        """Note how tables stand."""
+        self.then_law[...] = tables.law
+        self.then_count[...] = tables.cell_count
+        self.then_before[...] = tables.cell_before
+        self.then_known[...] = tables.known
+        self.then_harm[...] = tables.harm
+
+
+class Proofs:
+    """What was learned and counted, and the bounds that follow."""
+
+    def __init__(self, places: Places, terms: Terms, tables: Tables, scratch: Scratch, goal: Goal, nodes: int) -> None:
+        self.places, self.terms, self.tables, self.scratch, self.goal = places, terms, tables, scratch, goal
+        horizon = places.horizon
+        self.status = np.zeros(10, np.int64)
+        self.status[DEAD_FIRST] = OPEN
+        self.bounds = np.array([horizon * terms.most, -math.inf, -math.inf, math.inf, 1.0, math.inf, 0.0])
+        self.candidate = np.zeros(nodes, np.int32)
+        self.followed = np.zeros(nodes, np.int32)
+        self.challenger = np.zeros(nodes, np.int32)
+        scale = np.array([horizon * goal.least, horizon * goal.most, -1.0, 0.0, 0.0])
+        self.evidence = Evidence(
+            np.zeros(3, np.int64), np.zeros(GRID + 1, np.int64), np.zeros(GRID + 1, np.int64), np.zeros(nodes), scale
+        )
+        #: [epsilon, column]: what was certified, as far as it was.
+        self.passed = np.zeros((len(goal.epsilons), len(LINE)))
+        self.frozen_counts = Counts.of(tables)
+        self._decisions()
+
+    def _decisions(self) -> None:
+        """Note every node at which something is decided."""
+        places, nodes, steps = self.places, [], []
+        for step in range(places.horizon):
+            slots = places.slots[places.step_first[step] : places.step_last[step]]
+            slots = slots[places.row_start[slots] < places.row_start[slots + 1]]
+            nodes.append(step * places.node_stride + slots.astype(np.int64))
+            steps.append(np.full(len(slots), step))
+        self.nodes, self.node_step = np.concatenate(nodes), np.concatenate(steps)
+
+    # Bounds --------------------------------------------------------------------------------------------------
+
+    def share(self, part: float) -> float:
+        """Return log(1/d) of a part of p for the present candidate."""
+        j = int(self.status[POLICIES])
+        return math.log(j * (j + 1) / (part * self.goal.failure_probability))
+
+    def return_low(self) -> float:
+        """Return L, from the returns of the candidate; exact where nothing is random."""
+        if self.terms.deterministic:
+            return self._path_value()
+        total = int(self.evidence.counts[PLAYED])
+        least, most = self.evidence.scale[:2]
+        if total == 0:
+            return float(least)
+        values = -(least + (most - least) / GRID * np.arange(GRID + 1))
+        return -mixed_bound(values, self.evidence.returns, total, -least, self.share(LOWER / 3))
+
+    def chance_high(self) -> float:
+        """Return the bound on the probability that an episode of the candidate violates."""
+        if self.keeps() or (self.terms.deterministic and self._path_value() > -math.inf):
+            return 0.0
+        total, bad = int(self.evidence.counts[PLAYED]), int(self.evidence.counts[VIOLATED])
+        if total == 0:
+            return 1.0
+        return mixed_bound(np.array([0.0, 1.0]), np.array([total - bad, bad]), total, 1.0, self.share(VIOLATION))
+
+    def _path_value(self) -> float:
+        """Return what the candidate earns where nothing is random; -inf where its path is not known to be safe."""
+        places, tables = self.places, self.tables
+        slot, rewards = int(tables.cell_next[places.cell_start[-1]]), []
+        for step in range(places.horizon):
+            if slot < places.ends:
+                break
+            row = int(self.candidate[step * places.node_stride + slot])
+            law, group = int(places.law_of_row[row]), int(places.group_of_row[row])
+            if tables.law[law, SAMPLES] == 0 or not tables.known[row] or not tables.tested[group] or tables.harm[group]:
+                return -math.inf
+            rewards.append(float(tables.reward[row]))
+            slot = int(tables.cell_next[places.cell_start[law]])
+        # Summed from the end, as U is: the two are then equal bit for bit where the candidate is the best.
+        total = 0.0
+        for reward in reversed(rewards):
+            total = reward + total
+        return total
+
+    def keeps(self) -> bool:
+        """Was every pair that the candidate can take read, and did it keep the constraints?"""
+        if self.terms.joint or not self.terms.complete:
+            return False
+        groups = self.places.group_of_row[self.candidate[self.nodes]]
+        return bool((self.tables.tested[groups] != 0).all() and (self.tables.harm[groups] == 0).all())
+
+    def gap_high(self) -> float:
+        """Return the bound on the mean of the largest frozen gap of an episode."""
+        top, total = float(self.evidence.scale[2]), int(self.evidence.counts[GAUGED])
+        if top < 0.0 or total == 0:
+            return math.inf
+        if top == 0.0:
+            return 0.0
+        values = (top / GRID * np.arange(GRID + 1)).astype(np.float64)
+        return mixed_bound(values, self.evidence.gaps, total, top, self._attempt_share(int(self.status[ATTEMPTS])))
+
+    def _attempt_share(self, attempt: int) -> float:
+        return math.log(attempt * (attempt + 1) * 3 / (LOWER * self.goal.failure_probability))
+
+    def fresh(self) -> Tables:
+        """Return tables whose upper values follow from the counts alone."""
+        horizon, most = self.places.horizon, max(self.terms.most, 0.0) if self.places.ends else self.terms.most
+        tables = self.tables
+        stride = self.places.node_stride
+        top = most * np.arange(horizon, -1.0, -1.0)
+        upper, value = np.empty_like(tables.upper), tables.value.copy()
+        if stride:
+            upper[:] = np.repeat(top[:-1], self.places.entry_stride)
+        else:
+            step_of_slot = np.zeros(len(self.places.row_start) - 1, np.int64)
+            step_of_slot[self.nodes] = self.node_step
+            upper[:] = top[step_of_slot[self.places.slot_of_row]]
+        value[self.nodes] = top[self.node_step]
+        own = tables._replace(
+            upper=upper, value=value, top=top, greedy=tables.greedy.copy(), updated=tables.updated.copy()
+        )
+        sweep(self.places, self.terms, own, self.scratch, FINE)
+        return own
+
+    @property
+    def tolerance(self) -> float:
+        """What rounding can make of a bound (docs/certified-learner.md)."""
+        if self.terms.deterministic:
+            return 0.0
+        largest = max(abs(self.goal.least), abs(self.goal.most))
+        cells = int(self.tables.law[:, 1].max())
+        return 2.0**-44 * self.places.horizon**2 * largest * (cells + 16)
+
+    def lower_values_now(self) -> Floats:
+        low = np.zeros(len(self.candidate))
+        log_share = np.full(len(self.places.row_start) - 1, self.share(LOWER / 3) + math.log(self.goal.lower_bets))
+        lower_values(
+            self.places, self.terms, self.tables, self.scratch, self.candidate, self.goal.least, log_share, low
+        )
+        return low
+
+
+def mixed_bound(values: Floats, counts: NDArray[np.int64], total: int, bound: float, log_share: float) -> float:
+    """Return the upper bound of a mean by the bet of everything and by any other, half the share for each."""
+    half = log_share + math.log(2)
+    seen = np.flatnonzero(counts)
+    values, counts = values[seen], counts[seen]
+    high, _ = upper_mean(values, counts, len(seen), total, bound, half, beta(total, half), -math.inf, FINE)
+    return high

@@ -1,0 +1,236 @@
+"""The certified learner stops by itself with a certificate that is true, and whose file can be checked."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import certified_problems as problems
+import peakrl
+from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, solve
+from peakrl.certificates import verify
+from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.errors import PeakError, SettingsError
+from random_problems import random_problem
+
+PROBLEMS = {
+    "jackpot": problems.rare_jackpot(),
+    "catastrophe": problems.rare_catastrophe(),
+    "tie": problems.near_tie(),
+    "first": problems.rare_first(),
+    "lottery": compile_model(problems.Lottery()),
+}
+HARVESTING = compile_model(
+    peakrl.energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2)
+)  # fmt: skip
+
+
+def certified(model, epsilon=0.1, episodes=200_000, **given):
+    relative = given.pop("relative", True)
+    given = {"record": "none", "average": False} | given
+    return learn(model, LearnerSettings.certified(epsilon, relative=relative), episodes=episodes, **given)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_it_stops_with_a_true_certificate_that_verify_accepts(name, tmp_path):
+    model = PROBLEMS[name]
+    run, best = certified(model), solve(model)
+    certificate, judged = run.certificate, evaluate(model, run.policy)
+    assert run.stopped == "certified"
+    assert certificate.holds
+    assert certificate.value_low <= judged.value
+    assert certificate.optimum_high >= best.value
+    assert best.value - judged.value <= certificate.gap <= certificate.epsilon
+    assert judged.violation <= certificate.violation_high <= certificate.epsilon
+    certificate.save(tmp_path / "certificate")
+    assert verify(tmp_path / "certificate").holds
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_certificates_on_random_problems_are_true_or_the_problem_is_infeasible(seed, tmp_path):
+    model = compile_model(random_problem(seed))
+    run, best = certified(model, 0.3, 30_000, relative=False, seed=seed), solve(model)
+    if run.stopped == "infeasible":
+        assert not best.feasible
+        assert run.proof
+        assert run.feasible is False
+        assert run.certificate.gap is None
+    elif run.stopped == "certified":
+        judged = evaluate(model, run.policy)
+        assert not best.feasible or best.value - judged.value <= 0.3
+        assert judged.violation <= 0.3
+    run.certificate.save(tmp_path / "certificate")
+    assert verify(tmp_path / "certificate").holds == run.certificate.holds
+
+
+def test_without_enough_episodes_there_are_bounds_and_no_certificate(tmp_path):
+    run = certified(PROBLEMS["tie"], 0.01, episodes=300)
+    assert run.stopped is None
+    assert not run.certificate.holds
+    assert "more than" in run.certificate.reason
+    assert run.certificate.optimum_high >= solve(PROBLEMS["tie"]).value
+    run.certificate.save(tmp_path / "certificate")
+    assert not verify(tmp_path / "certificate").holds
+
+
+def test_a_certified_policy_is_the_one_handed_out():
+    run = certified(PROBLEMS["catastrophe"])
+    assert evaluate(PROBLEMS["catastrophe"], run.policy).violation == 0
+
+
+def test_several_epsilons_are_passed_in_turn():
+    algorithm = certified(PROBLEMS["tie"], (0.5, 0.1, 0.2))._active.algorithm
+    lines = algorithm.rounds.issued
+    assert [line["episodes"] for line in lines] == sorted(line["episodes"] for line in lines)
+    assert len(lines) == 3
+    assert lines[0]["epsilon"] > lines[1]["epsilon"] > lines[2]["epsilon"]
+
+
+def noise(state, action, arrival):
+    battery, energy = state
+    return min(3, battery + energy - action), arrival
+
+
+DECLARATIONS = {
+    "nothing": Knowledge(),
+    "groups": Knowledge(outcome_groups=True),
+    "action": Knowledge(constraint_depends_on="action"),
+    "rewards": Knowledge(rewards=lambda step, state, action: math.log2(1 + action)),
+    "most": Knowledge(most_reward=math.log2(3)),
+    "all": Knowledge(outcome_groups=True, constraint_depends_on="action", rewards=True, most_reward=math.log2(3)),
+    "map": Knowledge(outcome_map=(noise, (0, 1, 2, 3))),
+}
+
+
+def test_declarations_make_it_cheaper_and_are_named(tmp_path):
+    best, episodes = solve(HARVESTING).value, {}
+    for name, knowledge in DECLARATIONS.items():
+        run = certified(HARVESTING, 0.1, knowledge=knowledge)
+        certificate = run.certificate
+        assert certificate.holds, name
+        assert best - evaluate(HARVESTING, run.policy).value <= certificate.epsilon
+        named = sum(line.startswith("declared") for line in certificate.rests_on)
+        assert named == len(knowledge.declared())
+        certificate.save(tmp_path / name)
+        assert verify(tmp_path / name).holds
+        episodes[name] = run.episodes
+    # Measured: 6,655 with nothing; every declaration is knowledge that need not be bought with episodes.
+    assert episodes["all"] < episodes["groups"] < episodes["nothing"]
+    assert episodes["map"] < episodes["nothing"]
+
+
+def test_where_nothing_is_random_the_best_policy_is_found_exactly(tmp_path):
+    model = compile_model(peakrl.scheduling_example(1))
+    run = certified(model, 0.0, knowledge=Knowledge(deterministic=True))
+    assert run.episodes <= 60
+    assert run.certificate.gap == 0
+    assert run.certificate.violation_high == 0
+    assert evaluate(model, run.policy).value == solve(model).value == run.certificate.value_low
+    run.certificate.save(tmp_path / "certificate")
+    assert verify(tmp_path / "certificate").holds
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "says"),
+    [
+        (Knowledge(deterministic=True), "something is random"),
+        (Knowledge(rewards=lambda step, state, action: 0.0), "rewards says 0"),
+        (Knowledge(constraint_depends_on="state"), "constraints tell apart"),
+        (Knowledge(most_reward=0.5), "most_reward is 0.5"),
+        (Knowledge(outcome_groups=lambda step, state, action: 0), "outcome_groups"),
+        (Knowledge(outcome_map=(lambda s, a, e: (0, e), (0, 1, 2, 3))), "outcome_map"),
+        (Knowledge(outcome_map=(lambda s, a, e: (0, 0), (0, 1))), "outcome_map"),
+        (Knowledge(outcome_map=(lambda s, a, e: ("x", e), (0, 1))), "outcome_map"),
+    ],
+)
+def test_a_false_declaration_is_an_error(knowledge, says):
+    with pytest.raises(SettingsError, match=says):
+        certified(HARVESTING, 0.1, knowledge=knowledge)
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf, (), "x", (0.1, -2)])
+def test_epsilons_that_cannot_be_are_refused(epsilon):
+    with pytest.raises(SettingsError, match="epsilon"):
+        LearnerSettings.certified(epsilon)
+
+
+def test_an_epsilon_of_0_needs_a_declaration():
+    with pytest.raises(SettingsError, match="deterministic=True"):
+        certified(HARVESTING, 0.0)
+
+
+def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
+    whole = certified(HARVESTING, (0.5, 0.2), record=100, average=True)
+    path = tmp_path / "run"
+    for cut in (37, 700, 1100):
+        settings = LearnerSettings.certified((0.5, 0.2), relative=True)
+        learn(HARVESTING, settings, episodes=cut, record=100, average=True).save(path)
+        again = peakrl.resume(path, episodes=200_000)
+        assert again.episodes == whole.episodes
+        assert again.stopped == whole.stopped == "certified"
+        assert (again.policy.rows == whole.policy.rows).all()
+        assert again.certificate == whole.certificate
+        assert (again.averaged_policy.change_row == whole.averaged_policy.change_row).all()
+        for name in ("episode", "value", "violation"):
+            assert np.array_equal(getattr(again.history, name), getattr(whole.history, name))
+
+
+def test_the_log_tells_what_every_episode_followed():
+    # Learned again and cut after episode k, the run follows pi^(k+1) next: what the change list says of it.
+    model = HARVESTING
+    policy = certified(model, 0.3, average=True).averaged_policy
+    for cut in (1, 49, 50, 66, 67, 84, 100, 234, 500):
+        rows = policy.first.copy()
+        before = policy.change_episode <= cut + 1
+        for node, row in zip(policy.change_node[before], policy.change_row[before], strict=True):
+            rows[node] = row
+        algorithm = certified(model, 0.3, episodes=cut)._active.algorithm
+        decided = algorithm.rounds.nodes
+        assert (algorithm.followed()[decided] == rows[decided]).all()
+
+
+def test_settings_survive_a_file_and_show_as_their_call():
+    settings = LearnerSettings.certified((0.05, 0.1), failure_probability=0.01, relative=True)
+    assert LearnerSettings.from_dict(json.loads(json.dumps(settings.as_dict()))) == settings
+    assert repr(settings) == "LearnerSettings.certified(epsilon=(0.1, 0.05), failure_probability=0.01, relative=True)"
+
+
+NUMBERS = ("value_low", "optimum_high", "gap", "violation_high", "violation_probability_high", "epsilon")
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_verify_refuses_altered_numbers(count, tmp_path):
+    generator = np.random.default_rng(0)
+    certificate = certified(PROBLEMS["tie"], 0.3).certificate
+    evidence = certificate.evidence
+    alterable = ("law", "cell_next", "cell_count", "reward", "harm", "returns_count", "row_start", "law_of_row")
+    accepted = []
+    for _ in range(count):
+        name = str(generator.choice(alterable))
+        arrays = dict(evidence.arrays)
+        changed = arrays[name] = arrays[name].copy()
+        used = np.flatnonzero(changed.ravel() != 0)
+        place = int(generator.choice(used)) if used.size else 0
+        by = float(generator.choice([1.0, -1.0])) if changed.dtype.kind == "i" else float(generator.uniform(0.2, 0.9))
+        changed.ravel()[place] += changed.dtype.type(by)
+        altered = Certificate(**{**certificate.__dict__, "evidence": Evidence(evidence.plain, arrays)})
+        altered.save(tmp_path / "altered")
+        try:
+            holds = verify(tmp_path / "altered").holds
+        except PeakError:
+            holds = False
+        if holds:
+            accepted.append((name, place))
+    assert not accepted
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_verify_refuses_better_numbers_than_the_evidence_gives(name, tmp_path):
+    certificate = certified(PROBLEMS["jackpot"], 0.3).certificate
+    better = 1.01 * getattr(certificate, name) if name in ("value_low", "epsilon") else 0.5 * getattr(certificate, name)
+    altered = Certificate(**{**certificate.__dict__, name: better})
+    altered.save(tmp_path / "altered")
+    assert getattr(certificate, name) == 0 or not verify(tmp_path / "altered").holds
