@@ -21,7 +21,6 @@ from peakrl.errors import TargetError
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
 from peakrl.model.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.export import decisions
 from peakrl.policy.tables import first_rows
 from peakrl.targets.adapters import Rules, Seen
 from peakrl.targets.spaces import Offer
@@ -120,7 +119,7 @@ class ModelSpace:
 
     def decisions(self) -> Iterable[tuple[int, int]]:
         """Return (step, slot) wherever there is something to decide and an episode can come by."""
-        return ((step, slot) for step, slot, _ in decisions(self.model))
+        return ((step, slot) for step, slot, _ in self.model.decisions())
 
     def nodes_of(self, table: NDArray[Any]) -> Ints:
         """[node] of a table of rows [slot, column]."""

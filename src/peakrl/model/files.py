@@ -20,7 +20,6 @@ from peakrl.model.budgets import check_tables
 from peakrl.model.from_arrays import refuse_stuck_states
 from peakrl.model.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.model.soundness import fault
-from peakrl.model.soundness import within as within
 from peakrl.model.space import frozen
 from peakrl.model.tabular import TabularModel
 from peakrl.storage import fields_of

@@ -13,7 +13,7 @@ space whose dynamics and payoffs are known as well.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -141,6 +141,20 @@ class StateSpace:
         """[node]: can some policy be in this state at this step? Every state, where nothing else is known."""
         return np.ones(self.num_nodes, np.bool_)
 
+    def decision_slots(self, step: int) -> Longs:
+        """Return the slots in which there is something to decide at `step`, and where an episode can come by."""
+        self.check_step(step)
+        (first, last), base = self.step_slots[step].tolist(), step * self.node_stride
+        offers = np.diff(self.row_start[first : last + 1]) > 0
+        slots: Longs = np.flatnonzero(self.reachable[base + first : base + last] & offers) + first
+        return slots
+
+    def decisions(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (step, slot, node) wherever there is something to decide and an episode can come by."""
+        for step in range(self.horizon):
+            for slot in self.decision_slots(step).tolist():
+                yield step, slot, step * self.node_stride + slot
+
     # Labels --------------------------------------------------------------------------------------------------
 
     def state_of_slot(self, slot: int) -> Hashable:
@@ -168,11 +182,14 @@ class StateSpace:
                 pairs[step, int(self.slot_state[slot])] = slot
         return pairs
 
+    def check_step(self, step: Any) -> None:
+        """Raise unless it is one of the steps."""
+        if not isinstance(step, int | np.integer) or not 0 <= step < self.horizon:
+            raise PolicyError(f"step {step!r} is outside 0..{self.horizon - 1}, the steps of {self.name!r}")
+
     def slot_of(self, step: int, state: Hashable) -> int:
         """Return where `state` is stored for `step`; an unknown one is an error."""
-        number: Any = step
-        if not isinstance(number, int | np.integer) or not 0 <= number < self.horizon:
-            raise PolicyError(f"step {step!r} is outside 0..{self.horizon - 1}, the steps of {self.name!r}")
+        self.check_step(step)
         try:
             index = self._state_index[state]
             slot = index if self.stationary else self._layer_slots[step, index]

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import PolicyError
 from peakrl.kernels.arrays import Floats
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
@@ -107,26 +106,6 @@ def seen_failings(known: Any, entry: int) -> tuple[bool | None, bool | None]:
     return True if learned == VIOLATED else None, True if learned == DEAD_END else None
 
 
-def decisions(model: StateSpace) -> Iterator[tuple[int, int, int]]:
-    """Yield (step, slot, node) wherever there is something to decide and an episode can come by."""
-    for step in range(model.horizon):
-        base = step * model.node_stride
-        for slot in decisions_at(model, step):
-            yield step, slot, base + slot
-
-
-def decisions_at(model: StateSpace, step: int) -> list[int]:
-    """Return the slots in which there is something to decide at a step."""
-    number: Any = step
-    if not isinstance(number, int | np.integer) or not 0 <= number < model.horizon:
-        raise PolicyError(f"step {step!r} is outside 0..{model.horizon - 1}, the steps of {model.name!r}")
-    first, last = model.step_slots[step].tolist()
-    base = step * model.node_stride
-    offers = np.diff(model.row_start[first : last + 1]) > 0
-    slots: list[int] = (np.flatnonzero(model.reachable[base + first : base + last] & offers) + first).tolist()
-    return slots
-
-
 def plain(label: Any) -> Any:
     """Return a label as JSON has it."""
     if isinstance(label, np.generic):
@@ -189,7 +168,7 @@ class Exported:
 
         Where actions are drawn it is {state: {action: probability}}.
         """
-        states = in_order([self.model.state_of_slot(slot) for slot in decisions_at(self.model, step)])
+        states = in_order([self.model.state_of_slot(slot) for slot in self.model.decision_slots(step)])
         return {state: self._choice(step, state) for state in states}
 
     def _repr_html_(self) -> str:
@@ -225,7 +204,7 @@ def as_html(policy: Exported) -> str:
     """Return a table of states by steps, cut where it would be too large to read."""
     model = policy.model
     steps = range(min(model.horizon, MOST_STEPS))
-    here = [{model.state_of_slot(slot) for slot in decisions_at(model, step)} for step in steps]
+    here = [{model.state_of_slot(slot) for slot in model.decision_slots(step)} for step in steps]
     states = in_order(list(dict.fromkeys(state for met in here for state in met)))
     lines = ["<tr><th>state</th>" + "".join(f"<th>step {step}</th>" for step in steps) + "</tr>"]
     for state in states[:MOST_STATES]:

@@ -23,7 +23,7 @@ from peakrl.model.explore import Target, as_model, as_space
 from peakrl.model.space import StateSpace, frozen
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.draws import Draws, Seed
-from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views, decisions
+from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views
 
 if TYPE_CHECKING:
     from peakrl.safety.safe_set import SafeSet
@@ -39,15 +39,6 @@ def first_rows(model: StateSpace) -> Ints:
     if model.stationary:
         rows[-model.num_slots :] = -1
     return rows
-
-
-def idle_nodes(model: StateSpace) -> NDArray[np.bool_]:
-    """[node]: True where there is nothing to decide: a state without actions, or the end of the episode."""
-    start = model.row_start
-    idle = by_node(model, start[1:] == start[:-1])
-    if model.stationary:
-        idle[-model.num_slots :] = True
-    return idle
 
 
 def by_node(model: StateSpace, slots: NDArray[Any]) -> NDArray[Any]:
@@ -87,7 +78,7 @@ class Policy(Exported):
             raise PolicyError(f"a policy of {self.model!r} has {self.model.num_nodes} nodes, not {rows.shape}")
         if rows.dtype.kind not in "iu":
             raise PolicyError(f"a policy's rows are whole numbers, not {rows.dtype}")
-        empty = idle_nodes(self.model)
+        empty = first_rows(self.model) < 0
         least, most = by_node(self.model, start[:-1]), by_node(self.model, start[1:])
         wrong = ~empty & ((rows < least) | (rows >= most))
         if wrong.any():
@@ -106,24 +97,20 @@ class Policy(Exported):
         model = as_space(model)
         rows = first_rows(model).copy()
         lookup: dict[tuple[int, Hashable], int] = {}
-        for step, (first, last) in enumerate(model.step_slots.tolist()):
-            base = step * model.node_stride
-            for slot in (np.flatnonzero(model.reachable[base + first : base + last]) + first).tolist():
-                if rows[base + slot] < 0:
-                    continue
-                state = model.state_of_slot(slot)
-                try:
-                    action = rule(step, state)
-                except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
-                    error.add_note(f"the rule raised this for step {step}, state {state!r}")
-                    raise
-                try:
-                    row = lookup.get((slot, action))
-                except TypeError:
-                    raise PolicyError(f"the rule's action {action!r} at step {step} is not hashable") from None
-                if row is None:
-                    row = lookup[slot, action] = model.row_of(step, state, action)
-                rows[base + slot] = row
+        for step, slot, node in model.decisions():
+            state = model.state_of_slot(slot)
+            try:
+                action = rule(step, state)
+            except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
+                error.add_note(f"the rule raised this for step {step}, state {state!r}")
+                raise
+            try:
+                row = lookup.get((slot, action))
+            except TypeError:
+                raise PolicyError(f"the rule's action {action!r} at step {step} is not hashable") from None
+            if row is None:
+                row = lookup[slot, action] = model.row_of(step, state, action)
+            rows[node] = row
         return cls(model, rows)
 
     @property
@@ -169,7 +156,7 @@ class Policy(Exported):
         model = self.model
         rows = (
             (step, model.state_of_slot(slot), model.action_of_row(int(self.rows[node])))
-            for step, slot, node in decisions(model)
+            for step, slot, node in model.decisions()
         )
         return ("step", "state", "action"), rows
 
@@ -238,7 +225,7 @@ class StochasticPolicy(Exported):
         model = self.model
         rows = (
             (step, state, action, chance)
-            for step, state in ((step, model.state_of_slot(slot)) for step, slot, _ in decisions(model))
+            for step, state in ((step, model.state_of_slot(slot)) for step, slot, _ in model.decisions())
             for action, chance in self.probabilities(step, state).items()
         )
         return ("step", "state", "action", "probability"), rows
@@ -372,7 +359,7 @@ class AveragedPolicy(Exported):
         model = self.model
         rows = (
             (step, model.state_of_slot(slot), episode, model.action_of_row(row))
-            for step, slot, node in decisions(model)
+            for step, slot, node in model.decisions()
             for episode, row in ((1, int(self.first[node])), *self._changes_of(node))
         )
         return ("step", "state", "from_episode", "action"), rows

@@ -142,13 +142,9 @@ def whole(label: Any, width: int) -> bool:
 
 def decision_nodes(model: StateSpace) -> tuple[Longs, Longs, Longs]:
     """Return node, step and slot wherever something is to be decided and an episode can come by."""
-    stride, has_rows = model.node_stride, np.diff(model.row_start) > 0
-    parts = []
-    for step, (first, last) in enumerate(model.step_slots.tolist()):
-        slots = np.flatnonzero(model.reachable[step * stride + first : step * stride + last] & has_rows[first:last])
-        parts.append((slots + first + step * stride, np.full(len(slots), step), slots + first))
-    node, steps, slot = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
-    return node, steps, slot
+    found = [model.decision_slots(step) for step in range(model.horizon)]
+    steps, slots = np.repeat(np.arange(model.horizon), [len(here) for here in found]), np.concatenate(found)
+    return steps * model.node_stride + slots, steps, slots
 
 
 # Explorer --------------------------------------------------------------------------------------------------------

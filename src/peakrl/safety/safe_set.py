@@ -20,7 +20,7 @@ from peakrl.kernels.safety import Bools, dead_end_distances
 from peakrl.model.explore import Target, as_model
 from peakrl.model.files import load_model, store_model
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.export import as_csv, as_json, decisions, written
+from peakrl.policy.export import as_csv, as_json, written
 from peakrl.safety.reasons import Reason, reason_of
 from peakrl.storage import fields_of, read_record, write_record
 
@@ -169,7 +169,7 @@ class SafeSet:
 
     def _table(self) -> Iterator[tuple[Any, ...]]:
         model = self.model
-        for step, slot, _ in decisions(model):
+        for step, slot, _ in model.decisions():
             base = step * model.layout.entry_stride
             for row in model.rows_of_slot(slot):
                 verdict = bool(self.entries[base + row]), not model.keeps[row]
