@@ -12,6 +12,7 @@ from random_problems import RandomProblem, random_problem
 from shielded_environments import Corridor, CorridorProblem, lake
 
 LEARNERS = {
+    "posterior": LearnerSettings.posterior(),
     "practical": LearnerSettings.practical(),
     "practical, replay": LearnerSettings.practical(replay=True),
     "practical, penalties": LearnerSettings.practical(constraint_memory=False),

@@ -24,6 +24,7 @@ more than the order of the two. What is not zero is at least `LEAST_COST`, so th
   backed up, as in real-time dynamic programming.
 * Hand-out: the same plan with p(o) = n(o)/n, without a ghost. A pair not tried has Q = -inf and C = 0: it is taken only
   where everything else is known to fail, and after a proof only where nothing was tried.
+* Declared: a pair that is declared to fail has C of at least `LEAST_COST` before it is ever tried.
 * Shared laws: outcomes of pairs that are declared to have one law are counted together, by next state; then
   Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p(ghost) most_{h+1}, with hi as the mean of a pair not
   tried. C likewise.
@@ -146,6 +147,8 @@ def back_up(
     least, best, chosen = np.inf, -np.inf, first
     for row in range(first, last):
         q, c = judge(places, counts, rules, plan, drawn, step, row)
+        if places.barred.shape[0] > 0 and places.barred[row, column]:
+            c = max(c, LEAST_COST)
         if c < least / TIE or (c <= least * TIE and q > best):
             least, best, chosen = min(c, least), q, row
     if last > first:
@@ -373,6 +376,7 @@ def judge_all(
     witness: Ints,
     no_witness: int,
     violates: int,
+    declared: int,
 ) -> None:
     """Set Q by plain means, and why a row is known to fail, [row, column]: it violates, or the dead slot it led to."""
     slots = places.row_start.shape[0] - 1
@@ -385,6 +389,8 @@ def judge_all(
                 witness[row, column] = no_witness
                 if counts.harm[row] > 0.0:
                     witness[row, column] = violates
+                elif places.barred.shape[0] > 0 and places.barred[row, column]:
+                    witness[row, column] = declared
                 elif 0.0 < c < UNKNOWN_COST:
                     cell = counts.head[places.law_of_row[row]]
                     while plan.cost[counts.cell_next[cell], (step + 1) * places.shift] == 0.0:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.sampling import Words
 
@@ -81,6 +84,8 @@ class Places(NamedTuple):
     group_of_row: Ints
     group_start: Longs
     group_rows: Ints
+    #: [row, column]: what is declared to fail; empty where nothing is.
+    barred: NDArray[np.bool_]
 
 
 class Rules(NamedTuple):

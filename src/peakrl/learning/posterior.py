@@ -12,6 +12,7 @@ from pydantic import Field
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
+from peakrl.kernels.planning import LEAST_COST
 from peakrl.kernels.posterior import judge_all, learn_path, learn_posterior, make_plan
 from peakrl.kernels.posterior_tables import (
     CELLS,
@@ -29,6 +30,7 @@ from peakrl.kernels.posterior_tables import (
 from peakrl.kernels.sampling import Words, seed_state
 from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, Witness, compiled, used
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
+from peakrl.learning.limits import allowed_rows
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Table
 from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
@@ -37,7 +39,7 @@ from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 CREDIT = 100_000_000
 #: Told apart from the numbers that the target's outcomes are drawn with.
 STREAM = np.uint64(0x706F73746572696F)
-NO_WITNESS, VIOLATES = -2, -1
+NO_WITNESS, VIOLATES, DECLARED = -2, -1, -3
 NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
 NO_INTS: Ints = np.empty(0, np.int32)
 
@@ -94,6 +96,8 @@ class PosteriorLearner(SamplingAlgorithm):
         self.status: Longs = np.zeros(STATUS_SIZE, np.int64)
         self.words: Words = seed_state(np.uint64(task.seed) ^ STREAM)
         self.laws = Table(0, np.int32)
+        #: [row, column]: what is declared to fail; not in use where nothing is.
+        self.barred = Table(False, np.bool_, self.columns)
         self._law_numbers: dict[Hashable, int] = {}
         #: How rows are known to fail, by what the constraints are declared to depend on.
         self.failed: dict[Hashable, float] = {}
@@ -133,6 +137,21 @@ class PosteriorLearner(SamplingAlgorithm):
                 self.by_row["harm"].room[new] = self.failed.get(self._key(new), 0.0)
         self._gather()
         return changes
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Take what is declared to fail for something known to fail."""
+        self.barred.grow(self.space.rows)
+        self.barred.room[first : self.space.rows] = forbidden
+        self.by_row["harm"].room[first : self.space.rows] = np.maximum(
+            self.by_row["harm"].room[first : self.space.rows], harm
+        )
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        best, counts = allowed_rows(self.space.layout.row_start[low:], forbidden, first)
+        row = self.by_slot["row"].room[low : self.space.slots]
+        row[:] = np.where(best >= 0, best, row)
+        dead = (counts == 0) & (np.diff(self.space.layout.row_start[low:]) > 0)[:, None]
+        self.by_slot["cost"].room[low : self.space.slots, : self.columns][dead] = LEAST_COST
+        self._gather()
 
     def _number_laws(self, new_row: int) -> None:
         """Give the new rows their laws: each its own, or the one that its group has."""
@@ -177,6 +196,7 @@ class PosteriorLearner(SamplingAlgorithm):
             space.horizon, int(space.shared), space.layout.node_stride, np.array(space.layout.row_start),
             np.array(space.slot_of_row),
             self.laws.room, steps, order, np.searchsorted(steps[order], np.arange(space.horizon + 1)), *groups,
+            self.barred.room,
         )  # fmt: skip
         self.rules = Rules(
             self.most, self.least, bool(self.grouping), settings.ghost, settings.growth, CREDIT,
@@ -257,7 +277,7 @@ class PosteriorLearner(SamplingAlgorithm):
         """[row, column]: Q by plain means, and why a row is known to fail."""
         value = np.empty((self.space.rows, self.columns))
         witness = np.empty((self.space.rows, self.columns), np.int32)
-        judge_all(self.places, self.counts, self.rules, self.decision(), value, witness, NO_WITNESS, VIOLATES)
+        judge_all(self.places, self.counts, self.rules, self.decision(), value, witness, NO_WITNESS, VIOLATES, DECLARED)
         return value, witness
 
     def values(self) -> Floats:
@@ -296,7 +316,7 @@ class PosteriorLearner(SamplingAlgorithm):
         for step, slot in queue:
             for row in range(int(start[slot]), int(start[slot + 1])):
                 witness = int(memory.witness[row, step if space.shared else 0])
-                violates = witness == VIOLATES
+                violates = witness in (VIOLATES, DECLARED)
                 harm = float(memory.harm[row]) if violates else None
                 dead = None if violates else space.state_of_slot(witness)
                 lines.append(Witness(step, space.state_of_slot(slot), space.action_of_row(row), harm, dead))
