@@ -23,7 +23,10 @@ class PolicyError(PeakError, ValueError):
 
 
 class StorageError(PeakError, OSError):
-    """A file is missing, damaged, foreign or of another version."""
+    """A file is missing, damaged, foreign or of another version, or cannot be written."""
+
+    #: What had been learned, a `LearningRun`, where a run was over and could not be saved; None otherwise.
+    run: Any = None
 
 
 class TargetError(PeakError, RuntimeError):

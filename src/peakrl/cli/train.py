@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from peakrl.errors import SettingsError, StorageError
+from peakrl.storage import writable
 
 if TYPE_CHECKING:
     from peakrl.certificates import Certificate
@@ -113,20 +116,22 @@ def learned(
     described = read_problem_file(file)
     asked = described.run
     place = checkpoint or out or described.checkpoint
-    keep(out, place, overwrite)
-    run = learn(
-        described.model(progress=True),
-        described.settings,
-        knowledge=described.knowledge,
-        episodes=asked.episodes if episodes is None else episodes,
-        seed=asked.seed if seed is None else seed,
-        record=asked.record,
-        average=asked.average,
-        checkpoint=place,
-        checkpoint_every=(every or asked.checkpoint_every) if place is not None else every,
-        progress=True,
-        watch=watch,
-    )
+    refuse_loss(out, place, overwrite)
+    model = described.model(progress=True)
+    with set_aside(place if overwrite else None):
+        run = learn(
+            model,
+            described.settings,
+            knowledge=described.knowledge,
+            episodes=asked.episodes if episodes is None else episodes,
+            seed=asked.seed if seed is None else seed,
+            record=asked.record,
+            average=asked.average,
+            checkpoint=place,
+            checkpoint_every=(every or asked.checkpoint_every) if place is not None else every,
+            progress=True,
+            watch=watch,
+        )
     if out is not None and out != place:
         run.save(out)
     return run, out or place
@@ -149,7 +154,7 @@ def resumed(
     model = None if file is None else read_problem_file(file).model(progress=True)
     place = checkpoint or out or path
     for other in {out, place} - {None, path}:
-        keep(other, None, overwrite)
+        refuse_loss(other, None, overwrite)
     run = resume(
         path, episodes=episodes, model=model, checkpoint=place, checkpoint_every=every, progress=True, watch=watch
     )
@@ -158,15 +163,30 @@ def resumed(
     return run, out or place
 
 
-def keep(out: Path | None, place: Path | None, overwrite: bool) -> None:
-    """Make room for a run, or refuse where another one would be lost; `learn` itself goes on from `place`."""
+def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
+    """Refuse where another run would be lost; `learn` itself goes on from `place`."""
     for path in (out, place):
-        if path is None or not path.exists():
-            continue
-        if overwrite:
-            path.unlink()
-        elif path != place:
-            raise StorageError(f"{path} exists already; give --out another name, or --overwrite")
+        if path is not None:
+            writable(path)
+            if path.exists() and path != place and not overwrite:
+                raise StorageError(f"{path} exists already; give --out another name, or --overwrite")
+
+
+@contextmanager
+def set_aside(path: Path | None) -> Iterator[None]:
+    """Move a file that is to be overwritten out of the way; it comes back where nothing takes its place."""
+    if path is None or not path.exists():
+        yield
+        return
+    aside = path.with_name(f"{path.name[:200]}.before")
+    os.replace(path, aside)
+    try:
+        yield
+    finally:
+        if path.exists():
+            aside.unlink()
+        else:
+            os.replace(aside, path)
 
 
 # What came out --------------------------------------------------------------------------------------------------------

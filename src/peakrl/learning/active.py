@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,18 +233,20 @@ def drive(
     watch: Watch | None = None,
 ) -> LearningRun:
     """Run until `episodes` are done, with progress and checkpoints, and return what was learned."""
+    from peakrl.learning.saver import Interrupts
+
     moment = Moment(active, episodes)
     bar = Progress("Learning", total=episodes, unit="episodes", begin=active.done, enabled=progress)
-    with bar, saver or nullcontext():
+    keeper = saver if saver is not None else Interrupts()
+    with bar, keeper:
         if watch is not None:
             watch(moment)
-        for done in pieces(active, episodes, saver.every if saver else None):
+        for done in pieces(active, episodes, keeper.every):
             if bar.visible:
                 bar.reach(done, **active.fields())
             if watch is not None:
                 watch(moment)  # before a save: what was watched is never behind a checkpoint
-            if saver:
-                saver.look(active, last=done == episodes or active.stopped is not None)
+            keeper.look(active, last=done == episodes or active.stopped is not None)
     return active.result()
 
 

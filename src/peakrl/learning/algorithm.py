@@ -24,7 +24,7 @@ What is called from outside of a kernel returns the new length of the log; a log
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -263,6 +263,14 @@ class SamplingAlgorithm(Algorithm):
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
         """Run some episodes on the model, fewer where the log fills up; return their number and that of the changes."""
+
+
+def refuse_no_numbers(arrays: dict[str, NDArray[Any]], names: Collection[str], *, lost: bool = False) -> None:
+    """Raise ValueError where tables from a file hold no number; `lost`: minus infinity is one, of what must fail."""
+    for name in names:
+        array = arrays.get(name, np.empty(0))
+        if array.size and not (array.max() < np.inf and (array.min() > -np.inf or (lost and array.min() == -np.inf))):
+            raise ValueError(f"engine.{name} holds what is no number")
 
 
 def compiled(task: Task) -> TabularModel:

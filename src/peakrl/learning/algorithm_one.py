@@ -29,7 +29,7 @@ from peakrl.kernels.learning import (
     learn_played,
 )
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
 from peakrl.learning.constants import Levels, Sizes, level_of, levels, slater_penalty
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows
@@ -41,6 +41,8 @@ from peakrl.targets.adapters import Rules
 
 #: Learning rates beyond this many visits are computed, not looked up.
 TABULATED_RATES = 1 << 16
+#: A sum of squares may fall below the square of a sum by this share, which is rounding.
+ROOM = 1e-6
 #: Columns of `kernels.learning.Tables.node`, for use outside of kernels.
 COLUMNS, VALUE, CHOSEN, NEXT_BEST = int(NODE_COLUMNS), int(W), int(GREEDY), int(RUNNER)
 
@@ -241,6 +243,12 @@ class OptimisticQ(SamplingAlgorithm):
         visits = self.by_entry["visits"].used
         if visits.size and (visits.min() < 0 or visits.max() > done):
             raise ValueError("engine.visits holds a number that cannot be")
+        arrays = self.arrays()
+        refuse_no_numbers(arrays, ("q", "mu", "sigma", "beta", "harm"))
+        node = arrays["node"].reshape(-1, COLUMNS)
+        refuse_no_numbers({"node": np.delete(node, CHOSEN, axis=1)}, ("node",), lost=True)
+        if "mu" in arrays and (arrays["sigma"] * visits < arrays["mu"] ** 2 * (1 - ROOM)).any():
+            raise ValueError("engine.sigma holds squares that cannot be")
 
 
 def runs_of_steps(slot_step: Longs, first: int) -> list[tuple[int, int, int]]:

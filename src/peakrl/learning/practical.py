@@ -28,13 +28,23 @@ from peakrl.kernels.practical_tables import (
     PracticalTables,
 )
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, Witness, compiled, used
+from peakrl.learning.algorithm import (
+    Episode,
+    Memory,
+    SamplingAlgorithm,
+    Task,
+    Witness,
+    compiled,
+    refuse_no_numbers,
+    used,
+)
 from peakrl.learning.constants import Sizes, levels, slater_penalty
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Space, Table, best_rows
+from peakrl.model.space import MOST_INDICES
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 from peakrl.targets.adapters import Rules
@@ -348,6 +358,8 @@ class PracticalLearner(SamplingAlgorithm):
         for step, slot in queue:
             for row in range(int(self.layout.row_start[slot]), int(self.layout.row_start[slot + 1])):
                 witness = int(tables.witness[row, step if space.shared else 0])
+                if witness == NO_WITNESS:  # in a file only: what learning proves rests on what it saw
+                    raise ValueError("engine.status tells of a proof that rests on an action never seen to fail")
                 violates = witness in (VIOLATES, DECLARED)
                 harm = float(tables.harm[row]) if violates else None
                 dead = None if violates else space.state_of_slot(witness)
@@ -374,11 +386,13 @@ class PracticalLearner(SamplingAlgorithm):
         rows, has = self.by_slot["greedy"].used, (np.diff(start) > 0)[:, None]
         if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has).any():
             raise ValueError("a greedy row is none of its state's")
+        # 32 bits count them, also in what is left of the run.
+        most = min(done * space.horizon, MOST_INDICES - (self.task.episodes - done) * space.horizon)
         limits = {
-            "visits": (0, done * space.horizon), "witness": (DECLARED, space.slots - 1),
+            "visits": (0, most), "witness": (DECLARED, space.slots - 1),
             "law_witness": (NO_WITNESS, space.slots - 1), "look": (NO_LOOK, self.columns - 1),
-            "latest_next": (0, space.slots - 1), "tried": (0, done * space.horizon), "cell_next": (0, space.slots - 1),
-            "cell_count": (0, done * space.horizon),
+            "latest_next": (0, space.slots - 1), "tried": (0, most), "cell_next": (0, space.slots - 1),
+            "cell_count": (0, most),
         }  # fmt: skip
         arrays = self.arrays()
         for name, (least, most) in limits.items():
@@ -390,9 +404,29 @@ class PracticalLearner(SamplingAlgorithm):
             raise ValueError("engine.status holds a number that cannot be")
         if (self.fixed["seen"] < 0).any() or (self.fixed["seen"] > np.diff(self.cell_start)).any():
             raise ValueError("engine.seen holds a number that cannot be")
+        refuse_no_numbers(arrays, ("q", "w", "x"), lost=True)
+        refuse_no_numbers(arrays, ("errors", "harm", "reward", "latest_reward", "noise"))
+        if min(arrays["harm"].min(initial=0.0), arrays["noise"].min(initial=0.0)) < 0.0:
+            raise ValueError("engine.harm or engine.noise is below 0")
+        self._check_witnesses()
+        if proved and (dead < space.ends or not has[dead] or (not space.shared and space.slot_step[dead] != 0)):
+            raise ValueError("engine.status names a first state that is none")
+        self.proof()
         if self.depends_on is not None and self.task.model is None:
             harm = self.by_row["harm"].used
             self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
+
+    def _check_witnesses(self) -> None:
+        """Raise where an action is said to lead to a dead state that is not one of the next step: proofs end."""
+        space, witness = self.space, self.by_row["witness"].used
+        rows, columns = np.nonzero(witness >= 0)
+        dead = witness[rows, columns]
+        if (dead < space.ends).any() or not (np.diff(self.layout.row_start)[dead] > 0).all():
+            raise ValueError("engine.witness names the end of an episode")
+        steps = columns if space.shared else space.slot_step[space.slot_of_row[rows]]
+        after = steps + 1 if space.shared else space.slot_step[dead]
+        if (after != steps + 1).any() or (after >= space.horizon).any():
+            raise ValueError("engine.witness names a state of another step than the next")
 
 
 # What is declared -------------------------------------------------------------------------------------------------

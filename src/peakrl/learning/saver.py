@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from peakrl.checks import check_episodes
 from peakrl.errors import StorageError
-from peakrl.storage import remove_leftovers
+from peakrl.storage import remove_leftovers, writable
 
 if TYPE_CHECKING:
     from peakrl.learning.active import ActiveRun
@@ -25,25 +24,23 @@ Writer = Callable[[Path, Any], None]
 SECONDS, SHARE = 30.0, 0.05
 
 
-class Saver:
-    """Saves a run while it is learning: every so often, when it is interrupted, and at the end.
+class Interrupts:
+    """Holds back Ctrl-C until the piece of work at hand is done; the interrupt then carries the run so far.
 
-    As a context it holds back Ctrl-C and a request to terminate until the piece of work at hand is done and saved; a
-    second one takes effect at once.
+    A second one takes effect at once.
     """
 
-    def __init__(self, path: str | Path, every: int | None, write: Writer) -> None:
-        if every is not None:
-            check_episodes(every, "checkpoint_every")
-        self.path, self.every, self._write = writable(Path(path)), every, write
-        self._next = time.monotonic() + SECONDS
+    every: int | None = None
+    #: What is held back.
+    numbers: tuple[signal.Signals, ...] = (signal.SIGINT,)
+
+    def __init__(self) -> None:
         self._asked: int | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        remove_leftovers(self.path)
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in self.numbers:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # a process in the background may ignore them
                     self._before[number] = signal.signal(number, self._ask)
         return self
@@ -62,17 +59,51 @@ class Saver:
         self._asked = number
 
     def look(self, learner: ActiveRun, *, last: bool) -> None:
+        """Stop if somebody asked to."""
+        if self._asked is None:
+            return
+        number, self._asked = self._asked, None
+        self.__exit__(None, None, None)
+        if signal.getsignal(number) is signal.SIG_DFL:
+            raise SystemExit(128 + number)  # what the signal would do, but progress bars and the like end properly
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt as error:
+            error.run = learner.result()  # type: ignore[attr-defined]  # as the errors of an environment do
+            error.add_note(f"{learner.done:,} episodes were done: the run so far is this exception's `run`")
+            raise
+        self.__enter__()  # whoever handled the signal wants the run to go on
+
+
+class Saver(Interrupts):
+    """Saves a run while it is learning: every so often, when it is interrupted, and at the end.
+
+    A request to terminate is held back as well until the run is saved. A save on the way that fails is a warning, the
+    last one an error: nobody should believe that a run is kept which is not.
+    """
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, path: str | Path, every: int | None, write: Writer) -> None:
+        super().__init__()
+        if every is not None:
+            check_episodes(every, "checkpoint_every")
+        writable(path)
+        self.path, self.every, self._write = Path(path), every, write
+        self._next = time.monotonic() + SECONDS
+
+    def __enter__(self) -> Self:
+        remove_leftovers(self.path)
+        return super().__enter__()
+
+    def look(self, learner: ActiveRun, *, last: bool) -> None:
         """Save if it is time to."""
         due = time.monotonic() >= self._next if self.every is None else learner.done % self.every == 0
-        if due or last or self._asked is not None:
+        if last:
+            self._save_last(learner)
+        elif due or self._asked is not None:
             self._save(learner)
-        if self._asked is not None:
-            number, self._asked = self._asked, None
-            self.__exit__(None, None, None)
-            if signal.getsignal(number) is signal.SIG_DFL:
-                raise SystemExit(128 + number)  # what the signal would do, but progress bars and the like end properly
-            signal.raise_signal(number)
-            self.__enter__()  # whoever handled the signal wants the run to go on
+        super().look(learner, last=last)
 
     def _save(self, learner: ActiveRun) -> None:
         begun = time.monotonic()
@@ -84,14 +115,11 @@ class Saver:
         now = time.monotonic()
         self._next = now + max(SECONDS, (now - begun) / SHARE)
 
-
-def writable(path: Path) -> Path:
-    """Return a path that a file can be written to, or raise now and not when the first checkpoint is due."""
-    folder = path.parent
-    if path.is_dir():
-        raise StorageError(f"cannot write {path}: it is a folder; name a file in it")
-    if not folder.is_dir():
-        raise StorageError(f"cannot write {path}: there is no folder {folder}; create it first")
-    if not os.access(folder, os.W_OK):
-        raise StorageError(f"cannot write {path}: the folder {folder} may not be written to")
-    return path
+    def _save_last(self, learner: ActiveRun) -> None:
+        try:
+            self._write(self.path, learner)
+        except StorageError as error:
+            before = "; what was saved before is still there" if self.path.exists() else ""
+            failed = StorageError(f"{error}: the run is over, but it is not saved{before}")
+            failed.run = learner.result()
+            raise failed from error

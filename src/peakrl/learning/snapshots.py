@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import whole
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.algorithm import alike, overwrite
 from peakrl.learning.history import Experience, PolicyCurve, Recorder
@@ -16,6 +17,9 @@ from peakrl.model.labels import Arrays
 from peakrl.model.soundness import within
 from peakrl.model.space import MOST_INDICES
 from peakrl.policy.tables import AveragedPolicy, Policy, first_rows
+
+#: More constraints than any environment tells of.
+MOST_CONSTRAINTS = 10_000
 
 
 def snapshot(active: ActiveRun) -> tuple[dict[str, Any], Arrays]:
@@ -45,7 +49,7 @@ def restore(active: ActiveRun, plain: Mapping[str, Any], arrays: Arrays, labels:
     if labels is not None:
         space = active.space
         assert isinstance(space, GrowingSpace)  # of an environment
-        space.rules.constraints.count = int(plain["constraints"])
+        space.rules.constraints.count = stored_count(plain["constraints"], space.rules.constraints.bounds)
         space.load(labels, part(arrays, "space."))
         active.begin_again()
     algorithm = active.learned()
@@ -58,6 +62,14 @@ def restore(active: ActiveRun, plain: Mapping[str, Any], arrays: Arrays, labels:
     if active.average:
         active.changes = [stored_changes(active, arrays["changes"])]
     restore_history(active, arrays)
+
+
+def stored_count(count: Any, bounds: tuple[float, ...] | None) -> int:
+    """Return how many constraints an environment has, as a file says; where it declares bounds, as many as those."""
+    found = whole(count)
+    if found is None or not 0 <= found <= MOST_CONSTRAINTS or (bounds is not None and found != len(bounds)):
+        raise ValueError(f"it tells of {count!r} constraints")
+    return found
 
 
 def stored_greedy(active: ActiveRun, arrays: Arrays) -> NDArray[np.int64]:

@@ -85,7 +85,7 @@ class Policy(Exported):
             node = int(np.flatnonzero(wrong)[0])
             state = self.model.state_of_slot(node % self.model.num_slots)
             raise PolicyError(f"row {rows[node]} at node {node} is no action of state {state!r}")
-        frozen_rows = np.where(empty, -1, rows).astype(np.int32)
+        frozen_rows = np.where(empty, -1, rows.astype(np.int64)).astype(np.int32)  # of 8 unsigned bits, -1 is 255
         frozen_rows.flags.writeable = False
         object.__setattr__(self, "rows", frozen_rows)
 

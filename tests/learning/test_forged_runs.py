@@ -1,0 +1,209 @@
+"""Runs that a stranger wrote, disks that are full at the worst moment, and interrupts: nothing is lost or believed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from model_environment import ModelEnvironment
+from peakrl import LearnerSettings, TabularModel, compile_model, learn, load_run
+from peakrl.errors import StorageError
+from peakrl.learning import checkpoint
+from peakrl.learning.active import ActiveRun
+from peakrl.storage import kind_of, read_record, write_record
+from random_problems import random_problem
+
+PRACTICAL, REPLAY = LearnerSettings.practical(), LearnerSettings.practical(replay=True)
+
+
+def doomed(stationary=True):
+    """A model whose every way ends in a violation at step 2: learned, it is proved infeasible."""
+    states, horizon = 4, 3
+    transitions = np.zeros((horizon, states, 2, states))
+    for step in range(horizon):
+        transitions[step, :, 0, min(step + 1, 3)] = 1.0
+        transitions[step, :, 1, min(step + 1, 3)] = 1.0
+    constraints = np.ones((1, states, 2))
+    constraints[0, 2] = -1.0
+    if stationary:
+        chain = np.stack([np.stack([np.eye(states)[min(s + 1, 3)]] * 2) for s in range(states)])
+        return TabularModel.from_arrays(chain, np.zeros((states, 2)), constraints, horizon)
+    return TabularModel.from_arrays(transitions, np.zeros((states, 2)), constraints, horizon)
+
+
+def forge(path, change):
+    kind = kind_of(path)
+    plain, arrays = read_record(path, kind)
+    arrays = {name: array.copy() for name, array in arrays.items()}
+    plain.pop("kind")
+    change(plain, arrays)
+    write_record(path, kind, plain, arrays)
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+def test_a_proof_that_leads_round_in_a_circle_is_refused(stationary, tmp_path):
+    """A witness names the dead state that an action led to; one that names a state of its own step leads for ever."""
+    run = learn(doomed(stationary), PRACTICAL, episodes=60)
+    assert run.feasible is False
+    run.save(tmp_path / "run")
+    assert load_run(tmp_path / "run").proof == run.proof
+
+    def circle(plain, arrays):
+        witness = arrays["engine.witness"]
+        slots = np.repeat(np.arange(len(arrays["model.row_start"]) - 1), np.diff(arrays["model.row_start"]))
+        witness[witness >= 0] = np.broadcast_to(slots[:, None], witness.shape)[witness >= 0]
+        witness[:, -1] = np.where(witness[:, -1] == -1, slots, witness[:, -1])
+
+    forge(tmp_path / "run", circle)
+    begun = time.monotonic()
+    with pytest.raises(StorageError, match="witness"):
+        load_run(tmp_path / "run")
+    assert time.monotonic() - begun < 10
+
+
+def test_a_proof_that_rests_on_nothing_is_refused(tmp_path):
+    learn(doomed(), PRACTICAL, episodes=60).save(tmp_path / "run")
+
+    def unseen(plain, arrays):
+        arrays["engine.witness"][:] = -2
+
+    forge(tmp_path / "run", unseen)
+    with pytest.raises(StorageError, match="never seen to fail"):
+        load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "value"),
+    [
+        (PRACTICAL, "engine.q", np.nan),
+        (PRACTICAL, "engine.w", np.inf),
+        (PRACTICAL, "engine.visits", 2**31 - 1),
+        (PRACTICAL, "engine.visits", -1),
+        (REPLAY, "engine.seen", 10**6),
+        (REPLAY, "engine.cell_next", 10**6),
+        (REPLAY, "engine.cell_next", -1),
+        (PRACTICAL, "engine.latest_next", -1),
+        (PRACTICAL, "engine.look", 10**6),
+        (PRACTICAL, "engine.greedy", 10**6),
+        (PRACTICAL, "engine.status", 7),
+        (PRACTICAL, "greedy", -1),
+        (PRACTICAL, "curve.rows", 10**6),
+        (PRACTICAL, "changes", 10**6),
+        (LearnerSettings.paper(0.5), "engine.visits", 2**31 - 1),
+        (LearnerSettings.paper(0.5), "engine.mu", np.nan),
+        (LearnerSettings.paper(0.5), "engine.sigma", -1.0),
+        (LearnerSettings.paper(0.5), "engine.node", np.nan),
+    ],
+)
+def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_path):
+    model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
+    learn(model, settings, episodes=40, record=5).save(tmp_path / "run")
+
+    def change(plain, arrays):
+        assert arrays[name].size
+        arrays[name].reshape(-1)[:] = value
+
+    forge(tmp_path / "run", change)
+    with pytest.raises(StorageError, match=r"damaged|another form"):
+        load_run(tmp_path / "run")
+
+
+SETTINGS = [PRACTICAL, LearnerSettings.paper(0.25), LearnerSettings.published(0.25)]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=["practical", "paper", "published"])
+@pytest.mark.parametrize("done", [7, 30])
+def test_a_run_that_is_loaded_and_saved_again_is_the_same_file(settings, done, tmp_path):
+    for seed in range(6):
+        model = compile_model(random_problem(seed))
+        active = ActiveRun(model, settings, planned=30, seed=seed, every=4, average=True)
+        active.advance(done)
+        checkpoint.write_run(tmp_path / "one", active)
+        load_run(tmp_path / "one").save(tmp_path / "two")
+        assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes(), seed
+        env = ModelEnvironment(model, seed)
+        learn(env, settings, episodes=done, record=4).save(tmp_path / "one")
+        load_run(tmp_path / "one", env=ModelEnvironment(model, seed)).save(tmp_path / "two")
+        assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes(), seed
+
+
+# Disks that are full ------------------------------------------------------------------------------------------------
+
+
+def test_a_last_save_that_fails_is_an_error_that_carries_the_run(tmp_path, monkeypatch):
+    model, path = compile_model(random_problem(6)), tmp_path / "run"
+    learn(model, PRACTICAL, episodes=20, checkpoint=path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("peakrl.storage.disk.write", full)
+    with pytest.raises(StorageError, match=r"No space left.*the run is over, but it is not saved") as caught:
+        learn(model, PRACTICAL, episodes=20, seed=1, checkpoint=tmp_path / "other")
+    assert caught.value.run.episodes == 20
+    with pytest.raises(StorageError, match="what was saved before is still there"):
+        checkpoint.resume(path, episodes=25)
+    assert path.read_bytes() == before
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_the_command_line_fails_where_the_run_cannot_be_kept(old, tmp_path):
+    """Under a limit of 2,000 bytes a file no run can be saved: the exit code says so, and what was there stays."""
+    path = tmp_path / "kept.run"
+    if old:
+        path.write_bytes(b"what was there")
+
+    def small_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+    program = "from peakrl.cli import main; main()"
+    command = [sys.executable, "-c", program, "train", "scheduling-1", "--episodes", "20", "--out", str(path)]
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [*command, *(["--overwrite"] if old else [])],
+        preexec_fn=small_files, capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "not saved" in done.stderr
+    assert "kept in" not in done.stdout
+    assert (path.read_bytes() if path.exists() else None) == (b"what was there" if old else None)
+
+
+@pytest.mark.parametrize("name", ["a" * 256, "a\0b", "/dev/null", "/dev/full"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_first_episode(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(ActiveRun, "advance", None)  # which would fail
+    with pytest.raises(StorageError, match="cannot write"):
+        learn(compile_model(random_problem(6)), PRACTICAL, episodes=20, checkpoint=tmp_path / name)
+
+
+# Interrupts ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_without_a_checkpoint_carries_the_run_so_far(monkeypatch):
+    model, advance = compile_model(random_problem(6)), ActiveRun.advance
+    monkeypatch.setattr("peakrl.learning.active.SECONDS_A_PIECE", 0.0)
+
+    def interrupted(self, episodes):
+        advance(self, episodes)
+        if self.done >= 100:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(ActiveRun, "advance", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        learn(model, PRACTICAL, episodes=10**7, record="none")
+    assert signal.getsignal(signal.SIGINT) is handler
+    monkeypatch.setattr(ActiveRun, "advance", advance)
+    run = caught.value.run
+    assert 100 <= run.episodes < 10**7
+    assert np.array_equal(run.q, learn(model, PRACTICAL, episodes=run.episodes, record="none").q)
