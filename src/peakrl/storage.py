@@ -66,6 +66,14 @@ class Disk:
 disk = Disk()
 
 
+def file_digest(path: str | Path) -> str:
+    """Return a digest of a file's content."""
+    try:
+        return hashlib.blake2b(Path(path).read_bytes(), digest_size=10).hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
 def write_file(path: str | Path, data: bytes) -> None:
     """Replace `path` with `data` atomically and durably; where it is a link, the file that it leads to."""
     path = writable(path)

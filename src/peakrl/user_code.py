@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.errors import PeakError, ProblemError
+from peakrl.storage import file_digest
 
 
 def load_named(named: Any, folder: Path, what: str) -> Any:
@@ -73,6 +74,12 @@ def running(what: str) -> Iterator[None]:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f" ({Path(frame.filename).name}, line {frame.lineno})"
         raise ProblemError(f"{what} raised {type(error).__name__}: {error}{place}") from error
+
+
+def source_digest(named: Any, folder: Path, what: str) -> str | None:
+    """Return the digest of the file that holds what a name stands for: results of an older version are told apart."""
+    path = source_file(named, folder, what)
+    return None if path is None else file_digest(path)
 
 
 def source_file(named: Any, folder: Path, what: str) -> Path | None:

@@ -22,6 +22,7 @@ from peakrl import (
     uniform,
 )
 from peakrl.errors import SweepError
+from peakrl.sweeps.learning import learn_run
 from peakrl.sweeps.plan import read_plan
 from peakrl.sweeps.problems import compiled_problem
 
@@ -248,3 +249,32 @@ def test_a_key_given_twice_is_shown_with_its_line(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(PeakError, match=r"cannot read .*nothing\.toml"):
         read_plan(tmp_path / "nothing.toml")
+
+
+LEARNER = """
+import peakrl
+
+class Own(peakrl.Learner):
+    def __init__(self, source=1):
+        self.source = source
+    def begin(self, task):
+        pass
+    def act(self, step, state, actions):
+        return actions[0]
+    def observe(self, step, state, action, reward, constraints, next_state):
+        pass
+"""
+
+
+def test_an_edit_of_a_users_learner_makes_other_runs_and_is_noticed_while_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.py").write_text(LEARNER)
+    monkeypatch.chdir(tmp_path)
+    described = entry(settings=[{"name": "own", "learner": "own.py:Own", "source": 2}], points=0)
+    (before,) = read_plan(described).tasks
+    assert learn_run(dict(before.config))["optimum"] == -1.0
+    (tmp_path / "own.py").write_text(LEARNER + "# edited\n")
+    with pytest.raises(SweepError, match=r"own\.py:Own has changed since the sweep was begun"):
+        learn_run(dict(before.config))
+    assert read_plan(described).tasks != (before,)

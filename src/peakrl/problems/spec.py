@@ -8,7 +8,6 @@ listed in `peakrl.problems.registry`; the parameters are those of the function t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -23,6 +22,7 @@ from peakrl.model.explore import compile_model
 from peakrl.model.problem import Problem
 from peakrl.model.tabular import TabularModel
 from peakrl.problems.registry import check_names, kind_named, kinds, loaded
+from peakrl.storage import file_digest
 from peakrl.user_code import running
 
 Made = TypeVar("Made", bound=Problem)
@@ -91,12 +91,7 @@ class ProblemSpec:
         """Return the digest of the file that the problem depends on but does not hold, if there is one."""
         source = kind_named(self.kind).source
         path = None if source is None else loaded(source)(dict(self.parameters), Path(folder))
-        if path is None:
-            return None
-        try:
-            return hashlib.blake2b(Path(path).read_bytes(), digest_size=10).hexdigest()
-        except OSError as error:
-            raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+        return None if path is None else file_digest(path)
 
     def __hash__(self) -> int:
         return hash(json.dumps(self.as_dict(), sort_keys=True))

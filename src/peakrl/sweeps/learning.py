@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate
 from peakrl.learning.own import learner_from
 from peakrl.learning.run import Record, learn, recording_interval
+from peakrl.learning.settings import LearnerSettings
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.runs.tasks import canonical
 from peakrl.runs.worker import FOLDER
 from peakrl.sweeps.problems import compiled_problem
+from peakrl.user_code import source_digest
 
 FUNCTION = "peakrl.sweeps.learning:learn_run"
+#: Among settings; no parameter of a learner can be called so.
+SOURCE = "source file"
 
 
 def learn_run(config: dict[str, Any]) -> dict[str, Any]:
@@ -31,7 +37,7 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     episodes, seed, points = config["episodes"], config["seed"], config["points"]
     follow = seed if config["problem"].get("follow_seed") else 0
     model, best = prepared(canonical(config["problem"], "problem"), follow, FOLDER.get())
-    settings = learner_from(config["settings"], FOLDER.get())
+    settings = learner_of(config["settings"], Path(FOLDER.get()))
     run = learn(model, settings, episodes=episodes, seed=seed, record=interval(points, episodes, model))
     last, mean = evaluate(model, run.policy), evaluate(model, run.averaged_policy)
     history = run.history.columns() if len(run.history) else {}
@@ -52,6 +58,21 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
         "feasible": run.feasible,
         **{f"history_{name}": np.ascontiguousarray(column) for name, column in history.items()},
     }
+
+
+def with_source(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return settings with the digest of the code that they name, so that an edited learner makes other runs."""
+    named = settings.get("learner")
+    digest = source_digest(named, folder, "learner") if isinstance(named, str) and ":" in named else None
+    return settings if digest is None else {**settings, SOURCE: digest}
+
+
+def learner_of(settings: dict[str, Any], folder: Path) -> LearnerSettings:
+    """Return the settings of a run; the code that they name must be what it was when the sweep was begun."""
+    plain = {name: value for name, value in settings.items() if name != SOURCE}
+    if with_source(plain, folder) != settings:
+        raise SweepError(f"{plain['learner']} has changed since the sweep was begun: start it again")
+    return learner_from(plain, folder)
 
 
 @lru_cache(maxsize=8)

@@ -36,7 +36,7 @@ from peakrl.problems.files import parsed
 from peakrl.problems.registry import unknown_key
 from peakrl.problems.spec import located
 from peakrl.runs.tasks import Task, check_plain
-from peakrl.sweeps.learning import FUNCTION
+from peakrl.sweeps.learning import FUNCTION, with_source
 from peakrl.sweeps.problems import describe_problem
 
 KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
@@ -154,7 +154,7 @@ def settings_choices(entry: Mapping[str, Any], where: str, base: Path) -> Iterat
         with refused():
             settings = learner_settings({"learner": learner, **parameters}, where, base)
         # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
-        yield Choice(name + suffix, name, settings.brief())
+        yield Choice(name + suffix, name, with_source(settings.brief(), base))
 
 
 @contextmanager
