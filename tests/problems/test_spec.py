@@ -288,6 +288,22 @@ def test_a_slip_is_named_with_what_would_be_right(values, message, folder):
         ProblemSpec.from_dict(values).build(folder)
 
 
+@pytest.mark.parametrize(
+    ("told", "alone"),
+    [
+        ({"kind": "energy_harvesting"}, True),
+        ({"kind": "machine_scheduling", "jobs": []}, True),
+        ({"kind": "machine_scheduling", "jobs": "a.csv"}, False),
+        ({"kind": "machine_scheduling", "jobs_file": "a.csv"}, False),
+        ({"kind": "tables", "file": "a.csv", "horizon": 1}, False),
+        ({"kind": "python", "function": "a.py:b"}, False),
+        ({"kind": "a:b"}, False),
+    ],
+)
+def test_what_needs_code_or_a_further_file_is_told_apart_from_what_does_not(told, alone):
+    assert ProblemSpec.from_dict(told).self_contained is alone
+
+
 def test_listing_the_kinds_loads_no_problem():
     assert not hasattr(peakrl.problems.harvesting.kinds, "energy_harvesting")
     assert {kind.name for kind in kinds().values() if kind.runs_code} == {"python"}

@@ -46,14 +46,12 @@ def ordered(model: TabularModel, policy: Policy) -> list[Ordered]:
 
 def problem_of(model: TabularModel) -> MachineScheduling | None:
     """Return the problem that a model says it was made from, where it is one of jobs and the model's own."""
-    told = model.spec or {}
-    # A file may say anything: nothing but jobs that it lists itself is built, no code and no further file.
-    if told.get("kind") not in ("machine_scheduling", "scheduling_example") or isinstance(told.get("jobs"), str):
-        return None
+    # A file may say anything: nothing is built that needs code or a further file.
     try:
-        problem = ProblemSpec.from_dict(told).build()
+        spec = None if model.spec is None else ProblemSpec.from_dict(model.spec)
+        problem = spec.build() if spec is not None and spec.self_contained else None
     except PeakError:
         return None
-    if not isinstance(problem, MachineScheduling) or [job.name for job in problem.jobs] != list(model.action_labels):
+    if not isinstance(problem, MachineScheduling) or problem.fixed_times != model.deterministic:
         return None
-    return problem
+    return problem if [job.name for job in problem.jobs] == list(model.action_labels) else None

@@ -54,6 +54,8 @@ class Kind:
     template: Template | None = None
     #: Older words for parameters, which are still read.
     older: Mapping[str, str] = field(default_factory=dict)
+    #: Parameters that may name a file to be read.
+    files: tuple[str, ...] = ()
     #: Does making it run code that its parameters name?
     runs_code: bool = False
 

@@ -75,6 +75,12 @@ class ProblemSpec:
         """Does building it run code that it names?"""
         return kind_named(self.kind).runs_code
 
+    @property
+    def self_contained(self) -> bool:
+        """Does building it need nothing else, no code and no file? Ask this of what a stranger's file says."""
+        named = (self.parameters.get(name) for name in kind_named(self.kind).files)
+        return not self.runs_code and not any(isinstance(value, str) for value in named)
+
     def build(self, folder: str | Path = ".") -> Problem | TabularModel:
         """Return the problem, or the model where it leads to one directly; paths are relative to `folder`."""
         built: Problem | TabularModel = kind_named(self.kind).build(self.parameters, Path(folder))

@@ -28,6 +28,7 @@ KINDS = (
         environment="peakrl/MachineScheduling-v0",
         template=Template("jobs", TEMPLATE, episodes=5_000),
         older={"jobs_file": "jobs"},
+        files=("jobs",),
     ),
     Kind(
         "scheduling_example",

@@ -33,6 +33,7 @@ KINDS = (
         "peakrl.problems.tables.problem:table_problem",
         reader="peakrl.problems.tables.problem:with_file",
         source="peakrl.problems.tables.problem:file_of",
+        files=("file",),
         template=Template("tables", TEMPLATE, episodes=20_000, files={".csv": TABLE}),
     ),
 )
