@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import check_count, check_range
+from peakrl.checks import check_bounds, check_count, check_range, real
 from peakrl.errors import PeakError, ProblemError, StorageError
 from peakrl.model.budgets import MOST_STEPS
 from peakrl.model.problem import Outcome, Problem
@@ -56,44 +56,27 @@ def table_problem(
 
 def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of the options of `table_problem` that are given, or raise for one that is nothing of its kind."""
-    kept = {name: given[name] for name in OPTIONS if given[name] is not None}
-    for name, value in kept.items():
-        good, right = OPTIONS[name]
-        if not good(value):
-            raise ProblemError(f"{name} is {value!r}; it must be {right}")
-    if "reward_range" in kept:
-        kept["reward_range"] = check_range(kept["reward_range"], "reward_range")
+    options = ("initial", "reward_range", "constraint_bounds", "constraint_names", "name")
+    kept = {name: given[name] for name in options if given[name] is not None}
+    for name, check in (("reward_range", check_range), ("constraint_bounds", check_bounds)):
+        if name in kept:
+            kept[name] = check(kept[name], name)
+    names, initial = kept.get("constraint_names", []), kept.get("initial", 0)
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ProblemError(f"constraint_names is {names!r}; it must be a list of names")
+    if not isinstance(kept.get("name", ""), str):
+        raise ProblemError(f"name is {kept['name']!r}; it must be a text")
+    if not is_start(initial):
+        raise ProblemError(f"initial is {initial!r}; it must be a state, {{state = probability}} or a list of numbers")
     return kept
 
 
-def is_number(value: Any) -> bool:
-    """Is it a finite number?"""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
-
-
-def is_list(value: Any, good: Callable[[Any], bool]) -> bool:
-    """Is it a list of good things?"""
-    return isinstance(value, list | tuple) and all(good(item) for item in value)
-
-
-def is_state(value: Any) -> bool:
+def is_start(given: Any) -> bool:
     """Is it a state, {state: probability} or a list of probabilities?"""
-    if isinstance(value, Mapping):
-        return all(is_number(item) for item in value.values())
-    return isinstance(value, str) or is_list(value, is_number) or (is_number(value) and isinstance(value, int))
-
-
-#: For each option of `table_problem`: what is good, and what to say of the rest.
-OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "initial": (is_state, "a state, {state = probability} or a list of probabilities"),
-    "reward_range": (lambda value: is_list(value, is_number) and len(value) == 2, "a list of two numbers"),
-    "constraint_bounds": (
-        lambda value: is_list(value, lambda item: is_number(item) and item > 0),
-        "a list of numbers above 0",
-    ),
-    "constraint_names": (lambda value: is_list(value, lambda item: isinstance(item, str)), "a list of names"),
-    "name": (lambda value: isinstance(value, str) and value != "", "a text that is not empty"),
-}
+    if isinstance(given, Mapping | list | tuple):
+        chances = given.values() if isinstance(given, Mapping) else given
+        return all(math.isfinite(real(chance)) for chance in chances)
+    return isinstance(given, int | str) and not isinstance(given, bool)
 
 
 def with_file(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
