@@ -60,3 +60,17 @@ def test_an_averaged_policy_that_is_too_large_is_told_from_the_history(run, monk
     assert told.violation_probability is None
     assert told.value == pytest.approx(exact.value)
     assert told.violation == pytest.approx(exact.violation)
+
+
+def test_a_run_that_certifies_itself_shows_its_own_certificate_beside_the_exact_one():
+    run = peakrl.learn(MODEL, peakrl.LearnerSettings.certified(0.5), episodes=100_000)
+    found = RunFindings.of(run)
+    learned, exact = found.certificates
+    assert (learned.kind, exact.kind) == ("learned", "exact")
+    assert learned is run.certificate
+    assert found.as_dict()["learned_certificate"] == learned.as_dict()
+    assert learned.gap >= exact.gap  # true, as it happens: it fails in at most 5 of 100 runs, and the seed is fixed
+    assert [block.id for block in section_of(found, "a").aside][:2] == [
+        "run-a-certificate-learned",
+        "run-a-certificate-exact",
+    ]

@@ -121,7 +121,7 @@ class RunFindings:
     @property
     def certificates(self) -> tuple[Certificate, ...]:
         """All there are: the one that the learner issued itself, if it does, and the exact one."""
-        learned = getattr(self.run, "certificate", None)
+        learned = self.run.certificate
         return (self.certificate,) if learned is None else (learned, self.certificate)
 
     @cached_property
@@ -216,6 +216,7 @@ class RunFindings:
         return {
             **{name: None if found is None else found._asdict() for name, found in figures.items()},
             "certificate": self.certificate.as_dict(),
+            "learned_certificate": None if self.run.certificate is None else self.run.certificate.as_dict(),
             "feasible": self.feasible,
             "verdict": self.verdict.text,
             "reason": None if self.optimum is None else self.optimum.reason,
