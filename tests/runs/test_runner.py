@@ -242,7 +242,7 @@ def test_nothing_runs_in_a_folder_of_another_schema(tmp_path: Path) -> None:
     [
         ({"workers": 0}, "workers is 0"),
         ({"workers": 1.5}, "workers is 1.5"),
-        ({"engine": "spark"}, "engine is 'spark'; it must be one of loky, ray, dask"),
+        ({"engine": "spark"}, "engine is 'spark'; it must be one of 'loky', 'ray', 'dask'"),
         ({"address": "host:1"}, "address is for the engines ray and dask"),
         ({"retries": -1}, "retries is -1"),
         ({"time_limit": 0}, "time_limit is 0"),
