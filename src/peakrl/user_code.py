@@ -1,6 +1,8 @@
 """The one place where code that a file names is imported and called: "file.py:name" or "module:name".
 
 Whoever reads a file that names code runs that code, so nothing else of peakrl imports what it was not shipped with.
+A file may name code of its own folder and of installed packages, but neither files elsewhere nor Python's own library:
+`os:system` makes no problem.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ def load_named(named: Any, folder: Path, what: str) -> Any:
     module, colon, name = named.rpartition(":")
     if not (colon and module and name):
         raise ProblemError(f'{what} {named!r} must be "file.py:function" or "module:function"')
+    refuse_elsewhere(module, folder, f"{what} {named!r}")
     with running(f"{what} {named!r}"):
         found: Any = imported(module, folder, f"{what} {named!r}")
         for part in name.split("."):
@@ -33,6 +36,15 @@ def load_named(named: Any, folder: Path, what: str) -> Any:
     if not callable(found):
         raise ProblemError(f"{what} {named!r}: {module} has no function {name!r}")
     return found
+
+
+def refuse_elsewhere(module: str, folder: Path, what: str) -> None:
+    """Raise for code that no problem or learner is made of: a file outside of the folder, or a part of Python."""
+    path = named_file(module, folder)
+    if path is not None and not path.resolve().is_relative_to(folder.resolve()):
+        raise ProblemError(f"{what}: {path} lies outside of the file's own folder; put it there, or install it")
+    if path is None and module.partition(".")[0] in sys.stdlib_module_names:
+        raise ProblemError(f"{what}: {module} is a part of Python; name a file of yours or an installed package")
 
 
 def named_file(module: str, folder: Path) -> Path | None:
