@@ -406,8 +406,9 @@ class PracticalLearner(SamplingAlgorithm):
             raise ValueError("engine.seen holds a number that cannot be")
         refuse_no_numbers(arrays, ("q", "w", "x"), lost=True)
         refuse_no_numbers(arrays, ("errors", "harm", "reward", "latest_reward", "noise"))
-        if min(arrays["harm"].min(initial=0.0), arrays["noise"].min(initial=0.0)) < 0.0:
-            raise ValueError("engine.harm or engine.noise is below 0")
+        spread = arrays["errors"][..., 1:] if "errors" in arrays else np.empty(0)
+        if min(part.min(initial=0.0) for part in (arrays["harm"], arrays["noise"], spread)) < 0.0:
+            raise ValueError("engine.harm, engine.noise or engine.errors is below 0")
         self._check_witnesses()
         if proved and (dead < space.ends or not has[dead] or (not space.shared and space.slot_step[dead] != 0)):
             raise ValueError("engine.status names a first state that is none")
