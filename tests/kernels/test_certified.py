@@ -17,7 +17,7 @@ from peakrl.kernels.certified.tables import OPEN
 from peakrl.learning.certified.proofs import FROZEN
 from random_problems import random_problem
 
-SEEDS = range(40)
+SEEDS = range(20)
 
 
 def learned(seed, episodes=160):
@@ -27,7 +27,7 @@ def learned(seed, episodes=160):
     return run._active.algorithm
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_upper_means_are_the_least_over_nu(seed):
     generator = np.random.default_rng(seed)
     size = int(generator.integers(1, 7))

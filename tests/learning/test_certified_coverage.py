@@ -165,10 +165,10 @@ def most_failures(runs, share):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_part_fails_more_often_than_its_share(name):
-    total, false = failures(MODELS[name], 0.5, 25, 700)
+    total, false = failures(MODELS[name], 0.5, 15, 700)
     for part, count in total.items():
-        assert count <= most_failures(25, 0.5 * SHARES[part]), (part, count)
-    assert false <= most_failures(25, 0.5)
+        assert count <= most_failures(15, 0.5 * SHARES[part]), (part, count)
+    assert false <= most_failures(15, 0.5)
 
 
 @pytest.mark.slow

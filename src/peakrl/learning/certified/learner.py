@@ -87,6 +87,11 @@ class CertifiedLearner(SamplingAlgorithm):
     # Learning ------------------------------------------------------------------------------------------------
 
     @property
+    def until_review(self) -> int:
+        """Episodes until its bounds may change next."""
+        return max(1, int(self.rounds.status[LEFT]))
+
+    @property
     def log_room(self) -> int:
         """A new block may change every node; an episode those of its path and, by a violation, of its groups."""
         largest = int(np.diff(self.rounds.places.group_start).max())
