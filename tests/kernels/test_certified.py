@@ -46,6 +46,15 @@ def test_upper_means_are_the_least_over_nu(seed):
         assert -1e-9 * width - 1e-12 * abs(bound) <= found - expected <= close * width + 2e-9 * abs(bound)
 
 
+@pytest.mark.parametrize("apart", [1e-7, 1e-8, 3e-9, 1e-9, 1e-12, 0.0])
+def test_values_that_hardly_differ_give_a_bound_between_their_mean_and_the_largest(apart):
+    for value in (-43.0, 1.0, 7e5):
+        values, counts = value * (1 + np.array([0.0, apart])), np.array([999, 1])
+        bound = float(values.max())
+        found, _ = upper_mean(values, counts, 2, 1000.0, bound, 20.0, 25.0, -math.inf, FINE)
+        assert values @ counts / 1000 - 1e-12 * abs(value) <= found <= bound
+
+
 def test_a_thousand_millions_of_samples_lose_no_digits():
     # Two values a hair apart, and a bound far above: the mean stands out by its own size, not by that of nu.
     values, counts = np.array([1.0, 1.0 + 1e-6]), np.array([500_000_000, 500_000_000])

@@ -39,12 +39,14 @@ def beta(count: float, log_share: float) -> float:
 
 @loop
 def growth(value: Floats, count: Longs, size: int, total: float, mean: float, nu: float) -> tuple[float, float]:
-    """Return mean log1p(t_i) and F at nu, which lies above every value."""
+    """Return mean log1p(t_i) and F at nu, which lies above the mean and is no less than any value."""
     scale = 1.0 / (nu - mean)
     logs, bend = 0.0, 0.0
     for i in range(size):
         if count[i] > 0:
             t = (mean - value[i]) * scale
+            if t <= -1.0:  # nu is that value but for rounding: nothing can be won by this bet
+                return -math.inf, math.inf
             logs += count[i] * math.log1p(t)
             bend += count[i] * t * t / (1.0 + t)
     logs /= total
@@ -106,7 +108,7 @@ def upper_mean(
         here = mean - (nu - mean) * math.expm1(logs - target)
         if here < best:
             best, best_nu = here, nu
-        y = 1.0 / math.sqrt(max(f, 1e-300))
+        y = 1.0 / math.sqrt(min(max(f, 1e-300), 1e300))
         if abs(y - wanted) < precision * wanted:
             break
         if before_y > 0.0 and y != before_y:
