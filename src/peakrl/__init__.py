@@ -6,7 +6,7 @@ Learn policies from experience, solve known models exactly, and certify either. 
 
     model = peakrl.compile_model(peakrl.energy_harvesting(peak_power=8))
     best = peakrl.solve(model)
-    run = peakrl.learn(model, peakrl.LearnerSettings.practical(), episodes=50_000)
+    run = peakrl.learn(model, episodes=50_000)
     print(peakrl.evaluate(model, run.policy), best.value)
 
 Names are imported when they are first used, so that `import peakrl` is instant.

@@ -165,7 +165,7 @@ def learn(
     """Learn a policy for `target` from experience and return the run.
 
     `target` is a model, a `Problem` (compiled here) or a Gymnasium environment; `learner` is
-    `LearnerSettings.practical()` unless given. `knowledge` is what you declare of the target.
+    `LearnerSettings.posterior()` unless given. `knowledge` is what you declare of the target.
     `record`: "auto" (about a thousand points; none on models so large that exact curves would take minutes), "none" (no
     history, full speed), or every how many episodes. `average=False` keeps no averaged policy, so that memory does not
     grow with the run. `checkpoint` names a file that the run is saved to every `checkpoint_every` episodes (None: about
@@ -214,7 +214,7 @@ def learn(
 def check_learner(learner: Any) -> LearnerSettings:
     """Return the settings to learn with; None stands for the default."""
     if learner is None:
-        return LearnerSettings.practical()
+        return LearnerSettings.posterior()
     if isinstance(learner, LearnerSettings):
         return learner
     if isinstance(learner, Learner) or (isinstance(learner, type) and issubclass(learner, Learner)):

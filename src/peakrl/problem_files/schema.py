@@ -45,7 +45,7 @@ class Sections(Section):
 
 
 #: The makers of `LearnerSettings`; the names of `peakrl.learners` and "file.py:Class" are understood too.
-MAKERS = ("practical", "paper", "published", "deterministic")
+MAKERS = ("posterior", "practical", "paper", "published", "deterministic")
 Model = TypeVar("Model", bound=BaseModel)
 
 
