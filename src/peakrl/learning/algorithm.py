@@ -24,7 +24,7 @@ What is called from outside of a kernel returns the new length of the log; a log
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,6 +38,7 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.learning.constants import Sizes
 from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.space import Space, Table
 from peakrl.model.tabular import TabularModel
 
@@ -90,32 +91,6 @@ class Episode:
         beyond = np.minimum(np.minimum(given, 0.0) + slack, 0.0).sum(axis=1)
         modified: Floats = self.reward[: self.length] + penalty / max(given.shape[1], 1) * beyond
         return modified
-
-
-@dataclass(frozen=True)
-class Witness:
-    """One line of a proof of infeasibility: an action that was seen to fail."""
-
-    step: int
-    state: Hashable
-    action: Hashable
-    #: The violation seen, or the state it led to from which no action is left.
-    violation: float | None
-    dead_state: Hashable | None
-
-    def __str__(self) -> str:
-        seen = f"violates by {self.violation:g}" if self.violation is not None else f"leads to {self.dead_state!r}"
-        return f"step {self.step}, state {self.state!r}, action {self.action!r} {seen}"
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What has been seen to fail, in the order of the tables."""
-
-    #: [row, column]: -2 nothing, -1 violates, else the slot that it led to and that leaves no way out.
-    witness: NDArray[np.int32]
-    #: [row]: the largest violation seen.
-    harm: Floats
 
 
 class Algorithm(ABC):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import SettingsError
-from peakrl.kernels.arrays import Ints
+from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.practical_tables import Groups
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.space import Space
@@ -55,6 +55,24 @@ def grouped_laws(model: TabularModel, key_of: Any) -> Ints:
             "into one group, but they have not the same law of the next state"
         )
     return laws
+
+
+def cells(model: TabularModel, law_of_row: Ints) -> Longs:
+    """[law + 1]: where the cells of each law begin; it has one for each next state that may be seen."""
+    sizes = np.zeros(int(law_of_row.max()) + 1, np.int64)
+    sizes[law_of_row] = np.diff(model.layout.outcome_start)[model.layout.row_distribution]
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def law_starts(space: Space, law_of_row: Ints, start: Floats) -> Floats:
+    """[law, column]: the optimistic start of what follows, from `start` by column or, in a layered model, by slot."""
+    laws = int(law_of_row.max()) + 1
+    if space.shared:
+        return np.tile(start, (laws, 1))
+    by_law = np.zeros((laws, 1))
+    # All rows of a law belong to one step: their next slots do.
+    by_law[law_of_row, 0] = start[space.slot_of_row]
+    return by_law
 
 
 def make_groups(space: Space, depends_on: str | None, model: TabularModel | None) -> Groups:

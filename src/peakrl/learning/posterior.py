@@ -28,12 +28,12 @@ from peakrl.kernels.posterior_tables import (
     Rules,
 )
 from peakrl.kernels.sampling import Words, seed_state
-from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, Witness, compiled, used
+from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
 from peakrl.learning.limits import allowed_rows
+from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Table
-from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 
 #: Look-ups that plans may take before they have to keep to twice the work of the episodes: well under a second.
 CREDIT = 100_000_000
@@ -287,9 +287,7 @@ class PosteriorLearner(SamplingAlgorithm):
 
     def known(self) -> NDArray[np.int8]:
         """[entry]: what has been seen to violate, or to lead where only violations are left."""
-        witness = self._judged()[1]
-        known = np.where(witness == NO_WITNESS, UNKNOWN, np.where(witness == VIOLATES, VIOLATED, DEAD_END))
-        return self.space.entries_of(known.astype(np.int8))
+        return self.memory().known(self.space)
 
     def memory(self) -> Memory:
         """What has been seen to fail, and how."""
@@ -306,24 +304,7 @@ class PosteriorLearner(SamplingAlgorithm):
 
     def proof(self) -> list[Witness]:
         """Every observation that the proof of infeasibility rests on, from the first state on."""
-        space, start = self.space, self.space.layout.row_start
-        if not self.status[PROVED]:
-            return []
-        lines: list[Witness] = []
-        memory = self.memory()
-        queue = [(0, int(self.status[DEAD_FIRST]))]
-        seen = set(queue)
-        for step, slot in queue:
-            for row in range(int(start[slot]), int(start[slot + 1])):
-                witness = int(memory.witness[row, step if space.shared else 0])
-                violates = witness in (VIOLATES, DECLARED)
-                harm = float(memory.harm[row]) if violates else None
-                dead = None if violates else space.state_of_slot(witness)
-                lines.append(Witness(step, space.state_of_slot(slot), space.action_of_row(row), harm, dead))
-                if not violates and (step + 1, witness) not in seen:
-                    seen.add((step + 1, witness))
-                    queue.append((step + 1, witness))
-        return lines
+        return self.memory().proof(self.space, int(self.status[DEAD_FIRST])) if self.proved_in else []
 
     # Files ---------------------------------------------------------------------------------------------------
 

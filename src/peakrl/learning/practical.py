@@ -28,25 +28,16 @@ from peakrl.kernels.practical_tables import (
     PracticalTables,
 )
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import (
-    Episode,
-    Memory,
-    SamplingAlgorithm,
-    Task,
-    Witness,
-    compiled,
-    refuse_no_numbers,
-    used,
-)
+from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.constants import Sizes, levels, slater_penalty
-from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
+from peakrl.learning.declarations import cells, check_most_reward, law_starts, laws_of_rows, make_groups
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows
+from peakrl.learning.practical_checks import check_practical
+from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.space import Space, Table, best_rows
-from peakrl.model.space import MOST_INDICES
+from peakrl.learning.space import Table, best_rows
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 from peakrl.targets.adapters import Rules
 
 #: c of the adaptive step size: how many of the latest errors weigh on it.
@@ -322,12 +313,7 @@ class PracticalLearner(SamplingAlgorithm):
 
     def known(self) -> NDArray[np.int8]:
         """[entry]: what has been seen to violate, or to lead where only violations are left."""
-        witness = self.by_row["witness"].used
-        violates = (witness == VIOLATES) | ((witness == DECLARED) & (self.by_row["harm"].used > 0)[:, None])
-        known = np.where(witness == NO_WITNESS, UNKNOWN, np.where(violates, VIOLATED, DEAD_END))
-        if self.task.model is None:
-            known[self.by_row["harm"].used > 0] = VIOLATED
-        return self.space.entries_of(known.astype(np.int8))
+        return self.memory().known(self.space, harmed=self.task.model is None)
 
     def memory(self) -> Memory:
         """What has been seen to fail, and how."""
@@ -349,25 +335,7 @@ class PracticalLearner(SamplingAlgorithm):
 
     def proof(self) -> list[Witness]:
         """Every observation that the proof of infeasibility rests on, from the first state on."""
-        tables, space = self.tables, self.space
-        if not tables.status[PROVED]:
-            return []
-        lines = []
-        queue = [(0, int(tables.status[DEAD_FIRST]))]
-        seen = set(queue)
-        for step, slot in queue:
-            for row in range(int(self.layout.row_start[slot]), int(self.layout.row_start[slot + 1])):
-                witness = int(tables.witness[row, step if space.shared else 0])
-                if witness == NO_WITNESS:  # in a file only: what learning proves rests on what it saw
-                    raise ValueError("engine.status tells of a proof that rests on an action never seen to fail")
-                violates = witness in (VIOLATES, DECLARED)
-                harm = float(tables.harm[row]) if violates else None
-                dead = None if violates else space.state_of_slot(witness)
-                lines.append(Witness(step, space.state_of_slot(slot), space.action_of_row(row), harm, dead))
-                if not violates and (step + 1, witness) not in seen:
-                    seen.add((step + 1, witness))
-                    queue.append((step + 1, witness))
-        return lines
+        return self.memory().proof(self.space, int(self.tables.status[DEAD_FIRST])) if self.proved_in else []
 
     @property
     def remembers(self) -> bool:
@@ -382,52 +350,10 @@ class PracticalLearner(SamplingAlgorithm):
 
     def check(self, done: int) -> None:
         """Raise where an index leads nowhere or a count cannot be, and note what groups are known to fail."""
-        space, start = self.space, self.layout.row_start
-        rows, has = self.by_slot["greedy"].used, (np.diff(start) > 0)[:, None]
-        if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has).any():
-            raise ValueError("a greedy row is none of its state's")
-        # 32 bits count them, also in what is left of the run.
-        most = min(done * space.horizon, MOST_INDICES - (self.task.episodes - done) * space.horizon)
-        limits = {
-            "visits": (0, most), "witness": (DECLARED, space.slots - 1),
-            "law_witness": (NO_WITNESS, space.slots - 1), "look": (NO_LOOK, self.columns - 1),
-            "latest_next": (0, space.slots - 1), "tried": (0, most), "cell_next": (0, space.slots - 1),
-            "cell_count": (0, most),
-        }  # fmt: skip
-        arrays = self.arrays()
-        for name, (least, most) in limits.items():
-            array = arrays.get(name, np.empty(0))
-            if array.size and not (array.min() >= least and array.max() <= most):
-                raise ValueError(f"engine.{name} holds a number that cannot be")
-        remembers, proved, dead = self.fixed["status"].tolist()
-        if remembers not in (0, 1) or not 0 <= proved <= done or not 0 <= dead < space.slots:
-            raise ValueError("engine.status holds a number that cannot be")
-        if (self.fixed["seen"] < 0).any() or (self.fixed["seen"] > np.diff(self.cell_start)).any():
-            raise ValueError("engine.seen holds a number that cannot be")
-        refuse_no_numbers(arrays, ("q", "w", "x"), lost=True)
-        refuse_no_numbers(arrays, ("errors", "harm", "reward", "latest_reward", "noise"))
-        spread = arrays["errors"][..., 1:] if "errors" in arrays else np.empty(0)
-        if min(part.min(initial=0.0) for part in (arrays["harm"], arrays["noise"], spread)) < 0.0:
-            raise ValueError("engine.harm, engine.noise or engine.errors is below 0")
-        self._check_witnesses()
-        if proved and (dead < space.ends or not has[dead] or (not space.shared and space.slot_step[dead] != 0)):
-            raise ValueError("engine.status names a first state that is none")
-        self.proof()
+        check_practical(self, done)
         if self.depends_on is not None and self.task.model is None:
             harm = self.by_row["harm"].used
             self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
-
-    def _check_witnesses(self) -> None:
-        """Raise where an action is said to lead to a dead state that is not one of the next step: proofs end."""
-        space, witness = self.space, self.by_row["witness"].used
-        rows, columns = np.nonzero(witness >= 0)
-        dead = witness[rows, columns]
-        if (dead < space.ends).any() or not (np.diff(self.layout.row_start)[dead] > 0).all():
-            raise ValueError("engine.witness names the end of an episode")
-        steps = columns if space.shared else space.slot_step[space.slot_of_row[rows]]
-        after = steps + 1 if space.shared else space.slot_step[dead]
-        if (after != steps + 1).any() or (after >= space.horizon).any():
-            raise ValueError("engine.witness names a state of another step than the next")
 
 
 # What is declared -------------------------------------------------------------------------------------------------
@@ -441,24 +367,6 @@ def check_declarations(task: Task, settings: Practical) -> None:
     if knowledge.constraint_depends_on is not None and not settings.constraint_memory:
         raise SettingsError("constraint_depends_on needs constraint_memory")
     check_most_reward(task.model, knowledge.most_reward)
-
-
-def cells(model: TabularModel, law_of_row: Ints) -> Longs:
-    """[law + 1]: where the cells of each law begin; it has one for each next state that may be seen."""
-    sizes = np.zeros(int(law_of_row.max()) + 1, np.int64)
-    sizes[law_of_row] = np.diff(model.layout.outcome_start)[model.layout.row_distribution]
-    return np.concatenate([[0], np.cumsum(sizes)])
-
-
-def law_starts(space: Space, law_of_row: Ints, start: Floats) -> Floats:
-    """[law, column]: the optimistic start of what follows, from `start` by column or, in a layered model, by slot."""
-    laws = int(law_of_row.max()) + 1
-    if space.shared:
-        return np.tile(start, (laws, 1))
-    by_law = np.zeros((laws, 1))
-    # All rows of a law belong to one step: their next slots do.
-    by_law[law_of_row, 0] = start[space.slot_of_row]
-    return by_law
 
 
 def practical_payoffs(model: TabularModel, slack: float, penalty: float) -> Floats:

@@ -17,10 +17,11 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats
-from peakrl.learning.algorithm import Algorithm, Held, Memory, Witness
+from peakrl.learning.algorithm import Algorithm, Held
 from peakrl.learning.history import History
 from peakrl.learning.knowledge import NOTHING, Knowledge
 from peakrl.learning.own import Learner, OwnLearner
+from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.watching import Watch
 from peakrl.model.explore import as_model, is_problem

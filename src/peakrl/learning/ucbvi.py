@@ -15,10 +15,10 @@ from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.counting import NO_CELL, Counts, Planning, count_step, learn_counting, plan_if_due
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.proofs import Memory
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Table, checked_rows
-from peakrl.policy.export import UNKNOWN, VIOLATED
 
 
 class UCBVI(LearnerSettings):
@@ -141,8 +141,7 @@ class CountingPlanner(SamplingAlgorithm):
 
     def known(self) -> NDArray[np.int8]:
         """[entry]: what was seen to violate."""
-        seen = np.where(self.by_row["harm"].used > 0, VIOLATED, UNKNOWN).astype(np.int8)
-        return self.space.entries_of(np.repeat(seen[:, None], self.columns, axis=1))
+        return self.memory().known(self.space)
 
     def memory(self) -> Memory:
         """What was seen to violate."""

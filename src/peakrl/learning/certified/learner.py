@@ -17,9 +17,10 @@ from peakrl.kernels.certified.episodes import play_episodes, take_episode
 from peakrl.kernels.certified.tables import OPEN, VIOLATES
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import Episode, Memory, SamplingAlgorithm, Task, Witness, compiled
+from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled
 from peakrl.learning.certified.proofs import DEAD_FIRST, LEFT, PASSED
 from peakrl.learning.certified.setup import certify_model, declared_on_model
+from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
 
