@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from peakrl import LearnerSettings, LearningRun, TabularModel
 from peakrl.learning.active import ActiveRun, drive
-from peakrl.learning.watching import Moment
+from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
 
 EPISODES = 400
@@ -31,7 +31,7 @@ class PacedRun:
         self.view.finish(run)
         self.result = run
 
-    def _watch(self, moment: Moment) -> None:
+    def _watch(self, moment: RunView) -> None:
         self.view.watch(moment)
         while self.milestone <= moment.episodes < EPISODES:
             time.sleep(0.02)

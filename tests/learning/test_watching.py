@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakrl import History, LearnerSettings, LearningRun, compile_model, energy_harvesting, learn, resume, to_gymnasium
-from peakrl.learning.watching import Moment, together
+from peakrl.learning.watching import RunView, together
 
 PROBLEM = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
 MODEL = compile_model(PROBLEM)
@@ -44,7 +44,7 @@ def test_a_watched_run_is_the_same_and_each_copy_is_the_run_of_that_length(learn
     seen: list[LearningRun] = []
     told: list[tuple[int, int, int]] = []
 
-    def watch(moment: Moment) -> None:
+    def watch(moment: RunView) -> None:
         told.append((moment.episodes, moment.goal, moment.violations))
         if moment.episodes:
             seen.append(moment.run())
@@ -64,7 +64,7 @@ def test_history_comes_in_parts_that_join_to_the_whole(data: st.DataObject, ever
     parts: list[History] = []
     last = 0
 
-    def watch(moment: Moment) -> None:
+    def watch(moment: RunView) -> None:
         nonlocal last
         if data.draw(st.booleans()) or moment.episodes == moment.goal:
             part = moment.history_after(last, latest=moment.episodes == moment.goal)
@@ -98,7 +98,7 @@ def test_a_resumed_run_is_watched_from_where_it_stood(tmp_path: Path) -> None:
 def test_an_environment_is_watched_alike() -> None:
     told: list[tuple[int, int, list[int]]] = []
 
-    def watch(moment: Moment) -> None:
+    def watch(moment: RunView) -> None:
         latest = moment.history_after(10, latest=True).episode.tolist()
         told.append((moment.episodes, len(moment.history_after(0)), latest))
 
@@ -108,7 +108,7 @@ def test_an_environment_is_watched_alike() -> None:
 
 
 def test_what_a_watcher_raises_ends_the_run() -> None:
-    def watch(moment: Moment) -> None:
+    def watch(moment: RunView) -> None:
         raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):

@@ -13,7 +13,7 @@ import pytest
 from commands import caller
 from peakrl import LearnerSettings, LearningRun, compile_model, energy_harvesting, learn, load_run, resume, solve
 from peakrl.errors import SettingsError, StorageError
-from peakrl.learning.watching import Moment
+from peakrl.learning.watching import RunView
 from peakrl.report.event_log import COUNT, GAPS, MEASURES, PATTERN, EventLog, records
 
 pytest.importorskip("tensorboardX", reason="tensorboardX is not installed (pip install tensorboardX): no log to try")
@@ -109,7 +109,7 @@ def test_a_resumed_run_goes_on_where_the_log_ends(read: Any, tmp_path: Path) -> 
 def test_a_run_that_goes_on_from_an_older_checkpoint_leaves_no_step_twice(tmp_path: Path) -> None:
     logs, kept, older = tmp_path / "logs", tmp_path / "a.run", tmp_path / "older.run"
 
-    def stop(moment: Moment) -> None:
+    def stop(moment: RunView) -> None:
         log.watch(moment)
         if moment.episodes == 100:
             older.write_bytes(kept.read_bytes())

@@ -26,7 +26,7 @@ from commands import TINY, caller
 from peakrl import LearnerSettings, compile_model, energy_harvesting, evaluate, learn, load_run
 from peakrl.errors import SettingsError
 from peakrl.learning.active import ActiveRun
-from peakrl.learning.watching import Moment
+from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
 from peakrl.report.live_server import HEADERS, LiveServer
 from report_pages import Taken
@@ -86,10 +86,10 @@ def port() -> Iterator[int]:
     server.stop()
 
 
-def moment(episodes: int = 30) -> Moment:
+def moment(episodes: int = 30) -> RunView:
     learner = ActiveRun(MODEL, LearnerSettings.practical(), planned=400, seed=0, every=1)
     learner.advance(episodes)
-    return Moment(learner, 400)
+    return RunView(learner, 400)
 
 
 # The server ----------------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_a_run_without_history_has_a_curve_of_what_was_looked_at() -> None:
 
 def test_nothing_is_copied_or_built_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[int] = []
-    monkeypatch.setattr(Moment, "run", lambda self: copies.append(self.episodes))
+    monkeypatch.setattr(RunView, "run", lambda self: copies.append(self.episodes))
     with LiveView("small") as view, PacedRun(view, MODEL) as run:
         run.go_on_to(200)
         time.sleep(0.5)
@@ -287,10 +287,10 @@ def test_a_page_that_cannot_be_built_does_not_stop_the_run(capfd: pytest.Capture
 
 
 def test_a_run_that_cannot_be_copied_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Moment) -> Any:
+    def full(self: RunView) -> Any:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(Moment, "run", full)
+    monkeypatch.setattr(RunView, "run", full)
     with LiveView("small") as view, PacedRun(view, MODEL) as run:
         run.go_on_to(50)
         assert news(view, trouble="MemoryError: no room")["state"] == "running"
@@ -310,7 +310,7 @@ def test_how_a_run_ended_is_told_before_the_server_goes(error: type[BaseExceptio
             told.append(Answer(port_of(view), "/news?page=me&seen=0").json)
 
     with view:
-        view.watch(Moment(ActiveRun(MODEL, LearnerSettings.practical(), planned=9, seed=0, every=1), 9))
+        view.watch(RunView(ActiveRun(MODEL, LearnerSettings.practical(), planned=9, seed=0, every=1), 9))
         reader = threading.Thread(target=follow)
         reader.start()
         while not told:

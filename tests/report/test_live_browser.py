@@ -11,7 +11,7 @@ import pytest
 from browsing import PATIENCE, Opened, chromium
 from peakrl import LearnerSettings, compile_model, energy_harvesting
 from peakrl.learning.active import ActiveRun
-from peakrl.learning.watching import Moment
+from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
 from watched_runs import PacedRun
 
@@ -142,7 +142,7 @@ def test_an_interrupted_run_is_told_to_the_page(browser: Any) -> None:
     with LiveView("small") as view:
         learner = ActiveRun(MODEL, LearnerSettings.practical(), planned=400, seed=0, every=1)
         learner.advance(30)
-        view.watch(Moment(learner, 400))
+        view.watch(RunView(learner, 400))
         opened = Opened(browser, view.address)
         until(opened, said("running"))
         view.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)

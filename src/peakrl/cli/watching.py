@@ -12,7 +12,7 @@ from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
-    from peakrl.learning.watching import Moment, Watch
+    from peakrl.learning.watching import RunView, Watch
     from peakrl.report.live import LiveView
 
 
@@ -30,7 +30,7 @@ class Watchers:
         #: For `learn`.
         self.watch: Watch = self._note
 
-    def _note(self, moment: Moment) -> None:
+    def _note(self, moment: RunView) -> None:
         if self.begun_at is None:
             self.begun_at = moment.episodes
 

@@ -11,7 +11,7 @@ from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
 from peakrl.kernels.arrays import Floats
 from peakrl.model.problem import violation_of
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy
-from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, adapt, episode_seed, is_environment
+from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, adapt, episode_seed, is_environment
 
 #: What to do at a step in a state, given the actions on offer.
 Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
@@ -23,7 +23,7 @@ class Walk:
     def __init__(self, number: int, rule: Rule) -> None:
         self.number, self.rule = number, rule
         self.step = 0
-        self.seen: Seen | None = None
+        self.seen: Observed | None = None
 
 
 def environment_episodes(
@@ -58,7 +58,7 @@ def followed_episodes(
             actions = [choose(lanes, walk) for walk in walks]
             for place, event in enumerate(lanes.advance(actions)):
                 walk = walks[place]
-                if isinstance(event, Seen):
+                if isinstance(event, Observed):
                     show(walk, event)
                 elif walk is not None and isinstance(event, Step):
                     rewards[walk.number - before] += event.reward
@@ -124,7 +124,7 @@ def rule_for_episode(policy: AnyPolicy | Rule, generator: np.random.Generator) -
     return policy
 
 
-def show(walk: Walk | None, seen: Seen | None) -> None:
+def show(walk: Walk | None, seen: Observed | None) -> None:
     """Put the first state of an episode before its policy."""
     if walk is not None:
         walk.seen = seen
@@ -144,7 +144,7 @@ def choose(lanes: Lanes, walk: Walk | None) -> int | None:
     return index
 
 
-def asked(lanes: Lanes, walk: Walk, seen: Seen) -> Hashable:
+def asked(lanes: Lanes, walk: Walk, seen: Observed) -> Hashable:
     """Return what the policy does; what a user's function raises is told with where it was asked."""
     actions = tuple(lanes.rules.actions.labels[index] for index in seen.offer)
     try:

@@ -62,7 +62,7 @@ class Rates(NamedTuple):
     cap: Floats
 
 
-class Fallen(NamedTuple):
+class ToRescan(NamedTuple):
     """[0 .. at most H]: the nodes of an episode whose greedy entry fell to their runner."""
 
     step: Words
@@ -192,7 +192,7 @@ def learn_episodes(
     rates: Rates,
     hoeffding: Hoeffding | None,
     bernstein: Bernstein | None,
-    fallen: Fallen,
+    to_rescan: ToRescan,
     generator: Words,
     done: int,
     episodes: int,
@@ -229,12 +229,12 @@ def learn_episodes(
                 tables, rates, hoeffding, bernstein, step, cell, base + row, payoff[record + MODIFIED], following
             )
             # Noted in any case, and counted where it fell: no branch.
-            fallen.step[falls], fallen.slot[falls] = step, slot
+            to_rescan.step[falls], to_rescan.slot[falls] = step, slot
             falls += U64(fell)
             slot = following_slot
             base += entry_stride
         for i in range(falls):
-            step, slot = fallen.step[i], fallen.slot[i]
+            step, slot = to_rescan.step[i], to_rescan.slot[i]
             node = step * node_stride + slot
             changed = rescan(layout, tables, rates, step, slot, node * NODE_COLUMNS)
             if changed and keep:

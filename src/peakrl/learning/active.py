@@ -22,7 +22,7 @@ from peakrl.learning.run import LearningRun
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.sources import KernelSource, LaneSource, Source
 from peakrl.learning.space import Changes, GrowingSpace, ModelSpace
-from peakrl.learning.watching import Moment, Watch
+from peakrl.learning.watching import RunView, Watch
 from peakrl.model.space import MOST_INDICES, StateSpace
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AveragedPolicy
@@ -235,7 +235,7 @@ def drive(
     """Run until `episodes` are done, with progress and checkpoints, and return what was learned."""
     from peakrl.learning.saver import Interrupts
 
-    moment = Moment(active, episodes)
+    moment = RunView(active, episodes)
     bar = Progress("Learning", total=episodes, unit="episodes", begin=active.done, enabled=progress)
     keeper = saver if saver is not None else Interrupts()
     with bar, keeper:

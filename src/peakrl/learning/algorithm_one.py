@@ -18,11 +18,11 @@ from peakrl.kernels.learning import (
     PAYOFF_COLUMNS,
     RUNNER,
     Bernstein,
-    Fallen,
     Hoeffding,
     Log,
     Rates,
     Tables,
+    ToRescan,
     W,
     fill_slots,
     learn_episodes,
@@ -136,7 +136,7 @@ class OptimisticQ(SamplingAlgorithm):
         self.node = Table(0.0, np.float64)
         #: [row]: the largest violation seen; of a model it is known.
         self.harm = Table(0.0, np.float64)
-        self.fallen = Fallen(np.empty(task.sizes.horizon, np.uint64), np.empty(task.sizes.horizon, np.uint64))
+        self.to_rescan = ToRescan(np.empty(task.sizes.horizon, np.uint64), np.empty(task.sizes.horizon, np.uint64))
         self.lowest = task.sizes.reward_range[0]
         if task.model is not None:
             self.payoff = payoff_records(task.model, self.slack, self.penalty)
@@ -207,7 +207,7 @@ class OptimisticQ(SamplingAlgorithm):
         model = compiled(self.task)
         changes = learn_episodes(
             model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-            self.tables, self.rates, self.hoeffding, self.bernstein, self.fallen,
+            self.tables, self.rates, self.hoeffding, self.bernstein, self.to_rescan,
             generator, done, episodes, log, experience, counters,
         )  # fmt: skip
         return episodes, changes

@@ -24,7 +24,7 @@ from peakrl.learning.algorithm import Algorithm, Episode, SamplingAlgorithm
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import Limits
 from peakrl.learning.space import Space
-from peakrl.targets.adapters import LaneError, Lanes, Seen, Step, episode_seed
+from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, episode_seed
 
 #: Steps between two looks at the clock: at first, and at most.
 KERNEL_STEPS, LANE_STEPS = (1 << 16, 1 << 20), (1 << 10, 1 << 16)
@@ -98,7 +98,7 @@ class Lane:
     def __init__(self, number: int, played: Episode | None) -> None:
         self.number = number
         #: The first state, until it has a slot; None until it is shown.
-        self.first: Seen | None = None
+        self.first: Observed | None = None
         self.slot = self.row = -1
         self.played = played
 
@@ -147,7 +147,7 @@ class LaneSource:
                     lane = self._running[place]
                     if lane is None or event is None:
                         continue
-                    if isinstance(event, Seen):
+                    if isinstance(event, Observed):
                         lane.first = event
                     else:
                         self._take(ledger, place, lane, event)
@@ -241,7 +241,7 @@ class LaneSource:
         lane.row = algorithm.row(lane.step, lane.slot)
         return int(self.space.row_action[lane.row])
 
-    def _place(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Seen) -> int:
+    def _place(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Observed) -> int:
         """Return the slot of a state, stored if it is new."""
         if step == 0 and self.limits is not None:
             self.limits.check_first(seen.state)

@@ -22,8 +22,8 @@ from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
 from peakrl.model.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import first_rows
-from peakrl.targets.adapters import Rules, Seen
-from peakrl.targets.spaces import Offer
+from peakrl.targets.adapters import Observed, Rules
+from peakrl.targets.spaces import ActionNumbers
 from peakrl.targets.states import VisitedStates
 
 Changes = tuple[Ints, Ints, Ints]
@@ -77,8 +77,8 @@ class Space(Protocol):
     @property
     def row_action(self) -> Ints: ...
 
-    def find(self, step: int, seen: Seen) -> int: ...
-    def add(self, step: int, seen: Seen) -> int: ...
+    def find(self, step: int, seen: Observed) -> int: ...
+    def add(self, step: int, seen: Observed) -> int: ...
     def decisions(self) -> Iterable[tuple[int, int]]: ...
     def state_of_slot(self, slot: int) -> Hashable: ...
     def action_of_row(self, row: int) -> Hashable: ...
@@ -109,11 +109,11 @@ class ModelSpace:
         """[slot]: the step of each slot where steps do not share them; the last step for those met only after it."""
         return np.minimum(self.model.step_of_slot, self.horizon - 1)
 
-    def find(self, step: int, seen: Seen) -> int:
+    def find(self, step: int, seen: Observed) -> int:
         """Return the slot of a state."""
         return self.model.slot_of(step, seen.state)
 
-    def add(self, step: int, seen: Seen) -> int:
+    def add(self, step: int, seen: Observed) -> int:
         """A model has no state that it does not know."""
         return self.find(step, seen)
 
@@ -152,7 +152,7 @@ class GrowingSpace:
         self.ends = rules.horizon + 1 if by_step else 1
         self.lookup: list[dict[Hashable, int]] = [{} for _ in range(rules.horizon + 1 if by_step else 1)]
         self.labels: list[Hashable] = [None] * self.ends
-        self.offers: list[Offer] = [()] * self.ends
+        self.offers: list[ActionNumbers] = [()] * self.ends
         self._numbers: dict[Hashable, int] = {}
         self._start, self._step, self._state = Table(0, np.int64), Table(0, np.int64), Table(-1, np.int32)
         self._action, self._slot = Table(0, np.int32), Table(0, np.int32)
@@ -219,7 +219,7 @@ class GrowingSpace:
             return ((step, slot) for step in range(self.horizon) for slot in slots)
         return ((int(self._step.room[slot]), slot) for slot in slots)
 
-    def find(self, step: int, seen: Seen) -> int:
+    def find(self, step: int, seen: Observed) -> int:
         """Return the slot of a state; -1 where it is new. A state must always offer the same actions."""
         slot = self.lookup[0 if self.shared else step].get(seen.state, -1)
         if slot >= 0 and self.offers[slot] is not seen.offer and self.offers[slot] != seen.offer:
@@ -231,7 +231,7 @@ class GrowingSpace:
             )
         return slot
 
-    def add(self, step: int, seen: Seen) -> int:
+    def add(self, step: int, seen: Observed) -> int:
         """Store a new state and return its slot."""
         slot, first = self.slots, self.rows
         last = first + len(seen.offer)
@@ -346,7 +346,7 @@ class GrowingSpace:
             step = int(steps[slot])
             if label in self.lookup[0 if self.shared else step]:
                 raise ValueError(f"state {label!r} is stored twice")
-            self.add(step, Seen(label, offer))
+            self.add(step, Observed(label, offer))
 
 
 def checked_rows(space: Space, table: NDArray[Any], columns: int, name: str) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """A run as somebody sees it who watches it learn: `learn(..., watch=...)` calls between two pieces of work.
 
-Watching changes nothing: a `Moment` reads what the learner has, and `Moment.run` copies it.
+Watching changes nothing: a `RunView` reads what the learner has, and `RunView.run` copies it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Moment:
+class RunView:
     """Where a run stands; good until the watcher returns."""
 
     active: ActiveRun
@@ -63,13 +63,13 @@ class Moment:
 
 
 #: Called at the beginning and after each piece of work, about twice a second; what it raises ends the run.
-Watch = Callable[[Moment], None]
+Watch = Callable[[RunView], None]
 
 
 def together(watchers: list[Watch]) -> Watch | None:
     """Return one watcher for many; None for none."""
 
-    def watch(moment: Moment) -> None:
+    def watch(moment: RunView) -> None:
         for each in watchers:
             each(moment)
 

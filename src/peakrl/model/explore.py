@@ -143,14 +143,14 @@ def check_stationary(problem: Problem, builder: Builder, model: TabularModel) ->
         steps = np.flatnonzero(met[:, slot])
         if len(steps) > 1:
             state, first, last = model.state_of_slot(slot), int(steps[0]), int(steps[-1])
-            if told_of(problem, builder, first, state) != told_of(problem, builder, last, state):
+            if answers_of(problem, builder, first, state) != answers_of(problem, builder, last, state):
                 raise ProblemError(
                     f"state {state!r} has other actions or outcomes at step {last} than at step {first}, though "
                     f"{model.name!r} says stationary = True; leave that out where anything depends on the step"
                 )
 
 
-def told_of(problem: Problem, builder: Builder, step: int, state: Hashable) -> list[tuple[Hashable, Any]]:
+def answers_of(problem: Problem, builder: Builder, step: int, state: Hashable) -> list[tuple[Hashable, Any]]:
     """Return what a problem tells of a state: each action with its outcomes, probabilities rounded."""
     told: list[tuple[Hashable, Any]] = []
     for action in problem.actions(step, state):

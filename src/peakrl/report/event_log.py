@@ -31,7 +31,7 @@ from peakrl.report.blocks import flattened
 if TYPE_CHECKING:
     from peakrl.learning.history import History
     from peakrl.learning.settings import LearnerSettings
-    from peakrl.learning.watching import Moment
+    from peakrl.learning.watching import RunView
 
 PATTERN = "events.out.tfevents.*"
 #: Points that are written at a time: TensorBoard shows about a thousand in all.
@@ -86,7 +86,7 @@ class EventLog:
         self._optimum: float | None = None
         self._begun = self._failed = False
 
-    def watch(self, moment: Moment) -> None:
+    def watch(self, moment: RunView) -> None:
         """Write what is new; a disk that is full ends the log, not the run."""
         if self._failed:
             return
@@ -113,7 +113,7 @@ class EventLog:
             if not self._failed:
                 self._give_up(error)
 
-    def _begin(self, moment: Moment) -> None:
+    def _begin(self, moment: RunView) -> None:
         self._begun = True
         if moment.episodes < self._last:
             start = self._package.events.SessionLog(status=self._package.events.SessionLog.START)

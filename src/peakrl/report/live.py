@@ -30,7 +30,7 @@ from peakrl.report.run_sections import section_of
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
-    from peakrl.learning.watching import Moment
+    from peakrl.learning.watching import RunView
     from peakrl.report.blocks import Section
 
 #: Seconds between two pages at least, and the share of the time that copying and building may take.
@@ -80,7 +80,7 @@ class LiveView:
 
     # The run's thread ------------------------------------------------------------------------------------------------
 
-    def watch(self, moment: Moment) -> None:
+    def watch(self, moment: RunView) -> None:
         """Note how far the run is, and copy it where a page is to be built."""
         now = time.monotonic()
         with self._change:

@@ -104,8 +104,8 @@ def complete(
         store.forget({task.key for task in missing})
         token, place = store.token, str(store.folder.absolute())
         jobs = [Job(Call(t.key, t.function, dict(t.config), place, token, time_limit, search)) for t in missing]
-        with Bulletin(title, len(unique), done.found, progress) as bulletin:
-            _Driver(store, unique, retries, done, bulletin).drive(chosen, deque(jobs))
+        with SweepProgress(title, len(unique), done.found, progress) as shown:
+            _Driver(store, unique, retries, done, shown).drive(chosen, deque(jobs))
     return done
 
 
@@ -164,9 +164,9 @@ class _Driver:
     """Decides what each ending means: done, try again, give up, or wait for another sweep."""
 
     def __init__(
-        self, store: Store, tasks: dict[str, Task], retries: int, done: Completion, bulletin: Bulletin
+        self, store: Store, tasks: dict[str, Task], retries: int, done: Completion, shown: SweepProgress
     ) -> None:
-        self.store, self.tasks, self.retries, self.done, self.bulletin = store, tasks, retries, done, bulletin
+        self.store, self.tasks, self.retries, self.done, self.shown = store, tasks, retries, done, shown
 
     def drive(self, engine: Engine, queue: Queue) -> None:
         """Go on until every run is made or given up."""
@@ -188,22 +188,22 @@ class _Driver:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, outcome.payload)
         if outcome.status == DIED:
-            outcome = self.inquest(outcome)
+            outcome = self.diagnosed(outcome)
         if outcome.status == DONE:
             self.done.made += 1
-            self.bulletin.tell(self.tasks[outcome.key], "done")
+            self.shown.tell(self.tasks[outcome.key], "done")
         elif outcome.status == BUSY:
             waiting.append(job)
         elif outcome.transient and job.mishaps < self.retries:
             job.mishaps += 1
             queue.append(job)
-            self.bulletin.tell(self.tasks[outcome.key], f"to be tried again: {outcome.message}", final=False)
+            self.shown.tell(self.tasks[outcome.key], f"to be tried again: {outcome.message}", final=False)
         else:
             failure = Failure(self.tasks[outcome.key], outcome.message, job.mishaps + 1)
             self.done.failures.append(failure)
-            self.bulletin.tell(failure.task, f"failed: {outcome.message}")
+            self.shown.tell(failure.task, f"failed: {outcome.message}")
 
-    def inquest(self, outcome: Outcome) -> Outcome:
+    def diagnosed(self, outcome: Outcome) -> Outcome:
         """Find out what a run died of; it may even have finished first."""
         if self.store.has(outcome.key):
             return outcome._replace(status=DONE)
@@ -216,7 +216,7 @@ class _Driver:
         return outcome._replace(message=f"{outcome.message} ({words.where})")
 
 
-class Bulletin:
+class SweepProgress:
     """Tells how far it is: a bar in a terminal, elsewhere a line for each run that ends."""
 
     def __init__(self, title: str, total: int, found: int, enabled: bool) -> None:
@@ -225,7 +225,7 @@ class Bulletin:
         self.failed = 0
         self.bar = Progress(title, total=total, unit="runs", enabled=enabled)
 
-    def __enter__(self) -> Bulletin:
+    def __enter__(self) -> SweepProgress:
         self.bar.__enter__()
         self.bar.reach(self.count)
         return self

@@ -2,8 +2,8 @@
 
 A single environment has one lane, a vectorised one has several that are stepped together. The learner calls
 
-    begin(lanes, seeds) -> [Seen | None]       start an episode; None: its first state comes with the next `advance`
-    advance(actions)    -> [Step | Seen]       one step in every lane; Seen: a lane that has just started its episode
+    begin(lanes, seeds) -> [Observed | None]   start an episode; None: its first state comes with the next `advance`
+    advance(actions)    -> [Step | Observed]   one step in every lane; Observed: a lane that has just begun an episode
 
 `actions` are numbers of actions (see `ActionSet`), None in a lane without an episode. Whatever an environment does
 against the rules is a `LaneError`, which says in which lane; the learner knows the episode and the step.
@@ -23,17 +23,17 @@ from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, chec
 from peakrl.errors import SettingsError, TargetError
 from peakrl.model.problem import State
 from peakrl.targets.constraints import ConstraintFunction, ConstraintReader, Transition
-from peakrl.targets.spaces import ActionSet, Offer, check_observation_space, label_of, shown, space_size
+from peakrl.targets.spaces import ActionNumbers, ActionSet, check_observation_space, label_of, shown, space_size
 
 #: More states than this are as good as unknown: the bonus formulas need a hint.
 MOST_STATES = 2**53
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """A state and the numbers of the actions on offer there."""
 
     state: State
-    offer: Offer
+    offer: ActionNumbers
 
 
 class Step(NamedTuple):
@@ -42,7 +42,7 @@ class Step(NamedTuple):
     reward: float
     constraints: tuple[float, ...]
     #: None where the process has ended, or was cut off in a state that offers nothing.
-    following: Seen | None
+    following: Observed | None
     terminated: bool
     #: Over because a time limit said so, not because the process ended.
     truncated: bool
@@ -67,8 +67,8 @@ class Lanes(Protocol):
     count: int
     rules: Rules
 
-    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Seen | None]: ...
-    def advance(self, actions: Sequence[int | None]) -> list[Step | Seen | None]: ...
+    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]: ...
+    def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]: ...
 
 
 @dataclass
@@ -90,16 +90,16 @@ class Rules:
     def __post_init__(self) -> None:
         self._known: set[State] = set()
 
-    def seen(self, observation: Any, info: dict[str, Any]) -> Seen:
+    def seen(self, observation: Any, info: dict[str, Any]) -> Observed:
         """Return the state and the offer that the environment shows."""
         state = label_of(observation)
         if state not in self._known:
             if not self.observation_space.contains(observation):
                 raise TargetError(f"the observation {shown(observation)} is not in {self.observation_space}")
             self._known.add(state)
-        return Seen(state, self.actions.offer(info.get("action_mask")))
+        return Observed(state, self.actions.offer(info.get("action_mask")))
 
-    def seen_last(self, observation: Any, info: dict[str, Any], *, terminated: bool) -> Seen | None:
+    def seen_last(self, observation: Any, info: dict[str, Any], *, terminated: bool) -> Observed | None:
         """Return the state in which an episode is over; None where there is nothing left to do."""
         mask = info.get("action_mask")
         if terminated or (mask is not None and not self.actions.leaves_any(mask)):
@@ -119,7 +119,7 @@ class Rules:
             raise TargetError(f"the reward is {reward}; {why}")
         return reward
 
-    def step(self, transition: Transition, following: Seen | None) -> Step:
+    def step(self, transition: Transition, following: Observed | None) -> Step:
         """Return a validated step."""
         constraints = self.constraints.read(transition)
         over = transition.terminated, transition.truncated and not transition.terminated

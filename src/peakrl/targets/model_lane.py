@@ -7,7 +7,7 @@ from typing import Any
 
 from peakrl.kernels.sampling import Words, draw_alias
 from peakrl.model.tabular import TabularModel
-from peakrl.targets.adapters import Rules, Seen, Step
+from peakrl.targets.adapters import Observed, Rules, Step
 from peakrl.targets.constraints import ConstraintReader
 
 
@@ -33,14 +33,14 @@ class ModelLane:
         self._slot = 0
         self._step = 0
 
-    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Seen | None]:
+    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start an episode."""
         sampler = self.model.sampler
         place = draw_alias(self.generator, sampler.first_accept, sampler.first_alias, 0, len(sampler.first_slot))
         self._slot, self._step = int(sampler.first_slot[place]), 0
         return [self._seen()]
 
-    def advance(self, actions: Sequence[int | None]) -> list[Step | Seen | None]:
+    def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step."""
         (action,) = actions
         if action is None:
@@ -56,5 +56,5 @@ class ModelLane:
         last = self._step == model.horizon
         return [Step(reward, constraints, None if last else self._seen(), terminated=False, truncated=last)]
 
-    def _seen(self) -> Seen:
-        return Seen(self.model.state_of_slot(self._slot), ())
+    def _seen(self) -> Observed:
+        return Observed(self.model.state_of_slot(self._slot), ())

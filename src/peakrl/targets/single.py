@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peakrl.errors import PeakError, TargetError
-from peakrl.targets.adapters import LaneError, Rules, Seen, Step, info_of, kept, truth
+from peakrl.targets.adapters import LaneError, Observed, Rules, Step, info_of, kept, truth
 from peakrl.targets.constraints import Transition
 from peakrl.targets.spaces import shown
 
@@ -21,13 +21,13 @@ class SingleLane:
         self._observation: Any = None
         self._step = 0
 
-    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Seen | None]:
+    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start an episode."""
         with_place = guarded(self._reset, seeds[0])
         self._step = 0
         return [with_place]
 
-    def advance(self, actions: Sequence[int | None]) -> list[Step | Seen | None]:
+    def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step."""
         (index,) = actions
         if index is None:
@@ -36,7 +36,7 @@ class SingleLane:
         self._step += 1
         return [result]
 
-    def _reset(self, seed: int | None) -> Seen:
+    def _reset(self, seed: int | None) -> Observed:
         result = self.env.reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
             raise TargetError(f"reset() returned {shown(result)}; it must return (observation, info)")

@@ -17,7 +17,7 @@ from peakrl.errors import SettingsError, TargetError
 
 #: More actions than this cannot be told apart by a table of sensible size.
 MOST_ACTIONS = 1_000_000
-Offer = tuple[int, ...]
+ActionNumbers = tuple[int, ...]
 
 
 def label_of(observation: Any) -> Hashable:
@@ -105,8 +105,8 @@ class ActionSet:
         else:
             raise SettingsError(f"the action space is {shown(space)}; it must be Discrete or MultiDiscrete")
         self.space = space
-        self.everything: Offer = tuple(range(len(self.labels)))
-        self._offers: dict[tuple[str, tuple[int, ...], bytes] | None, Offer] = {}
+        self.everything: ActionNumbers = tuple(range(len(self.labels)))
+        self._offers: dict[tuple[str, tuple[int, ...], bytes] | None, ActionNumbers] = {}
         self._index: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class ActionSet:
         """Return what the `step` of a vectorised environment takes."""
         return np.array([self.value(index) for index in indices], self.space.dtype)
 
-    def offer(self, mask: Any) -> Offer:
+    def offer(self, mask: Any) -> ActionNumbers:
         """Return the numbers of the actions that `info["action_mask"]` leaves; none given leaves all."""
         if mask is None:
             return self.everything

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
 from peakrl.errors import PeakError, SettingsError
-from peakrl.targets.adapters import LaneError, Rules, Seen, Step, info_of, kept, truth
+from peakrl.targets.adapters import LaneError, Observed, Rules, Step, info_of, kept, truth
 from peakrl.targets.constraints import Transition
 from peakrl.targets.spaces import shown
 
@@ -36,7 +36,7 @@ class VectorLanes:
         self._running = False
         #: NEXT_STEP: the next step resets this lane; SAME_STEP: the first state of its next episode.
         self._resets = [False] * self.count
-        self._fresh: list[Seen | None] = [None] * self.count
+        self._fresh: list[Observed | None] = [None] * self.count
         #: An action to give a lane that nobody learns from.
         self._idle = [0] * self.count
         #: DISABLED: the lane's episode is over and it has not been reset.
@@ -44,7 +44,7 @@ class VectorLanes:
         self._steps = [0] * self.count
         self._observations: list[Any] = [None] * self.count
 
-    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Seen | None]:
+    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start episodes in `lanes`."""
         waiting = [lane for lane in lanes if not self._resets[lane] and self._fresh[lane] is None]
         if waiting:
@@ -69,7 +69,7 @@ class VectorLanes:
             self._over[lane] = self._resets[lane] = False
             self._fresh[lane] = self._seen(lane, observations[lane], result[1])
 
-    def advance(self, actions: Sequence[int | None]) -> list[Step | Seen | None]:
+    def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step in every lane."""
         self._fresh = [None] * self.count  # a lane that nobody began moves on from there
         idle = [lane for lane, action in enumerate(actions) if action is None and self._over[lane]]
@@ -90,7 +90,7 @@ class VectorLanes:
 
     def _event(
         self, lane: int, index: int, values: tuple[Any, ...], infos: dict[str, Any], *, learned: bool
-    ) -> Step | Seen | None:
+    ) -> Step | Observed | None:
         """Return what a step came to in one lane."""
         observation, reward, terminated, truncated = values
         if self._resets[lane]:
@@ -131,7 +131,7 @@ class VectorLanes:
             self._resets[lane] = self.mode is AutoresetMode.NEXT_STEP
             self._over[lane] = self.mode is AutoresetMode.DISABLED
 
-    def _seen(self, lane: int, observation: Any, infos: Any) -> Seen:
+    def _seen(self, lane: int, observation: Any, infos: Any) -> Observed:
         try:
             seen = self.rules.seen(observation, lane_info(info_of(infos, "the environment"), lane))
         except PeakError as error:
