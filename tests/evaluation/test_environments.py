@@ -78,10 +78,10 @@ def test_a_model_is_compiled_already():
     assert peakrl.compile_model(model) is model
 
 
-def test_learning_without_settings_is_practical():
+def test_learning_without_settings_is_posterior_sampling():
     run = peakrl.learn(PROBLEM, episodes=30)
-    assert run.settings == peakrl.LearnerSettings.practical()
-    asked = peakrl.learn(PROBLEM, peakrl.LearnerSettings.practical(), episodes=30)
+    assert run.settings == peakrl.LearnerSettings.posterior()
+    asked = peakrl.learn(PROBLEM, peakrl.LearnerSettings.posterior(), episodes=30)
     np.testing.assert_array_equal(run.policy.rows, asked.policy.rows)
 
 
