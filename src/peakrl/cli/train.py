@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peakrl.errors import SettingsError, StorageError
-from peakrl.storage import writable
 
 if TYPE_CHECKING:
     from peakrl.certificates import Certificate
@@ -167,6 +166,8 @@ def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
     """Refuse where another run would be lost; `learn` itself goes on from `place`."""
     for path in (out, place):
         if path is not None:
+            from peakrl.storage import writable
+
             writable(path)
             if path.exists() and path != place and not overwrite:
                 raise StorageError(f"{path} exists already; give --out another name, or --overwrite")

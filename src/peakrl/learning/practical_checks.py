@@ -8,10 +8,12 @@ import numpy as np
 
 from peakrl.kernels.practical_tables import DECLARED, NO_LOOK, NO_WITNESS
 from peakrl.learning.algorithm import refuse_no_numbers
-from peakrl.model.space import MOST_INDICES
 
 if TYPE_CHECKING:
     from peakrl.learning.practical import PracticalLearner
+
+#: 31 bits count visits: a file that tells of more than half of that leaves too little room for what is to come.
+MOST_VISITS = 2**30
 
 
 def check_practical(learner: PracticalLearner, done: int) -> None:
@@ -20,8 +22,7 @@ def check_practical(learner: PracticalLearner, done: int) -> None:
     rows, has = learner.by_slot["greedy"].used, (np.diff(start) > 0)[:, None]
     if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has).any():
         raise ValueError("a greedy row is none of its state's")
-    # 32 bits count them, also in what is left of the run.
-    most = min(done * space.horizon, MOST_INDICES - (learner.task.episodes - done) * space.horizon)
+    most = min(done * space.horizon, MOST_VISITS)
     limits = {
         "visits": (0, most), "witness": (DECLARED, space.slots - 1),
         "law_witness": (NO_WITNESS, space.slots - 1), "look": (NO_LOOK, learner.columns - 1),
