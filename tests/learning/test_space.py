@@ -1,0 +1,31 @@
+"""Tables on a space: which row is best in each state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from peakrl import compile_model
+from peakrl.learning.space import ModelSpace, best_rows
+from random_problems import random_problem
+
+
+def best_row(values, harm, rows):
+    """The row of the largest value, of those of -inf only the one of least harm; the lowest of equals."""
+    lost = all(values[row] == -np.inf for row in rows)
+    return min(rows, key=lambda row: (harm[row] if lost else -values[row], row))
+
+
+def test_the_best_row_of_each_state_is_the_one_that_a_plain_search_finds():
+    rng = np.random.default_rng(5)
+    for seed in range(20):
+        model = compile_model(random_problem(seed))
+        space = ModelSpace(model)
+        columns = model.horizon if space.shared else 1
+        values = rng.integers(0, 3, (model.num_rows, columns)).astype(float)
+        values[rng.random(values.shape) < 0.7] = -np.inf  # often in every row of a state
+        harm = rng.integers(1, 4, model.num_rows).astype(float)
+        found = best_rows(space, values, harm)
+        for slot in range(model.num_slots):
+            rows = model.rows_of_slot(slot)
+            for column in range(columns if rows else 0):
+                assert found[slot, column] == best_row(values[:, column], harm, rows)
