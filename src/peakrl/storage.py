@@ -208,7 +208,7 @@ def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
     head, _, payload = body.partition(b"\n")
     try:
         manifest = json.loads(head)
-        arrays = load(payload)
+        arrays = dict(sorted(load(payload).items()))  # safetensors has no order of its own
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise StorageError(f"{path} is damaged: {error}") from error
     found = manifest.get("kind") if isinstance(manifest, dict) else None

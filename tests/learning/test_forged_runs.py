@@ -115,6 +115,35 @@ def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_
         load_run(tmp_path / "run")
 
 
+def one_twice(next_of, count_of, cells):
+    next_of[cells[1]] = next_of[cells[0]]
+
+
+def one_that_cannot_follow(next_of, count_of, cells):
+    next_of[cells[1]] = next(slot for slot in range(4) if slot not in next_of[cells])
+
+
+def one_never_met(next_of, count_of, cells):
+    count_of[cells[1]] = 0
+
+
+@pytest.mark.parametrize("change", [one_twice, one_that_cannot_follow, one_never_met])
+def test_a_list_of_next_states_that_leaves_no_room_for_the_others_is_refused(change, tmp_path):
+    """Replay has a cell for each next state of a law: where one is there twice, another would be written beyond."""
+    model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
+    learn(model, REPLAY, episodes=40).save(tmp_path / "run")
+
+    def forged(plain, arrays):
+        sizes = np.diff(arrays["model.outcome_start"])[arrays["model.row_distribution"]]
+        full = np.flatnonzero((arrays["engine.seen"] == sizes) & (sizes > 1) & (sizes < 4))[0]
+        first = sizes[:full].sum()
+        change(arrays["engine.cell_next"], arrays["engine.cell_count"], np.arange(first, first + sizes[full]))
+
+    forge(tmp_path / "run", forged)
+    with pytest.raises(StorageError, match="next state"):
+        load_run(tmp_path / "run")
+
+
 SETTINGS = [PRACTICAL, LearnerSettings.paper(0.25), LearnerSettings.published(0.25)]
 
 

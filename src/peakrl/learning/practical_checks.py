@@ -39,6 +39,7 @@ def check_practical(learner: PracticalLearner, done: int) -> None:
         raise ValueError("engine.status holds a number that cannot be")
     if (learner.fixed["seen"] < 0).any() or (learner.fixed["seen"] > np.diff(learner.cell_start)).any():
         raise ValueError("engine.seen holds a number that cannot be")
+    check_cells(learner)
     refuse_no_numbers(arrays, ("q", "w", "x"), lost=True)
     refuse_no_numbers(arrays, ("errors", "harm", "reward", "latest_reward", "noise"))
     spread = arrays["errors"][..., 1:] if "errors" in arrays else np.empty(0)
@@ -48,6 +49,26 @@ def check_practical(learner: PracticalLearner, done: int) -> None:
     if proved and (dead < space.ends or not has[dead] or (not space.shared and space.slot_step[dead] != 0)):
         raise ValueError("engine.status names a first state that is none")
     learner.proof()
+
+
+def check_cells(learner: PracticalLearner) -> None:
+    """Raise where a law remembers a next state that it cannot lead to, or one twice: a cell for each, no more."""
+    if learner.task.model is None or not learner.fixed["seen"].size:
+        return
+    layout, slots = learner.layout, learner.space.slots
+    sizes = np.diff(learner.cell_start)
+    law_of_cell = np.repeat(np.arange(len(sizes)), sizes)
+    place = np.arange(len(law_of_cell)) - learner.cell_start[law_of_cell]
+    used = place < learner.fixed["seen"][law_of_cell]
+    remembered = law_of_cell[used] * slots + learner.fixed["cell_next"][used]
+    row_of_law = np.empty(len(sizes), np.int64)
+    row_of_law[learner.law_of_row] = np.arange(len(learner.law_of_row))
+    outcome = layout.outcome_start[layout.row_distribution[row_of_law[law_of_cell]]] + place
+    possible = law_of_cell * slots + layout.outcome_next[outcome]
+    if len(np.unique(remembered)) < len(remembered) or not np.isin(remembered, possible).all():
+        raise ValueError("engine.cell_next names a next state twice, or one that cannot follow")
+    if (learner.fixed["cell_count"][used] < 1).any():
+        raise ValueError("engine.cell_count tells of a next state that was never met")
 
 
 def check_witnesses(learner: PracticalLearner) -> None:
