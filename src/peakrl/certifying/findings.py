@@ -182,7 +182,7 @@ class RunFindings:
             return None
         return self.known.audited(slack, penalty)
 
-    # For pictures of the policy ----------------------------------------------------------------------------------
+    # For pictures of the policy, of its likeliest actions where it draws them -----------------------------------
 
     @property
     def can_explore(self) -> bool:
@@ -192,11 +192,11 @@ class RunFindings:
     @cached_property
     def presence(self) -> Floats:
         """[slot]: how often the last policy is expected to be there in an episode."""
-        return presence(self.known.model, self.run.policy)
+        return presence(self.known.model, self.run.policy.likeliest)
 
     def after_laws(self, laws: Longs) -> tuple[Floats, Floats]:
         """[step, law]: value and violation that follow under the last policy."""
-        return after_laws(self.known.model, self.run.policy, laws)
+        return after_laws(self.known.model, self.run.policy.likeliest, laws)
 
     @property
     def is_schedule(self) -> bool:
@@ -206,7 +206,7 @@ class RunFindings:
     @cached_property
     def ordered(self) -> list[Ordered]:
         """The learned order of jobs and DT's, where there is one."""
-        return ordered(self.known.model, self.run.policy)
+        return ordered(self.known.model, self.run.policy.likeliest)
 
     # For files and machines ----------------------------------------------------------------------------------------
 

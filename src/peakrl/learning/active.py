@@ -75,14 +75,14 @@ class ActiveRun:
     def _begin_on_model(self, model: TabularModel, every: int) -> None:
         self.space = ModelSpace(model)
         self.knowledge.check_model(model)
-        self.recorder = Recorder(model, every) if every else None
-        self.logs = self.average or (self.recorder is not None and not model.deterministic)
+        algorithm = self.algorithm = self._make()
+        recorder = self.recorder = Recorder(model, every, randomised=algorithm.randomised) if every else None
+        self.logs = self.average or (recorder is not None and recorder.curve is not None)
         if self.logs and model.num_nodes > MOST_INDICES:
             raise SettingsError(
                 f"{model.name!r} has {model.num_nodes:,} states by step, and a change list numbers {MOST_INDICES:,}: "
                 'learn with average=False and record="none"'
             )
-        algorithm = self.algorithm = self._make()
         algorithm.grow(0, 0, Log(*(np.empty(0, np.int32) for _ in range(3))), 0)
         limits = Limits.declared(self.knowledge, self.space)
         if limits is not None:

@@ -19,6 +19,11 @@ It gives the same, bit for bit, as the calls above on the same draws. Elsewhere 
 
 Changes of the policy that is followed are logged, so that every pi^k is known: from `episode` on, `node` takes `row`.
 What is called from outside of a kernel returns the new length of the log; a log without room asks for nothing.
+
+An algorithm whose policies draw their actions (`randomised`) draws a row for every node when an episode begins, and
+logs what differs from the episode before. No node is met twice in an episode, so this is the drawn policy in law, and
+everything that goes by the log holds as it is. `chances` tells what was drawn from; the history of a model takes value
+and violation of pi^k from `run`, as those of the chances and not of the rows that were drawn.
 """
 
 from __future__ import annotations
@@ -100,6 +105,8 @@ class Algorithm(ABC):
     observes: ClassVar[bool] = False
     #: Does what it learns at one step hold for all?
     shares_steps: bool = False
+    #: Do its policies draw their actions?
+    randomised: ClassVar[bool] = False
 
     def __init__(self, task: Task) -> None:
         self.task, self.space = task, task.space
@@ -151,6 +158,10 @@ class Algorithm(ABC):
     def followed(self) -> Ints:
         """[node]: the same in the order of a model."""
         return self.space.nodes_of(self.greedy())
+
+    def chances(self) -> Floats | None:
+        """[entry]: how likely each row was in the episode begun last, to follow and to hand out; None: rows say it."""
+        return None
 
     def decided(self) -> Ints:
         """[node]: the rows to hand out: the best decision as things stand, without exploration."""
@@ -237,7 +248,11 @@ class SamplingAlgorithm(Algorithm):
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes on the model, fewer where the log fills up; return their number and that of the changes."""
+        """Run some episodes on the model, fewer where the log fills up; return their number and that of the changes.
+
+        `experience` is [episode, 2], reward and violation of each, or empty; where the algorithm is `randomised`
+        [episode, 4], with the exact value and violation of the policy that the episode was drawn from.
+        """
 
 
 def refuse_no_numbers(arrays: dict[str, NDArray[Any]], names: Collection[str], *, lost: bool = False) -> None:

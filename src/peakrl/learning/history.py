@@ -56,17 +56,19 @@ class History:
 class Recorder:
     """Turns experience and the change list into history, chunk by chunk."""
 
-    def __init__(self, model: TabularModel, every: int) -> None:
-        self.model, self.every = model, every
+    def __init__(self, model: TabularModel, every: int, *, randomised: bool = False) -> None:
+        self.model, self.every, self.randomised = model, every, randomised
         self.parts: list[Floats] = []
         #: The latest episode's numbers, for the last point of the history.
         self.last: Floats = np.zeros(POINT_COLUMNS)
         self.sums = np.zeros(2)
-        self.curve = None if model.deterministic else PolicyCurve(model)
+        self.curve = None if model.deterministic or randomised else PolicyCurve(model)
 
     def add(self, done: int, count: int, experience: Floats, log: Log, changes: int) -> None:
         """Take in episodes done+1 .. done+count."""
         exact = experience if self.curve is None else self.curve.advance(done, count, log, changes)
+        if self.randomised:
+            experience, exact = (np.ascontiguousarray(part) for part in (experience[:, :2], experience[:, 2:]))
         points = np.empty((count // self.every + 2, POINT_COLUMNS))
         taken = take_points(exact, experience, self.sums, done, self.every, points)
         self.parts.append(points[:taken])

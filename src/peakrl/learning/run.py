@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
-from peakrl.kernels.arrays import Floats
+from peakrl.kernels.arrays import Floats, Ints
 from peakrl.learning.algorithm import Algorithm, Held
 from peakrl.learning.history import History
 from peakrl.learning.knowledge import NOTHING, Knowledge
@@ -27,7 +27,7 @@ from peakrl.learning.watching import Watch
 from peakrl.model.explore import as_model, is_problem
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.tables import AveragedPolicy, Policy
+from peakrl.policy.tables import AveragedPolicy, Policy, StochasticPolicy, simplest_policy
 from peakrl.targets.adapters import adapt, is_environment
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class LearningRun:
     #: Of the random numbers.
     seed: int
     #: What to use: the learner's best decisions after the last episode, without exploration.
-    policy: Policy
+    policy: Policy | StochasticPolicy
     #: pi^K, what the last episode followed.
-    followed_policy: Policy
+    followed_policy: Policy | StochasticPolicy
     #: How it went, point by point.
     history: History
     #: How many episodes violated a constraint.
@@ -94,8 +94,8 @@ class LearningRun:
             knowledge=active.knowledge,
             episodes=active.done,
             seed=active.seed,
-            policy=Policy(states, algorithm.decided(), learned),
-            followed_policy=Policy(states, active.rows, learned),
+            policy=table_of(algorithm, states, algorithm.decided(), learned),
+            followed_policy=table_of(algorithm, states, active.rows, learned),
             history=History.empty() if active.recorder is None else active.recorder.history(active.done),
             violations=violations,
             last_violation_episode=last or None,
@@ -142,6 +142,14 @@ class LearningRun:
             f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
             f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}>"
         )
+
+
+def table_of(
+    algorithm: Algorithm, states: StateSpace, rows: Ints, learned: Algorithm | Held
+) -> Policy | StochasticPolicy:
+    """Return a policy of an algorithm: its chances where it draws its actions, else these rows [node]."""
+    chances = algorithm.chances()
+    return Policy(states, rows, learned) if chances is None else simplest_policy(states, chances)
 
 
 def learn(

@@ -80,7 +80,7 @@ class KernelSource:
             room = self.algorithm.log_room + KERNEL_STEPS[1] if ledger.logs else 0
             self._log = Log(*(np.empty(room, np.int32) for _ in range(3)))
         while count > 0 and self.algorithm.stopped is None:
-            experience = np.empty((count if ledger.recorded else 0, 2))
+            experience = np.empty((count if ledger.recorded else 0, 4 if self.algorithm.randomised else 2))
             ran, changes = self.algorithm.run(
                 ledger.generator, ledger.done, count, self._log, experience, ledger.counters
             )

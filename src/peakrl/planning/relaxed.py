@@ -25,8 +25,8 @@ from peakrl.kernels.planning import value_of_mixture
 from peakrl.model.explore import Target, as_model
 from peakrl.model.space import expand
 from peakrl.model.tabular import TabularModel
-from peakrl.planning.exact import Solution, at_start, row_costs, solve, table_policy
-from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.planning.exact import Solution, at_start, row_costs, solve
+from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 
 #: Feasibility tolerances of the solver, the tightest that HiGHS takes; occupancy below the second is rounding.
 TOLERANCE, NOISE = 1e-10, 1e-12
@@ -76,7 +76,7 @@ def solve_relaxed(model: Target, slack: float) -> Solution[Policy | StochasticPo
         value=at_start(model, values),
         violation=at_start(model, violations),
         feasible=True,
-        policy=as_policy(model, weights),
+        policy=simplest_policy(model, weights),
         reason=None,
         node_values=values,
         node_violations=violations,
@@ -219,14 +219,3 @@ def policy_weights(model: TabularModel, fallback: Ints, programme: Programme, oc
     entries = programme.steps * model.entry_stride + programme.rows
     weights[entries[met]] = occupancy[met] / total[met]
     return weights
-
-
-def as_policy(model: TabularModel, weights: Floats) -> Policy | StochasticPolicy:
-    """Return the simplest policy with these weights [entry]."""
-    mixed = StochasticPolicy(model, weights)
-    if not mixed.deterministic:
-        return mixed
-    choice = np.full(model.num_nodes, -1, np.int32)
-    step, row = np.divmod(np.flatnonzero(weights), model.num_rows)
-    choice[step * model.node_stride + model.slot_of_row[row]] = row
-    return table_policy(model, choice)

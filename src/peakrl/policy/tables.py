@@ -118,6 +118,11 @@ class Policy(Exported):
         """True: the same action whenever a state is met at a step."""
         return True
 
+    @property
+    def likeliest(self) -> Policy:
+        """The policy itself, which draws nothing."""
+        return self
+
     def row(self, step: int, slot: int) -> int:
         """Return the chosen row of a stored state."""
         return int(self.rows[step * self.model.node_stride + slot])
@@ -196,6 +201,18 @@ class StochasticPolicy(Exported):
         """True when every weight is 0 or 1."""
         return bool(np.isin(self.weights, (0.0, 1.0)).all())
 
+    @cached_property
+    def likeliest(self) -> Policy:
+        """The likeliest action of each step and state, of equal ones the first: simpler, but another policy."""
+        rows, sizes = first_rows(self.model).copy(), np.diff(self.model.row_start)
+        slots = np.flatnonzero(sizes)
+        first, by_step = self.model.row_start[slots], self.weights.reshape(-1, self.model.num_rows)
+        most = np.repeat(np.maximum.reduceat(by_step, first, axis=1), sizes[slots], axis=1)
+        numbers = np.where(by_step == most, np.arange(self.model.num_rows), self.model.num_rows)
+        nodes = np.arange(len(by_step))[:, None] * self.model.node_stride + slots
+        rows[nodes] = np.minimum.reduceat(numbers, first, axis=1)
+        return Policy(self.model, rows)
+
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
         """Return {action: probability}, actions of probability 0 left out."""
         model = self.model
@@ -232,6 +249,12 @@ class StochasticPolicy(Exported):
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"form": "stochastic"}, {"weights": self.weights}
+
+
+def simplest_policy(model: StateSpace, weights: Floats) -> Policy | StochasticPolicy:
+    """Return the policy with these weights [entry]: a table of one action each where no action has to be drawn."""
+    mixed = StochasticPolicy(model, weights)
+    return mixed.likeliest if mixed.deterministic else mixed
 
 
 @dataclass(frozen=True, eq=False, repr=False)

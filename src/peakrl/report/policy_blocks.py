@@ -32,6 +32,8 @@ MOST_ENTRIES, MOST_STATES, MOST_CELLS = 190_000, 20_000, 60_000
 #: A grid larger than this in one direction cannot be read.
 LONGEST_SIDE = 400
 NO_WITNESS, VIOLATES = -2, -1
+#: Said of a policy that draws its actions.
+LIKELIEST = " The policy draws its actions; of each state the likeliest is shown and followed."
 #: What the page says of an action: safe, may violate at once, may lead where no policy is safe.
 SAFE, BREAKS, DEAD_END = 0, 1, 2
 
@@ -64,7 +66,7 @@ def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, m
     if frames * shape[0] * shape[1] > most or max(shape) > LONGEST_SIDE:
         return [Text("The policy has too many states for a map on a page.")]
     labels = [plain_label(label) for label in model.action_labels]
-    policies = {"the last policy": run.policy}
+    policies = {"the last policy": run.policy.likeliest}
     if optimum is not None:
         policies["the optimum"] = optimum.policy
     nodes = np.flatnonzero(cell >= 0)
@@ -86,6 +88,8 @@ def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, m
         if frames == 1
         else "White: no policy can be there. Click a cell to explore it."
     )
+    if not run.policy.deterministic:
+        note += LIKELIEST
     return [Drawn(f"{place}-map", f"What the policy does, {by}", "heatmap", content, note)]
 
 
@@ -177,13 +181,15 @@ def explorer(found: RunFindings, place: str, most_entries: int, most_states: int
         "lawValue": packed(values, "<f4"),
         "lawViolation": packed(violations, "<f4"),
         "verdict": run_lengths(verdicts(model).reshape(steps, -1)[:, rows]),
-        "policy": chosen(model, run.policy, kept, steps),
+        "policy": chosen(model, run.policy.likeliest, kept, steps),
         "optimum": None if optimum is None else chosen(model, optimum.policy, kept, steps),
         "q": packed(run.q.reshape(steps, -1)[:, rows], "<f4"),
         **memory(run, rows),
     }
     total = int((np.diff(model.row_start) > 0).sum())
     note = "Values and violations are exact: take this action, then follow the last policy."
+    if not run.policy.deterministic:
+        note += LIKELIEST
     if len(kept) < total:
         note += (
             f" The page holds {len(kept):,} of {total:,} states, those that the last policy comes by most; "
