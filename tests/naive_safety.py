@@ -58,3 +58,17 @@ def moves_to_dead_end(problem, safe, step, state, action):
             return None
         if any(all(violates(problem, step, s, a) for a in problem.actions(step, s)) for s in here):
             return moves
+
+
+def safe_with_promises(problem, promised):
+    """{(step, state, action)} that is promised, or proved to lead only where something is promised or proved."""
+    safe = {(*at, action) for at, action in promised.items()}
+    points = naive.decision_points(problem)
+    for step in reversed(range(problem.horizon)):
+        alive = {s for h, s, _ in safe if h == step + 1}
+        for state in (s for h, s in points if h == step):
+            for action in problem.actions(step, state):
+                on = step + 1 == problem.horizon or following(problem, step, state, action) <= alive
+                if on and not violates(problem, step, state, action):
+                    safe.add((step, state, action))
+    return safe

@@ -16,6 +16,16 @@ the next states s' that are not safe
     distance_h(s) = 0 at a dead end,  else  1 + min over a, s' of distance_{h+1}(s')
 
 A stored state without actions, which only the end of an episode has, counts as not safe at an earlier step.
+
+With a policy pi that is promised to be safe wherever it names an action, its own actions are safe without a proof, and
+others are where they violate nothing and lead to states that are safe in this wider sense:
+
+    safe_h(s,a)  where  a = pi_h(s),  or  f_i >= 0 for all i and s'  and  safe_{h+1}(s') for all s' in n(s,a)
+    safe_h(s)    where  pi_h(s) names any action, or  safe_h(s,a) for some a
+
+A policy keeps every constraint from a state on, with certainty, where
+
+    kept_h(s)    where  f_i(s,pi_h(s),s') >= 0 for all i and s'  and  kept_{h+1}(s') for all s' in n(s,pi_h(s))
 """
 
 from __future__ import annotations
@@ -28,6 +38,9 @@ from peakrl.kernels.jit import kernel
 
 Bools = NDArray[np.bool_]
 FAR = np.int32(2**31 - 1)
+#: In place of the row that a policy promises: it promises nothing; its action is none that the model offers.
+NO_PROMISE, UNLISTED = -1, -2
+NO_PROMISES: Ints = np.empty(0, np.int32)
 
 
 @kernel
@@ -52,8 +65,11 @@ def keeping_rows(layout: Layout, payoffs: Payoffs) -> Bools:
 
 
 @kernel
-def safe_tables(layout: Layout, nodes: int, keeps: Bools) -> tuple[Bools, Bools]:
-    """Return [entry] and [node]: which actions and states are safe, where `keeps` says which rows violate nothing."""
+def safe_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) -> tuple[Bools, Bools]:
+    """Return [entry] and [node]: which actions and states are safe, where `keeps` says which rows violate nothing.
+
+    `promised` [node] holds the row of a policy that is safe by promise, NO_PROMISE or UNLISTED; it may be empty.
+    """
     rows = keeps.shape[0]
     entry_safe = np.zeros((layout.horizon - 1) * layout.entry_stride + rows, np.bool_)
     node_safe = np.zeros(nodes, np.bool_)
@@ -70,13 +86,34 @@ def safe_tables(layout: Layout, nodes: int, keeps: Bools) -> tuple[Bools, Bools]
                     break
             leads_well[d] = well
         for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
-            some = False
+            promise = promised[step * layout.node_stride + slot] if promised.shape[0] > 0 else NO_PROMISE
+            some = promise == UNLISTED
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                safe = keeps[row] and leads_well[layout.row_distribution[row]]
+                safe = row == promise or (keeps[row] and leads_well[layout.row_distribution[row]])
                 entry_safe[step * layout.entry_stride + row] = safe
                 some = some or safe
             node_safe[step * layout.node_stride + slot] = some
     return entry_safe, node_safe
+
+
+@kernel
+def kept_nodes(layout: Layout, keeps: Bools, rows: Ints) -> Bools:
+    """Return [node]: whether a policy that takes `rows` [node] violates nothing from there on; False after the end."""
+    kept = np.zeros(rows.shape[0], np.bool_)
+    for step in range(layout.horizon - 1, -1, -1):
+        there = (step + 1) * layout.node_stride
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            node = step * layout.node_stride + slot
+            row = rows[node]
+            if row < 0 or not keeps[row]:
+                continue
+            well = True
+            d = layout.row_distribution[row]
+            if step + 1 < layout.horizon:
+                for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                    well = well and kept[there + layout.outcome_next[o]]
+            kept[node] = well
+    return kept
 
 
 @kernel

@@ -15,6 +15,7 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import seed_state
 from peakrl.learning.algorithm import Algorithm, SamplingAlgorithm, Task
 from peakrl.learning.constants import Sizes
+from peakrl.learning.contradictions import DeclarationCheck
 from peakrl.learning.history import Experience, Recorder, current_figures
 from peakrl.learning.knowledge import NOTHING, Knowledge
 from peakrl.learning.limits import Limits
@@ -86,7 +87,7 @@ class ActiveRun:
         algorithm.grow(0, 0, Log(*(np.empty(0, np.int32) for _ in range(3))), 0)
         limits = Limits.declared(self.knowledge, self.space)
         if limits is not None:
-            limits.check_model(model)
+            DeclarationCheck(limits).check_model(model)
             algorithm.forbid(0, *limits.forbidden(0))
             if isinstance(algorithm, SamplingAlgorithm):
                 self._note_first(algorithm)

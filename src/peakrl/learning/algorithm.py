@@ -133,7 +133,9 @@ class Algorithm(ABC):
         `harm` is by how much a row itself violates, 0 where it only leads to violations.
         """
         if forbidden.any():
-            raise SettingsError("this learner cannot be told beforehand what fails: leave support and constraints out")
+            raise SettingsError(
+                "this learner cannot be told beforehand what fails: leave support, constraints and safe_policy out"
+            )
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
         """Prepare for an episode."""

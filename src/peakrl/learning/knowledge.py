@@ -48,6 +48,9 @@ class Knowledge(BaseModel):
     support: Any = None
     #: A function (step, state, action) -> constraint value or values, >= 0 where met: what is below is never tried.
     constraints: Function | None = None
+    #: A `Policy`, or a function (step, state) -> action, None where it promises nothing, that keeps every constraint
+    #: wherever it names an action: learners stay with it wherever nothing else is known to be safe.
+    safe_policy: Any = None
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.practical_tables import DECLARED, NO_WITNESS, VIOLATES
 from peakrl.learning.space import Space
-from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
+from peakrl.policy.export import BARRED, DEAD_END, UNKNOWN, VIOLATED
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Memory:
     harm: Floats
 
     def known(self, space: Space, *, harmed: bool = False) -> NDArray[np.int8]:
-        """[entry]: UNKNOWN, VIOLATED or DEAD_END (`policy.export`); `harmed`: whatever did harm counts as VIOLATED."""
+        """[entry]: what is known (`policy.export`); `harmed`: whatever did harm counts as VIOLATED."""
         did = (self.harm > 0)[:, None]
         violates = (self.witness == VIOLATES) | ((self.witness == DECLARED) & did) | (harmed & did)
-        failed = np.where(self.witness == NO_WITNESS, UNKNOWN, DEAD_END)
+        failed = np.where(self.witness == NO_WITNESS, UNKNOWN, np.where(self.witness == DECLARED, BARRED, DEAD_END))
         return space.entries_of(np.where(violates, VIOLATED, failed).astype(np.int8))
 
     def proof(self, space: Space, first: int) -> list[Witness]:

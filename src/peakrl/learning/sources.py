@@ -9,7 +9,7 @@ an uninterrupted one would have seen. An episode that is over before the horizon
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Algorithm, Episode, SamplingAlgorithm
+from peakrl.learning.contradictions import DeclarationCheck
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import Limits
 from peakrl.learning.space import Space
@@ -119,7 +120,7 @@ class LaneSource:
         make: Callable[[], Algorithm],
         limits: Limits | None = None,
     ) -> None:
-        self.limits = limits
+        self.limits, self.check = limits, None if limits is None else DeclarationCheck(limits)
         self.lanes, self.rules, self.space, self.knowledge, self._make = lanes, lanes.rules, space, knowledge, make
         self._running: list[Lane | None] = [None] * lanes.count
         self._free: list[Episode] = []
@@ -232,19 +233,33 @@ class LaneSource:
         algorithm, first = ledger.algorithm, lane.first
         assert first is not None  # asked only of lanes that have shown their first state
         if algorithm is None:
-            if self.limits is None:
-                return first.offer[0]  # nothing is known: the first, as everywhere
-            labels = [self.rules.actions.labels[index] for index in first.offer]
-            return first.offer[self.limits.first_allowed(first.state, labels)]
+            return first.offer[self._first_choice(first)]
         if lane.slot < 0:
             lane.slot = self._place(ledger, algorithm, 0, first)
         lane.row = algorithm.row(lane.step, lane.slot)
+        if self.check is not None:
+            state, action = self.space.state_of_slot(lane.slot), self.space.action_of_row(lane.row)
+            self.check.check_choice(lane.step, state, action)
         return int(self.space.row_action[lane.row])
+
+    def _first_choice(self, first: Observed) -> int:
+        """Return the place of the action to take before there are tables: the first of those that are allowed."""
+        if self.limits is None:
+            return 0
+        self._check_first(first)
+        return self.limits.first_allowed(first.state, self._offered(first))
+
+    def _offered(self, seen: Observed) -> list[Hashable]:
+        return [self.rules.actions.labels[index] for index in seen.offer]
+
+    def _check_first(self, first: Observed) -> None:
+        if self.check is not None:
+            self.check.check_first(first.state, self._offered(first))
 
     def _place(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Observed) -> int:
         """Return the slot of a state, stored if it is new."""
-        if step == 0 and self.limits is not None:
-            self.limits.check_first(seen.state)
+        if step == 0:
+            self._check_first(seen)
         slot = self.space.find(step, seen)
         if slot < 0:
             slot = self.space.add(step, seen)
@@ -261,11 +276,11 @@ class LaneSource:
         if lane.played is None:
             lane.played = Episode(self.rules.horizon, self.rules.constraints.count or 0)
         step, last = lane.step, lane.step + 1 == self.rules.horizon
-        if self.limits is not None:
+        if self.check is not None:
             after = None if seen.over or seen.following is None else seen.following.state
             harm = sum(max(-value, 0.0) for value in seen.constraints)
             state, action = self.space.state_of_slot(lane.slot), self.space.action_of_row(lane.row)
-            self.limits.check_step(step, state, action, after, harm)
+            self.check.check_step(step, state, action, after, harm)
         following = self._following(ledger, algorithm, step, seen)
         violation = lane.played.add(lane.slot, lane.row, following, seen.reward, seen.constraints)
         self._check(seen, violation)

@@ -137,6 +137,12 @@ class TabularModel(StateSpace):
         outcomes = expand(self.outcome_start[self.row_distribution], sizes)
         return expand(self.payoffs.row_payoff, sizes), self.outcome_probability[outcomes], starts_of(sizes)[:-1]
 
+    def next_slots(self, row: int) -> list[int]:
+        """Return the slots that a row may lead to."""
+        d = self.row_distribution[row]
+        slots: list[int] = self.outcome_next[self.outcome_start[d] : self.outcome_start[d + 1]].tolist()
+        return slots
+
     @property
     def record_violation(self) -> Floats:
         """[payoff record]: by how much all constraints together are violated, sum_i max(-f_i, 0)."""
@@ -187,9 +193,9 @@ class TabularModel(StateSpace):
     @cached_property
     def safe(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """[entry] and [node]: which actions and states are safe (`kernels.safety`); `safe_set` is made of it."""
-        from peakrl.kernels.safety import safe_tables
+        from peakrl.kernels.safety import NO_PROMISES, safe_tables
 
-        entries, nodes = safe_tables(self.layout, self.num_nodes, self.keeps)
+        entries, nodes = safe_tables(self.layout, self.num_nodes, self.keeps, NO_PROMISES)
         return frozen(entries, np.bool_, own=True), frozen(nodes, np.bool_, own=True)
 
     # Identity ------------------------------------------------------------------------------------------------

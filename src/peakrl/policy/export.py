@@ -24,8 +24,9 @@ from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
 from peakrl.storage import quoted, write_file, write_record
 
-#: What a learner knows of an entry: nothing, seen to violate, seen to lead where only violations are left.
-UNKNOWN, VIOLATED, DEAD_END = 0, 1, 2
+#: What a learner knows of an entry: nothing, seen to violate, seen to lead where only violations are left, and that it
+#: is not to be taken since nothing that is declared calls it safe.
+UNKNOWN, VIOLATED, DEAD_END, BARRED = 0, 1, 2, 3
 #: What a policy file is called in its head.
 KIND = "policy"
 #: A notebook shows this many states and steps of a policy.
@@ -75,7 +76,7 @@ class Learned(Protocol):
         """[entry]: Q."""
 
     def known(self) -> NDArray[np.int8] | None:
-        """[entry]: UNKNOWN, VIOLATED or DEAD_END; None where it keeps no such record."""
+        """[entry]: UNKNOWN, VIOLATED, DEAD_END or BARRED; None where it keeps no such record."""
 
 
 def action_views(

@@ -102,11 +102,9 @@ class Guard:
         return following % slots in self._following[pair]
 
     def _next_slots(self, slot: int, index: int) -> frozenset[int]:
-        layout = self.model.layout
         rows = self.model.rows_of_slot(slot)
         row = rows.start + int(np.argmax(self.model.row_action[rows.start : rows.stop] == self.columns[index]))
-        d = layout.row_distribution[row]
-        return frozenset(layout.outcome_next[layout.outcome_start[d] : layout.outcome_start[d + 1]].tolist())
+        return frozenset(self.model.next_slots(row))
 
     def _told(self, node: int, index: int) -> str:
         state = self.model.state_of_slot(node % self.model.num_slots)

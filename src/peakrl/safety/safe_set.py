@@ -51,11 +51,11 @@ class SafeSet:
     Made by `safe_set(model)`; also `solve(model).safe_set`.
     """
 
-    def __init__(self, model: TabularModel) -> None:
+    def __init__(self, model: TabularModel, tables: tuple[Bools, Bools] | None = None) -> None:
         #: What it was worked out for.
         self.model = model
-        #: [entry] and [node]: which actions and states are safe.
-        self.entries, self.nodes = model.safe
+        #: [entry] and [node]: which actions and states are safe; by the model alone unless told otherwise.
+        self.entries, self.nodes = model.safe if tables is None else tables
 
     def __repr__(self) -> str:
         safe, states = sum(each.safe_states for each in self.counts), sum(each.states for each in self.counts)
