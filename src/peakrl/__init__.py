@@ -64,6 +64,7 @@ __all__ = [
     "shield",
     "simulate",
     "solve",
+    "solve_budget",
     "solve_modified",
     "solve_relaxed",
     "sweep",
@@ -92,7 +93,7 @@ _HOMES = {
         "peakrl.learning.own": ("Learner",),
         "peakrl.learning.settings": ("LearnerSettings",),
         "peakrl.model.tabular": ("TabularModel",),
-        "peakrl.planning": ("Solution", "solve", "solve_modified", "solve_relaxed"),
+        "peakrl.planning": ("Solution", "solve", "solve_budget", "solve_modified", "solve_relaxed"),
         "peakrl.policy.tables": ("AveragedPolicy", "Policy", "StochasticPolicy"),
         "peakrl.policy.files": ("load_policy",),
         "peakrl.model.problem": ("Outcome", "Problem"),
@@ -149,7 +150,7 @@ if TYPE_CHECKING:
     from peakrl.model.explore import compile_model
     from peakrl.model.problem import Outcome, Problem
     from peakrl.model.tabular import TabularModel
-    from peakrl.planning import Solution, solve, solve_modified, solve_relaxed
+    from peakrl.planning import Solution, solve, solve_budget, solve_modified, solve_relaxed
     from peakrl.policy.files import load_policy
     from peakrl.policy.tables import AveragedPolicy, Policy, StochasticPolicy
     from peakrl.problems import harvesting as harvesting

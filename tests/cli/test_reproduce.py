@@ -152,6 +152,21 @@ def test_solve_gives_the_known_optimum_of_the_transmitter(run: Run) -> None:
     assert json.loads(text)["value"] == pytest.approx(43.507, abs=5e-4)
 
 
+def test_solve_under_a_budget_tells_what_another_unit_is_worth_or_the_least_that_can_be_kept(run: Run) -> None:
+    small = ("energy-harvesting", "--horizon", "2", "--battery", "0", "--peak-power", "1", "--arrivals", "[3, 3]")
+    code, text = run("solve", *small, "--budget", "total=1", "--json")
+    answer = json.loads(text)
+    assert code == 0
+    # Without a battery: log2(2) at each step, and one unit beyond the peak is worth log2(3/2) bits.
+    assert answer["value"] == pytest.approx(2 + 0.584963, abs=1e-6)
+    assert answer["multipliers"] == pytest.approx(0.584963, abs=1e-6)
+    code, text = run("solve", *small, "--budget", "total=1")
+    assert "another unit of it is worth: 0.584963" in text
+    code, text = run("solve", "scheduling-3", "--budget", "total=0.1")
+    assert code == 1
+    assert "the least that can be kept is 0.266204" in text
+
+
 def test_solve_takes_a_problem_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[problem]\nkind = "energy_harvesting"\npeak_power = 3\nhorizon = 2\n')
     code, text = run("solve", "mine.toml", "--json")
@@ -181,6 +196,9 @@ def test_any_parameter_of_a_problem_is_an_option_of_solve_before_and_after_its_n
         (("energy-harvesting", "--plot", "x.png"), "has none"),
         (("scheduling-1", "--plot", "x.docx"), "x.docx: a figure is written as"),
         (("scheduling-1", "--objective", "speed"), "objective 'speed' is unknown"),
+        (("scheduling-1", "--budget", "much"), "--budget is 'much'; it is FORM=LIMIT"),
+        (("scheduling-1", "--budget", "total=-1"), "total is -1"),
+        (("scheduling-1", "--budget", "total=1", "--plot", "x.png"), "may have to draw its actions"),
         (("--jobs", "none.csv"), "none.csv cannot be read"),
     ],
 )

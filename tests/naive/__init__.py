@@ -4,7 +4,13 @@ from naive.algorithm_1 import algorithm_one
 from naive.draws import Walk, Xoshiro, alias_table, order_met, paid, pick, simulate_by_walking
 from naive.harvesting import harvest_expectation, harvest_optimum, harvest_total, harvest_value
 from naive.lists import change_fault, number_lists
-from naive.planning import best_of_all_tables, least_violation_then_reward, occupancy_programme, optimistic_plan
+from naive.planning import (
+    best_of_all_tables,
+    budget_programme,
+    least_violation_then_reward,
+    occupancy_programme,
+    optimistic_plan,
+)
 from naive.practical import PracticalTwin
 from naive.problems import (
     decision_points,
@@ -29,6 +35,7 @@ __all__ = [
     "alias_table",
     "best_of_all_tables",
     "best_over_all_orders",
+    "budget_programme",
     "change_fault",
     "decision_points",
     "evaluate_by_trajectories",

@@ -76,6 +76,39 @@ def occupancy_programme(problem, slack):
     return None if programme.status == "infeasible" else float(programme.value)
 
 
+def budget_programme(problem, used_by, limits, *, flag=False):
+    """The most reward under limits on expected sums, one variable for each (step, state, flag, action), by cvxpy.
+
+    `used_by(step, outcome, raised)` gives {limit: amount} of an outcome; `limits` maps the same keys to numbers. With
+    `flag` a state remembers whether anything has been violated. Returns the optimal value; None where there is none.
+    """
+    import cvxpy
+
+    inflow, value, used, rules = {}, 0.0, dict.fromkeys(limits, 0.0), []
+    for p, state in problem.initial():
+        if p > 0:
+            inflow[state, False] = inflow.get((state, False), 0.0) + p
+    for step in range(problem.horizon):
+        following = {}
+        for (state, raised), arriving in inflow.items():
+            actions = list(problem.actions(step, state))
+            shares = cvxpy.Variable(len(actions), nonneg=True)
+            rules.append(cvxpy.sum(shares) == arriving)
+            for share, action in zip(shares, actions, strict=True):
+                for outcome in problem.outcomes(step, state, action):
+                    if outcome.probability > 0:
+                        value += share * (outcome.probability * outcome.reward)
+                        for key, amount in used_by(step, outcome, raised).items():
+                            used[key] += share * (outcome.probability * amount)
+                        after = outcome.next_state, flag and (raised or any(f < 0 for f in outcome.constraints))
+                        following[after] = following.get(after, 0.0) + share * outcome.probability
+        inflow = following
+    rules += [amount <= limits[key] for key, amount in used.items()]
+    programme = cvxpy.Problem(cvxpy.Maximize(value), rules)
+    programme.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return None if programme.status == "infeasible" else float(programme.value)
+
+
 def optimistic_plan(rows_of, horizon, seen, reward, forbidden, span, bonus):
     """Return [step][slot]: greedy rows on counted transitions, where `rows_of` lists the rows of each slot.
 

@@ -126,7 +126,7 @@ def test_where_even_the_slack_cannot_be_kept_the_answer_is_the_least_violation_a
     assert not found.feasible
     assert (found.value, found.violation) == (best.value, best.violation) == (0.0, 1.5)
     assert found.policy.action(0, 0) == 0
-    assert "the least slack that can be kept is 0.75" in found.reason
+    assert "the least that can be kept is 0.75" in found.reason
     assert "'power' at step" in found.reason
     assert "heat" not in found.reason
 

@@ -14,7 +14,7 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.model.problem import Problem
     from peakrl.model.tabular import TabularModel
-    from peakrl.policy.tables import Policy
+    from peakrl.policy.tables import Policy, StochasticPolicy
     from peakrl.problems.scheduling.problem import MachineScheduling
 
 
@@ -38,24 +38,42 @@ def solve(
         Path | None,
         typer.Option(metavar="FILE", help="Keep the best policy: .csv or .json, else for `peakrl evaluate`."),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM=LIMIT",
+            help="Limit what is expected in place of constraints that always hold: total=3.5, per_constraint=0.1, "
+            "per_step=0.1, chance=0.05 (of any violation) or union_chance=0.05.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Solve a problem exactly: the best value without any violation. Exit code 1 where that is impossible."""
     from peakrl.problems.scheduling.problem import MachineScheduling
 
     wanted = wanted_problem(problem or [], jobs)
-    if isinstance(wanted, MachineScheduling):
+    answer: dict[str, Any]
+    best: Policy | StochasticPolicy
+    if budget is not None:
+        refuse_plot(plot, "the best policy under a limit on what is expected may have to draw its actions")
+        answer, best = solve_limited(wanted, budget)
+    elif isinstance(wanted, MachineScheduling):
         answer, best = solve_jobs(wanted)
         if plot is not None:
             draw(wanted, answer, plot)
-    elif plot is not None:
-        raise SettingsError(f"--plot draws jobs on a machine, and {wanted.name} has none")
     else:
+        refuse_plot(plot, f"it draws jobs on a machine, and {wanted.name} has none")
         answer, best = solve_any(wanted)
     if policy is not None:
         keep(best, policy)
     show(answer, as_json=as_json)
     raise typer.Exit(0 if answer["feasible"] else 1)
+
+
+def refuse_plot(plot: Path | None, why: str) -> None:
+    """Raise where a chart is asked for that there is not."""
+    if plot is not None:
+        raise SettingsError(f"--plot: {why}")
 
 
 def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularModel:
@@ -103,7 +121,7 @@ def as_value(text: str) -> Any:
         return text
 
 
-def keep(policy: Policy, path: Path) -> None:
+def keep(policy: Policy | StochasticPolicy, path: Path) -> None:
     """Write a policy in the form that the file's name asks for."""
     write = {".csv": policy.to_csv, ".json": policy.to_json}.get(path.suffix, policy.save)
     write(path)
@@ -124,6 +142,33 @@ def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
         "violation": best.violation,
         "states": model.num_states,
         "pairs": model.num_pairs,
+    }, best.policy
+
+
+def solve_limited(problem: Problem | TabularModel, budget: str) -> tuple[dict[str, Any], Policy | StochasticPolicy]:
+    """Return the optimum under a limit on what is expected, and its policy."""
+    from peakrl.model.explore import compile_model
+    from peakrl.planning import solve_budget
+    from peakrl.planning.budgets import FORMS
+
+    form, _, limit = budget.partition("=")
+    if form not in FORMS:
+        raise SettingsError(f"--budget is {budget!r}; it is FORM=LIMIT with one of {', '.join(FORMS)}")
+    model = compile_model(problem)
+    limits: dict[str, Any] = {form: as_value(limit)}
+    best = solve_budget(model, **limits)
+    return {
+        "problem": model.name,
+        "feasible": best.feasible,
+        "reason": best.reason,
+        "value": best.value,
+        "violation": best.violation,
+        "states": model.num_states,
+        "pairs": model.num_pairs,
+        "budget": limits,
+        "consumption": None if best.consumption is None else best.consumption.tolist(),
+        "multipliers": None if best.multipliers is None else best.multipliers.tolist(),
+        "draws_actions": not best.policy.deterministic,
     }, best.policy
 
 
@@ -190,6 +235,18 @@ def show(answer: dict[str, Any], *, as_json: bool) -> None:
     else:
         print(f"{expected}value: {answer['value']:.6f}")
     print(f"{expected}violation: {answer['violation']:.6g}")
+    if answer.get("multipliers") is not None:
+        print(f"used of the limit: {shown(answer['consumption'])}")
+        print(f"another unit of it is worth: {shown(answer['multipliers'])}")
+        if answer["draws_actions"]:
+            print("The policy draws some of its actions.")
     if "schedule" in answer:
         print(f"order: {', '.join(map(str, answer['order']))}")
         print_table("", list(answer["schedule"][0]), [list(row.values()) for row in answer["schedule"]])
+
+
+def shown(found: Any) -> str:
+    """Return a number, or numbers by constraint or by step, in a few digits."""
+    if isinstance(found, list):
+        return f"[{', '.join(map(shown, found))}]"
+    return f"{found:.6g}"

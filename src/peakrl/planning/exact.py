@@ -39,7 +39,7 @@ class Solution(Generic[PolicyKind]):
     violation: float
     #: Can the solved problem's constraints be met? For `solve_modified`: does its optimum violate nothing?
     feasible: bool
-    #: One that attains it: a `Policy`; for `solve_relaxed` a `StochasticPolicy` where actions must be drawn.
+    #: One that attains it: a `Policy`; for `solve_budget` a `StochasticPolicy` where actions must be drawn.
     policy: PolicyKind
     #: None when feasible, else why not.
     reason: str | None
@@ -47,6 +47,10 @@ class Solution(Generic[PolicyKind]):
     node_values: Floats
     #: [node]: `violation` from each step and state on.
     node_violations: Floats
+    #: Of `solve_budget`: what another unit of each limit is worth; None where no limit on expectations was solved for.
+    multipliers: Floats | None = None
+    #: Of `solve_budget`: how much of each limit is used.
+    consumption: Floats | None = None
 
     @property
     def safe_set(self) -> SafeSet:
