@@ -15,21 +15,27 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.learning.algorithm_one import AlgorithmOne
     from peakrl.learning.certified.learner import Certified
+    from peakrl.learning.masked_q import MaskedQ
+    from peakrl.learning.maximin_q import MaximinQ
     from peakrl.learning.posterior import Posterior
     from peakrl.learning.practical import Practical
     from peakrl.learning.settings import LearnerSettings
+    from peakrl.learning.triple_q import TripleQ
     from peakrl.learning.ucbvi import UCBVI
 
 #: Where the settings of each learner live.
 LEARNERS = {
     "AlgorithmOne": "peakrl.learning.algorithm_one",
     "Certified": "peakrl.learning.certified.learner",
+    "MaskedQ": "peakrl.learning.masked_q",
+    "MaximinQ": "peakrl.learning.maximin_q",
     "Posterior": "peakrl.learning.posterior",
     "Practical": "peakrl.learning.practical",
+    "TripleQ": "peakrl.learning.triple_q",
     "UCBVI": "peakrl.learning.ucbvi",
 }
 
-__all__ = ["UCBVI", "AlgorithmOne", "Certified", "Posterior", "Practical"]
+__all__ = ["UCBVI", "AlgorithmOne", "Certified", "MaskedQ", "MaximinQ", "Posterior", "Practical", "TripleQ"]
 
 
 def find_learner(name: Any) -> type[LearnerSettings]:

@@ -45,7 +45,7 @@ from peakrl.learning.constants import Sizes
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.space import Space, Table
-from peakrl.model.tabular import TabularModel
+from peakrl.model.tabular import TabularModel, modified_reward
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,8 @@ class Episode:
         return violation
 
     def modified_reward(self, slack: float, penalty: float) -> Floats:
-        """[step]: r + (penalty / I) sum_i min(0, f_i^- + slack), as `TabularModel.modified_rewards`."""
-        given = self.constraints[: self.length]
-        beyond = np.minimum(np.minimum(given, 0.0) + slack, 0.0).sum(axis=1)
-        modified: Floats = self.reward[: self.length] + penalty / max(given.shape[1], 1) * beyond
-        return modified
+        """[step]: as `TabularModel.modified_rewards`."""
+        return modified_reward(self.reward[: self.length], self.constraints[: self.length], slack, penalty)
 
 
 class Algorithm(ABC):

@@ -35,7 +35,7 @@ from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.settings import Bonus, LearnerSettings, Start
 from peakrl.learning.space import Table
-from peakrl.model.tabular import TabularModel
+from peakrl.model.tabular import TabularModel, modified_reward
 from peakrl.policy.export import UNKNOWN, VIOLATED
 from peakrl.targets.adapters import Rules
 
@@ -139,7 +139,19 @@ class OptimisticQ(SamplingAlgorithm):
         self.to_rescan = ToRescan(np.empty(task.sizes.horizon, np.uint64), np.empty(task.sizes.horizon, np.uint64))
         self.lowest = task.sizes.reward_range[0]
         if task.model is not None:
-            self.payoff = payoff_records(task.model, self.slack, self.penalty)
+            self.payoff = self._payoff_records(task.model)
+
+    def modified(self, reward: Floats, constraints: Floats) -> Floats:
+        """[..], [.., constraint] -> [..]: R + lo."""
+        return modified_reward(reward, constraints, self.slack, self.penalty)
+
+    def _payoff_records(self, model: TabularModel) -> Floats:
+        """[record * 4 + column]: modified reward from a range that starts at 0, plain reward, violation, padding."""
+        payoffs = model.payoffs
+        records = np.zeros((len(payoffs.reward), int(PAYOFF_COLUMNS)))
+        records[:, 0] = self.modified(payoffs.reward, payoffs.constraints) - self.lowest
+        records[:, 1], records[:, 2] = payoffs.reward, model.record_violation
+        return records.ravel()
 
     @property
     def log_room(self) -> int:
@@ -192,11 +204,11 @@ class OptimisticQ(SamplingAlgorithm):
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
         """Learn from every transition of an episode, the first one first."""
         length = played.length
-        harmed = played.row[:length]
-        np.maximum.at(self.harm.room, harmed, played.violation[:length])
+        np.maximum.at(self.harm.room, played.row[:length], played.violation[:length])
+        modified = self.modified(played.reward[:length], played.constraints[:length])
         return learn_played(
             self.layout, self.tables, self.rates, self.hoeffding, self.bernstein,
-            played.slot, played.row, played.following, played.modified_reward(self.slack, self.penalty) - self.lowest,
+            played.slot, played.row, played.following, modified - self.lowest,
             episode, log, changes,
         )  # fmt: skip
 
@@ -286,11 +298,3 @@ def bonus_constants(settings: AlgorithmOne, penalty: float, sizes: Sizes, episod
     bound = level_of(penalty, sizes) * max(sizes.constraint_bounds, default=1.0)
     inside = sizes.states * sizes.actions * episodes * sizes.horizon / settings.failure_probability
     return bound, math.log(inside)
-
-
-def payoff_records(model: TabularModel, slack: float, penalty: float) -> Floats:
-    """[record * 4 + column]: modified reward from a range that starts at 0, plain reward, total violation, padding."""
-    modified = model.modified_rewards(slack, penalty) - model.reward_range[0]
-    records = np.zeros((len(modified), int(PAYOFF_COLUMNS)))
-    records[:, 0], records[:, 1], records[:, 2] = modified, model.payoffs.reward, model.record_violation
-    return records.ravel()

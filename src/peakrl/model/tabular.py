@@ -171,10 +171,8 @@ class TabularModel(StateSpace):
         return np.ascontiguousarray(np.minimum.reduceat(self.payoffs.constraints[records], starts, axis=0))
 
     def modified_rewards(self, slack: float, penalty: float) -> Floats:
-        """Return r + (penalty / I) * sum_i min(0, f_i^- + slack) for each payoff record (I = 1 if none)."""
-        beyond = np.minimum(np.minimum(self.payoffs.constraints, 0.0) + slack, 0.0).sum(axis=1)
-        modified: Floats = self.payoffs.reward + penalty / max(self.num_constraints, 1) * beyond
-        return modified
+        """[payoff record]: `modified_reward` of each."""
+        return modified_reward(self.payoffs.reward, self.payoffs.constraints, slack, penalty)
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
@@ -218,3 +216,10 @@ class TabularModel(StateSpace):
     def _sizes(self) -> str:
         kind = "stationary" if self.stationary else "layered"
         return f"{super()._sizes()}, {len(self.outcome_next):,} stored outcomes, {kind}"
+
+
+def modified_reward(reward: Floats, constraints: Floats, slack: float, penalty: float) -> Floats:
+    """[..], [.., constraint] -> [..]: r + (penalty / I) * sum_i min(0, f_i^- + slack), I = 1 if there is none."""
+    beyond = np.minimum(np.minimum(constraints, 0.0) + slack, 0.0).sum(axis=-1)
+    modified: Floats = reward + penalty / max(constraints.shape[-1], 1) * beyond
+    return modified
