@@ -211,6 +211,7 @@ def report(run: LearningRun, seconds: float) -> dict[str, Any]:
         **found.as_dict(),
         "violating_episodes": run.violations,
         "last_violation_episode": run.last_violation_episode,
+        "untried": None if run.untried is None else run.untried.as_dict(),
         "proof": [str(line) for line in run.proof],
         "certificates": found.certificates,
     }
@@ -236,6 +237,8 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate]) -> None:
     print_table("", columns, rows)
     last = answer["last_violation_episode"]
     print(f"violating episodes: {answer['violating_episodes']:,}" + (f", the last of them {last:,}" if last else ""))
+    if answer["untried"] is not None:
+        print(f"last policy: {answer['untried']['text']}")
     print(f"verdict: {answer['verdict']}")
     for certificate in certificates:
         print(certificate)

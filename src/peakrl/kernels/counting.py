@@ -46,6 +46,8 @@ class Counts(NamedTuple):
     w: Floats
     #: [slot, column]: the greedy row.
     greedy: Longs
+    #: [slot]: episodes that began there.
+    begun: Longs
 
 
 class Planning(NamedTuple):
@@ -167,6 +169,7 @@ def learn_counting(
             return k, changes
         changes = plan_if_due(layout, counts, planning, log, done + k + 1, changes)
         slot = draw_first(generator, sampler)
+        counts.begun[slot] += 1
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = counts.greedy[slot, step * planning.shift]

@@ -302,6 +302,7 @@ def learn_path(
         for row in range(places.row_start[slot], places.row_start[slot + 1]):
             status[STEP_WORK] += 1 + counts.kinds[places.law_of_row[row]]
     first = path.slot[0]
+    counts.begun[first] += 1
     if status[PROVED] == 0 and plan.cost[first, 0] > 0.0:
         status[PROVED], status[DEAD_FIRST] = episode, first
     status[EPISODES] += 1

@@ -33,6 +33,8 @@ class Counts(NamedTuple):
     status: Longs
     #: The learner's own random numbers.
     words: Words
+    #: [slot]: episodes that began there.
+    begun: Longs
     #: [law]: first cell, number of cells, how often it was seen, and how often by its latest draw; the ghost's share.
     head: Ints
     kinds: Ints

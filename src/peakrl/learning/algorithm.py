@@ -41,6 +41,7 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
+from peakrl.kernels.untried import Outcomes
 from peakrl.learning.constants import Sizes
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.proofs import Memory, Witness
@@ -162,9 +163,13 @@ class Algorithm(ABC):
         """[entry]: how likely each row was in the episode begun last, to follow and to hand out; None: rows say it."""
         return None
 
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: the rows to hand out: the best decision as things stand, without exploration."""
+        return self.greedy()
+
     def decided(self) -> Ints:
-        """[node]: the rows to hand out: the best decision as things stand, without exploration."""
-        return self.followed()
+        """[node]: the same in the order of a model."""
+        return self.space.nodes_of(self.chosen())
 
     @abstractmethod
     def values(self) -> Floats:
@@ -176,6 +181,14 @@ class Algorithm(ABC):
 
     def memory(self) -> Memory | None:
         """What has been seen to fail, and how; None where no such record is kept."""
+        return None
+
+    def tried(self) -> NDArray[np.bool_] | None:
+        """[row]: was it ever taken? None where visits are not counted."""
+        return None
+
+    def outcomes(self) -> Outcomes | None:
+        """What followed each row, and where episodes began; None where that is not counted."""
         return None
 
     def feasible(self) -> bool | None:

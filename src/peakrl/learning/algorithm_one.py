@@ -230,6 +230,11 @@ class OptimisticQ(SamplingAlgorithm):
         rows = self.tables.choice[CHOSEN : nodes * COLUMNS : COLUMNS].astype(np.int64)
         return rows.reshape(self.columns, -1).T
 
+    def tried(self) -> NDArray[np.bool_]:
+        """[row]: was it ever taken?"""
+        visits = self.by_entry["visits"].used.reshape(self.columns, -1)
+        return np.asarray(visits.max(axis=0) > 0)
+
     def values(self) -> Floats:
         """[entry]: the Q-table of the modified problem."""
         return self.space.entries_of(self.by_entry["q"].used.reshape(self.columns, -1).T)

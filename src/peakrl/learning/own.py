@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
 from peakrl.errors import LearnerError, SettingsError
-from peakrl.kernels.arrays import Floats, Ints
+from peakrl.kernels.arrays import Floats
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Algorithm, Episode, Task
@@ -248,9 +248,9 @@ class OwnAlgorithm(Algorithm):
         """[slot, column]: what it was seen to follow at the latest look."""
         return self._table
 
-    def decided(self) -> Ints:
-        """[node]: what it would do now."""
-        return self.space.nodes_of(self._table if self.learner is None else self.decisions())
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: what it would do now."""
+        return self._table if self.learner is None else self.decisions()
 
     def values(self) -> Floats:
         """[entry]: nobody knows what it holds an action to be worth."""

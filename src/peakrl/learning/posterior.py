@@ -28,12 +28,14 @@ from peakrl.kernels.posterior_tables import (
     Rules,
 )
 from peakrl.kernels.sampling import Words, seed_state
+from peakrl.kernels.untried import Outcomes
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Table
+from peakrl.learning.untried import collect
 
 #: Look-ups that plans may take before they have to keep to twice the work of the episodes: well under a second.
 CREDIT = 100_000_000
@@ -78,8 +80,8 @@ class PosteriorLearner(SamplingAlgorithm):
         self.by_slot = {
             "value": Table(0.0, np.float64, self.columns + shared),
             "cost": Table(0.0, np.float64, self.columns + shared),
-            "row": Table(0, np.int64, self.columns),
-        }
+            "row": Table(0, np.int64, self.columns), "begun": Table(0, np.int64),
+        }  # fmt: skip
         self.by_row = {
             "tried": Table(0, np.int64), "row_reward": Table(0.0, np.float64), "row_cost": Table(0.0, np.float64),
             "harm": Table(0.0, np.float64),
@@ -181,7 +183,7 @@ class PosteriorLearner(SamplingAlgorithm):
         """Put the arrays, which may have moved, before the kernels."""
         space, settings = self.space, self.settings
         rooms = {name: table.room for name, table in {**self.by_law, **self.by_row, **self.by_cell}.items()}
-        rooms |= {name: table.used for name, table in self.by_law.items()}
+        rooms |= {name: table.used for name, table in self.by_law.items()} | {"begun": self.by_slot["begun"].room}
         self.counts = Counts(status=self.status, words=self.words, **rooms)
         self.plan = Plan(*(self.by_slot[name].room for name in ("value", "cost", "row")))
         steps = np.zeros(1, np.int64) if space.shared else np.array(space.slot_step)
@@ -269,9 +271,21 @@ class PosteriorLearner(SamplingAlgorithm):
             self._decision = seen, plan
         return self._decision[1]
 
-    def decided(self) -> Ints:
-        """[node]: the rows of the plan on plain means."""
-        return self.space.nodes_of(self.decision().row)
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: the rows of the plan on plain means."""
+        return self.decision().row
+
+    def tried(self) -> NDArray[np.bool_]:
+        """[row]: was it ever taken?"""
+        return self.by_row["tried"].used > 0
+
+    def outcomes(self) -> Outcomes:
+        """What followed each law."""
+        cells = {name: table.room[: self.status[CELLS]] for name, table in self.by_cell.items()}
+        return collect(
+            self.by_law["head"].used, cells["cell_link"], cells["cell_next"], cells["cell_count"],
+            self.laws.used, self.by_slot["begun"].used,
+        )  # fmt: skip
 
     def _judged(self) -> tuple[Floats, NDArray[np.int32]]:
         """[row, column]: Q by plain means, and why a row is known to fail."""
@@ -350,6 +364,8 @@ def check_tables(learner: PosteriorLearner, done: int) -> None:
     for name in ("cell_reward", "row_reward", "value", "cost"):
         if not np.isfinite(arrays[name]).all():
             raise ValueError(f"engine.{name} holds a number that cannot be")
+    if (arrays["begun"] < 0).any() or int(arrays["begun"].sum()) != done:
+        raise ValueError("engine.begun holds a number that cannot be")
     if status[EPISODES] != done or (status < 0).any() or status[PROVED] > done or status[DEAD_FIRST] >= space.slots:
         raise ValueError("engine.status holds a number that cannot be")
     check_lists(arrays["head"], arrays["cell_link"], arrays["kinds"])

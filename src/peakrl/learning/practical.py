@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from peakrl.errors import SettingsError
-from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.practical import fill_slots, forget, learn_played, learn_practical
 from peakrl.kernels.practical_tables import (
@@ -303,9 +303,14 @@ class PracticalLearner(SamplingAlgorithm):
         """[slot, column]: the greedy rows."""
         return self.by_slot["greedy"].used.copy()
 
-    def decided(self) -> Ints:
-        """[node]: the largest Q of each state; nothing known to fail while anything else is left."""
-        return self.space.nodes_of(best_rows(self.space, self.by_row["q"].used, self.by_row["harm"].used))
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: the largest Q of each state; nothing known to fail while anything else is left."""
+        return best_rows(self.space, self.by_row["q"].used, self.by_row["harm"].used)
+
+    def tried(self) -> NDArray[np.bool_]:
+        """[row]: was it ever taken, since a proof of infeasibility if there is one?"""
+        counts = self.by_row["tried"].used[:, None] if self.by_law else self.by_place["visits"].used
+        return np.asarray(counts.max(axis=1) > 0)
 
     def values(self) -> Floats:
         """[entry]: the Q-table; minus infinity where an action is known to fail."""

@@ -23,6 +23,7 @@ from peakrl.learning.knowledge import NOTHING, Knowledge
 from peakrl.learning.own import Learner, OwnLearner
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.untried import Untried, find_untried
 from peakrl.learning.watching import Watch
 from peakrl.model.explore import as_model, is_problem
 from peakrl.model.space import StateSpace
@@ -124,6 +125,17 @@ class LearningRun:
         """What a certified learner has proved of `policy`, or its bounds as they stand; None of other learners."""
         return self._learned.certificate()
 
+    @cached_property
+    def untried(self) -> Untried | None:
+        """Where `policy` may come to and its action was never tried, and how likely that is.
+
+        None of learners that do not count visits or that draw their actions, and of a run that is watched.
+        """
+        model = self.model if isinstance(self.model, TabularModel) else None
+        if isinstance(self._learned, Held) or not isinstance(self.policy, Policy):
+            return None
+        return find_untried(self._learned, self.policy.rows, model)
+
     def memory(self) -> Memory | None:
         """What the learner has seen fail, and how; None where it keeps no such record."""
         return self._learned.memory()
@@ -138,9 +150,10 @@ class LearningRun:
 
     def __repr__(self) -> str:
         last = f", last in episode {self.last_violation_episode:,}" if self.last_violation_episode else ""
+        untried = "" if self.untried is None else f", policy {self.untried}"
         return (
             f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
-            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}>"
+            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{untried}>"
         )
 
 

@@ -15,10 +15,12 @@ from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.counting import NO_CELL, Counts, Planning, count_step, learn_counting, plan_if_due
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
+from peakrl.kernels.untried import Outcomes
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.proofs import Memory
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Table, checked_rows
+from peakrl.learning.untried import collect
 
 
 class UCBVI(LearnerSettings):
@@ -51,6 +53,7 @@ class CountingPlanner(SamplingAlgorithm):
         self.by_slot = {
             "w": Table(0.0, np.float64, self.columns + int(self.space.shared)),
             "greedy": Table(0, np.int64, self.columns),
+            "begun": Table(0, np.int64),
         }
         #: Cells in use, and the episode that plans next.
         self.state = np.array([0, 1], np.int64)
@@ -110,6 +113,7 @@ class CountingPlanner(SamplingAlgorithm):
         if self.state[0] + played.length > len(self.by_cell["count"].room):
             self._grow_cells(int(self.state[0]) + played.length)
             self._gather()
+        self.counts.begun[played.slot[0]] += 1
         for step in range(played.length):
             count_step(
                 self.counts, played.row[step], played.following[step], played.reward[step], played.violation[step]
@@ -132,6 +136,18 @@ class CountingPlanner(SamplingAlgorithm):
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the latest plan."""
         return self.by_slot["greedy"].used.copy()
+
+    def tried(self) -> NDArray[np.bool_]:
+        """[row]: was it ever taken?"""
+        return self.by_row["visits"].used > 0
+
+    def outcomes(self) -> Outcomes:
+        """What followed each row."""
+        cells = {name: table.room[: self.state[0]] for name, table in self.by_cell.items()}
+        return collect(
+            self.by_row["first"].used, cells["before"], cells["following"], cells["count"],
+            np.arange(self.space.rows, dtype=np.int32), self.by_slot["begun"].used,
+        )  # fmt: skip
 
     def values(self) -> Floats:
         """[entry]: mean reward of each pair, from the lower end of the range; what follows is in the plan."""
@@ -181,6 +197,9 @@ class CountingPlanner(SamplingAlgorithm):
             raise ValueError("engine.following names a state that there is not")
         if visits.min(initial=0) < 0 or visits.max(initial=0) > most or int(count.sum()) != int(visits.sum()):
             raise ValueError("engine.visits holds a number that cannot be")
+        begun = self.by_slot["begun"].used
+        if begun.min(initial=0) < 0 or int(begun.sum()) != done:
+            raise ValueError("engine.begun holds a number that cannot be")
         finite = all(np.isfinite(table.used).all() for table in (self.by_row["reward"], self.by_row["harm"]))
         if not finite or not np.isfinite(self.by_slot["w"].used).all():
             raise ValueError("engine.reward holds what is no number")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from peakrl.errors import SettingsError
-from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.certified.episodes import play_episodes, take_episode
 from peakrl.kernels.certified.tables import OPEN, VIOLATES
 from peakrl.kernels.learning import Log
@@ -160,10 +160,9 @@ class CertifiedLearner(SamplingAlgorithm):
         """[slot, column]: what the next episode follows."""
         return np.maximum(self._by_slot(self.rounds.rows), self.space.layout.row_start[:-1, None])
 
-    def decided(self) -> Ints:
-        """[node]: the candidate, which a certificate is about."""
-        rows = np.maximum(self._by_slot(self.rounds.candidate), self.space.layout.row_start[:-1, None])
-        return self.space.nodes_of(rows)
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: the candidate, which a certificate is about."""
+        return np.maximum(self._by_slot(self.rounds.candidate), self.space.layout.row_start[:-1, None])
 
     def values(self) -> Floats:
         """[entry]: upper values; minus infinity where an action is ruled out."""

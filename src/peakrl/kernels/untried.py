@@ -1,0 +1,205 @@
+"""How likely a policy is to come where its action was never tried: from counts alone, and exactly by a model.
+
+Counts. A law was seen n times, outcome o (a next slot) c(o) times, k different ones. Betting on the next outcome by
+
+    q(o) = c(o) / (t + A)  for one seen before,    q(new) = A / (t + A),    after t visits,
+
+multiplies a stake by q/p each time, p the true probability; a fair bet reaches 1/d with probability at most d, however
+long it goes on and whoever decides when the law is visited (Ville). So, except with probability d, at all times
+
+    sum_o m(o) log 1/p(o)  <=  R = log G(n+A) - log G(A) - k log A - sum_o log G(c(o)) + log 1/d,    m(o) = c(o) - 1,
+
+G the gamma function: the k first sights of an outcome, where p <= 1, are left out. With S(o) the probability not to
+come to an untried pair from o on (0 for outcomes never seen), the least sum_o p(o) S(o) over all such p is, by duality,
+
+    S  =  max over u >= 0 of  exp( (sum_o m(o) log((S(o) + u) / m(o)) - R) / N ) N  -  u,    N = sum_o m(o),
+
+and every u gives a lower bound. Backward from the last step this bounds a policy, whichever way it was chosen, as the
+sets of all laws hold at once: laws share the failure probability d_total, the j-th to be visited with d_total/(j(j+1)).
+
+Tables are [slot, column] as in `kernels.posterior_tables`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
+from peakrl.kernels.jit import kernel
+from peakrl.kernels.products import times
+
+#: A: what an outcome not seen before weighs in the bets.
+NEW = 0.5
+#: Halvings of the interval that u is looked for in, and its ends.
+HALVINGS, LEAST_SHIFT, MOST_SHIFT = 60, 1e-12, 1e6
+
+
+class Outcomes(NamedTuple):
+    """What was seen to follow: outcomes of a law are start[law] .. start[law + 1]."""
+
+    #: [row]
+    law_of_row: Ints
+    #: [law + 1]
+    start: Longs
+    #: [outcome]: next slot, and how often.
+    following: Longs
+    count: Longs
+    #: [slot]: episodes that began there.
+    begun: Longs
+
+
+class Courses(NamedTuple):
+    """Where a policy leads."""
+
+    horizon: int
+    #: 1 where a column is a step, 0 where slots belong to steps.
+    shift: int
+    #: [slot + 1]
+    row_start: Longs
+    #: [slot, column]: what it takes.
+    rows: Longs
+    #: [row]: was it ever taken?
+    tried: NDArray[np.bool_]
+
+
+@kernel
+def least_mean(count: Longs, survival: Floats, log_share: float) -> float:
+    """Return S of a law from the counts of its outcomes and their own S; `log_share` is log 1/d."""
+    n, total, limit = 0.0, 0.0, log_share
+    for i in range(count.shape[0]):
+        n += count[i]
+        total += count[i] - 1.0
+        limit -= math.lgamma(count[i]) + math.log(NEW)
+    if total == 0.0:
+        return 0.0
+    limit += math.lgamma(n + NEW) - math.lgamma(NEW)
+    low, high = 0.0, MOST_SHIFT
+    if slope(count, survival, limit, total, 0.0) > 0.0:
+        low = LEAST_SHIFT
+        for _ in range(HALVINGS):
+            middle = math.sqrt(low * high)
+            if slope(count, survival, limit, total, middle) > 0.0:
+                low = middle
+            else:
+                high = middle
+    found = scale(count, survival, limit, total, low) * total - low
+    return min(1.0, max(0.0, found))
+
+
+@kernel
+def scale(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
+    """Return exp((sum m log((S + u)/m) - R)/N)."""
+    exponent = -limit
+    for i in range(count.shape[0]):
+        if count[i] > 1:
+            if survival[i] + shift == 0.0:
+                return 0.0
+            exponent += (count[i] - 1.0) * math.log((survival[i] + shift) / (count[i] - 1.0))
+    return math.exp(exponent / total)
+
+
+@kernel
+def slope(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
+    """Return how what is maximised grows with u."""
+    mass = 0.0
+    for i in range(count.shape[0]):
+        if count[i] > 1:
+            if survival[i] + shift == 0.0:
+                return math.inf
+            mass += (count[i] - 1.0) / (survival[i] + shift)
+    return scale(count, survival, limit, total, shift) * mass - 1.0
+
+
+@kernel
+def reached_by(courses: Courses, outcomes: Outcomes) -> tuple[Ints, Ints]:
+    """Return step and slot of wherever the policy was seen to lead, the first step first; it ends where untried."""
+    rows, shift = courses.rows, courses.shift
+    marked = np.zeros(rows.shape, np.bool_)
+    steps, slots = np.empty(rows.size, np.int32), np.empty(rows.size, np.int32)
+    size = 0
+    for slot in range(rows.shape[0]):
+        if outcomes.begun[slot] > 0:
+            steps[size], slots[size] = 0, slot
+            marked[slot, 0] = True
+            size += 1
+    place = 0
+    while place < size:
+        step, slot = steps[place], slots[place]
+        row = rows[slot, step * shift]
+        place += 1
+        if not courses.tried[row] or step + 1 == courses.horizon:
+            continue
+        law = outcomes.law_of_row[row]
+        for i in range(outcomes.start[law], outcomes.start[law + 1]):
+            following = outcomes.following[i]
+            offers = courses.row_start[following + 1] > courses.row_start[following]
+            if offers and not marked[following, (step + 1) * shift]:
+                marked[following, (step + 1) * shift] = True
+                steps[size], slots[size] = step + 1, following
+                size += 1
+    return steps[:size], slots[:size]
+
+
+@kernel
+def survival_low(courses: Courses, outcomes: Outcomes, log_share: float) -> tuple[int, float]:
+    """Return in how many (step, slot) that the policy was seen to lead to its row was never tried, and S at first."""
+    rows, shift = courses.rows, courses.shift
+    steps, slots = reached_by(courses, outcomes)
+    survival = np.ones((rows.shape[0], rows.shape[1] + 1))
+    size = 1
+    for law in range(outcomes.start.shape[0] - 1):
+        size = max(size, outcomes.start[law + 1] - outcomes.start[law])
+    ahead = np.empty(max(size, rows.shape[0]))
+    untried = 0
+    for back in range(steps.shape[0]):
+        step, slot = steps[steps.shape[0] - 1 - back], slots[steps.shape[0] - 1 - back]
+        row = rows[slot, step * shift]
+        if not courses.tried[row]:
+            untried += 1
+            survival[slot, step * shift] = 0.0
+            continue
+        law = outcomes.law_of_row[row]
+        first, last = outcomes.start[law], outcomes.start[law + 1]
+        for i in range(first, last):
+            inside = step + 1 < courses.horizon
+            ahead[i - first] = survival[outcomes.following[i], (step + 1) * shift] if inside else 1.0
+        survival[slot, step * shift] = least_mean(outcomes.count[first:last], ahead[: last - first], log_share)
+    began = np.flatnonzero(outcomes.begun > 0)
+    for i in range(began.shape[0]):
+        ahead[i] = survival[began[i], 0]
+    return untried, least_mean(outcomes.begun[began], ahead[: began.shape[0]], log_share)
+
+
+@kernel
+def reach_untried(
+    layout: Layout, first_slot: Ints, first_probability: Floats, rows: Ints, tried: NDArray[np.bool_]
+) -> tuple[int, float]:
+    """Return how many (step, state) a policy, `rows` [node], can reach where its row was never tried, and how likely.
+
+    Exact, by the model. What comes there goes no further; products do not vanish (`kernels.products`).
+    """
+    mass = np.zeros(layout.row_start.shape[0] - 1)
+    sent = np.zeros(layout.outcome_start.shape[0] - 1)
+    for i in range(first_slot.shape[0]):
+        mass[first_slot[i]] = first_probability[i]
+    states, probability = 0, 0.0
+    for step in range(layout.horizon):
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            if mass[slot] > 0.0:
+                row = rows[step * layout.node_stride + slot]
+                if tried[row]:
+                    sent[layout.row_distribution[row]] += mass[slot]
+                else:
+                    states += 1
+                    probability += mass[slot]
+                mass[slot] = 0.0
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            if sent[d] > 0.0:
+                for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                    mass[layout.outcome_next[o]] += times(sent[d], layout.outcome_probability[o])
+                sent[d] = 0.0
+    return states, min(probability, 1.0)
