@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from peakrl.learning.practical import Practical
     from peakrl.learning.settings import LearnerSettings
     from peakrl.learning.triple_q import TripleQ
-    from peakrl.learning.ucbvi import UCBVI
+    from peakrl.learning.ucbvi import SUCBVI, UCBVI
 
 #: Where the settings of each learner live.
 LEARNERS = {
@@ -31,11 +31,12 @@ LEARNERS = {
     "MaximinQ": "peakrl.learning.maximin_q",
     "Posterior": "peakrl.learning.posterior",
     "Practical": "peakrl.learning.practical",
+    "SUCBVI": "peakrl.learning.ucbvi",
     "TripleQ": "peakrl.learning.triple_q",
     "UCBVI": "peakrl.learning.ucbvi",
 }
 
-__all__ = ["UCBVI", "AlgorithmOne", "Certified", "MaskedQ", "MaximinQ", "Posterior", "Practical", "TripleQ"]
+__all__ = ["SUCBVI", "UCBVI", "AlgorithmOne", "Certified", "MaskedQ", "MaximinQ", "Posterior", "Practical", "TripleQ"]
 
 
 def find_learner(name: Any) -> type[LearnerSettings]:

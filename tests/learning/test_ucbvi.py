@@ -24,7 +24,7 @@ from peakrl import (
 )
 from peakrl.errors import StorageError
 from peakrl.kernels.counting import NO_CELL, count_step, plan
-from peakrl.learners import UCBVI
+from peakrl.learners import SUCBVI, UCBVI
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.sources import NO_CHANGES
 from peakrl.storage import read_record, write_record
@@ -163,3 +163,75 @@ def test_forged_counts_are_refused(name, spoil, tmp_path):
 def test_its_settings_show_and_store_themselves():
     assert repr(UCBVI(bonus=0.25)) == "UCBVI(bonus=0.25)"
     assert LearnerSettings.from_dict(UCBVI(bonus=0.25).as_dict()) == UCBVI(bonus=0.25)
+
+
+# SUCBVI ------------------------------------------------------------------------------------------------------
+
+
+def failing_entries(algorithm):
+    """[step][row] from what was seen, by the definition: a pair fails that violated or led to a state that is dead."""
+    space, seen = algorithm.space, seen_of(algorithm)
+    starts = space.layout.row_start
+    dead, found = set(), []
+    for step in reversed(range(space.horizon)):
+        fails = [
+            bool(algorithm.counts.harm[row] > 0 or any(slot in dead for slot, _ in seen[row]))
+            for row in range(space.rows)
+        ]
+        found.insert(0, fails)
+        slots = range(space.slots) if space.shared else np.flatnonzero(space.slot_step == step).tolist()
+        dead = {
+            slot for slot in slots if starts[slot + 1] > starts[slot] and all(fails[starts[slot] : starts[slot + 1]])
+        }
+    return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_sucbvi_fails_what_its_definition_says_and_chooses_nothing_else_while_it_can(seed):
+    model = compile_model(random_problem(seed, horizon=4))
+    active = ActiveRun(model, SUCBVI(), planned=200, seed=seed, every=0, average=False)
+    active.advance(60)
+    algorithm = active.learned()
+    plan(algorithm.layout, algorithm.counts, algorithm.planning, NO_CHANGES, 61, 0)
+    fails, known = failing_entries(algorithm), algorithm.known()
+    for step, slot in algorithm.space.decisions():
+        rows = list(model.rows_of_slot(slot))
+        chosen = algorithm.row(step, slot)
+        assert [bool(known[step * model.entry_stride + row]) for row in rows] == [fails[step][row] for row in rows]
+        assert not fails[step][chosen] or all(fails[step][row] for row in rows)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_sucbvi_violates_in_at_most_h_s_a_episodes_and_proves_just_what_is_infeasible(seed):
+    model = compile_model(random_problem(seed, horizon=3))
+    run = learn(model, SUCBVI(), episodes=1_500, seed=seed)
+    feasible = solve(model).feasible
+    assert run.feasible is (None if feasible else False)  # so many episodes meet every outcome of so small a problem
+    assert bool(run.proof) is not feasible
+    if feasible:
+        assert run.violations <= model.horizon * model.num_rows
+        assert evaluate(model, run.policy).violation == 0
+
+
+def test_sucbvi_learns_an_environment_as_the_model_and_reads_itself_back(tmp_path):
+    model = compile_model(random_problem(4, horizon=4, safe_action=False))
+    compiled = learn(model, SUCBVI(), episodes=80, seed=2)
+    run = learn(ModelEnvironment(model, 2), SUCBVI(), episodes=80)
+    assert np.array_equal(run.history.episode_reward, compiled.history.episode_reward)
+    by_model, by_steps = ([(line.step, line.violation) for line in each.proof] for each in (compiled, run))
+    assert by_model == by_steps != []
+    compiled.save(tmp_path / "run")
+    again = load_run(tmp_path / "run")
+    assert (again.settings, again.feasible) == (SUCBVI(), compiled.feasible)
+    assert np.array_equal(again.policy.rows, compiled.policy.rows)
+
+
+@pytest.mark.parametrize(("name", "spoil"), [("dead", lambda a: a + 2), ("proved", lambda a: a + 10**6)])
+def test_a_forged_dead_end_is_refused(name, spoil, tmp_path):
+    path = tmp_path / "run"
+    learn(SMALL, SUCBVI(), episodes=30, checkpoint=path)
+    plain, arrays = read_record(path, "learning run")
+    arrays[f"engine.{name}"] = spoil(arrays[f"engine.{name}"]).astype(arrays[f"engine.{name}"].dtype)
+    write_record(path, "learning run", plain, arrays)
+    with pytest.raises(StorageError):
+        load_run(path)

@@ -8,6 +8,16 @@ Every transition is counted; now and then, and ever more rarely, a plan is made 
 with means and variance over the n(s,a) visits, and cap_h = span (H - h) for a pair not yet tried. Pairs seen to violate
 are not chosen while another is left. Plans follow each other after 10 episodes, or 2 % of the episodes so far.
 
+SUCBVI (after Xiong, Du and Huang, 2023) also heeds where a pair was seen to lead. With D(s,a) the next states seen,
+
+    F_h = pairs seen to violate, and those with some s' in D(s,a) that is dead at h+1
+    s is dead at h where all of its pairs are in F_h (at H nothing is);   W_h(s) = max over the pairs outside of F_h
+
+and plans anew after every episode that violates. Constraints are observed exactly, so a pair that violated once is in F
+for good, and every violating episode adds a pair to some F_h: it took one outside of F_h that either violated or led to
+a state dead at h+1 that it had not led to before. So at most H S A episodes violate before the first state is dead,
+which proves that no policy keeps every constraint.
+
 Counts are lists of cells: `first[row]` is the latest next slot of a row, `before[cell]` leads on to the others.
 """
 
@@ -18,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
+from peakrl.kernels.arrays import Bytes, Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome
@@ -48,6 +58,10 @@ class Counts(NamedTuple):
     greedy: Longs
     #: [slot]: episodes that began there.
     begun: Longs
+    #: [slot, column (+ 1)]: 1 where every pair is known to fail; stays 0 where dead ends are not heeded.
+    dead: Bytes
+    #: The episode that began in a dead state, and that slot; 0 where none did.
+    proved: Longs
 
 
 class Planning(NamedTuple):
@@ -61,6 +75,7 @@ class Planning(NamedTuple):
     lowest: float
     span: float
     bonus: float
+    heeds: bool
 
 
 @inlined
@@ -81,6 +96,24 @@ def value_of(counts: Counts, planning: Planning, row: int, column: int, cap: flo
     return min(cap, counts.reward[row] / n - planning.lowest + mean + planning.bonus * deviation)
 
 
+@inlined
+def dead_end(counts: Counts, planning: Planning, row: int, column: int) -> int:
+    """Return a dead slot that a row was seen to lead to; -1 where there is none."""
+    cell = counts.first[row]
+    while cell != NO_CELL and counts.dead[counts.following[cell], column + planning.shift] == 0:
+        cell = counts.before[cell]
+    return -1 if cell == NO_CELL else np.int64(counts.following[cell])
+
+
+@loop
+def find_witnesses(counts: Counts, planning: Planning, witness: Ints, none: int, violates: int) -> None:
+    """Set [row, column]: why a row is known to fail."""
+    for row in range(witness.shape[0]):
+        for column in range(witness.shape[1]):
+            led = dead_end(counts, planning, row, column) if planning.heeds else -1
+            witness[row, column] = violates if counts.harm[row] > 0.0 else led if led >= 0 else none
+
+
 @loop
 def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int, changes: int) -> int:
     """Plan anew; log what changes from `episode` on and return the new length of the log. Of equal rows the lowest."""
@@ -93,15 +126,16 @@ def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: 
             cap = planning.span * (layout.horizon - step)
             best, chosen, mildest = -math.inf, np.int64(-1), layout.row_start[slot]
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                if counts.harm[row] > 0.0:
+                if counts.harm[row] > 0.0 or (planning.heeds and dead_end(counts, planning, row, column) >= 0):
                     if counts.harm[row] < counts.harm[mildest]:
                         mildest = row
                     continue
                 q = value_of(counts, planning, row, column, cap)
                 if q > best:
                     best, chosen = q, row
-            if chosen < 0:  # everything was seen to violate: worth nothing, and the mildest is taken
+            if chosen < 0:  # everything is known to fail: worth nothing, and the mildest is taken
                 best, chosen = 0.0, mildest
+                counts.dead[slot, column] = planning.heeds
             counts.w[slot, column] = best
             if counts.greedy[slot, column] != chosen:
                 counts.greedy[slot, column] = chosen
@@ -142,6 +176,15 @@ def count_step(counts: Counts, row: int, following: int, reward: float, violatio
 
 
 @loop
+def heed(counts: Counts, planning: Planning, first: int, violated: bool, episode: int) -> None:
+    """Where dead ends are heeded: plan anew after a violation, and note an episode that began in a dead state."""
+    if planning.heeds and violated:
+        counts.state[1] = episode + 1
+    if counts.dead[first, 0] == 1 and counts.proved[0] == 0:
+        counts.proved[0], counts.proved[1] = episode, first
+
+
+@loop
 def learn_counting(
     layout: Layout,
     sampler: Sampler,
@@ -168,8 +211,9 @@ def learn_counting(
         if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
             return k, changes
         changes = plan_if_due(layout, counts, planning, log, done + k + 1, changes)
-        slot = draw_first(generator, sampler)
-        counts.begun[slot] += 1
+        first = draw_first(generator, sampler)
+        counts.begun[first] += 1
+        slot = first
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = counts.greedy[slot, step * planning.shift]
@@ -187,6 +231,7 @@ def learn_counting(
         for step in range(layout.horizon):
             record = records[step]
             count_step(counts, rows[step], followings[step], payoff[record, 0], payoff[record, 1])
+        heed(counts, planning, first, violated > 0.0, done + k + 1)
         if violated > 0.0:
             counters[0] += 1
             counters[1] = done + k + 1

@@ -1,6 +1,7 @@
-"""UCBVI, an optimistic planner on counts, as a yardstick (formulas: `kernels.counting`).
+"""UCBVI and SUCBVI, optimistic planners on counts, as yardsticks (formulas: `kernels.counting`).
 
-It remembers what was seen to violate, and nothing of dead ends: for problems where every state keeps a safe action.
+Both remember what was seen to violate. UCBVI knows nothing of dead ends: it is for problems where every state keeps a
+safe action. SUCBVI heeds them as well, and proves infeasible what is.
 """
 
 from __future__ import annotations
@@ -12,12 +13,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.kernels.arrays import Floats, Longs
-from peakrl.kernels.counting import NO_CELL, Counts, Planning, count_step, learn_counting, plan_if_due
+from peakrl.kernels.counting import (
+    NO_CELL,
+    Counts,
+    Planning,
+    count_step,
+    find_witnesses,
+    heed,
+    learn_counting,
+    plan_if_due,
+)
 from peakrl.kernels.learning import Log
+from peakrl.kernels.practical_tables import NO_WITNESS, VIOLATES
 from peakrl.kernels.sampling import Words
 from peakrl.kernels.untried import Outcomes
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
-from peakrl.learning.proofs import Memory
+from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Table, checked_rows
 from peakrl.learning.untried import collect
@@ -34,12 +45,20 @@ class UCBVI(LearnerSettings):
         return CountingPlanner(task, self)
 
 
+class SUCBVI(UCBVI):
+    """Settings of the optimistic planner that heeds dead ends."""
+
+    def make(self, task: Task) -> CountingPlanner:
+        """Return the algorithm for a target."""
+        return CountingPlanner(task, self, heeds=True)
+
+
 class CountingPlanner(SamplingAlgorithm):
     """Counts on a space, and the plan that is followed."""
 
-    def __init__(self, task: Task, settings: UCBVI) -> None:
+    def __init__(self, task: Task, settings: UCBVI, *, heeds: bool = False) -> None:
         super().__init__(task)
-        self.bonus = settings.bonus
+        self.bonus, self.heeds = settings.bonus, heeds
         self.shares_steps = self.space.shared
         self.by_row = {
             "visits": Table(0, np.int64), "reward": Table(0.0, np.float64), "harm": Table(0.0, np.float64),
@@ -55,6 +74,9 @@ class CountingPlanner(SamplingAlgorithm):
             "greedy": Table(0, np.int64, self.columns),
             "begun": Table(0, np.int64),
         }
+        self.dead = Table(0, np.int8, self.columns + int(self.space.shared))
+        #: The episode that began in a dead state, and its slot.
+        self.proved = np.zeros(2, np.int64)
         #: Cells in use, and the episode that plans next.
         self.state = np.array([0, 1], np.int64)
         horizon = task.sizes.horizon
@@ -73,7 +95,7 @@ class CountingPlanner(SamplingAlgorithm):
         space, sizes = self.space, self.task.sizes
         for table in self.by_row.values():
             table.grow(space.rows)
-        for table in self.by_slot.values():
+        for table in (*self.by_slot.values(), self.dead):
             table.grow(space.slots)
         start = space.layout.row_start
         self.by_slot["greedy"].room[first : space.slots] = start[first:-1, None]
@@ -93,11 +115,11 @@ class CountingPlanner(SamplingAlgorithm):
         rooms: dict[str, Any] = {
             name: table.room for name, table in (self.by_row | self.by_cell | self.by_slot).items()
         }
-        self.counts = Counts(state=self.state, **rooms)
+        self.counts = Counts(state=self.state, dead=self.dead.room, proved=self.proved, **rooms)
         offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
         order = offering if space.shared else offering[np.argsort(-space.slot_step[offering], kind="stable")]
         self.planning = Planning(
-            int(space.shared), order, space.slot_step, sizes.reward_range[0], sizes.span, self.bonus
+            int(space.shared), order, space.slot_step, sizes.reward_range[0], sizes.span, self.bonus, self.heeds
         )
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
@@ -118,6 +140,8 @@ class CountingPlanner(SamplingAlgorithm):
             count_step(
                 self.counts, played.row[step], played.following[step], played.reward[step], played.violation[step]
             )
+        violated = bool(played.violation[: played.length].any())
+        heed(self.counts, self.planning, played.slot[0], violated, episode)
         return changes
 
     def run(
@@ -160,17 +184,26 @@ class CountingPlanner(SamplingAlgorithm):
         return self.memory().known(self.space)
 
     def memory(self) -> Memory:
-        """What was seen to violate."""
-        harm = self.by_row["harm"].used
-        witness = np.where(harm > 0, np.int32(-1), np.int32(-2))
-        return Memory(np.repeat(witness[:, None], self.columns, axis=1), harm)
+        """What was seen to violate and, where that is heeded, to lead to dead ends."""
+        witness = np.empty((self.space.rows, self.columns), np.int32)
+        find_witnesses(self.counts, self.planning, witness, NO_WITNESS, VIOLATES)
+        return Memory(witness, self.by_row["harm"].used)
+
+    def feasible(self) -> bool | None:
+        """False when a first state has been seen to leave no way out."""
+        return False if self.proved[0] else None
+
+    def proof(self) -> list[Witness]:
+        """Every observation that the proof of infeasibility rests on, from the first state on."""
+        return self.memory().proof(self.space, int(self.proved[1])) if self.proved[0] else []
 
     # Files ---------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that learning has written, by name."""
         cells = {name: table.room[: self.state[0]] for name, table in self.by_cell.items()}
-        return used(self.by_row | self.by_slot) | cells | {"state": self.state}
+        heeded = {"dead": self.dead.used, "proved": self.proved} if self.heeds else {}
+        return used(self.by_row | self.by_slot) | cells | {"state": self.state} | heeded
 
     def load(self, arrays: Any) -> None:
         """Take over what `arrays` gave; so many cells were in use."""
@@ -203,3 +236,8 @@ class CountingPlanner(SamplingAlgorithm):
         finite = all(np.isfinite(table.used).all() for table in (self.by_row["reward"], self.by_row["harm"]))
         if not finite or not np.isfinite(self.by_slot["w"].used).all():
             raise ValueError("engine.reward holds what is no number")
+        dead = self.dead.used
+        if ((dead < 0) | (dead > 1)).any() or not (0 <= self.proved[0] <= done and 0 <= self.proved[1] < len(dead)):
+            raise ValueError("engine.dead holds what cannot be")
+        if self.proved[0] and not dead[self.proved[1], 0]:
+            raise ValueError("engine.proved tells of a proof that rests on nothing")
