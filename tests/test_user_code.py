@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 
+from commands import caller
+from peakrl import solve, sweep
+from peakrl.envs.problems import make_environment
 from peakrl.errors import PeakError
 from peakrl.problem_files import read_problem_file
 from peakrl.user_code import load_named
@@ -25,15 +31,127 @@ def test_a_problem_file_that_names_a_command_runs_nothing(tmp_path):
     assert not mark.exists()
 
 
-def test_a_file_outside_of_the_folder_is_not_run(tmp_path):
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "outer.py").write_text("raise AssertionError('this ran')")
-    (tmp_path / "inner" / "link.py").symlink_to("../outer.py")
-    for named in ("../outer.py:make", f"{tmp_path}/outer.py:make", "link.py:make"):
-        with pytest.raises(PeakError, match="outside of the file's own folder"):
-            load_named(named, tmp_path / "inner", "function")
-
-
 def test_a_file_of_the_folder_may_be_called_as_a_part_of_python_is(tmp_path):
     (tmp_path / "queue.py").write_text("def make():\n    return 7\n")
     assert load_named("queue:make", tmp_path, "function")() == 7
+
+
+# What is trusted ------------------------------------------------------------------------------------------------------
+
+
+MODULE = """
+from pathlib import Path
+from peakrl import scheduling_example
+
+Path(__file__).with_suffix(".ran").touch()
+
+def make():
+    return scheduling_example(1)
+"""
+
+
+def problem_file(folder, function):
+    folder.mkdir(exist_ok=True)
+    (folder / "problem.toml").write_text(PROBLEM.format(function=function, arguments=""))
+    return folder / "problem.toml"
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "enough", "message"),
+    [
+        ("mine.py:make", "inner/mine.py", ["."], "look at it first"),
+        ("mine:make", "inner/mine.py", ["."], "look at it first"),
+        ("rooms.first:make", "inner/rooms/first.py", ["."], "look at it first"),
+        ("laboratory.models:make", "site/laboratory/models.py", ["laboratory"], "--package laboratory"),
+        ("../outer.py:make", "outer.py", True, "outside of the file's own folder"),
+        ("link.py:make", "outer.py", True, "outside of the file's own folder"),
+    ],
+)
+def test_a_file_runs_the_code_that_its_user_trusts_and_no_other(
+    function, source, enough, message, tmp_path, monkeypatch
+):
+    file, source = problem_file(tmp_path / "inner", function), tmp_path / source
+    source.parent.mkdir(parents=True, exist_ok=True)
+    source.write_text(MODULE)
+    (tmp_path / "inner" / "link.py").symlink_to(tmp_path / "outer.py")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    others = [trust for trust in (False, ["."], ["laboratory"], "another") if trust != enough]
+    for trust in others:
+        with pytest.raises(PeakError, match=message) as caught:
+            read_problem_file(file, trust=trust)
+        assert str(file) in str(caught.value)
+        assert f"problem.function = '{function}'" in str(caught.value)
+        with pytest.raises(PeakError, match=message):
+            make_environment(file, trust=trust)
+    assert not list(tmp_path.rglob("*.ran"))
+    for trust in (enough, True):
+        assert solve(read_problem_file(file, trust=trust).model()).value == -1.0
+    assert list(tmp_path.rglob("*.ran"))
+
+
+def test_an_installed_package_is_not_given_the_files_folder_to_import_from(tmp_path, monkeypatch):
+    """A package that was trusted may import what is not installed: a stranger's file of that name must not be it."""
+    file = problem_file(tmp_path / "inner", "workshop:make")
+    (tmp_path / "inner" / "colours.py").write_text("raise AssertionError('this ran')")
+    (tmp_path / "workshop.py").write_text(f"{MODULE}\ntry:\n    import colours\nexcept ImportError:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert solve(read_problem_file(file, trust=["workshop"]).model()).value == -1.0
+
+
+SWEEP = """
+seeds = 2
+episodes = 5
+points = 0
+[[problems]]
+name = "harmless"
+kind = "scheduling_example"
+number = 1
+[[problems]]
+name = "own"
+kind = "python"
+grid = { function = ["first.py:make", "second.py:make"] }
+[[settings]]
+name = "own"
+learner = "learner.py:Own"
+[[settings]]
+learner = "practical"
+"""
+
+
+def test_a_dry_run_of_a_sweep_runs_no_code_and_says_of_which_runs_it_cannot_tell(tmp_path):
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    for name in ("first", "second", "learner"):
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('this ran')")
+    for trust in (False, True):
+        report = sweep(tmp_path / "sweep.toml", dry_run=True, trust=trust)
+        assert (report.found, len(report.missing), len(report.unknown)) == (0, 2, 10)
+    assert list(tmp_path.glob("*.toml")) == [tmp_path / "sweep.toml"]
+    with pytest.raises(PeakError, match=r"first\.py:make.*second\.py:make.*learner\.py:Own"):
+        sweep(tmp_path / "sweep.toml")
+
+
+def test_a_terminal_is_asked_and_a_script_is_refused(tmp_path, monkeypatch, capsys):
+    call = caller(monkeypatch, capsys, tmp_path)
+    file = problem_file(tmp_path / "inner", "mine.py:make")
+    (tmp_path / "inner" / "mine.py").write_text(MODULE)
+
+    def runs(*options, answer=None):
+        for left in tmp_path.rglob("*.ran"):
+            left.unlink()
+        if answer is not None:
+            typed = io.StringIO(answer)
+            typed.isatty = lambda: True
+            monkeypatch.setattr(sys, "stdin", typed)
+            monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        code, _, told = call("solve", str(file), *options)
+        return code, bool(list(tmp_path.rglob("*.ran"))), told
+
+    code, ran, told = runs()
+    assert (code, ran) == (2, False)
+    assert "mine.py:make" in told
+    assert "--trust" in told
+    assert runs("--trust")[:2] == (0, True)
+    assert runs("--package", "mine")[:2] == (2, False)
+    assert runs(answer="n\n")[:2] == (2, False)
+    assert runs(answer="\n")[:2] == (2, False)
+    assert runs(answer="y\n")[:2] == (0, True)

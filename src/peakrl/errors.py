@@ -14,6 +14,13 @@ class ProblemError(PeakError, ValueError):
     """A problem or a model is not well formed."""
 
 
+class TrustError(ProblemError):
+    """A file names code, and its user has not said that it may be run."""
+
+    #: Is all of it in the file's own folder, so that the user can be asked?
+    may_ask: bool = False
+
+
 class SettingsError(PeakError, ValueError):
     """An argument or a learner's setting is out of range."""
 

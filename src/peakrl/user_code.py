@@ -1,8 +1,13 @@
 """The one place where code that a file names is imported and called: "file.py:name" or "module:name".
 
-Whoever reads a file that names code runs that code, so nothing else of peakrl imports what it was not shipped with.
-A file may name code of its own folder and of installed packages, but neither files elsewhere nor Python's own library:
-`os:system` makes no problem.
+Whoever reads a file that names code runs that code, so nothing else of peakrl imports what it was not shipped with,
+and `permit` stands before it: a file runs what its user trusts it to run, which is nothing unless told.
+
+    trust = False              nothing
+    trust = [".", "lab"]       code of the file's own folder, and of the installed package `lab`
+    trust = True               whatever it names, wherever that is
+
+Python's own library is never run: `os:system` makes no problem.
 """
 
 from __future__ import annotations
@@ -12,13 +17,70 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from peakrl.errors import PeakError, ProblemError
+from peakrl.errors import PeakError, ProblemError, TrustError
 from peakrl.storage import file_digest
+
+Trust = bool | Collection[str]
+#: Among what is trusted: the folder that the file lies in.
+OWN_FOLDER = "."
+#: Modules that files of users' folders have imported from there: whoever runs a file anew imports these anew.
+_brought: set[str] = set()
+
+
+def permit(file: str | Path, named: Iterable[tuple[str, Any]], trust: Trust) -> None:
+    """Raise unless the user lets `file` run the code that it names, given as pairs (place in the file, name)."""
+    code = [(place, name) for place, name in named if is_name(name)]
+    for place, name in code:
+        refuse_python(name, Path(file).parent, f"{file}: {place}")
+    trusted = {trust} if isinstance(trust, str) else trust
+    if trusted is True:
+        return
+    roots = {name: root_of(name, Path(file).parent) for _, name in code}
+    refused = {name: root for name, root in roots.items() if trusted is False or root not in trusted}
+    if not refused:
+        return
+    places = ", ".join(f"{place} = {name!r}" for place, name in code if name in refused)
+    error = TrustError(f"{file} runs code ({places}): {remedy(set(refused.values()))}")
+    error.may_ask = set(refused.values()) == {OWN_FOLDER}
+    raise error
+
+
+def remedy(roots: set[str | None]) -> str:
+    """Say what to do about code that is not trusted."""
+    packages = sorted(root for root in roots if root not in (OWN_FOLDER, None))
+    if None in roots:
+        return "it lies outside of the file's own folder; where you trust that, say --trust (in Python trust=True)"
+    if packages:
+        named = " ".join(f"--package {name}" for name in packages)
+        return f"of a package that you have not named; where you trust it, say {named} (in Python trust={packages})"
+    return "look at it first, then say --trust (in Python trust=True)"
+
+
+def is_name(named: Any) -> bool:
+    """Does a value name code?"""
+    return isinstance(named, str) and ":" in named
+
+
+def root_of(named: str, folder: Path) -> str | None:
+    """Return where code lies: in the folder, in an installed package of that name, or (None) in a file elsewhere."""
+    module = named.rpartition(":")[0]
+    path = place_of(module, folder)
+    if path is None:
+        return module.partition(".")[0]
+    return OWN_FOLDER if path.resolve().is_relative_to(folder.resolve()) else None
+
+
+def place_of(module: str, folder: Path) -> Path | None:
+    """Return the file of the folder that a module's name leads to, or the package; None where it is installed."""
+    path = named_file(module, folder)
+    if path is None and (package := folder / module.partition(".")[0]).is_dir():
+        return package
+    return path
 
 
 def load_named(named: Any, folder: Path, what: str) -> Any:
@@ -28,7 +90,7 @@ def load_named(named: Any, folder: Path, what: str) -> Any:
     module, colon, name = named.rpartition(":")
     if not (colon and module and name):
         raise ProblemError(f'{what} {named!r} must be "file.py:function" or "module:function"')
-    refuse_elsewhere(module, folder, f"{what} {named!r}")
+    refuse_python(named, folder, what)
     with running(f"{what} {named!r}"):
         found: Any = imported(module, folder, f"{what} {named!r}")
         for part in name.split("."):
@@ -38,13 +100,11 @@ def load_named(named: Any, folder: Path, what: str) -> Any:
     return found
 
 
-def refuse_elsewhere(module: str, folder: Path, what: str) -> None:
-    """Raise for code that no problem or learner is made of: a file outside of the folder, or a part of Python."""
-    path = named_file(module, folder)
-    if path is not None and not path.resolve().is_relative_to(folder.resolve()):
-        raise ProblemError(f"{what}: {path} lies outside of the file's own folder; put it there, or install it")
-    if path is None and module.partition(".")[0] in sys.stdlib_module_names:
-        raise ProblemError(f"{what}: {module} is a part of Python; name a file of yours or an installed package")
+def refuse_python(named: str, folder: Path, what: str) -> None:
+    """Raise for a part of Python itself, which makes neither problems nor learners."""
+    module = named.rpartition(":")[0]
+    if place_of(module, folder) is None and module.partition(".")[0] in sys.stdlib_module_names:
+        raise ProblemError(f"{what} {named!r}: {module} is a part of Python; name a file of yours or a package")
 
 
 def named_file(module: str, folder: Path) -> Path | None:
@@ -54,25 +114,45 @@ def named_file(module: str, folder: Path) -> Path | None:
 
 
 def imported(module: str, folder: Path, what: str) -> Any:
-    """Import a file of `folder`, or a module that Python or that folder knows."""
+    """Import a file or a package of `folder`, or else an installed module, which is given no other look at it."""
+    if place_of(module, folder) is None:
+        return importlib.import_module(module)
     path = named_file(module, folder)
-    sys.path.insert(0, str(folder.resolve()))
+    if path is not None and not path.is_file():
+        raise ProblemError(f"{what}: there is no file {path}")
+    with looking_in(folder):
+        return importlib.import_module(module) if path is None else run_file(path, what)
+
+
+def run_file(path: Path, what: str) -> Any:
+    """Run a file anew: it may have been edited, and another folder may have one of the same name."""
+    name = f"peakrl_user_{path.stem}"
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        raise ProblemError(f"{what}: {path} cannot be imported")
+    loaded = importlib.util.module_from_spec(specification)
+    sys.modules[name] = loaded  # dataclasses look their module up
+    specification.loader.exec_module(loaded)
+    return loaded
+
+
+@contextmanager
+def looking_in(folder: Path) -> Iterator[None]:
+    """Let imports look in a folder first; what an earlier file brought from its folder is imported anew."""
+    for name in list(_brought):
+        sys.modules.pop(name, None)
+    _brought.clear()
+    importlib.invalidate_caches()
+    before, place = set(sys.modules), folder.resolve()
+    sys.path.insert(0, str(place))
     try:
-        # A file is run anew each time: it may have been edited, and another folder may have one of the same name.
-        if path is None:
-            return importlib.import_module(module)
-        if not path.is_file():
-            raise ProblemError(f"{what}: there is no file {path}")
-        name = f"peakrl_user_{path.stem}"
-        specification = importlib.util.spec_from_file_location(name, path)
-        if specification is None or specification.loader is None:
-            raise ProblemError(f"{what}: {path} cannot be imported")
-        loaded = importlib.util.module_from_spec(specification)
-        sys.modules[name] = loaded  # dataclasses look their module up
-        specification.loader.exec_module(loaded)
-        return loaded
+        yield
     finally:
-        sys.path.pop(0)
+        sys.path.remove(str(place))
+        for name in set(sys.modules) - before:
+            origin = getattr(sys.modules[name], "__file__", None)
+            if origin is not None and Path(origin).is_relative_to(place):
+                _brought.add(name)
 
 
 @contextmanager

@@ -150,13 +150,13 @@ def test_it_is_swept_by_name_beside_ours_and_stands_in_the_summary(tmp_path):
         '[[problems]]\nkind = "scheduling_example"\nnumber = 1\n'
         '[[settings]]\nlearner = "mine.py:Sampler"\n[[settings]]\nlearner = "practical"\n'
     )
-    report = peakrl.sweep(plan, workers=1)
+    report = peakrl.sweep(plan, workers=1, trust=["."])
     assert (report.made, report.failures) == (4, ())
     assert all(np.isfinite(result.values["value"]) for result in report.results())
     for wrong, said in (("mine.py:Nobody", "Nobody"), ("practicle", "must be one of posterior, practical")):
         plan.write_text(plan.read_text().replace('"practical"', f'"{wrong}"'))
         with pytest.raises((SweepError, ProblemError), match=said):
-            peakrl.sweep(plan, workers=1)
+            peakrl.sweep(plan, workers=1, trust=["."])
         plan.write_text(plan.read_text().replace(f'"{wrong}"', '"practical"'))
 
 

@@ -40,7 +40,7 @@ def written(folder, text, name="problem.toml"):
 
 
 def read(folder, text, name="problem.toml"):
-    return read_problem_file(written(folder, text, name))
+    return read_problem_file(written(folder, text, name), trust=True)
 
 
 # What is described ------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_paths_are_relative_to_the_file(tmp_path):
 def test_every_template_trains_as_it_stands(kind, tmp_path):
     for suffix, text in template_files(kind, "mine").items():
         (tmp_path / f"mine{suffix}").write_text(text)
-    found = read_problem_file(tmp_path / "mine.toml")
+    found = read_problem_file(tmp_path / "mine.toml", trust=["."])
     model = found.model()
     assert solve(model).feasible
     run = learn(model, found.settings, episodes=50, seed=found.run.seed, record=found.run.record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextvars import ContextVar
 from dataclasses import replace
 
 import gymnasium
@@ -140,12 +141,13 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_one_description_is_trained_solved_and_stepped_as_the_same_problem(name, folder):
+def test_one_description_is_trained_solved_and_stepped_as_the_same_problem(name, folder, monkeypatch):
     path = folder / f"{name}.json"
-    model = read_problem_file(path).model()
+    model = read_problem_file(path, trust=["."]).model()
+    monkeypatch.setattr("peakrl.cli.trusting._given", ContextVar("given", default=True))
     assert compile_model(wanted_problem([str(path)], None)).digest == model.digest
     for told in (path, TOLD[name], ProblemSpec.from_dict(TOLD[name])):
-        env = gymnasium.make("peakrl/Problem-v0", problem=told, disable_env_checker=True)
+        env = gymnasium.make("peakrl/Problem-v0", problem=told, trust=["."], disable_env_checker=True)
         assert env.unwrapped.model.digest == model.digest
     learn(model, LearnerSettings.practical(), episodes=3).save(folder / "a.run")
     kept = load_run(folder / "a.run").model
@@ -162,9 +164,9 @@ def test_one_description_is_swept_as_the_same_problem(folder, monkeypatch):
             }
         )
     )  # fmt: skip
-    report = sweep(folder / "sweep.json", workers=1)
+    report = sweep(folder / "sweep.json", workers=1, trust=["."])
     assert not report.failures
-    optima = {name: solve(read_problem_file(folder / f"{name}.json").model()).value for name in TOLD}
+    optima = {name: solve(read_problem_file(folder / f"{name}.json", trust=["."]).model()).value for name in TOLD}
     names = [choice.name for choice in report.plan.problems]
     assert {name: found.values["optimum"] for name, found in zip(names, report.results(), strict=True)} == optima
 

@@ -435,14 +435,14 @@ def test_a_run_that_does_not_hold_its_model_is_reported_with_its_problem(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(OWN_LABELS)
     Path("mine.toml").write_text('[problem]\nkind = "python"\nfunction = "mine.py:Mine"\n[run]\nepisodes = 5\n')
-    assert CliRunner().invoke(app, ["train", "mine.toml", "--out", "mine.run"]).exit_code == 0
+    assert CliRunner().invoke(app, ["train", "mine.toml", "--trust", "--out", "mine.run"]).exit_code == 0
     with pytest.raises(StorageError, match=r"on the command line: --problem FILE"):
         write_page("mine.run")
-    answer = CliRunner().invoke(app, ["report", "mine.run", "--problem", "mine.toml"])
+    answer = CliRunner().invoke(app, ["report", "mine.run", "--problem", "mine.toml", "--trust"])
     assert answer.exit_code == 0
     assert "State(left=1)" in Path("mine.html").read_text()
     with pytest.raises(SettingsError, match="single run file"):
-        write_page(tmp_path, model=load_run("mine.run", model=read_problem_file("mine.toml").model()).model)
+        write_page(tmp_path, model=load_run("mine.run", model=read_problem_file("mine.toml", trust=True).model()).model)
 
 
 def test_a_damaged_record_is_an_error_and_not_left_out(tmp_path: Path) -> None:

@@ -22,9 +22,11 @@ from peakrl import (
     uniform,
 )
 from peakrl.errors import SweepError
+from peakrl.sweeps import learning
 from peakrl.sweeps.learning import learn_run
 from peakrl.sweeps.plan import read_plan
 from peakrl.sweeps.problems import compiled_problem
+from peakrl.sweeps.summary import read_records
 
 GOOD = """
 name = "peaks"
@@ -170,10 +172,51 @@ def test_an_edit_of_a_users_problem_makes_other_runs(tmp_path: Path, monkeypatch
     source.write_text(
         "import peakrl.problems.scheduling.problem as m\ndef make():\n    return m.scheduling_example(1)\n"
     )
-    before = read_plan(written(tmp_path, content)).tasks
-    assert read_plan(written(tmp_path, content)).tasks == before
+    before = read_plan(written(tmp_path, content), trust=["."]).tasks
+    assert read_plan(written(tmp_path, content), trust=["."]).tasks == before
     source.write_text(source.read_text() + "# edited\n")
-    assert not set(read_plan(written(tmp_path, content)).tasks) & set(before)
+    assert not set(read_plan(written(tmp_path, content), trust=["."]).tasks) & set(before)
+
+
+IMPORTING = """
+from costs import COST
+from peakrl import Outcome, Problem
+
+class Walk(Problem):
+    horizon = 1
+    constraint_names = ("none",)
+    def initial(self):
+        return [(1.0, 0)]
+    def actions(self, step, state):
+        return (0,)
+    def outcomes(self, step, state, action):
+        yield Outcome(1.0, 0, -float(COST), (1.0,))
+
+def make(seed=0):
+    return Walk()
+"""
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_an_edit_of_what_a_users_problem_imports_makes_other_runs_and_is_noticed_while_they_run(
+    follow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the file itself not one byte changes: the model that comes out does, and it is part of the key."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(IMPORTING)
+    (tmp_path / "costs.py").write_text("COST = 1\n")
+    described = entry(problems=[{"kind": "python", "function": "mine.py:make", "follow_seed": follow}], points=0)
+    before = sweep(described, workers=1)
+    assert (before.made, before.found) == (1, 0)
+    assert sweep(described, workers=1).found == 1
+    (tmp_path / "costs.py").write_text("COST = 27\n")
+    learning.prepared.cache_clear()
+    with pytest.raises(SweepError, match="has changed since the sweep was begun"):
+        learn_run(dict(before.plan.tasks[0].config))
+    after = sweep(described, workers=1)
+    assert (after.made, after.found) == (1, 0)
+    assert [result.values["optimum"] for result in after.results()] == [-27.0]
+    assert len({record["problem"] for record in read_records(after.folder)}) == 2
 
 
 BAD = {

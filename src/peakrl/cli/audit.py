@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from peakrl.cli.trusting import read_problem, trusting
 
+
+@trusting
 def audit(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
@@ -29,9 +32,8 @@ def audit(
     from peakrl.auditing import audit as examine
     from peakrl.cli.output import print_json
     from peakrl.errors import SettingsError
-    from peakrl.problem_files import read_problem_file
 
-    described = read_problem_file(file)
+    described = read_problem(file)
     if slack is None:
         slack, own_penalty = described.settings.tolerated()
         if slack == 0 and penalty is None:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.trusting import read_problem, trusting
+
 if TYPE_CHECKING:
     from peakrl.certificates import Certificate
 
 
+@trusting
 def certify(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
@@ -35,9 +38,8 @@ def certify(
 ) -> None:
     """Certify a policy on a problem. Exit code 1 where the certificate does not hold."""
     from peakrl.certifying import certify as examine
-    from peakrl.problem_files import read_problem_file
 
-    model = read_problem_file(file).model(progress=True)
+    model = read_problem(file).model(progress=True)
     certificate = examine(
         model, stored_policy(policy, model), epsilon=epsilon, failure_probability=failure_probability,
         episodes=episodes, seed=seed,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 POLICIES = ("last", "averaged")
 
 
+@trusting
 def evaluate(
     file: Annotated[
         Path,
@@ -62,13 +64,12 @@ def read_policy(file: Path, which: str, problem: Path | None) -> tuple[AnyPolicy
     from peakrl.learning.checkpoint import load_run
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
-    from peakrl.problem_files import read_problem_file
     from peakrl.storage import kind_of
 
     saved = kind_of(file) == KIND
     if saved and problem is None:
         raise SettingsError(f"{file} holds a policy without its problem; name the problem's file with --problem")
-    model = None if problem is None else read_problem_file(problem).model(progress=True)
+    model = None if problem is None else read_problem(problem).model(progress=True)
     if saved and model is not None:
         return load_policy(file, model), "saved", None
     run = load_run(file, model=model)

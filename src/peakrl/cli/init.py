@@ -32,4 +32,5 @@ def init(
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
         print(f"wrote {path}")
-    print(f"next: peakrl train {base}.toml --out {base}.run")
+    trust = " --trust" if base.with_suffix(".py") in files else ""
+    print(f"next: peakrl train {base}.toml{trust} --out {base}.run")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError
 
 LABELS = {
@@ -22,6 +23,7 @@ LABELS = {
 }
 
 
+@trusting
 def plan(
     epsilon: Annotated[float, typer.Option(help="Accuracy of value and violation; rewards range over [0, 1].")],
     problem: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the sizes from this problem file.")] = None,
@@ -59,9 +61,7 @@ def plan(
 
 def sizes_of(path: Path) -> dict[str, int]:
     """Return the sizes of a problem file's model."""
-    from peakrl.problem_files import read_problem_file
-
-    model = read_problem_file(path).model(progress=True)
+    model = read_problem(path).model(progress=True)
     return {
         "states": model.max_states,
         "actions": model.max_actions,

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from peakrl.cli.trusting import read_problem, trusting
 
+
+@trusting
 def report(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="A run file, a sweep's folder, or a folder of results.")
@@ -27,9 +30,7 @@ def report(
 
     model = None
     if problem is not None:
-        from peakrl.problem_files import read_problem_file
-
-        model = read_problem_file(problem).model(progress=True)
+        model = read_problem(problem).model(progress=True)
     place, page = write_page(source, out, model)
     size = place.stat().st_size
     if as_json:

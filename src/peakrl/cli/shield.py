@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.trusting import read_problem, trusting
+
 if TYPE_CHECKING:
     from peakrl.safety.safe_set import SafeSet
 
 COLUMNS = ["step", "states", "safe states", "actions", "safe actions"]
 
 
+@trusting
 def shield(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
@@ -28,10 +31,9 @@ def shield(
 ) -> None:
     """Work out from where, and by which actions, every constraint can be kept. Exit code 1 where no policy can."""
     from peakrl.cli.output import print_json
-    from peakrl.problem_files import read_problem_file
     from peakrl.safety.safe_set import SafeSet
 
-    safe = SafeSet(read_problem_file(file).model(progress=True))
+    safe = SafeSet(read_problem(file).model(progress=True))
     if out is not None:
         keep(safe, out)
     if plot is not None:

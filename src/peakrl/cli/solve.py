@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from peakrl.problems.scheduling.problem import MachineScheduling
 
 
+@trusting
 def solve(
     problem: Annotated[
         list[str] | None,
@@ -78,7 +80,6 @@ def refuse_plot(plot: Path | None, why: str) -> None:
 
 def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularModel:
     """Return the problem that a command line names, with the parameters that it sets."""
-    from peakrl.problem_files import read_problem_file
     from peakrl.problems.files import naming
     from peakrl.problems.registry import command_names
     from peakrl.problems.spec import ProblemSpec, located
@@ -90,7 +91,7 @@ def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularMode
     if jobs is not None:
         with located("--jobs"):
             return ProblemSpec("machine_scheduling", {"jobs": str(jobs), **parameters}).build()
-    described = read_problem_file(names[0])
+    described = read_problem(names[0])
     with naming(names[0]), located("problem"):
         spec = described.spec.with_parameters(parameters)
     return replace(described, spec=spec).build()

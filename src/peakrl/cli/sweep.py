@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.trusting import asking, trusting
+
 if TYPE_CHECKING:
     from peakrl.evaluation.statistics import Estimate
     from peakrl.sweeps.summary import Comparison, Group
     from peakrl.sweeps.sweeping import SweepReport
 
 
+@trusting
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Which problems, settings and seeds.")],
     folder: Annotated[
@@ -24,16 +27,20 @@ def sweep(
     address: Annotated[str | None, typer.Option(help="Of the Ray or Dask cluster.")] = None,
     retries: Annotated[int, typer.Option(help="How often a run is tried again whose worker died.")] = 2,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="The most a run may take.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs that are missing; make none.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the runs that are missing; make none, and run no code.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Make the runs of a sweep that its folder does not hold yet. Exit code 1 where some failed."""
     from peakrl.cli.output import print_json
     from peakrl.sweeps.sweeping import sweep as run_sweep
 
-    report = run_sweep(
-        file, folder=folder, workers=workers, engine=engine, address=address, retries=retries,
-        time_limit=time_limit, dry_run=dry_run, progress=not as_json or sys.stderr.isatty(),
+    report = asking(
+        lambda trust: run_sweep(
+            file, folder=folder, workers=workers, engine=engine, address=address, retries=retries,
+            time_limit=time_limit, dry_run=dry_run, progress=not as_json or sys.stderr.isatty(), trust=trust,
+        )
     )  # fmt: skip
     if as_json:
         print_json(report_json(report, dry_run=dry_run))
@@ -47,7 +54,7 @@ def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "name": report.plan.name,
         "folder": str(report.folder),
-        "runs": report.found + report.made + len(report.failures) + len(report.missing),
+        "runs": report.found + report.made + len(report.failures) + len(report.missing) + len(report.unknown),
         "found": report.found,
         "made": report.made,
         "failed": [
@@ -57,6 +64,7 @@ def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
     }
     if dry_run:
         answer["missing"] = [{"key": task.key, **brief(task)} for task in report.missing]
+        answer["unknown"] = [brief(task) for task in report.unknown]
     return answer
 
 
@@ -80,6 +88,10 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
         for task in report.missing:
             print(line(task))
         print(f"Runs: {len(report.missing):,} to make, {report.found:,} found; {report.folder}")
+        if report.unknown:
+            print(
+                f"Of {len(report.unknown):,} more only the code that the file names can tell, and a dry run runs none."
+            )
         return
     print(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
     for failure in report.failures:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 PROOF_LINES = 12
 
 
+@trusting
 def train(
     file: Annotated[
         Path | None,
@@ -110,9 +112,8 @@ def learned(
 ) -> tuple[LearningRun, Path | None]:
     """Learn what a problem file describes; return the run and where it is kept."""
     from peakrl.learning.run import learn
-    from peakrl.problem_files import read_problem_file
 
-    described = read_problem_file(file)
+    described = read_problem(file)
     asked = described.run
     place = checkpoint or out or described.checkpoint
     refuse_loss(out, place, overwrite)
@@ -148,9 +149,8 @@ def resumed(
 ) -> tuple[LearningRun, Path | None]:
     """Continue a run file; the problem file is needed only where the run file could not hold its model."""
     from peakrl.learning.checkpoint import resume
-    from peakrl.problem_files import read_problem_file
 
-    model = None if file is None else read_problem_file(file).model(progress=True)
+    model = None if file is None else read_problem(file).model(progress=True)
     place = checkpoint or out or path
     for other in {out, place} - {None, path}:
         refuse_loss(other, None, overwrite)

@@ -34,6 +34,7 @@ from peakrl.problems.harvesting.problem import EnergyHarvesting
 from peakrl.problems.registry import kind_named
 from peakrl.problems.scheduling.problem import MachineScheduling
 from peakrl.problems.spec import ProblemSpec, located
+from peakrl.user_code import Trust
 
 RENDER_MODES = ("ansi", "rgb_array")
 
@@ -256,10 +257,16 @@ ENVIRONMENTS: dict[type, Callable[..., ProblemEnvironment]] = {
 
 
 def make_environment(
-    problem: Problem | TabularModel | ProblemSpec | Mapping[str, Any] | str | Path, render_mode: str | None = None
+    problem: Problem | TabularModel | ProblemSpec | Mapping[str, Any] | str | Path,
+    render_mode: str | None = None,
+    *,
+    trust: Trust = False,
 ) -> ProblemEnvironment:
-    """Return a problem as an environment, also one told as data or by a problem file; `peakrl.to_gymnasium` is this."""
-    model = compile_model(built(problem))
+    """Return a problem as an environment, also one told as data or by a problem file; `peakrl.to_gymnasium` is this.
+
+    A file that names code is refused unless `trust` is True, or lists "." (its own folder) and installed packages.
+    """
+    model = compile_model(built(problem, trust))
     env = ProblemEnvironment(model, render_mode)
     # A specification, so that Gymnasium's checker and wrappers can make the environment anew.
     name, entry_point = "peakrl/Problem-v0", "peakrl.envs.problems:make_environment"
@@ -267,11 +274,11 @@ def make_environment(
     return env
 
 
-def built(problem: Any) -> Any:
+def built(problem: Any, trust: Trust) -> Any:
     """Return what data or a file stands for; anything else as it is."""
     if isinstance(problem, str | Path):
         with naming(problem), located("problem"):
-            return read_spec(problem).compile(Path(problem).parent)
+            return read_spec(problem, trust=trust).compile(Path(problem).parent)
     if isinstance(problem, Mapping):
         problem = ProblemSpec.from_dict(problem)
     return problem.compile() if isinstance(problem, ProblemSpec) else problem

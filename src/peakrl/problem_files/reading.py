@@ -14,6 +14,7 @@ from peakrl.model.tabular import TabularModel
 from peakrl.problem_files.schema import RunSection, Sections, declared_knowledge, learner_settings, validated
 from peakrl.problems.files import described, naming
 from peakrl.problems.spec import ProblemSpec, located
+from peakrl.user_code import Trust, permit
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,11 @@ class ProblemFile:
         return None if self.run.checkpoint is None else self.path.parent / self.run.checkpoint
 
 
-def read_problem_file(path: str | Path) -> ProblemFile:
-    """Read and validate a .toml or .json problem file; the name of a built-in problem stands for one too."""
+def read_problem_file(path: str | Path, *, trust: Trust = False) -> ProblemFile:
+    """Read and validate a .toml or .json problem file; the name of a built-in problem stands for one too.
+
+    One that names code is refused unless `trust` says that it may be run (`peakrl.user_code`).
+    """
     path = Path(path)
     values: Any = described(path)
     if isinstance(values, dict) and isinstance(values.get("problems"), list) and "problem" not in values:
@@ -52,5 +56,6 @@ def read_problem_file(path: str | Path) -> ProblemFile:
         sections = validated(Sections, values)
         with located("problem"):
             spec = ProblemSpec.from_dict(sections.problem)
+        permit(path, [*spec.code("problem"), ("settings.learner", sections.settings.get("learner"))], trust)
         settings = learner_settings(sections.settings, "settings", path.parent)
         return ProblemFile(path, spec, settings, declared_knowledge(sections.knowledge, "knowledge"), sections.run)

@@ -10,16 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from peakrl.errors import PeakError, ProblemError, StorageError
+from peakrl.errors import PeakError, ProblemError, StorageError, TrustError
 from peakrl.problems.registry import command_names
 from peakrl.problems.spec import ProblemSpec, located
+from peakrl.user_code import Trust, permit
 
 
-def read_spec(path: str | Path) -> ProblemSpec:
+def read_spec(path: str | Path, *, trust: Trust = False) -> ProblemSpec:
     """Return the problem of a file, or the built-in one that has this name; paths in it are relative to the file."""
     values = described(path)
-    with naming(path), located("problem"):
-        return ProblemSpec.from_dict(values["problem"] if isinstance(values, dict) and "problem" in values else {})
+    with naming(path):
+        with located("problem"):
+            spec = ProblemSpec.from_dict(values["problem"] if isinstance(values, dict) and "problem" in values else {})
+        permit(path, spec.code("problem"), trust)
+        return spec
 
 
 def described(path: str | Path) -> Any:
@@ -56,7 +60,7 @@ def naming(path: str | Path) -> Iterator[None]:
     """Say in an error which file it comes from."""
     try:
         yield
-    except StorageError:
+    except (StorageError, TrustError):
         raise  # it names a file already
     except PeakError as error:
         if str(path) in str(error):

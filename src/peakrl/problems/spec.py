@@ -75,6 +75,10 @@ class ProblemSpec:
         """Does building it run code that it names?"""
         return kind_named(self.kind).runs_code
 
+    def code(self, where: str) -> list[tuple[str, Any]]:
+        """Return the code that building it runs, each with its place in a file whose table `where` this is."""
+        return [(f"{where}.function", self.parameters["function"])] if self.runs_code else []
+
     @property
     def self_contained(self) -> bool:
         """Does building it need nothing else, no code and no file? Ask this of what a stranger's file says."""

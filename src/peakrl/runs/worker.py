@@ -156,7 +156,7 @@ def _make(call: Call, store: Any, note: IO[str]) -> None:
 def load_function(name: str, search: str | None = None) -> Callable[..., Any]:
     """Return the function that "module:name" stands for."""
     module, _, attribute = name.partition(":")
-    if search is not None and search not in sys.path:
+    if search is not None and search not in sys.path and not module.startswith("peakrl."):
         sys.path.append(search)
     try:
         found: Any = importlib.import_module(module)

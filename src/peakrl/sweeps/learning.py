@@ -37,6 +37,8 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     episodes, seed, points = config["episodes"], config["seed"], config["points"]
     follow = seed if config["problem"].get("follow_seed") else 0
     model, best = prepared(canonical(config["problem"], "problem"), follow, FOLDER.get())
+    if model.digest != config.get("model", model.digest):
+        raise SweepError(f"the problem of seed {seed} has changed since the sweep was begun: start it again")
     settings = learner_of(config["settings"], Path(FOLDER.get()))
     run = learn(model, settings, episodes=episodes, seed=seed, record=interval(points, episodes, model))
     last, mean = evaluate(model, run.policy), evaluate(model, run.averaged_policy)

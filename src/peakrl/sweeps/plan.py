@@ -23,7 +23,7 @@ with `problems` and `settings` by name and, if they differ, its own `episodes` a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +34,11 @@ from peakrl.errors import ProblemError, SweepError
 from peakrl.problem_files.schema import learner_settings
 from peakrl.problems.files import parsed
 from peakrl.problems.registry import unknown_key
-from peakrl.problems.spec import located
+from peakrl.problems.spec import ProblemSpec, located
 from peakrl.runs.tasks import Task, check_plain
 from peakrl.sweeps.learning import FUNCTION, with_source
-from peakrl.sweeps.problems import describe_problem
+from peakrl.sweeps.problems import describe_problem, digest_of_run, undigested
+from peakrl.user_code import Trust, is_name, permit
 
 KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
 RUN_KEYS = ("problems", "settings", "episodes", "seeds")
@@ -46,13 +47,30 @@ MOST_RUNS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A problem or settings by name."""
+class Wanted:
+    """A problem or settings as the file puts them: nothing is built yet, and no code has run."""
 
     name: str
     #: The entry that it comes from; a grid makes several out of one.
     entry: str
+    #: Where it stands in the file.
+    where: str
+    values: Mapping[str, Any]
+    #: The code that it names, each with its place.
+    code: Sequence[tuple[str, Any]]
+    #: Of problems: does it take the run's seed for its own?
+    follow: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A problem or settings by name."""
+
+    name: str
+    entry: str
     config: dict[str, Any]
+    #: Is the configuration all that the key of a run is made of? Not where code was to be run for that, and was not.
+    known: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,6 +84,8 @@ class SweepPlan:
     problems: tuple[Choice, ...]
     settings: tuple[Choice, ...]
     tasks: tuple[Task, ...]
+    #: Runs of which only code that was not run could tell whether they are there.
+    unknown: tuple[Task, ...] = ()
 
     def names(self) -> dict[str, Any]:
         """What the folder keeps of the plan: the name of each problem and of all settings."""
@@ -76,8 +96,18 @@ class SweepPlan:
         }
 
 
-def read_plan(source: str | Path | Mapping[str, Any], folder: str | Path | None = None) -> SweepPlan:
-    """Return the plan of a sweep file or mapping, or raise for the first thing that is wrong with it."""
+def read_plan(
+    source: str | Path | Mapping[str, Any],
+    folder: str | Path | None = None,
+    *,
+    trust: Trust = False,
+    run_code: bool = True,
+) -> SweepPlan:
+    """Return the plan of a sweep file or mapping, or raise for the first thing that is wrong with it.
+
+    A file that names code is refused unless `trust` says that it may be run (`peakrl.user_code`); a mapping comes from
+    the caller's own code. Without `run_code` nothing that it names is run, and the runs that it takes are `unknown`.
+    """
     if isinstance(source, Mapping):
         table, base, name = dict(source), Path(), "sweep"
     else:
@@ -85,11 +115,14 @@ def read_plan(source: str | Path | Mapping[str, Any], folder: str | Path | None 
         table, base, name = read_table(path), path.absolute().parent, path.stem
     check_keys(table, KEYS, "")
     name = text(table, "name", "name", name)
-    problems = tuple(named(table, "problems", lambda entry, where: problem_choices(entry, where, base)))
-    settings = tuple(named(table, "settings", lambda entry, where: settings_choices(entry, where, base)))
+    wanted = list(named(table, "problems", problems_wanted)), list(named(table, "settings", settings_wanted))
+    if run_code and not isinstance(source, Mapping):
+        permit(source, [code for one in (*wanted[0], *wanted[1]) for code in one.code], trust)
+    problems = tuple(problem_choice(one, base, run_code=run_code) for one in wanted[0])
+    settings = tuple(settings_choice(one, base, run_code=run_code) for one in wanted[1])
     target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
-    tasks = tuple(plan_tasks(table, problems, settings))
-    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks)
+    tasks, unknown = plan_tasks(table, problems, settings, base)
+    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks, unknown)
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -115,8 +148,8 @@ def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
 # --- problems and settings ---
 
 
-def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Choice]:
-    """Yield the choices of a list of tables, whose names must differ."""
+def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Wanted]:
+    """Yield what a list of tables asks for; names must differ."""
     entries = table.get(key)
     if not isinstance(entries, list | tuple) or not entries:
         raise SweepError(f"{key} is {'missing' if entries is None else 'empty'}: give at least one [[{key}]] table")
@@ -126,14 +159,14 @@ def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Choice]:
         if not isinstance(entry, Mapping):
             raise SweepError(f"{where} is {entry!r}; it must be a table")
         check_plain(entry, where)
-        for choice in expand(entry, where):
-            if choice.name in seen:
-                raise SweepError(f"{where}.name: {choice.name!r} is the name of {seen[choice.name]} already")
-            seen[choice.name] = where
-            yield choice
+        for wanted in expand(entry, where):
+            if wanted.name in seen:
+                raise SweepError(f"{where}.name: {wanted.name!r} is the name of {seen[wanted.name]} already")
+            seen[wanted.name] = where
+            yield wanted
 
 
-def problem_choices(entry: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
+def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
     """Yield the problems of an entry."""
     kind = text(entry, "kind", f"{where}.kind")
     name = text(entry, "name", f"{where}.name", kind)
@@ -142,19 +175,37 @@ def problem_choices(entry: Mapping[str, Any], where: str, base: Path) -> Iterato
         raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
     for suffix, parameters in combinations(entry, ("kind", "name", "follow_seed"), where):
         with refused(), located(where):
-            config = describe_problem({"kind": kind, **parameters}, follow_seed=follow, folder=base)
-        yield Choice(name + suffix, name, config)
+            spec = ProblemSpec.from_dict({"kind": kind, **parameters})
+        yield Wanted(name + suffix, name, where, spec.as_dict(), spec.code(where), follow)
 
 
-def settings_choices(entry: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
+def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
     """Yield the settings of an entry."""
     learner = text(entry, "learner", f"{where}.learner")
     name = text(entry, "name", f"{where}.name", learner)
     for suffix, parameters in combinations(entry, ("learner", "name"), where):
-        with refused():
-            settings = learner_settings({"learner": learner, **parameters}, where, base)
-        # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
-        yield Choice(name + suffix, name, with_source(settings.brief(), base))
+        values = {"learner": learner, **parameters}
+        code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []
+        yield Wanted(name + suffix, name, where, values, code)
+
+
+def problem_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
+    """Return a problem with its digests."""
+    with refused(), located(wanted.where):
+        spec = ProblemSpec.from_dict(wanted.values)
+        if wanted.code and not run_code:
+            return Choice(wanted.name, wanted.entry, undigested(spec, follow_seed=wanted.follow), known=False)
+        return Choice(wanted.name, wanted.entry, describe_problem(spec, follow_seed=wanted.follow, folder=base))
+
+
+def settings_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
+    """Return settings as a run takes them."""
+    if wanted.code and not run_code:
+        return Choice(wanted.name, wanted.entry, dict(wanted.values), known=False)
+    with refused():
+        settings = learner_settings(wanted.values, wanted.where, base)
+    # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
+    return Choice(wanted.name, wanted.entry, with_source(settings.brief(), base))
 
 
 @contextmanager
@@ -187,10 +238,12 @@ def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> 
 # --- runs ---
 
 
-def plan_tasks(table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...]) -> Iterator[Task]:
-    """Yield the task of every run."""
-    points = table.get("points", DEFAULT_POINTS)
-    whole(points, "points", 0, 1_000_000)
+def plan_tasks(
+    table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], base: Path
+) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Return the task of every run, and those of which only code can tell whether they are there."""
+    points = whole(table.get("points", DEFAULT_POINTS), "points", 0, 1_000_000)
+    tasks: tuple[list[Task], list[Task]] = [], []
     total = 0
     for where, block in blocks(table):
         chosen = by_name(block, "problems", problems, where), by_name(block, "settings", settings, where)
@@ -207,7 +260,10 @@ def plan_tasks(table: Mapping[str, Any], problems: tuple[Choice, ...], settings:
                 "seed": seed,
                 "points": points,
             }
-            yield Task(FUNCTION, config)
+            if problem.known:
+                config |= digest_of_run(problem.config, seed, base)
+            tasks[not (problem.known and setting.known)].append(Task(FUNCTION, config))
+    return tuple(tasks[0]), tuple(tasks[1])
 
 
 def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -89,8 +89,9 @@ def read_records(folder: str | Path, epsilon: float | None = None) -> list[Recor
     for key in sorted(store.keys(), key=lambda key: store.path(key).stat().st_mtime_ns):
         result = store.read(key)
         if result.task.function == FUNCTION:
-            # Kernels change and keys with them: the latest result of a configuration stands for it.
-            chosen[canonical(result.task.config, "config")] = record_of(result, labels, epsilon)
+            # Kernels change, and models that follow the seed: the latest result of a configuration stands for it.
+            config = {name: value for name, value in result.task.config.items() if name != "model"}
+            chosen[canonical(config, "config")] = record_of(result, labels, epsilon)
     if not chosen:
         raise StorageError(f"{folder} holds no results of a sweep")
     order = ("problem", "settings", "episodes", "seed", "key")

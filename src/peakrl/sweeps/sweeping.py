@@ -11,6 +11,7 @@ from peakrl.runs.runner import Completion, Failure, complete, missing_tasks
 from peakrl.runs.store import MARKER, Store
 from peakrl.runs.tasks import Result, Task
 from peakrl.sweeps.plan import SweepPlan, read_plan
+from peakrl.user_code import Trust
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,6 +26,8 @@ class SweepReport:
     failures: tuple[Failure, ...]
     #: Runs still to be made, where the sweep was only tried out.
     missing: tuple[Task, ...]
+    #: Runs of which only code that the sweep names could tell, where it was only tried out: that runs none.
+    unknown: tuple[Task, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -58,16 +61,19 @@ def sweep(
     time_limit: float | None = None,
     dry_run: bool = False,
     progress: bool = False,
+    trust: Trust = False,
 ) -> SweepReport:
     """Make the runs of a sweep that its folder does not hold yet.
 
     `source`: a TOML file or a mapping of the same form (see `peakrl.sweeps.plan`). `engine`: "loky" (this machine),
     "ray" or "dask" (`address` of the cluster). `retries`: how often a run is tried again whose worker died;
-    `time_limit`: seconds a run. Runs that fail are listed in the report and do not stop the others.
+    `time_limit`: seconds a run. Runs that fail are listed in the report and do not stop the others. A file that names
+    code is refused unless `trust` is True, or lists "." (the file's own folder) and installed packages. `dry_run` makes
+    nothing and runs no code that the sweep names.
     """
-    plan = read_plan(source, folder)
     if dry_run:
-        return rehearse(plan)
+        return rehearse(read_plan(source, folder, run_code=False))
+    plan = read_plan(source, folder, trust=trust)
     store = Store.create(plan.folder)
     store.keep_names(plan.names())
     done: Completion = complete(
@@ -82,4 +88,4 @@ def rehearse(plan: SweepPlan) -> SweepReport:
     unique = list(dict.fromkeys(plan.tasks))
     there = (plan.folder / MARKER).exists()
     missing = missing_tasks(unique, Store.open(plan.folder)) if there else unique
-    return SweepReport(plan, len(unique) - len(missing), 0, (), tuple(missing))
+    return SweepReport(plan, len(unique) - len(missing), 0, (), tuple(missing), plan.unknown)

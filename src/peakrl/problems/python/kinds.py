@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from peakrl.problems.registry import Kind, Template
 
-TEMPLATE = """# A problem of your own. Train it:  peakrl train {name}.toml --out {name}.run
+TEMPLATE = """# A problem of your own. Train it:  peakrl train {name}.toml --trust --out {name}.run
 
 [problem]
-kind = "python"                   # runs the code of the function: only use files that you trust
+kind = "python"                   # runs the code of the function: peakrl asks first, or needs --trust
 function = "{name}.py:make"       # a file beside this one, or "package.module:function"
 arguments = {{ capacity = 5 }}
 
