@@ -2,7 +2,7 @@
 
 from naive.algorithm_1 import algorithm_one
 from naive.draws import Walk, Xoshiro, alias_table, order_met, paid, pick, simulate_by_walking
-from naive.harvesting import harvest_expectation, harvest_optimum, harvest_total, harvest_value
+from naive.harvesting import convex_optimum, harvest_expectation, harvest_optimum, harvest_total, harvest_value
 from naive.lists import change_fault, number_lists
 from naive.planning import (
     best_of_all_tables,
@@ -37,6 +37,7 @@ __all__ = [
     "best_over_all_orders",
     "budget_programme",
     "change_fault",
+    "convex_optimum",
     "decision_points",
     "evaluate_by_trajectories",
     "every_table",

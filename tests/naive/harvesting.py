@@ -18,6 +18,25 @@ def harvest_total(sequence, power_at, battery, base=2):
     return total
 
 
+def convex_optimum(sequences, battery, peak):
+    """The most that real powers <= peak earn on each sequence, in nats: the convex program as printed, by cvxpy."""
+    import cvxpy
+
+    horizon = len(sequences[0])
+    power, energy = cvxpy.Variable(horizon), cvxpy.Parameter(horizon, nonneg=True)
+    # Both ends are fixed (what is left after the last step is worth nothing): the solver has less to decide.
+    level = cvxpy.hstack([0.0, *([cvxpy.Variable(horizon - 1)] if horizon > 1 else []), 0.0])
+    rules = [power >= 0, power <= peak, level >= 0, level <= battery, power <= level[:-1] + energy - level[1:]]
+    program = cvxpy.Problem(cvxpy.Maximize(cvxpy.sum(cvxpy.log1p(power))), rules)
+    totals = []
+    for sequence in sequences:
+        energy.value = [float(arrival) for arrival in sequence]
+        if any(sequence):  # else nothing can be sent, and the program has no interior to start from
+            program.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9, enforce_dpp=True)
+        totals.append(float(program.value) if any(sequence) else 0.0)
+    return totals
+
+
 def harvest_optimum(sequence, battery, peak, base=2, unit=1.0):
     """The most that powers 0, unit, 2 unit, ... <= peak earn on a sequence, by recursion on the units left."""
     memo = {}

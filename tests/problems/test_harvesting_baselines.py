@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import time
+import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import optimize
 
-from naive import harvest_expectation, harvest_optimum, harvest_total
+from naive import convex_optimum, harvest_expectation, harvest_optimum, harvest_total
 from peakrl import Policy, balanced_policy, compile_model, energy_harvesting, evaluate, greedy_policy, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
+from peakrl.kernels.taut_string import pull, tunnel
 from peakrl.problems.harvesting import (
     balanced_rates,
     convex_bound,
@@ -33,10 +38,10 @@ PUBLISHED = {
 @pytest.mark.parametrize("peak", [0, 4, 8.5, 15])
 def test_greedy_and_balanced_rates_are_those_of_a_plain_walk(peak):
     sequences = draw_arrivals(20, seed=9)
-    settings = {"battery": 12, "peak_power": peak, "log_base": 3}
+    wanted = {"battery": 12, "peak_power": peak, "log_base": 3}
     for rates, targets in (
-        (greedy_rates(sequences, **settings), [math.inf] * 20),
-        (balanced_rates(sequences, **settings), sequences.mean(axis=1)),
+        (greedy_rates(sequences, **wanted), [math.inf] * 20),
+        (balanced_rates(sequences, **wanted), sequences.mean(axis=1)),
     ):
         walks = [
             harvest_total(row.tolist(), lambda h, b, e, m=target: min(m, peak, b + e), 12, base=3)
@@ -116,6 +121,68 @@ def test_the_convex_bound_has_the_closed_forms_of_simple_sequences():
     np.testing.assert_allclose(bound, [3, 0, math.log2(7), math.log2(9) + 2 * math.log2(6)], atol=1e-6)
     np.testing.assert_allclose(convex_bound([[5]]), [math.log2(6)], atol=1e-6)
     assert convex_bound([[5, 5]], peak_power=0) == [0.0]
+
+
+def random_instance(rng):
+    """Arrivals of one length, a battery and a peak, all over the place."""
+    horizon, battery = int(rng.integers(2, 25)), int(rng.integers(1, 21))
+    return rng.integers(0, int(rng.integers(1, 30)), (1, horizon)), battery, float(rng.uniform(3, 100))
+
+
+def check_water_filling(seed):
+    sequences, battery, peak = random_instance(np.random.default_rng(seed))
+    (exact,) = convex_bound(sequences, battery=battery, peak_power=peak, log_base=math.e)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Solution may be inaccurate")
+        (other,) = convex_optimum(sequences, battery, peak)
+    assert exact == pytest.approx(other, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_water_filling_is_the_convex_program_on_random_instances(seed):
+    check_water_filling(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30, 400))
+def test_water_filling_is_the_convex_program_on_many_more_instances(seed):
+    check_water_filling(seed)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(0, 20), st.floats(0, 40))
+@settings(max_examples=150, deadline=None)
+def test_water_filling_can_be_done_and_is_no_worse_than_whole_powers(sequence, battery, peak):
+    floor, ceiling = np.empty(len(sequence) + 1), np.empty(len(sequence) + 1)
+    powers = np.empty(len(sequence))
+    tunnel(np.array(sequence), float(battery), peak, floor, ceiling)
+    pull(floor, ceiling, powers)
+    level = 0.0
+    for arrival, power in zip(sequence, powers.tolist(), strict=True):
+        assert -1e-9 <= power <= min(peak, level + arrival) + 1e-9
+        level = min(float(battery), level + arrival - power)
+    (most,) = convex_bound(sequence, battery=battery, peak_power=peak)
+    assert most == pytest.approx(np.log2(1 + powers).sum(), abs=1e-9)
+    assert most >= integer_bound(sequence, battery=battery, peak_power=peak)[0] - 1e-9
+
+
+@pytest.mark.slow
+def test_water_filling_is_more_than_twenty_times_as_fast_as_the_compiled_convex_program():
+    sequences = draw_arrivals(200, mean=10)
+    convex_bound(sequences, peak_power=15)
+    begun = time.process_time()
+    convex_bound(np.repeat(sequences, 10, axis=0), peak_power=15)
+    ours = (time.process_time() - begun) / 2000
+    begun = time.process_time()
+    convex_optimum(sequences.tolist(), 20, 15)
+    assert (time.process_time() - begun) / 200 > 20 * ours
+
+
+@pytest.mark.slow
+def test_the_bound_of_figure_3_is_that_of_the_convex_program():
+    for mean in MEANS:
+        sequences = draw_arrivals(50, mean=mean, seed=1)
+        exact = convex_bound(sequences, peak_power=15, log_base=math.e)
+        np.testing.assert_allclose(exact, convex_optimum(sequences.tolist(), 20, 15), atol=1e-6)
 
 
 def test_the_convex_bound_agrees_with_another_solver():

@@ -6,7 +6,7 @@ With B the capacity, p the peak, E_h the arrivals and b_0 = 0, b_{h+1} = min(B, 
     balanced    P_h = min(m, p, b_h + E_h),   m = (E_0 + ... + E_{H-1}) / H                         non-causal
     integer     max sum_h log(1 + P_h)  over whole powers P_h <= p, by dynamic programming          non-causal
     convex      the same over real powers:  0 <= P_h <= p,  0 <= b_h <= B,  b_0 = 0,
-                b_{h+1} <= b_h + E_h - P_h  (the gap is what is spilled)                            non-causal
+                b_{h+1} <= b_h + E_h - P_h  (the gap is what is spilled), by water-filling           non-causal
 
 Non-causal rules use arrivals that a transmitter cannot know yet: they are yardsticks, not ways to run one. `balanced`
 spends a real number, as does the published curve (a mean rounded down would fall half a bit to a bit short of it).
@@ -17,14 +17,13 @@ than one unit apart at any moment.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from peakrl.errors import PeakError, PolicyError, ProblemError
+from peakrl.errors import PolicyError, ProblemError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import Policy
@@ -97,55 +96,17 @@ def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, lo
 
 
 def convex_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
-    """Return [sequence]: the most that real powers below the peak can earn on it (non-causal).
+    """Return [sequence]: the most that real powers below the peak can earn on it (non-causal), exactly.
 
-    The convex program is compiled once and solved for one row after another (Clarabel; off by 1e-7 as a rule,
-    and never by more than about 1e-5).
+    By dynamic water-filling (`kernels.taut_string`), some microseconds a sequence.
     """
+    from peakrl.kernels.taut_string import taut_totals
+
     sequences = as_sequences(arrivals)
     capacity = whole_number(battery, "battery", 0)
     peak, base = checked_peak(peak_power), checked_base(log_base)
-    totals = np.zeros(len(sequences))
-    if peak == 0:
-        return totals
-    solve = convex_program(sequences.shape[1], capacity, peak)
-    for index, sequence in enumerate(sequences):
-        if sequence.any():  # else nothing can be sent, and the program has no interior to start from
-            totals[index] = solve(sequence.astype(np.float64), index) / math.log(base)
+    totals: Floats = taut_totals(sequences, float(capacity), float(peak)) / math.log(base)
     return totals
-
-
-def convex_program(horizon: int, capacity: float, peak: float) -> Callable[[Floats, int], float]:
-    """Return a function that solves the convex program of a sequence, in nats; it is compiled on the first call."""
-    import cvxpy
-
-    cp: Any = cvxpy  # its type hints leave out the functions that it generates
-    power = cp.Variable(horizon)
-    # Both ends are fixed (what is left after the last step is worth nothing): the solver has less to decide.
-    between = [cp.Variable(horizon - 1)] if horizon > 1 else []
-    level = cp.hstack([0.0, *between, 0.0])
-    energy = cp.Parameter(horizon, nonneg=True)
-    rules = [power >= 0, power <= peak, level >= 0, level <= capacity, power <= level[:-1] + energy - level[1:]]
-    program = cp.Problem(cp.Maximize(cp.sum(cp.log1p(power))), rules)
-
-    def solve(sequence: Floats, index: int) -> float:
-        energy.value = sequence
-        # About one sequence in some thousands does not settle at the tightest tolerance.
-        for tolerance in (1e-8, 1e-7, 1e-6):
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Solution may be inaccurate")
-                program.solve(
-                    solver=cp.CLARABEL,
-                    tol_gap_abs=tolerance,
-                    tol_gap_rel=tolerance,
-                    tol_feas=tolerance,
-                    enforce_dpp=True,
-                )
-            if program.status == cp.OPTIMAL:
-                return float(program.value)
-        raise PeakError(f"convex bound of sequence {index}: the solver stopped with status {program.status!r}")
-
-    return solve
 
 
 def spend(sequences: Longs, target: Floats, battery: int, peak_power: float, log_base: float) -> Floats:
