@@ -22,6 +22,7 @@ from peakrl import (
     learn,
     load_run,
     resume,
+    scheduling_example,
     solve,
 )
 from peakrl.errors import PeakError, SettingsError
@@ -247,3 +248,11 @@ def evaluate_table(model, run):
 def test_settings_that_cannot_be_are_refused_by_name(values):
     with pytest.raises(SettingsError, match=next(iter(values))[:5]):
         LearnerSettings.posterior(**values)
+
+
+def test_a_state_with_an_action_not_tried_is_no_dead_end_of_a_proof():
+    # After 20,000 episodes of Example 3 some states behind the proof hold actions that were never tried.
+    run = learn(scheduling_example(3), episodes=20_000, seed=0, record="none")
+    assert run.feasible is False
+    accounted = {(line.step, line.state) for line in run.proof}
+    assert all((line.step + 1, line.dead_state) in accounted for line in run.proof if line.violation is None)

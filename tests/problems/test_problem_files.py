@@ -184,7 +184,8 @@ def test_a_json_file_says_the_same_as_a_toml_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "settings"),
     [
-        ("", LearnerSettings.practical()),
+        ("", LearnerSettings.posterior()),
+        ("ghost = 0.1", LearnerSettings.posterior(ghost=0.1)),
         ('learner = "practical"\nadaptive_steps = false', LearnerSettings.practical(adaptive_steps=False)),
         ('learner = "paper"\nslack = 0.2\nbonus = "hoeffding"', LearnerSettings.paper(0.2, bonus="hoeffding")),
         ('learner = "published"\nslack = 0.2', LearnerSettings.published(0.2)),
@@ -235,7 +236,7 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
         (ENERGY + "[setings]\n", "setings is not a key here; do you mean settings?"),
         (ENERGY + "[settings]\nlearner = 'best'", "settings.learner is 'best'"),
         (ENERGY + "[settings]\nlearner = 'paper'", "settings.slack is missing; the learner 'paper' needs it"),
-        (ENERGY + "[settings]\nslakc = 1", "settings.slakc is not a key here; do you mean slack?"),
+        (ENERGY + "[settings]\ngohst = 1", "settings.gohst is not a key here; do you mean ghost?"),
         (ENERGY + "[settings]\nlearner = 'published'\nslack = -1", "slack is -1"),
         (ENERGY + "[settings]\nlearner = 'published'\nslack = [1]", "slack is [1]"),
         (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),

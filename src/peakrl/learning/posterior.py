@@ -264,12 +264,15 @@ class PosteriorLearner(SamplingAlgorithm):
         """Return the plan on plain means."""
         seen = int(self.status[EPISODES])
         if self._decision is None or self._decision[0] != seen or len(self._decision[1].row) < self.space.slots:
-            value, cost, row = (np.zeros_like(self.by_slot[name].used) for name in ("value", "cost", "row"))
-            row[:] = self.space.layout.row_start[:-1, None]
-            plan = Plan(value, cost, row)
-            make_plan(self.places, self.counts, self.rules, plan, False, NO_CHANGES, 0, 0)
-            self._decision = seen, plan
+            self._decision = seen, self._planned(self.counts)
         return self._decision[1]
+
+    def _planned(self, counts: Counts) -> Plan:
+        value, cost, row = (np.zeros_like(self.by_slot[name].used) for name in ("value", "cost", "row"))
+        row[:] = self.space.layout.row_start[:-1, None]
+        plan = Plan(value, cost, row)
+        make_plan(self.places, counts, self.rules, plan, False, NO_CHANGES, 0, 0)
+        return plan
 
     def chosen(self) -> NDArray[np.int64]:
         """[slot, column]: the rows of the plan on plain means."""
@@ -292,6 +295,15 @@ class PosteriorLearner(SamplingAlgorithm):
         value = np.empty((self.space.rows, self.columns))
         witness = np.empty((self.space.rows, self.columns), np.int32)
         judge_all(self.places, self.counts, self.rules, self.decision(), value, witness, NO_WITNESS, VIOLATES, DECLARED)
+        if self.proved_in:
+            # The hand-out shuns what was not tried then: a state where all else fails is no dead end for that.
+            status = self.status.copy()
+            status[PROVED] = 0
+            counts = self.counts._replace(status=status)
+            known = self._planned(counts)
+            judge_all(
+                self.places, counts, self.rules, known, np.empty_like(value), witness, NO_WITNESS, VIOLATES, DECLARED
+            )
         return value, witness
 
     def values(self) -> Floats:

@@ -4,8 +4,8 @@
     kind = "energy_harvesting"
     peak_power = 8
 
-    [settings]                       # learner = practical, paper, published, deterministic
-    learner = "practical"
+    [settings]                       # learner = posterior, practical, paper, published, deterministic
+    learner = "posterior"
 
     [run]                            # episodes, seed, record, average, checkpoint, checkpoint_every
     episodes = 50_000

@@ -44,7 +44,7 @@ class Sections(Section):
     run: RunSection = Field(default_factory=RunSection)
 
 
-#: The makers of `LearnerSettings`; the names of `peakrl.learners` and "file.py:Class" are understood too.
+#: The makers of `LearnerSettings`, the default first; names of `peakrl.learners` and "file.py:Class" serve as well.
 MAKERS = ("posterior", "practical", "paper", "published", "deterministic")
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -72,9 +72,9 @@ def finding(item: Any) -> str:
 
 
 def learner_settings(values: Mapping[str, Any], where: str, folder: Path) -> LearnerSettings:
-    """Return the settings of the learner that `values` names; the practical one where it names none."""
+    """Return the settings of the learner that `values` names; posterior sampling where it names none."""
     rest = dict(values)
-    learner = rest.pop("learner", "practical")
+    learner = rest.pop("learner", MAKERS[0])
     if isinstance(learner, str) and ":" in learner:
         with wording(where):
             return OwnLearner.load(learner, rest, folder)

@@ -13,8 +13,8 @@
     grid = { peak_power = [8, 15] } # every combination of these
 
     [[settings]]
-    name = "practical"
-    learner = "practical"           # paper, published, deterministic
+    name = "posterior"
+    learner = "posterior"           # the default; practical, paper, published, deterministic
 
 The runs are all combinations of problems, settings, episodes and seeds, unless `[[runs]]` lists the ones wanted, each
 with `problems` and `settings` by name and, if they differ, its own `episodes` and `seeds`.
@@ -31,7 +31,7 @@ from typing import Any
 
 from peakrl.checks import MOST_EPISODES, check_count
 from peakrl.errors import ProblemError, SweepError
-from peakrl.problem_files.schema import learner_settings
+from peakrl.problem_files.schema import MAKERS, learner_settings
 from peakrl.problems.files import parsed
 from peakrl.problems.registry import unknown_key
 from peakrl.problems.spec import ProblemSpec, located
@@ -181,7 +181,7 @@ def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
 
 def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
     """Yield the settings of an entry."""
-    learner = text(entry, "learner", f"{where}.learner")
+    learner = text(entry, "learner", f"{where}.learner", MAKERS[0])
     name = text(entry, "name", f"{where}.name", learner)
     for suffix, parameters in combinations(entry, ("learner", "name"), where):
         values = {"learner": learner, **parameters}
