@@ -35,8 +35,7 @@ def check(
     first = d.cell_start[-1] + np.arange(d.law[-1, 1])
     starts, counts = d.cell_next[first], d.cell_count[first]
     feasible = not dead[0][starts[counts > 0]].any()
-    tops = largest(d, upper, dead, 0)
-    share = math.log(bets(d) / (0.6 * d.p))
+    tops, share = largest(d, upper, dead, 0), shares(d)[-1:]
     high = float(upper_means(upper[0][starts][None], counts[None], tops, share)[0]) if feasible else None
     if feasible and d.deterministic:
         high = float(upper[0][starts[0]])
@@ -57,6 +56,8 @@ def read(told: Any, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     """Return the evidence; a ValueError says what cannot be."""
     d = SimpleNamespace(**plain, **arrays, p=told.failure_probability)
     slots, rows, laws = len(d.row_start) - 1, len(d.law_of_row), len(d.cell_start)
+    lo, hi = d.reward_range
+    d.may_end = d.ends > 0 and lo <= 0 <= hi
     d.rows_of = [np.arange(d.row_start[s], d.row_start[s + 1]) for s in range(slots)]
     d.slots_at = [
         np.array([s for s in range(slots) if len(d.rows_of[s]) and (d.stationary or d.slot_step[s] == h)], int)
@@ -70,7 +71,10 @@ def read(told: Any, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     good &= (d.then_count <= d.cell_count).all() and (d.then_before <= d.then_count).all() and (d.harm >= 0).all()
     good &= (d.then_harm <= d.harm).all() and (d.then_known <= d.known).all() and (d.tested[d.harm > 0] == 1).all()
     good &= d.returns_count.sum() == d.played and 0 <= d.violated <= d.played <= d.law[-1, 0]
-    good &= np.isfinite(d.gap).all() and (d.gap >= 0).all() and d.gap.max() <= max(d.top, 0.0) + NEAR
+    good &= np.isfinite(d.gap).all() and (d.gap >= 0).all() and (d.top < 0 or d.gap.max(initial=0.0) <= d.top + NEAR)
+    met, full = slots - d.ends, d.horizon * (d.most_reward - lo)
+    good &= d.complete if not d.growing else not d.complete or (d.stationary and met == d.states)
+    good &= d.complete or d.top < 0 or abs(d.top - full) <= NEAR * max(1.0, full)
     last = d.cell_start[-1]
     inside = d.reward[d.known == 1] if not d.joint else d.cell_reward[:last][d.cell_count[:last] > 0]
     room = NEAR * max(1.0, *map(abs, d.reward_range))
@@ -80,11 +84,33 @@ def read(told: Any, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     return d
 
 
-def bets(d: SimpleNamespace) -> int:
-    """Return how many bets the upper values are."""
-    laws = len(d.law_of_row) if d.noises else len(d.cell_start) - 1
+def shares(d: SimpleNamespace) -> Numbers:
+    """[law]: log(1/d) of the bets of upper values on it; the last one is that of the first state."""
     steps = (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
-    return int(laws * steps + 1)
+    laws, share = len(d.cell_start), math.log(1 / (0.6 * d.p))
+    if d.growing and d.states is None:
+        by_step = np.append(np.full(laws - 1, math.log(max(1, steps))), 0.0)
+        return np.asarray(share + weights(np.append(np.arange(2, laws + 1), 1)) + by_step)
+    if d.growing:
+        bets = d.states * d.actions * (max(1, steps) if d.stationary else d.horizon)
+    else:
+        bets = (len(d.law_of_row) if d.noises else laws - 1) * steps
+    return np.full(laws, share + math.log(bets + 1))
+
+
+def lower_shares(d: SimpleNamespace) -> Numbers:
+    """[slot]: by how many, or by which weights, lower values share what they may fail by, as a logarithm."""
+    slots, steps = len(d.row_start) - 1, (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
+    if d.growing and d.states is None:
+        return np.asarray(weights(np.maximum(np.arange(slots) - d.ends + 1, 1)) + math.log(max(1, steps)))
+    number = d.states * (1 if d.stationary else d.horizon) if d.growing else slots
+    return np.full(slots, math.log(max(1, number * (max(1, steps) if d.growing else steps))))
+
+
+def weights(index: NDArray[Any]) -> Numbers:
+    """Return log(1/omega_i) of weights that sum to 1: omega_i = 2^-k / ((k+1)(k+2)), 2^k <= i < 2^(k+1)."""
+    k = np.floor(np.log2(index))
+    return np.asarray(k * math.log(2) + np.log((k + 1) * (k + 2)))
 
 
 def samples(d: SimpleNamespace, rows: NDArray[Any], law: NDArray[Any], count: NDArray[Any]) -> tuple[Any, Any, Any]:
@@ -103,11 +129,11 @@ def upper_values(
     d: SimpleNamespace, law: NDArray[Any], count: NDArray[Any], known: NDArray[Any], harm: Numbers
 ) -> tuple[list[Numbers], list[Any]]:
     """Return W by step [slot] and which states are dead; `d.upper` holds U by step [row], -inf where ruled out."""
-    slots, share = len(d.row_start) - 1, math.log(bets(d) / (0.6 * d.p))
+    slots, share = len(d.row_start) - 1, shares(d)
     values, dead = [np.zeros(slots)] * (d.horizon + 1), [np.zeros(slots, bool)] * (d.horizon + 1)
     d.upper = [np.empty(0)] * d.horizon
     for h in range(d.horizon - 1, -1, -1):
-        rows = np.concatenate([d.rows_of[s] for s in d.slots_at[h]])
+        rows = np.concatenate([np.empty(0, int), *(d.rows_of[s] for s in d.slots_at[h])])
         # One line for each law, which its rows share; where there is a map, each row has its own.
         _, one, each = np.unique(rows if d.noises else d.law_of_row[rows], return_index=True, return_inverse=True)
         following, reward, counts = samples(d, rows[one], law, count)
@@ -119,7 +145,8 @@ def upper_values(
         elif d.deterministic:
             bound = np.where(counts.sum(axis=1) > 0, follows[:, 0], above)
         else:
-            bound = upper_means(follows, np.where(ends[:, None], 0, counts), above, share)
+            mine = share[d.law_of_row[rows[one]]]
+            bound = upper_means(follows, np.where(ends[:, None], 0, counts), above, mine)
         ruled_out, bound = (harm[d.group_of_row[rows]] > 0) | ends[each], bound[each]
         own = 0.0 if d.joint else np.where(known[rows] == 1, d.reward[rows], d.most_reward)
         u = np.full(len(d.law_of_row), -np.inf)
@@ -132,26 +159,29 @@ def upper_values(
 
 
 def largest(d: SimpleNamespace, values: list[Numbers], dead: list[Any], h: int) -> float:
-    """Return the largest W of a step among states that are not dead."""
+    """Return the largest W of a step among states that are not dead, and those that may still be met."""
     if h == d.horizon:
         return 0.0
     alive = values[h][d.slots_at[h]][~dead[h][d.slots_at[h]]]
-    return float(alive.max()) if alive.size else d.most_reward * (d.horizon - h)
+    if not d.complete or not alive.size:
+        return float(d.most_reward * (d.horizon - h))
+    return float(max(alive.max(), 0.0) if d.may_end else alive.max())
 
 
-def upper_means(values: Any, counts: Any, bound: float, share: float, all_in: float | None = None) -> Numbers:
+def upper_means(values: Any, counts: Any, bound: float, share: Any, all_in: float | None = None) -> Numbers:
     """Return, line by line, the upper bound of a mean; the bound itself where nothing was seen."""
     total = counts.sum(axis=1)
+    share = np.broadcast_to(share, total.shape)
     if not total.all():
-        result = np.full(len(total), bound)
-        if total.any():
-            result[total > 0] = upper_means(values[total > 0], counts[total > 0], bound, share, all_in)
+        result, some = np.full(len(total), bound), total > 0
+        if some.any():
+            result[some] = upper_means(values[some], counts[some], bound, share[some], all_in)
         return result
     n, seen = total[:, None], counts > 0
     least = np.where(seen, values, np.inf).min(axis=1)[:, None]
     most = np.maximum(np.where(seen, values, -np.inf).max(axis=1)[:, None], bound)
     mean = np.where(seen, counts * np.where(seen, values, 0.0), 0.0).sum(axis=1)[:, None] / n
-    beta = (share + 0.5 * np.log(np.pi * (n + 0.5))) / n
+    beta = (share[:, None] + 0.5 * np.log(np.pi * (n + 0.5))) / n
 
     def at(nu: Any, price: Any) -> tuple[Any, Any]:
         t = np.where(seen, (mean - values) / (nu - mean), 0.0)
@@ -189,7 +219,7 @@ def returned(d: SimpleNamespace) -> tuple[float, float]:
     grid = least + (most - least) / GRID * d.returns_index
     low = max(least, -mixed(-grid, d.returns_count, -least, share + math.log(3))) if d.played else least
     groups = d.group_of_row[np.concatenate([chosen(d, h) for h in range(d.horizon)])]
-    if not d.joint and (d.tested[groups] == 1).all() and (d.harm[groups] == 0).all():
+    if d.certain and d.complete and (d.tested[groups] == 1).all() and (d.harm[groups] == 0).all():
         return low, 0.0
     return low, mixed([0.0, 1.0], [d.played - d.violated, d.violated], 1.0, share) if d.played else 1.0
 
@@ -198,6 +228,8 @@ def walked(d: SimpleNamespace) -> tuple[float, float]:
     """Return value and violation where nothing is random: one walk."""
     slot, earned = int(d.cell_next[d.cell_start[-1]]), []
     for h in range(d.horizon):
+        if slot < d.ends:
+            break
         row = d.candidate[h * (len(d.row_start) - 1) + slot if d.stationary else slot]
         law, group = d.law_of_row[row], d.group_of_row[row]
         if not (d.law[law, 0] and d.known[row] and d.tested[group]) or d.harm[group] > 0:
@@ -223,27 +255,28 @@ def gaps_mean(d: SimpleNamespace) -> float:
     """Return the bound of the mean largest gap; a ValueError where the gaps are not what the counts give."""
     _, dead = upper_values(d, d.then_law, d.then_count, d.then_known, d.then_harm)
     slots, least = len(d.row_start) - 1, d.reward_range[0]
-    lower_bets = max(1, slots * (d.horizon if d.joint else d.horizon - 1)) if d.stationary else slots
-    share = math.log(3 * d.policies * (d.policies + 1) * lower_bets / (0.2 * d.p))
+    share = math.log(3 * d.policies * (d.policies + 1) / (0.2 * d.p)) + lower_shares(d)
     low, floor = np.zeros(slots), 0.0
     for h in range(d.horizon - 1, -1, -1):
         at, rows = d.slots_at[h], chosen(d, h)
         following, reward, counts = samples(d, rows, d.then_law, d.then_count - d.then_before)
-        under = floor + (least if d.joint else 0.0)
-        follows = -upper_means(-(low[following] + (reward if d.joint else 0.0)), counts, -under, share)
+        under = (floor if d.complete else least * (d.horizon - h - 1)) + (least if d.joint else 0.0)
+        follows = -upper_means(-(low[following] + (reward if d.joint else 0.0)), counts, -under, share[at])
         follows = np.zeros(len(rows)) if h == d.horizon - 1 and not d.joint else follows
         own = 0.0 if d.joint else np.where(d.then_known[rows] == 1, d.reward[rows], -np.inf)
         now = np.zeros(slots)
         now[at] = np.maximum(own + follows, least * (d.horizon - h))
-        low, floor = now, float(now[at].min())
+        low, floor = now, float(min(now[at].min(), 0.0) if d.may_end else now[at].min())
         others = d.upper[h].copy()
         others[rows] = -np.inf
         best = np.array([others[d.rows_of[s]].max() for s in at])
         gap = np.where(dead[h][at] | (best == -np.inf), 0.0, np.maximum(0.0, best - low[at]))
         kept = d.gap[h * slots + at if d.stationary else at]
-        if (np.abs(gap - kept) > NEAR * d.horizon * max(1.0, *map(abs, d.reward_range))).any():
+        near = NEAR * d.horizon * max(1.0, *map(abs, d.reward_range))
+        full = (d.horizon - h) * (d.most_reward - least) if d.growing else np.inf  # of a state met later
+        if ((np.abs(gap - kept) > near) & (np.abs(kept - full) > near)).any():
             raise ValueError("the gaps are not what the counts give")
     if d.gaps_count.sum() == 0:
         return math.inf
-    share = math.log(3 * d.attempts * (d.attempts + 1) / (0.2 * d.p))
-    return mixed(d.top / GRID * d.gaps_index, d.gaps_count, d.top, share) if d.top > 0 else 0.0
+    own = math.log(3 * d.attempts * (d.attempts + 1) / (0.2 * d.p))
+    return mixed(d.top / GRID * d.gaps_index, d.gaps_count, d.top, own) if d.top > 0 else 0.0

@@ -103,6 +103,9 @@ class Algorithm(ABC):
     observes: ClassVar[bool] = False
     #: Does what it learns at one step hold for all?
     shares_steps: bool = False
+    #: Where several episodes run side by side: must all of them begin together, by what was decided before, and be
+    #: learned from in the order in which they began, once all are over?
+    together: ClassVar[bool] = False
     #: Do its policies draw their actions?
     randomised: ClassVar[bool] = False
 
@@ -120,6 +123,11 @@ class Algorithm(ABC):
     def log_room(self) -> int:
         """Room in the log that the next episode may need."""
         return 2 * self.space.slots * self.columns
+
+    @property
+    def at_once(self) -> int:
+        """How many episodes may begin together."""
+        return 1
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on."""

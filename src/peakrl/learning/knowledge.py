@@ -27,11 +27,12 @@ class Knowledge(BaseModel):
 
     #: True: nothing depends on the step.
     stationary: bool | None = None
-    #: About how many states there are.
+    #: About how many states there are; of an environment the certified learner takes it that there are no more.
     states: int | None = None
     #: The most that a step without violation earns, where that is known to be less than the reward range allows.
     most_reward: float | None = None
-    #: The reward of a pair: True, as the model has it, or a function (step, state, action).
+    #: The reward of a pair: a function (step, state, action), or True, as the model has it; of an environment that says
+    #: that it depends on nothing else.
     rewards: bool | Function | None = None
     #: What the constraints depend on: an observed violation then holds for everything that shares it.
     constraint_depends_on: Dependence | None = None

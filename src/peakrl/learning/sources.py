@@ -24,6 +24,7 @@ from peakrl.learning.algorithm import Algorithm, Episode, SamplingAlgorithm
 from peakrl.learning.contradictions import DeclarationCheck
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import Limits
+from peakrl.learning.observations import Observations
 from peakrl.learning.space import Space
 from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, episode_seed
 
@@ -124,6 +125,10 @@ class LaneSource:
         self.lanes, self.rules, self.space, self.knowledge, self._make = lanes, lanes.rules, space, knowledge, make
         self._running: list[Lane | None] = [None] * lanes.count
         self._free: list[Episode] = []
+        #: Of episodes that run together: those that are over while others are not, and those to learn from now.
+        self._over: list[Lane] = []
+        self._waiting: list[Episode] = []
+        self.observations = Observations(knowledge, space)
         self.started = 0
         horizon = self.rules.horizon
         self.pieces = max(1, LANE_STEPS[0] // horizon), max(1, LANE_STEPS[1] // horizon)
@@ -139,6 +144,9 @@ class LaneSource:
             if ledger.algorithm is None and self.rules.constraints.count is not None:
                 self._begin_algorithm(ledger)
             while ledger.done < goal and (ledger.algorithm is None or ledger.algorithm.stopped is None):
+                if self._waiting and ledger.algorithm is not None:
+                    self._complete(ledger, ledger.algorithm, self._waiting.pop(0))
+                    continue
                 self._start(ledger, goal)
                 actions: list[int | None] = [None] * len(self._running)
                 for place, lane in enumerate(self._running):
@@ -209,11 +217,12 @@ class LaneSource:
         if None not in self._running:
             return
         free = [place for place, lane in enumerate(self._running) if lane is None]
-        free = free[: max(0, ledger.planned - self.started)]
+        free, algorithm = free[: max(0, ledger.planned - self.started)], ledger.algorithm
+        if algorithm is not None and algorithm.together:
+            free = [] if any(self._running) else free[: algorithm.at_once]
         if not free:
             return
         numbers = range(self.started + 1, self.started + 1 + len(free))
-        algorithm = ledger.algorithm
         for place, number in zip(free, numbers, strict=True):
             self._running[place] = Lane(number, self._free.pop() if self._free else None)
             self.started = number
@@ -260,6 +269,7 @@ class LaneSource:
         """Return the slot of a state, stored if it is new."""
         if step == 0:
             self._check_first(seen)
+            self.observations.check_first(seen.state)
         slot = self.space.find(step, seen)
         if slot < 0:
             slot = self.space.add(step, seen)
@@ -284,12 +294,23 @@ class LaneSource:
         following = self._following(ledger, algorithm, step, seen)
         violation = lane.played.add(lane.slot, lane.row, following, seen.reward, seen.constraints)
         self._check(seen, violation)
+        self.observations.check(step, lane.row, seen, following)
         if algorithm.observes:
             algorithm.observe(lane.played)
         lane.slot = following
         if seen.over or last:
-            self._complete(ledger, algorithm, lane.played)
             self._running[place] = None
+            self._end(ledger, algorithm, lane, lane.played)
+
+    def _end(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, played: Episode) -> None:
+        """Learn from an episode that is over, or wait for those that run together with it."""
+        if not algorithm.together:
+            self._complete(ledger, algorithm, played)
+            return
+        self._over.append(lane)
+        if not any(self._running):
+            ordered = sorted(self._over, key=lambda one: one.number)
+            self._waiting, self._over = [one.played for one in ordered if one.played is not None], []
 
     def _following(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Step) -> int:
         """Return the slot that a step led to; an end where the episode is over."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from peakrl.kernels.certified.episodes import GAUGED, GRID, PLAYED, VIOLATED
 from peakrl.kernels.certified.tables import BEFORE, CELLS, OPEN, SAMPLES
+from peakrl.kernels.practical_tables import DECLARED
+from peakrl.learning.certified.evidence import cells_before, counted
 from peakrl.learning.certified.proofs import (
     ATTEMPTS,
     CANDIDATES,
@@ -40,7 +43,7 @@ def check_restored(learner: CertifiedLearner, done: int) -> None:
 def check_status(learner: CertifiedLearner, done: int) -> None:
     """Raise where the rounds stand where they cannot."""
     r = learner.rounds
-    status, slots = r.status, len(r.places.row_start) - 1
+    status, slots = r.status, learner.space.slots
     inside = 0 <= status[KIND] <= CANDIDATE and 0 <= status[PASSED] <= len(r.goal.epsilons)
     counted = status[EPISODES] == done and status[FROZEN] in (0, 1) and (status[COUNTS] >= 0).all()
     dead = status[DEAD_FIRST] == OPEN or 0 <= status[DEAD_FIRST] < slots
@@ -62,33 +65,32 @@ def check_rows(learner: CertifiedLearner) -> None:
         unset = name != "greedy" and not table.any()
         if not unset and ((rows < first) | (rows >= last)).any():
             raise ValueError(f"{name} names a row that its state has not")
-    slots = len(r.places.row_start) - 1
-    if ((r.tables.witness < OPEN) | (r.tables.witness >= slots)).any():
+    if ((r.tables.witness < DECLARED) | (r.tables.witness >= learner.space.slots)).any():
         raise ValueError("witness names a state that there is not")
 
 
 def check_counts(learner: CertifiedLearner, done: int) -> None:
     """Raise where counts do not add up, or a cell names a state that there is not."""
-    r, tables = learner.rounds, learner.rounds.tables
-    slots, then = len(r.places.row_start) - 1, r.frozen_counts
-    room = np.diff(np.append(r.places.cell_start, len(tables.cell_next)))
+    r, slots = learner.rounds, learner.space.slots
+    own = SimpleNamespace(**counted(r), cell_before=cells_before(r))
+    room = np.diff(np.append(own.cell_start, len(own.cell_next)))
     for law, count, before in (
-        (tables.law, tables.cell_count, tables.cell_before),
-        (then.then_law, then.then_count, then.then_before),
+        (own.law, own.cell_count, own.cell_before),
+        (own.then_law, own.then_count, own.then_before),
     ):
         if (law < 0).any() or (law[:, CELLS] > room).any() or (law[:, BEFORE] > law[:, SAMPLES]).any():
             raise ValueError("law counts what cannot be")
         if (count < 0).any() or (before < 0).any() or (before > count).any():
             raise ValueError("cells count what cannot be")
-        if (np.add.reduceat(count, r.places.cell_start) != law[:, SAMPLES]).any():
+        if (np.add.reduceat(count, own.cell_start) != law[:, SAMPLES]).any():
             raise ValueError("the cells of a law do not add up to its samples")
-    if ((tables.cell_next < 0) | (tables.cell_next >= slots)).any():
+    if ((own.cell_next < 0) | (own.cell_next >= slots)).any():
         raise ValueError("a cell names a state that there is not")
-    if tables.law[-1, SAMPLES] != done:
+    if own.law[-1, SAMPLES] != done:
         raise ValueError("first states do not add up to the episodes")
     evidence = r.evidence
-    for counted, number in ((evidence.returns, PLAYED), (evidence.gaps, GAUGED)):
-        if len(counted) != GRID + 1 or (counted < 0).any() or counted.sum() != evidence.counts[number]:
+    for number, column in ((PLAYED, evidence.returns), (GAUGED, evidence.gaps)):
+        if len(column) != GRID + 1 or (column < 0).any() or column.sum() != evidence.counts[number]:
             raise ValueError("the returns of the candidate do not add up to its episodes")
     if not 0 <= evidence.counts[VIOLATED] <= evidence.counts[PLAYED] <= done:
         raise ValueError("the episodes of the candidate are more than there were")

@@ -1,7 +1,8 @@
-"""Declarations that the certified learner has a use for of its own, checked on a model."""
+"""Declarations that the certified learner has a use for of its own: checked on a model, believed of an environment."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,73 @@ import numpy as np
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.learning.declarations import ROUNDING, pair_label
-from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.knowledge import Dependence, Function, Knowledge
 from peakrl.learning.space import ModelSpace
 from peakrl.model.tabular import TabularModel
+from peakrl.targets.adapters import Rules
 
+#: More states than this are as good as not known: weights by the order of being met cost less.
+MOST_STATES = 1 << 20
 #: Probabilities of one noise may differ by this much from row to row.
 CLOSE = 1e-9
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is declared of an environment, as the learner uses it."""
+
+    #: The most that one step can earn (of steps that never violate, where that is declared).
+    most: float
+    #: May rewards depend on more than step, state and action? Bets are then on reward plus next value.
+    joint: bool
+    deterministic: bool
+    #: Does a pair violate always or never?
+    certain: bool
+    #: There are at most so many; None: nobody knows.
+    states: int | None
+    depends_on: Dependence | None
+    #: (step, state, action) -> its reward; None where it has to be read.
+    rewards: Function | None
+    #: (step, state, action) -> what pairs with one law of the next state have in common; None: each has its own.
+    law_key: Function | None
+
+
+def told_of(rules: Rules, knowledge: Knowledge) -> Told:
+    """Return what is declared of an environment; what the learner cannot use there is an error."""
+    if rules.constraints.bounds is None:
+        raise SettingsError(
+            "constraint_bounds is not given: a certificate bounds the violation, so pass constraint_bounds=, the most "
+            "that each constraint can be violated by"
+        )
+    if knowledge.outcome_map is not None:
+        raise SettingsError(
+            "outcome_map needs a model: an environment does not tell what a state offers before it is met. Leave it out"
+        )
+    if knowledge.outcome_groups is True:
+        raise SettingsError(
+            "outcome_groups is True, but an environment does not tell its groups; give a function (step, state, action)"
+        )
+    deterministic = bool(knowledge.deterministic)
+    joint = not knowledge.rewards and not deterministic
+    if knowledge.outcome_groups and joint:
+        raise SettingsError(
+            "outcome_groups is declared, but rewards may depend on the outcome: declare rewards as well, a function of "
+            "(step, state, action), or True where each is that of its pair"
+        )
+    lo, hi = rules.reward_range
+    most = hi if knowledge.most_reward is None else min(hi, knowledge.most_reward)
+    if most < lo:
+        raise SettingsError(f"most_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
+    return Told(
+        most=most,
+        joint=joint,
+        deterministic=deterministic,
+        certain=deterministic,
+        states=rules.states if rules.states is not None and rules.states <= MOST_STATES else None,
+        depends_on=knowledge.constraint_depends_on,
+        rewards=knowledge.rewards if callable(knowledge.rewards) else None,
+        law_key=knowledge.outcome_groups if callable(knowledge.outcome_groups) else None,
+    )
 
 
 def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None:

@@ -17,7 +17,9 @@ from peakrl.kernels.certified.bounds import FINE
 from peakrl.kernels.certified.episodes import PLAYED, VIOLATED
 from peakrl.kernels.certified.tables import OPEN
 from peakrl.kernels.certified.values import first_value
-from peakrl.learning.certified.proofs import ATTEMPTS, EPISODES, FROZEN, POLICIES
+from peakrl.learning.certified.growing import GrowingRounds
+from peakrl.learning.certified.proofs import ATTEMPTS, EPISODES, FROZEN, POLICIES, Counts
+from peakrl.learning.certified.rounds import Rounds
 
 if TYPE_CHECKING:
     from peakrl.learning.certified.learner import CertifiedLearner
@@ -39,6 +41,8 @@ WORDS = {
 def certificate(learner: CertifiedLearner) -> Certificate:
     """Return the certificate for the smallest epsilon, or, where it is not reached, the bounds as they stand."""
     r = learner.rounds
+    if isinstance(r, GrowingRounds):
+        r.settle()
     bounds = bounds_now(learner)
     epsilon = learner.settings.epsilon[-1]
     if learner.settings.relative:
@@ -52,7 +56,7 @@ def certificate(learner: CertifiedLearner) -> Certificate:
         episodes=int(r.status[EPISODES]),
         rests_on=rests_on(learner),
         reason=reason,
-        subject=f"the policy learned on {learner.model.name!r}",
+        subject=f"the policy learned on {learner.space.states().name!r}",
         evidence=evidence_of(learner),
         **bounds,
     )
@@ -91,30 +95,52 @@ def shortfall(learner: CertifiedLearner, bounds: dict[str, float | None], epsilo
 
 def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
     """Return what must be true for the certificate to be, a sentence each."""
-    model, knowledge = learner.model, learner.task.knowledge
+    states, knowledge = learner.space.states(), learner.task.knowledge
+    growing = isinstance(learner.rounds, GrowingRounds)
+    known = "horizon" if growing else "states, actions, horizon"
     lines = [
         "episodes are drawn afresh: what follows depends on nothing but step, state and action",
-        f"states, actions, horizon ({model.horizon}), reward range and constraint bounds of {model.name!r}",
+        f"{known} ({states.horizon}), reward range and constraint bounds of {states.name!r}",
         "if some policy keeps every constraint; where none does, only the bound on the violation says anything",
         "one failure probability covers one run: of several runs, not the luckiest",
     ]
-    if model.stationary:
+    if states.stationary:
         lines.append("dynamics, rewards and constraints do not depend on the step")
+    if isinstance(learner.rounds, GrowingRounds):
+        lines += environment_lines(learner.rounds)
     declared = knowledge.declared()
     return (*lines, *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name)))
 
 
+def environment_lines(r: GrowingRounds) -> list[str]:
+    """Return what a certificate rests on where states come as they are met."""
+    lines = ["the environment shows its state: an observation tells all that matters, and resets are independent"]
+    if r.told.states is not None:
+        where = "" if r.space.shared else " at a step"
+        lines.append(f"there are at most {r.told.states:,} states{where}")
+    else:
+        lines.append("of how many states there are nothing is known, so that none is taken for impossible")
+    return lines
+
+
 def evidence_of(learner: CertifiedLearner) -> Evidence:
     """Return the numbers to check it by."""
-    r, model = learner.rounds, learner.model
+    r, goal, space = learner.rounds, learner.rounds.goal, learner.space
+    growing = isinstance(r, GrowingRounds)
     plain: dict[str, Any] = {
-        "horizon": model.horizon,
-        "stationary": model.stationary,
-        "reward_range": list(map(float, model.reward_range)),
+        "horizon": space.horizon,
+        "stationary": bool(space.shared),
+        "reward_range": [float(goal.least), float(goal.most)],
         "most_reward": float(r.terms.most),
-        "constraint_bounds": list(map(float, model.constraint_bounds)),
+        "constraint_bounds": list(map(float, learner.task.sizes.constraint_bounds)),
         "joint": bool(r.terms.joint),
+        "certain": bool(goal.certain),
         "deterministic": bool(r.terms.deterministic),
+        "ends": int(space.ends),
+        "complete": bool(r.terms.complete),
+        "states": r.told.states if isinstance(r, GrowingRounds) else None,
+        "actions": r.actions if isinstance(r, GrowingRounds) else None,
+        "growing": growing,
         "noises": int(r.places.noises),
         "epsilon": float(learner.settings.epsilon[-1]),
         "relative": learner.settings.relative,
@@ -126,15 +152,28 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
         "top": float(r.evidence.scale[2]),
         "tolerance": float(r.tolerance),
     }
-    arrays: dict[str, NDArray[Any]] = {name: getattr(r.tables, name).copy() for name in COUNTED}
-    arrays |= {name: getattr(r.places, name).copy() for name in PLACES}
-    arrays |= {name: array.copy() for name, array in r.frozen_counts._asdict().items()}
-    arrays |= {"noise_next": r.places.noise_next.copy(), "candidate": r.candidate.copy(), "gap": r.evidence.gap.copy()}
+    arrays = {name: array.copy() for name, array in counted(r).items()}
     for name in ("law", "then_law"):  # samples and cells; those before the candidate was frozen are told cell by cell
         arrays[name] = np.ascontiguousarray(arrays[name][:, :2])
-    arrays["slot_step"] = np.array(learner.space.slot_step, np.int64)
+    arrays["slot_step"] = np.array(space.slot_step, np.int64)
     for name in ("returns", "gaps"):
-        counted = getattr(r.evidence, name)
-        seen = np.flatnonzero(counted)
-        arrays |= {f"{name}_index": seen, f"{name}_count": counted[seen]}
+        column = getattr(r.evidence, name)
+        seen = np.flatnonzero(column)
+        arrays |= {f"{name}_index": seen, f"{name}_count": column[seen]}
     return Evidence(plain, arrays)
+
+
+def counted(r: Rounds) -> dict[str, NDArray[Any]]:
+    """Return all tables that the evidence holds, without unused room."""
+    if isinstance(r, GrowingRounds):
+        compact = r.compact()
+        names = (*COUNTED, *PLACES, *Counts._fields, "candidate", "gap")
+        return {name: compact[name] for name in names} | {"noise_next": r.places.noise_next}
+    own = {name: getattr(r.tables, name) for name in COUNTED} | {name: getattr(r.places, name) for name in PLACES}
+    own |= {"noise_next": r.places.noise_next, "candidate": r.candidate, "gap": r.evidence.gap}
+    return own | r.frozen_counts._asdict()
+
+
+def cells_before(r: Rounds) -> NDArray[np.int64]:
+    """[cell]: the samples from before the candidate was frozen, in the same order."""
+    return r.compact()["cell_before"] if isinstance(r, GrowingRounds) else r.tables.cell_before

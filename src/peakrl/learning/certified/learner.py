@@ -5,7 +5,8 @@ What it does when: `learning.certified.rounds`. What it computes: `kernels.certi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,19 @@ from pydantic import Field, field_validator
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.certified.episodes import play_episodes, take_episode
-from peakrl.kernels.certified.tables import OPEN, VIOLATES
+from peakrl.kernels.certified.tables import OPEN
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled
+from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, overwrite
+from peakrl.learning.certified.declared import told_of
+from peakrl.learning.certified.growing import GrowingRounds
 from peakrl.learning.certified.proofs import DEAD_FIRST, LEFT, PASSED
-from peakrl.learning.certified.setup import certify_model, declared_on_model
+from peakrl.learning.certified.room import UNKEPT
+from peakrl.learning.certified.rounds import Rounds
+from peakrl.learning.certified.setup import certify_environment, certify_model, declared_on_model
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
-from peakrl.policy.export import DEAD_END, UNKNOWN, VIOLATED
+from peakrl.learning.space import GrowingSpace
 
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
@@ -59,31 +64,44 @@ class Certified(LearnerSettings):
         return CertifiedLearner(task, self)
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise: an environment does not tell its states in advance, which the bounds rest on."""
-        raise SettingsError(
-            "the certified learner works on models and Problems; for an environment learn with another learner, and "
-            "certify what comes out: peakrl.certify(env, policy, epsilon=...)"
-        )
+        """Raise where something is declared that only a model can bear out, or bounds are missing."""
+        told_of(rules, knowledge)
 
 
 class CertifiedLearner(SamplingAlgorithm):
     """The certified learner on a space."""
 
+    together: ClassVar[bool] = True
+
     def __init__(self, task: Task, settings: Certified) -> None:
         super().__init__(task)
-        self.settings, self.model = settings, compiled(task)
-        self.declared = declared_on_model(self.model, task.knowledge)
-        if min(settings.epsilon) == 0 and not self.declared.deterministic:
+        self.settings, self.shares_steps = settings, self.space.shared
+        #: Episodes that were announced and are not over.
+        self._begun = 0
+        given = settings.epsilon, settings.failure_probability, settings.relative
+        self.rounds: Rounds
+        self._growing: GrowingRounds | None = None
+        if isinstance(self.space, GrowingSpace):
+            told = told_of(self.space.rules, task.knowledge)
+            self._check_epsilon(told.deterministic)
+            self.rounds = self._growing = certify_environment(self.space, *given, told)
+            return
+        model = compiled(task)
+        declared = declared_on_model(model, task.knowledge)
+        self._check_epsilon(declared.deterministic)
+        self.rounds = certify_model(model, *given, declared)
+        self.payoff = np.stack([model.payoffs.reward, model.record_violation], axis=1)
+
+    def _check_epsilon(self, deterministic: bool) -> None:
+        if min(self.settings.epsilon) == 0 and not deterministic:
             raise SettingsError(
                 "epsilon is 0, which only Knowledge(deterministic=True) can give: where outcomes are random, no number "
                 "of episodes proves a policy to be the best"
             )
-        self.rounds = certify_model(
-            self.model, settings.epsilon, settings.failure_probability, settings.relative, self.declared
-        )
-        payoffs = self.model.payoffs
-        self.payoff = np.stack([payoffs.reward, np.maximum(-payoffs.constraints, 0.0).sum(axis=1)], axis=1)
-        self.shares_steps = self.space.shared
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on: a model has them all from the start."""
+        return changes if self._growing is None else self._growing.grow(first, episode, log, changes)
 
     # Learning ------------------------------------------------------------------------------------------------
 
@@ -95,9 +113,11 @@ class CertifiedLearner(SamplingAlgorithm):
     @property
     def log_room(self) -> int:
         """A new block may change every node; an episode those of its path and, by a violation, of its groups."""
+        nodes, horizon = len(self.rounds.candidate), self.space.horizon
+        if self._growing is not None:  # a slot more may come at any step
+            return 2 * nodes + horizon * (2 + self.space.rows * self.columns)
         largest = int(np.diff(self.rounds.places.group_start).max())
-        nodes = len(self.rounds.candidate)
-        return nodes + self.space.horizon * (1 + largest * self.columns)
+        return nodes + horizon * (1 + largest * self.columns)
 
     def row(self, step: int, slot: int) -> int:
         """Return the row that is followed."""
@@ -107,7 +127,7 @@ class CertifiedLearner(SamplingAlgorithm):
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
         """Run some episodes of the model, fewer where the log fills up or it has seen enough."""
-        model, r, ran, changes = self.model, self.rounds, 0, 0
+        model, r, ran, changes = compiled(self.task), self.rounds, 0, 0
         while ran < episodes and self.stopped is None:
             rest = Log(*(column[changes:] for column in log))
             count, more = play_episodes(
@@ -134,27 +154,59 @@ class CertifiedLearner(SamplingAlgorithm):
         nodes = np.flatnonzero(before != r.rows)
         end = changes + len(nodes)
         log.episode[changes:end], log.node[changes:end], log.row[changes:end] = episode, nodes, r.rows[nodes]
+        self._translate(log, changes, end)
         return end
+
+    def _translate(self, log: Log, first: int, last: int) -> None:
+        """Write nodes of the log as others number them: tables that grow leave room between two steps."""
+        own, other = self.rounds.places.node_stride, self.space.layout.node_stride
+        if own != other and last > first:
+            step, slot = np.divmod(log.node[first:last], own)
+            log.node[first:last] = step * other + slot
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
         """Learn from an episode, as `run` does."""
         r, length = self.rounds, played.length
+        if self._growing is not None:
+            self._growing.make_room(played.row[:length])
+            if played.violation[:length].any():
+                self._growing.settle()
         path = r.scratch
         path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
         path.following[:length] = played.following[:length]
         path.earned[:length], path.violated[:length] = played.reward[:length], played.violation[:length]
+        gauge = r.gauge and self._begun > 0
+        self._begun = max(0, self._begun - 1)
+        before = changes
         changes = take_episode(
-            r.places, r.terms, r.tables, path, length, bool(r.live), r.gauge, r.evidence, episode, log, changes
+            r.places, r.terms, r.tables, path, length, bool(r.live), gauge, r.evidence, episode, log, changes
         )
+        self._translate(log, before, changes)
         return self._go_on(1, episode + 1, log, changes)
+
+    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+        """Note that an episode was announced before its start, which those of a candidate must be."""
+        self._begun += 1
+        return changes
+
+    @property
+    def at_once(self) -> int:
+        """Episodes that may run together: all follow what was decided before the first of them began."""
+        return self.until_review
 
     # What came out -------------------------------------------------------------------------------------------
 
     def _by_slot(self, nodes: NDArray[Any]) -> NDArray[np.int64]:
         """[slot, column] of an array by node."""
+        slots = self.space.slots
         if not self.space.shared:
-            return nodes[:, None].astype(np.int64)
-        return nodes.reshape(-1, self.space.slots)[: self.space.horizon].T.astype(np.int64)
+            return nodes[:slots, None].astype(np.int64)
+        wide = nodes.reshape(self.space.horizon + 1, -1)
+        return wide[: self.space.horizon, :slots].T.astype(np.int64)
+
+    def _by_row(self, entries: NDArray[Any]) -> NDArray[Any]:
+        """[row, column] of an array by entry."""
+        return np.ascontiguousarray(entries.reshape(self.columns, -1)[:, : self.space.rows].T)
 
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: what the next episode follows."""
@@ -167,18 +219,16 @@ class CertifiedLearner(SamplingAlgorithm):
     def values(self) -> Floats:
         """[entry]: upper values; minus infinity where an action is ruled out."""
         tables = self.rounds.tables
-        return np.where(tables.witness == OPEN, tables.upper, -np.inf)
+        return self.space.entries_of(self._by_row(np.where(tables.witness == OPEN, tables.upper, -np.inf)))
 
     def known(self) -> NDArray[np.int8]:
         """[entry]: what has been seen to violate, or to lead where only violations are left."""
-        witness = self.rounds.tables.witness
-        return np.where(witness == OPEN, UNKNOWN, np.where(witness == VIOLATES, VIOLATED, DEAD_END)).astype(np.int8)
+        return self.memory().known(self.space)
 
     def memory(self) -> Memory:
         """What has been seen to fail, and how."""
         places, tables = self.rounds.places, self.rounds.tables
-        witness = tables.witness.reshape(self.columns, -1).T
-        return Memory(np.ascontiguousarray(witness), tables.harm[places.group_of_row])
+        return Memory(self._by_row(tables.witness), tables.harm[places.group_of_row[: self.space.rows]])
 
     def feasible(self) -> bool | None:
         """False when a first state has been seen to leave no way out."""
@@ -186,26 +236,7 @@ class CertifiedLearner(SamplingAlgorithm):
 
     def proof(self) -> list[Witness]:
         """Every observation that the proof of infeasibility rests on, from the first state on."""
-        if self.feasible() is None:
-            return []
-        r, lines = self.rounds, []
-        queue = [(0, int(r.status[DEAD_FIRST]))]
-        seen = set(queue)
-        for step, slot in queue:
-            for row in range(int(r.places.row_start[slot]), int(r.places.row_start[slot + 1])):
-                witness = int(r.tables.witness[step * r.places.entry_stride + row])
-                violates = witness == VIOLATES
-                harm = float(r.tables.harm[r.places.group_of_row[row]])
-                lines.append(
-                    Witness(
-                        step, self.space.state_of_slot(slot), self.space.action_of_row(row),
-                        harm if violates else None, None if violates else self.space.state_of_slot(witness),
-                    )
-                )  # fmt: skip
-                if not violates and (step + 1, witness) not in seen:
-                    seen.add((step + 1, witness))
-                    queue.append((step + 1, witness))
-        return lines
+        return [] if self.feasible() is None else self.memory().proof(self.space, int(self.rounds.status[DEAD_FIRST]))
 
     def certificate(self) -> Certificate:
         """Return what is certified; before anything is, the bounds as they stand."""
@@ -218,13 +249,25 @@ class CertifiedLearner(SamplingAlgorithm):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that learning has written."""
         r = self.rounds
-        tables = r.tables._asdict()
-        evidence = {f"evidence_{name}": array for name, array in r.evidence._asdict().items()}
-        own = {
-            "status": r.status, "bounds": r.bounds, "candidate": r.candidate, "followed": r.followed,
-            "challenger": r.challenger, "passed": r.passed,
-        }  # fmt: skip
-        return tables | evidence | own | r.frozen_counts._asdict()
+        evidence = {f"evidence_{name}": array for name, array in r.evidence._asdict().items() if name != "gap"}
+        own = {"status": r.status, "bounds": r.bounds, "passed": r.passed} | evidence
+        if self._growing is not None:
+            return {name: array for name, array in self._growing.compact().items() if name not in UNKEPT} | own
+        rows = {"candidate": r.candidate, "followed": r.followed, "challenger": r.challenger}
+        return r.tables._asdict() | rows | own | {"evidence_gap": r.evidence.gap} | r.frozen_counts._asdict()
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` gave."""
+        if self._growing is None:
+            super().load(arrays)
+            return
+        r = self.rounds
+        for name, array in {"status": r.status, "bounds": r.bounds, "passed": r.passed}.items():
+            overwrite(array, arrays[name], f"engine.{name}")
+        for name, array in r.evidence._asdict().items():
+            if name != "gap":
+                overwrite(array, arrays[f"evidence_{name}"], f"engine.evidence_{name}")
+        self._growing.restore(arrays)
 
     def check(self, done: int) -> None:
         """Raise where arrays from a file hold what cannot be."""

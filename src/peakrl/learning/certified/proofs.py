@@ -50,8 +50,10 @@ class Goal:
     least: float
     most: float
     violation: float
-    #: Over how many (step, state) the lower values are bets; [slot]: weights where states come as they are met.
+    #: Over how many (step, state) the lower values are bets; where states come as they are met they have weights.
     lower_bets: int
+    #: Does a pair violate always or never, so that reading it once tells?
+    certain: bool
 
 
 class Counts(NamedTuple):
@@ -158,7 +160,7 @@ class Proofs:
 
     def keeps(self) -> bool:
         """Was every pair that the candidate can take read, and did it keep the constraints?"""
-        if self.terms.joint or not self.terms.complete:
+        if not (self.goal.certain and self.terms.complete):
             return False
         groups = self.places.group_of_row[self.candidate[self.nodes]]
         return bool((self.tables.tested[groups] != 0).all() and (self.tables.harm[groups] == 0).all())
@@ -205,9 +207,14 @@ class Proofs:
         cells = int(self.tables.law[:, 1].max())
         return 2.0**-44 * self.places.horizon**2 * largest * (cells + 16)
 
+    def lower_logs(self) -> Floats:
+        """[slot]: the logarithm of the number that bets on its lower values share d by."""
+        return np.full(len(self.places.row_start) - 1, math.log(self.goal.lower_bets))
+
     def lower_values_now(self) -> Floats:
+        """[node]: what the candidate is worth at least, by what was seen since it was frozen."""
         low = np.zeros(len(self.candidate))
-        log_share = np.full(len(self.places.row_start) - 1, self.share(LOWER / 3) + math.log(self.goal.lower_bets))
+        log_share = self.share(LOWER / 3) + self.lower_logs()
         lower_values(
             self.places, self.terms, self.tables, self.scratch, self.candidate, self.goal.least, log_share, low
         )

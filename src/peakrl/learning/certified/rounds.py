@@ -297,7 +297,9 @@ class Rounds(Proofs):
         def promising(tables: Tables) -> bool:
             top = measure_gaps(self.places, self.terms, tables, self.candidate, low, gap, stopping, challenger)
             mean = counted_mean(self.places, self.tables, stopping)
-            self._top = top
+            if not self.terms.complete:  # a state not met yet may have the largest gap that can be
+                top = self.places.horizon * (self.terms.most - self.goal.least)
+            self._largest = top
             return bool(1.1 * mean + top * next_share / effort <= 0.95 * aim)
 
         good = promising(self.tables)
@@ -306,7 +308,7 @@ class Rounds(Proofs):
             return False
         self.status[ATTEMPTS] += 1
         self.evidence.gap[:] = gap
-        self.evidence.scale[2] = self._top
+        self.evidence.scale[2] = self._largest
         self.evidence.gaps[:] = 0
         self.evidence.counts[GAUGED] = 0
         self.frozen_counts.take(self.tables)

@@ -1,4 +1,4 @@
-"""Places, terms and tables of the certified learner on a model, from what is declared of it."""
+"""Places, terms and tables of the certified learner on a target, from what is declared of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.certified.tables import CELLS, OPEN, Places, Scratch, Tables, Terms
-from peakrl.learning.certified.declared import declared_map, declared_rewards
+from peakrl.learning.certified.declared import Told, declared_map, declared_rewards
+from peakrl.learning.certified.growing import GrowingRounds
 from peakrl.learning.certified.proofs import UPPER, Goal
 from peakrl.learning.certified.rounds import Rounds
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
 from peakrl.learning.knowledge import Knowledge
-from peakrl.learning.space import ModelSpace
+from peakrl.learning.space import GrowingSpace, ModelSpace
 from peakrl.model.tabular import TabularModel
 
 
@@ -69,11 +70,25 @@ def certify_model(
         most,
         model.horizon * float(sum(model.constraint_bounds)),
         lower_bets(model, terms.joint),
+        not terms.joint,
     )
     if declared.rewards is not None and not terms.joint:
         tables.known[:] = 1
         tables.reward[:] = declared.rewards
     return Rounds(places, terms, tables, scratch, goal, model.num_nodes)
+
+
+def certify_environment(
+    space: GrowingSpace, epsilons: tuple[float, ...], failure_probability: float, relative: bool, told: Told
+) -> GrowingRounds:
+    """Return the learner's rounds on an environment, whose states come as they are met."""
+    rules = space.rules
+    least, most = rules.reward_range
+    bounds = rules.constraints.bounds or ()
+    goal = Goal(
+        epsilons, failure_probability, relative, least, most, rules.horizon * math.fsum(bounds), 1, told.certain
+    )
+    return GrowingRounds(space, told, goal, len(rules.actions))
 
 
 def lower_bets(model: TabularModel, joint: bool) -> int:

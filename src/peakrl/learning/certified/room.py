@@ -1,0 +1,173 @@
+"""Arrays of the certified learner that have room for more states than there are, and their compact form.
+
+They are made anew, twice as large, when their room is used up; the cells of a law move to the end when it needs more.
+Compact, as in files and in evidence, slots and rows stand as they were met, the law of the first state last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Longs
+from peakrl.kernels.certified.tables import CELLS, OPEN
+from peakrl.learning.algorithm import alike
+from peakrl.learning.space import GrowingSpace
+
+Spec = dict[str, tuple[Any, Any]]
+#: What grows, by what it is indexed with: type and fill of each array.
+BY_NODE: Spec = {
+    "value": (np.float64, 0.0), "dead": (np.int8, 0), "greedy": (np.int32, 0), "candidate": (np.int32, 0),
+    "followed": (np.int32, 0), "challenger": (np.int32, 0), "gap": (np.float64, 0.0),
+}  # fmt: skip
+BY_ENTRY: Spec = {"upper": (np.float64, 0.0), "witness": (np.int32, OPEN), "updated": (np.int64, 0)}
+BY_ROW: Spec = {
+    "known": (np.int8, 0), "reward": (np.float64, 0.0), "then_known": (np.int8, 0),
+    "law_of_row": (np.int32, 0), "group_of_row": (np.int32, 0), "slot_of_row": (np.int32, 0),
+}  # fmt: skip
+#: `judged`: what was known of a group when the candidate was frozen: nothing, kept (1), violated (2).
+BY_GROUP: Spec = {
+    "tested": (np.int8, 0), "harm": (np.float64, 0.0), "then_harm": (np.float64, 0.0), "judged": (np.int8, 0),
+}  # fmt: skip
+BY_LAW: Spec = {
+    "law": (np.int64, 0), "then_law": (np.int64, 0), "guess": (np.float64, -math.inf), "log_share": (np.float64, 0.0),
+    "cell_start": (np.int64, 0), "cell_room": (np.int64, 0), "law_step": (np.int64, 0), "law_bound": (np.float64, 0.0),
+    "law_dead": (np.int64, 0),
+}  # fmt: skip
+BY_CELL: Spec = {
+    "cell_next": (np.int32, 0), "cell_reward": (np.float64, 0.0), "cell_count": (np.int64, 0),
+    "cell_before": (np.int64, 0), "then_count": (np.int64, 0), "then_before": (np.int64, 0),
+    "scratch_value": (np.float64, 0.0), "scratch_count": (np.int64, 0),
+}  # fmt: skip
+#: Room that follows from the rest, or that nothing is remembered in.
+UNKEPT = {"law_of_row", "group_of_row", "slot_of_row", "log_share", "cell_start", "cell_room", "law_step", "law_bound",
+          "law_dead", "scratch_value", "scratch_count"}  # fmt: skip
+#: Cells of a law at first.
+FIRST_CELLS = 4
+
+
+class Room(NamedTuple):
+    """Sizes that there is room for; laws and groups are at most as many as rows."""
+
+    slots: int
+    rows: int
+    cells: int
+
+
+class GrowingArrays:
+    """Every array by name, for the slots and rows of a space that grows."""
+
+    def __init__(self, space: GrowingSpace) -> None:
+        self.space, self.horizon = space, space.horizon
+        self.columns = space.horizon if space.shared else 1
+        self.room = Room(0, 0, 0)
+        self.own: dict[str, NDArray[Any]] = {}
+        self.cells = 0
+        #: What laws and groups are numbered by, in the order of being met.
+        self.laws: dict[Hashable, int] = {}
+        self.groups: dict[Hashable, int] = {}
+
+    def enlarge(self, room: Room) -> None:
+        """Make every array anew with more room."""
+        old, own, horizon = self.room, self.own, self.horizon
+        nodes = horizon + 1 if self.space.shared else 1
+        for spec, before, shape in (
+            (BY_NODE, (nodes, old.slots), (nodes, room.slots)),
+            (BY_ENTRY, (self.columns, old.rows), (self.columns, room.rows)),
+            (BY_ROW | BY_GROUP, (old.rows,), (room.rows,)),
+            (BY_CELL, (old.cells,), (room.cells,)),
+        ):
+            for name, (dtype, fill) in spec.items():
+                new = np.full(shape, fill, dtype)
+                if name in own:
+                    new[tuple(map(slice, before))] = own[name].reshape(before)
+                own[name] = new.ravel()
+        for name, (dtype, fill) in BY_LAW.items():  # the last is the law of the first state
+            tail = {"law": 3, "then_law": 3, "guess": horizon + 1}.get(name)
+            new = np.full((room.rows + 1,) if tail is None else (room.rows + 1, tail), fill, dtype)
+            if name in own:
+                had = own[name].T if name == "guess" else own[name]
+                new[: old.rows], new[-1] = had[: old.rows], had[-1]
+            own[name] = np.ascontiguousarray(new.T) if name == "guess" else new
+        self.room = room
+
+    def take_cells(self, law: int, cells: int) -> None:
+        """Give a law room for so many cells, at the end; what it has moves there."""
+        own = self.own
+        if self.cells + cells > self.room.cells:
+            self.enlarge(self.room._replace(cells=2 * (self.cells + cells)))
+        used, start = int(own["law"][law, CELLS]), int(own["cell_start"][law])
+        for name in BY_CELL:
+            if not name.startswith("scratch"):
+                array = self.own[name]
+                array[self.cells : self.cells + used] = array[start : start + used]
+                array[start : start + used] = 0
+        self.own["cell_start"][law], self.own["cell_room"][law] = self.cells, cells
+        self.cells += cells
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def _cells_in_use(self) -> tuple[Longs, Longs, Longs]:
+        """Return the laws in use, the first state's last; where each begins when compact; and where its cells stand."""
+        laws = np.append(np.arange(len(self.laws)), len(self.own["law"]) - 1)
+        sizes = np.maximum(self.own["law"][laws, CELLS], 1)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+        places = np.repeat(self.own["cell_start"][laws], sizes) + within
+        empty = (self.own["law"][laws, CELLS] == 0) & (self.own["cell_room"][laws] == 0)
+        return laws, starts[:-1], np.where(np.repeat(empty, sizes), -1, places)
+
+    def compact(self) -> dict[str, NDArray[Any]]:
+        """Return everything that was learned, without unused room."""
+        own, space, found = self.own, self.space, {}
+        laws, starts, cells = self._cells_in_use()
+        for name in BY_NODE:
+            found[name] = own[name].reshape(-1, self.room.slots)[:, : space.slots].ravel()
+        for name in BY_ENTRY:
+            found[name] = own[name].reshape(-1, self.room.rows)[:, : space.rows].ravel()
+        for name in BY_ROW:
+            found[name] = own[name][: space.rows].copy()
+        for name in BY_GROUP:
+            found[name] = own[name][: len(self.groups)].copy()
+        for name in ("law", "then_law", "log_share"):
+            found[name] = own[name][laws]
+        found["guess"] = own["guess"][:, laws]
+        for name in BY_CELL:
+            if not name.startswith("scratch"):
+                found[name] = np.where(cells >= 0, own[name][cells], 0).astype(own[name].dtype)
+        return found | {"cell_start": starts, "row_start": space.layout.row_start.copy()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `compact` gave, for the same states; a ValueError says what does not fit."""
+        like, own, space = self.compact(), self.own, self.space
+        law = alike(like["law"], arrays["law"], "engine.law")
+        sizes = np.maximum(law[:, CELLS], 1)
+        if (law[:, CELLS] < 0).any() or sizes.sum() != len(arrays["cell_next"]):
+            raise ValueError("engine.law counts cells that there are not")
+        names, starts = np.append(np.arange(len(self.laws)), len(own["law"]) - 1), np.cumsum(sizes) - sizes
+        own["law"][:, CELLS] = 0
+        self.cells = 0
+        self.enlarge(self.room._replace(cells=max(int(sizes.sum()), self.room.cells)))
+        own = self.own
+        own["cell_start"][names], own["cell_room"][names] = starts, sizes
+        self.cells = int(sizes.sum())
+        for name, array in arrays.items():
+            if name in UNKEPT or name not in own:
+                continue
+            if name in BY_CELL:
+                own[name][: self.cells] = alike(np.empty(self.cells, own[name].dtype), array, f"engine.{name}")
+            elif name == "guess":
+                own[name][:, names] = alike(like[name], array, f"engine.{name}")
+            elif name in BY_LAW:
+                own[name][names] = alike(like[name], array, f"engine.{name}")
+            elif name in BY_NODE or name in BY_ENTRY:
+                room, used = (self.room.slots, space.slots) if name in BY_NODE else (self.room.rows, space.rows)
+                wide = own[name].reshape(-1, room)
+                wide[:, :used] = alike(like[name], array, f"engine.{name}").reshape(-1, used)
+            else:
+                used = len(like[name])
+                own[name][:used] = alike(like[name], array, f"engine.{name}")

@@ -1,0 +1,348 @@
+"""The certified learner on environments: the model path on the same draws, true certificates, ends, lanes, files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+
+import certified_problems as problems
+import peakrl
+from model_environment import ModelEnvironment
+from peakrl import Knowledge, LearnerSettings, Outcome, Policy, Problem, compile_model, evaluate, learn, solve
+from peakrl.certificates import verify
+from peakrl.errors import PolicyError, SettingsError, TargetError
+from peakrl.learning.active import ActiveRun
+from random_problems import random_problem
+
+#: So many states are as good as not known.
+UNKNOWN = Knowledge(states=2**21)
+
+
+class Lottery(problems.Lottery):
+    """With actions in the order of their names, as the environment has them."""
+
+    def actions(self, step, state):
+        return sorted(super().actions(step, state))
+
+
+MODELS = {
+    "jackpot": problems.rare_jackpot(0.2),
+    "catastrophe": problems.rare_catastrophe(0.2),
+    "tie": problems.near_tie(),
+    "first": problems.rare_first(),
+    "lottery": compile_model(Lottery(wins=0.2)),
+}
+
+
+def certified(env, epsilon=0.3, episodes=6000, relative=True, **given):
+    given = {"record": "none", "average": False} | given
+    return learn(env, LearnerSettings.certified(epsilon, relative=relative), episodes=episodes, **given)
+
+
+def on_model(model, policy, labels=None):
+    """A policy of an environment on its model; in states never met it takes the first action, as the learner says."""
+    labels = labels or (lambda state: model.state_labels.index(state))
+    actions = sorted(model.action_labels)
+
+    def rule(step, state):
+        try:
+            return actions[policy.action(step, labels(state))]
+        except PolicyError:
+            return model.action_of_row(model.rows_of_slot(model.slot_of(step, state))[0])
+
+    return Policy.from_rule(model, rule)
+
+
+# --- The same draws -------------------------------------------------------------------------------------------------
+
+
+def like_environment(model, met, seed, episodes):
+    """The learner on a model that is told as little as on an environment: no states, rewards that may be random."""
+    settings, env = met.settings, met._active
+    active = ActiveRun(model, settings, planned=episodes, seed=seed, every=0, average=False)
+    rounds, theirs = active.algorithm.rounds, env.algorithm.rounds
+    shares, slots = np.full(len(rounds.terms.log_share), 50.0), np.full(model.num_slots, 50.0)
+    weights = theirs.lower_logs()
+    for slot, _, place, rows in pairs(model, env):
+        slots[place] = weights[slot]
+        for row, own in rows:
+            shares[own] = theirs.terms.log_share[theirs.places.law_of_row[row]]
+    shares[-1] = theirs.terms.log_share[-1]
+    rounds.terms = rounds.terms._replace(complete=False, joint=True, log_share=shares)
+    rounds.goal = replace(rounds.goal, certain=False)
+    rounds.lower_logs = lambda: slots
+    active.advance(episodes)
+    return active
+
+
+def pairs(model, env):
+    """(slot of the environment, step, slot of the model, their rows) of every state that was met and can be reached."""
+    space, actions = env.space, sorted(model.action_labels)
+    for slot in range(space.ends, space.slots):
+        step, state = int(space.slot_step[slot]), model.state_labels[space.labels[slot]]
+        if not model.stationary and step == model.horizon:
+            continue
+        place = model.slot_of(step, state) if not model.stationary else model.state_labels.index(state)
+        own = {model.action_of_row(row): row for row in model.rows_of_slot(place)}
+        starts = space.layout.row_start
+        rows = [(row, own[actions[space.action_of_row(row)]]) for row in range(starts[slot], starts[slot + 1])]
+        yield slot, step, place, rows
+
+
+def different(model, env, active, apart=0.0):
+    """What differs between the tables of the two, by more than `apart`, in all states that were met."""
+    mine, theirs, found = active.algorithm.rounds, env.algorithm.rounds, []
+    for name in ("status", "bounds", "passed"):
+        one, two = getattr(mine, name), getattr(theirs, name)
+        if name == "status" and one[-1] >= 0:
+            one, two = one[:-1], two[:-1]  # which slot is dead, in numbers of its own
+        found += [] if np.allclose(one, two, rtol=apart, atol=apart) else [(name, one, two)]
+    for name in ("counts", "returns", "gaps", "scale"):
+        same = np.allclose(getattr(mine.evidence, name), getattr(theirs.evidence, name), rtol=apart, atol=apart)
+        found += [] if same else [name]
+    for slot, step, place, rows in pairs(model, env):
+        for h in range(model.horizon) if model.stationary else [step]:
+            node, other = h * mine.places.node_stride + place, h * theirs.places.node_stride + slot
+            if not model.reachable[node]:
+                continue
+            tables = [(mine.tables.value[node], theirs.tables.value[other])]
+            tables += [(mine.tables.dead[node], theirs.tables.dead[other])]
+            if mine.evidence.scale[2] >= 0:  # gaps have been frozen
+                tables += [(mine.evidence.gap[node], theirs.evidence.gap[other])]
+            for row, own in rows:
+                entry, theirs_entry = h * mine.places.entry_stride + own, h * theirs.places.entry_stride + row
+                tables.append((mine.tables.upper[entry], theirs.tables.upper[theirs_entry]))
+            found += [(h, place, pair) for pair in tables if abs(pair[0] - pair[1]) > apart]
+    return found
+
+
+def compare(model, seed, episodes, apart=0.0):
+    run = certified(ModelEnvironment(model, seed), 0.5, episodes, relative=False, knowledge=UNKNOWN)
+    return different(model, run._active, like_environment(model, run, seed, run.episodes), apart)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_tables_equal_those_of_the_compiled_path_bit_for_bit(name):
+    assert compare(MODELS[name], 4, 800) == []
+
+
+def test_the_tables_are_equal_on_random_problems_with_steps_of_their_own_or_shared():
+    for seed in range(10):
+        assert compare(compile_model(random_problem(seed)), seed, 250) == []
+
+
+@pytest.mark.slow
+def test_the_tables_stay_equal_on_many_random_problems():
+    for seed in range(100, 300):
+        # Where steps have states of their own, all that follows the last step is one end: sums are rounded otherwise.
+        assert compare(compile_model(random_problem(seed)), seed, 1500, apart=1e-12) == []
+
+
+# --- Certificates ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("knowledge", [Knowledge(), UNKNOWN], ids=["number known", "unknown"])
+@pytest.mark.parametrize("name", ["catastrophe", "tie", "lottery"])
+def test_it_stops_with_a_true_certificate_that_verify_accepts(name, knowledge, tmp_path):
+    model = MODELS[name]
+    run, best = certified(ModelEnvironment(model, 1), 0.4, knowledge=knowledge), solve(model)
+    certificate, judged = run.certificate, evaluate(model, on_model(model, run.policy))
+    assert run.stopped == "certified"
+    assert certificate.holds
+    assert certificate.value_low <= judged.value
+    assert certificate.optimum_high >= best.value
+    assert best.value - judged.value <= certificate.gap <= certificate.epsilon
+    assert judged.violation <= certificate.violation_high <= certificate.epsilon
+    said = " ".join(certificate.rests_on)
+    assert ("nothing is known" in said) == (knowledge is UNKNOWN)
+    certificate.save(tmp_path / "certificate")
+    assert verify(tmp_path / "certificate").holds
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_certificates_on_random_environments_are_true_or_the_problem_is_infeasible(seed, tmp_path):
+    model = compile_model(random_problem(seed))
+    run, best = certified(ModelEnvironment(model, seed), 0.5, 1500, relative=False), solve(model)
+    if run.stopped == "infeasible":
+        assert not best.feasible
+        assert run.proof
+    elif run.stopped == "certified":
+        judged = evaluate(model, on_model(model, run.policy))
+        assert not best.feasible or best.value - judged.value <= 0.5
+        assert judged.violation <= 0.5
+    run.certificate.save(tmp_path / "certificate")
+    assert verify(tmp_path / "certificate").holds == run.certificate.holds
+
+
+class Walk(gymnasium.Env):
+    """A walk on 0..4 from 2: right pays 0.3 and may end the episode, left pays 0.1; 4 is out of bounds."""
+
+    observation_space = spaces.Discrete(5)
+    action_space = spaces.Discrete(2)
+    metadata = {  # noqa: RUF012  Gymnasium has it so
+        "peakrl": {"horizon": 4, "reward_range": (0.0, 0.3), "constraint_bounds": (1.0,), "stationary": True}
+    }
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 2
+        return self.place, {}
+
+    def step(self, action):
+        self.place = max(0, min(4, self.place + (1 if action else -1)))
+        ends = action == 1 and self.np_random.random() < 0.25
+        return self.place, 0.3 if action else 0.1, bool(ends), False, {"constraints": 1.0 if self.place < 4 else -1.0}
+
+
+class WalkProblem(Problem):
+    """The same as a problem: an episode that has ended stays where it is and earns nothing."""
+
+    horizon, reward_range, stationary = 4, (0.0, 0.3), True
+    constraint_names, constraint_bounds = ("bounds",), (1.0,)
+
+    def initial(self):
+        return [(1.0, 2)]
+
+    def actions(self, step, state):
+        return [0, 1] if state != "over" else [0]
+
+    def outcomes(self, step, state, action):
+        if state == "over":
+            return [Outcome(1.0, "over", 0.0, (1.0,))]
+        place = max(0, min(4, state + (1 if action else -1)))
+        limit = (1.0 if place < 4 else -1.0,)
+        stays = [Outcome(0.75 if action else 1.0, place, 0.3 if action else 0.1, limit)]
+        return [*stays, Outcome(0.25, "over", 0.3, limit)] if action else stays
+
+
+def test_episodes_that_end_early_are_certified_too(tmp_path):
+    model = compile_model(WalkProblem())
+    run = certified(Walk(), 0.3, 60_000)
+    judged = evaluate(model, on_model(model, run.policy, labels=lambda state: state))
+    assert run.stopped == "certified"
+    assert solve(model).value - judged.value <= run.certificate.epsilon
+    assert judged.violation <= run.certificate.violation_high
+    run.certificate.save(tmp_path / "certificate")
+    assert verify(tmp_path / "certificate").holds
+
+
+# --- What is declared -----------------------------------------------------------------------------------------------
+
+
+def test_declarations_are_used_and_named(tmp_path):
+    model = MODELS["tie"]
+    told = {
+        "nothing": Knowledge(),
+        "rewards": Knowledge(rewards=True),
+        "groups": Knowledge(
+            rewards=lambda step, state, action: [[0.0, 0.0], [1.0, 1.0], [0.0, 0.1]][state][action],
+            outcome_groups=lambda step, state, action: action if state == 0 else "back",
+            constraint_depends_on="action",
+        ),
+    }
+    for name, knowledge in told.items():
+        run = certified(ModelEnvironment(model, 2), 0.3, 20_000, knowledge=knowledge)
+        judged = evaluate(model, on_model(model, run.policy))
+        assert run.certificate.holds, name
+        assert solve(model).value - judged.value <= run.certificate.epsilon
+        assert sum(line.startswith("declared") for line in run.certificate.rests_on) == len(knowledge.declared())
+        run.certificate.save(tmp_path / name)
+        assert verify(tmp_path / name).holds
+
+
+def test_where_nothing_is_random_the_best_policy_is_found_exactly():
+    model = compile_model(peakrl.scheduling_example(1))
+    run = certified(
+        peakrl.to_gymnasium(peakrl.scheduling_example(1)), 0.0, 200, knowledge=Knowledge(deterministic=True)
+    )
+    assert run.episodes <= 60
+    assert (run.certificate.gap, run.certificate.violation_high) == (0, 0)
+    assert run.certificate.value_low == solve(model).value
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "says"),
+    [
+        (Knowledge(deterministic=True), "led to .*deterministic is declared"),
+        (Knowledge(rewards=lambda step, state, action: 0.05), "by the declared rewards 0.05"),
+        (Knowledge(states=2), "one more than the 2 states"),
+        (Knowledge(most_reward=0.2), "most_reward is 0.2"),
+    ],
+)
+def test_what_contradicts_a_declaration_ends_the_run_with_the_observation(knowledge, says):
+    with pytest.raises(TargetError, match=rf"episode \d+, step \d.*{says}"):
+        certified(Walk(), 0.05, 2000, knowledge=knowledge)
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "says"),
+    [
+        (Knowledge(outcome_map=(lambda s, a, e: s, (0,))), "outcome_map needs a model"),
+        (Knowledge(outcome_groups=True, rewards=True), "give a function"),
+        (Knowledge(outcome_groups=lambda step, state, action: 0), "declare rewards as well"),
+    ],
+)
+def test_what_only_a_model_can_bear_out_is_refused(knowledge, says):
+    with pytest.raises(SettingsError, match=says):
+        certified(Walk(), 0.1, 100, knowledge=knowledge)
+
+
+def test_without_constraint_bounds_nothing_can_be_certified():
+    with pytest.raises(SettingsError, match="constraint_bounds"):
+        certified(gymnasium.make("FrozenLake-v1"), 0.1, 100, horizon=5, reward_range=(0, 1))
+
+
+# --- Lanes and files ------------------------------------------------------------------------------------------------
+
+
+def test_lanes_that_run_together_are_certified_and_learned_from_in_the_order_of_their_start(tmp_path):
+    model = compile_model(WalkProblem())
+    run = certified(
+        SyncVectorEnv([Walk] * 3), 0.4, 60_000, horizon=4, reward_range=(0.0, 0.3), constraint_bounds=(1.0,)
+    )
+    judged = evaluate(model, on_model(model, run.policy, labels=lambda state: state))
+    assert run.stopped == "certified"
+    assert solve(model).value - judged.value <= run.certificate.epsilon
+    run.certificate.save(tmp_path / "certificate")
+    assert verify(tmp_path / "certificate").holds
+
+
+@pytest.mark.parametrize("make", [Walk, lambda: peakrl.to_gymnasium(random_problem(3))], ids=["walk", "layered"])
+def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(make, tmp_path):
+    path, settings = tmp_path / "run", LearnerSettings.certified((0.3, 0.1), relative=False)
+    whole = learn(make(), settings, episodes=700, seed=2, record=50)
+    for cut in (1, 60, 333, 600):
+        learn(make(), settings, episodes=cut, seed=2, record=50).save(path)
+        again = peakrl.resume(path, env=make(), episodes=700)
+        assert (again.episodes, again.stopped) == (whole.episodes, whole.stopped)
+        assert again.certificate == whole.certificate
+        assert again.q.tobytes() == whole.q.tobytes()
+        assert (again.policy.rows == whole.policy.rows).all()
+        for name in ("change_episode", "change_node", "change_row"):
+            assert np.array_equal(getattr(again.averaged_policy, name), getattr(whole.averaged_policy, name))
+
+
+def decisions(states, rows):
+    """{(step, state): action} of a table of rows."""
+    return {
+        (step, states.state_of_slot(slot)): states.action_of_row(int(rows[step * states.node_stride + slot]))
+        for step in range(states.horizon)
+        for slot in range(*states.step_slots[step])
+    }
+
+
+def test_the_log_tells_what_every_episode_followed():
+    policy = certified(Walk(), 0.1, 700, average=True, relative=False).averaged_policy
+    for cut in (1, 49, 50, 66, 67, 100, 234, 500):
+        rows = policy.first.copy()
+        before = policy.change_episode <= cut + 1
+        for node, row in zip(policy.change_node[before], policy.change_row[before], strict=True):
+            rows[node] = row
+        run = certified(Walk(), 0.1, cut, relative=False)
+        followed = decisions(run.model, run._active.algorithm.followed())
+        assert followed.items() <= decisions(policy.model, rows).items()
