@@ -29,6 +29,10 @@ class PolicyError(PeakError, ValueError):
     """A policy does not fit the model, the step or the state it is asked about."""
 
 
+class UnknownStateError(PolicyError):
+    """A policy is asked about a state of which it knows nothing."""
+
+
 class StorageError(PeakError, OSError):
     """A file is missing, damaged, foreign or of another version, or cannot be written."""
 

@@ -1,13 +1,17 @@
-"""Monte Carlo on a Gymnasium environment: the policy is asked for every action by the state that is shown."""
+"""Monte Carlo on a Gymnasium environment: the policy is asked for every action by the state that is shown.
+
+A learned policy knows the states that were met while learning. What happens in any other is said by `unknown`: an
+error (`"raise"`), an action on offer drawn at random (`"random"`), or a rule of the user's own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
+from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
 from peakrl.kernels.arrays import Floats
 from peakrl.model.problem import violation_of
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy
@@ -15,6 +19,10 @@ from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, adapt, epi
 
 #: What to do at a step in a state, given the actions on offer.
 Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
+#: What to do in a state of which the policy knows nothing.
+Unknown = Literal["raise", "random"] | Rule
+#: Keeps the draws in unknown states apart from those of the policy.
+UNKNOWN_STREAM = 0x756E6B6E
 
 
 class Walk:
@@ -26,22 +34,56 @@ class Walk:
         self.seen: Observed | None = None
 
 
+class Fallback:
+    """Decides where a policy knows nothing, and counts how often it had to."""
+
+    def __init__(self, unknown: Unknown = "raise", seed: int = 0) -> None:
+        if unknown not in ("raise", "random") and not callable(unknown):
+            raise SettingsError(
+                f'unknown must be "raise", "random" or a function (step, state, actions) -> action, not {unknown!r}'
+            )
+        self.uses = 0
+        self._rule = self._drawn if unknown == "random" else None if unknown == "raise" else unknown
+        self._generator = np.random.default_rng((seed, UNKNOWN_STREAM))
+
+    def decide(self, step: int, state: Any, actions: Sequence[Hashable], error: UnknownStateError) -> Hashable:
+        """Return an action for a state that the policy does not know; `error` says so where there is no rule."""
+        if self._rule is None:
+            raise error
+        self.uses += 1
+        return self._rule(step, state, actions)
+
+    def _drawn(self, step: int, state: Any, actions: Sequence[Hashable]) -> Hashable:
+        return actions[int(self._generator.integers(len(actions)))]
+
+
 def environment_episodes(
-    env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, **declared: Any
-) -> tuple[Floats, Floats]:
-    """Return the reward and the violation of each episode; `declared` goes to `targets.adapters.adapt`."""
+    env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, unknown: Unknown, **declared: Any
+) -> tuple[Floats, Floats, int]:
+    """Return the reward and the violation of each episode, and at how many steps `unknown` decided.
+
+    `declared` goes to `targets.adapters.adapt`.
+    """
+    fallback = Fallback(unknown, seed)
     seeds = [episode_seed(seed, number) for number in range(episodes)]
-    return followed_episodes(lanes_of(env, declared), policy, seeds, np.random.default_rng(seed))
+    generator = np.random.default_rng(seed)
+    rewards, violations = followed_episodes(lanes_of(env, declared), policy, seeds, generator, fallback=fallback)
+    return rewards, violations, fallback.uses
 
 
 def followed_episodes(
-    lanes: Lanes, policy: AnyPolicy | Rule, seeds: Sequence[int], generator: np.random.Generator, before: int = 0
+    lanes: Lanes,
+    policy: AnyPolicy | Rule,
+    seeds: Sequence[int],
+    generator: np.random.Generator,
+    before: int = 0,
+    fallback: Fallback | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the reward and the violation of an episode for each seed, in the order in which they start.
 
     `before` counts episodes that these lanes have played already, for messages.
     """
-    episodes = len(seeds)
+    episodes, fallback = len(seeds), fallback or Fallback()
     rewards, violations = np.zeros(episodes), np.zeros(episodes)
     walks: list[Walk | None] = [None] * lanes.count
     started = done = 0
@@ -55,7 +97,7 @@ def followed_episodes(
                 begun = [seeds[walk.number - before] for walk in (walks[place] for place in free) if walk]
                 for place, seen in zip(free, lanes.begin(free, begun), strict=True):
                     show(walks[place], seen)
-            actions = [choose(lanes, walk) for walk in walks]
+            actions = [choose(lanes, walk, fallback) for walk in walks]
             for place, event in enumerate(lanes.advance(actions)):
                 walk = walks[place]
                 if isinstance(event, Observed):
@@ -72,9 +114,11 @@ def followed_episodes(
     return rewards, violations
 
 
-def environment_rollout(env: Any, policy: AnyPolicy | Rule, seed: int, **declared: Any) -> list[tuple[Any, ...]]:
+def environment_rollout(
+    env: Any, policy: AnyPolicy | Rule, seed: int, unknown: Unknown, **declared: Any
+) -> list[tuple[Any, ...]]:
     """Return (step, state, action, reward, constraints, next state) of one episode."""
-    lanes = lanes_of(env, declared)
+    lanes, fallback = lanes_of(env, declared), Fallback(unknown, seed)
     if lanes.count > 1:
         raise TargetError("one episode is followed at a time: pass a single environment, not a vectorised one")
     walk = Walk(0, rule_for_episode(policy, np.random.default_rng(seed)))
@@ -83,7 +127,7 @@ def environment_rollout(env: Any, policy: AnyPolicy | Rule, seed: int, **declare
     try:
         (walk.seen,) = lanes.begin([0], [episode_seed(seed, 0)])
         while walk.seen is not None and not over and walk.step < lanes.rules.horizon:
-            index = choose(lanes, walk)
+            index = choose(lanes, walk, fallback)
             (event,) = lanes.advance([index])
             if not isinstance(event, Step) or index is None:
                 raise AssertionError("a lane with an episode takes a step")
@@ -130,11 +174,11 @@ def show(walk: Walk | None, seen: Observed | None) -> None:
         walk.seen = seen
 
 
-def choose(lanes: Lanes, walk: Walk | None) -> int | None:
+def choose(lanes: Lanes, walk: Walk | None, fallback: Fallback) -> int | None:
     """Return the number of the action that the policy takes."""
     if walk is None or walk.seen is None:
         return None
-    action = asked(lanes, walk, walk.seen)
+    action = asked(lanes, walk, walk.seen, fallback)
     index = lanes.rules.actions.index(action)
     if index not in walk.seen.offer:
         raise PolicyError(
@@ -144,11 +188,14 @@ def choose(lanes: Lanes, walk: Walk | None) -> int | None:
     return index
 
 
-def asked(lanes: Lanes, walk: Walk, seen: Observed) -> Hashable:
+def asked(lanes: Lanes, walk: Walk, seen: Observed, fallback: Fallback) -> Hashable:
     """Return what the policy does; what a user's function raises is told with where it was asked."""
     actions = tuple(lanes.rules.actions.labels[index] for index in seen.offer)
     try:
-        return walk.rule(walk.step, seen.state, actions)
+        try:
+            return walk.rule(walk.step, seen.state, actions)
+        except UnknownStateError as error:
+            return fallback.decide(walk.step, seen.state, actions, error)
     except PeakError:
         raise
     except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from peakrl.model.problem import violation_of
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, StochasticPolicy, model_for
+
+if TYPE_CHECKING:
+    from peakrl.evaluation.environments import Unknown
 
 
 class RolloutStep(NamedTuple):
@@ -41,17 +44,19 @@ class RolloutStep(NamedTuple):
         return violation_of(self.constraints)
 
 
-def rollout(target: Any, policy: AnyPolicy, *, seed: int = 0, **declared: Any) -> list[RolloutStep]:
+def rollout(
+    target: Any, policy: AnyPolicy, *, seed: int = 0, unknown: Unknown = "random", **declared: Any
+) -> list[RolloutStep]:
     """Follow `policy` for one episode on `target`, a model, a `Problem` or an environment, and return its steps.
 
     Equal seeds give equal episodes: the first that `simulate` follows with the same seed. For an environment that does
-    not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`.
+    not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`; `unknown` as for `simulate`.
     """
     seed = check_seed(seed)
     if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_rollout
 
-        return [RolloutStep(*step) for step in environment_rollout(target, policy, seed, **declared)]
+        return [RolloutStep(*step) for step in environment_rollout(target, policy, seed, unknown, **declared)]
     if declared:
         raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
     return model_rollout(model_for(as_model(target), policy), policy, seed)

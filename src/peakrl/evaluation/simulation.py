@@ -8,7 +8,7 @@ and Pearson, which holds for every n and also where no violation was seen.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from peakrl.model.explore import as_model, is_problem
 from peakrl.model.space import StateSpace, frozen
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
+
+if TYPE_CHECKING:
+    from peakrl.evaluation.environments import Unknown
 
 #: Keeps a simulation's stream apart from the one that a learner draws from the same seed.
 STREAM = 0x73696D756C617465
@@ -53,6 +56,8 @@ class Simulation:
     violation_frequency: float
     #: Its exact interval.
     violation_frequency_interval: Interval
+    #: At how many steps the policy knew nothing of the state, so that `unknown` decided.
+    unknown_steps: int
     #: [episode]: its reward.
     rewards: Floats
     #: [episode]: its violation.
@@ -63,8 +68,13 @@ class Simulation:
             f"<Simulation of {self.episodes:,} episodes, {self.confidence:.6g} intervals: "
             f"value {self.value:.6g} {show(self.value_interval)}, "
             f"violation {self.violation:.6g} {show(self.violation_interval)}, "
-            f"violation frequency {self.violation_frequency:.6g} {show(self.violation_frequency_interval)}>"
+            f"violation frequency {self.violation_frequency:.6g} {show(self.violation_frequency_interval)}"
+            f"{self._unknown}>"
         )
+
+    @property
+    def _unknown(self) -> str:
+        return f"; {self.unknown_steps:,} steps in states unknown to the policy" if self.unknown_steps else ""
 
 
 def show(interval: Interval) -> str:
@@ -73,11 +83,20 @@ def show(interval: Interval) -> str:
 
 
 def simulate(
-    target: Any, policy: AnyPolicy, *, episodes: int, seed: int = 0, confidence: float = 0.95, **declared: Any
+    target: Any,
+    policy: AnyPolicy,
+    *,
+    episodes: int,
+    seed: int = 0,
+    confidence: float = 0.95,
+    unknown: Unknown = "random",
+    **declared: Any,
 ) -> Simulation:
     """Follow `policy` for `episodes` episodes on `target`: a model, a `Problem` or an environment.
 
-    Equal seeds give equal episodes.
+    Equal seeds give equal episodes. In a state that the policy never met while learning on an environment, `unknown`
+    decides: `"random"` draws an action on offer, `"raise"` is an error, and a function (step, state, actions) -> action
+    is asked; `unknown_steps` of the result says how often.
     For an environment that does not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`.
     """
     episodes = check_count(episodes, "episodes", least=2)
@@ -86,11 +105,11 @@ def simulate(
     if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_episodes
 
-        return summary(*environment_episodes(target, policy, episodes, seed, **declared), confidence)
+        return summary(*environment_episodes(target, policy, episodes, seed, unknown, **declared), confidence)
     if declared:
         raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
     rewards, violations = model_episodes(as_model(target), policy, episodes, seed)
-    return summary(rewards, violations, confidence)
+    return summary(rewards, violations, 0, confidence)
 
 
 def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: int) -> tuple[Floats, Floats]:
@@ -117,7 +136,7 @@ def no_changes(model: TabularModel) -> tuple[Longs, Ints, Ints]:
     return frozen(np.zeros(model.num_nodes + 1), np.int64), NO_ROWS, NO_ROWS
 
 
-def summary(rewards: Floats, violations: Floats, confidence: float) -> Simulation:
+def summary(rewards: Floats, violations: Floats, unknown_steps: int, confidence: float) -> Simulation:
     """Put episodes in a user's terms."""
     episodes, violating = len(rewards), int((violations > 0).sum())
     return Simulation(
@@ -131,6 +150,7 @@ def summary(rewards: Floats, violations: Floats, confidence: float) -> Simulatio
         violation_interval=mean_interval(violations, confidence),
         violation_frequency=violating / episodes,
         violation_frequency_interval=clopper_pearson(violating, episodes, confidence),
+        unknown_steps=unknown_steps,
         rewards=frozen(rewards, np.float64),
         violations=frozen(violations, np.float64),
     )

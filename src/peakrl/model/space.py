@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import PolicyError
+from peakrl.errors import PolicyError, UnknownStateError
 from peakrl.kernels.arrays import Ints, Longs
 
 #: Slots, rows and outcomes are numbered with 32 bits.
@@ -194,10 +194,13 @@ class StateSpace:
             index = self._state_index[state]
             slot = index if self.stationary else self._layer_slots[step, index]
         except (KeyError, TypeError):
-            raise PolicyError(f"state {state!r} does not occur at step {step} of {self.name!r}") from None
+            raise UnknownStateError(self._unknown(step, state)) from None
         if not self.rows_of_slot(slot):
             raise PolicyError(f"state {state!r} of {self.name!r} occurs only after the last step") from None
         return slot
+
+    def _unknown(self, step: int, state: Hashable) -> str:
+        return f"state {state!r} does not occur at step {step} of {self.name!r}"
 
     def row_of(self, step: int, state: Hashable, action: Hashable) -> int:
         """Return where the pair (state, action) is stored for `step`; one not on offer is an error."""

@@ -24,6 +24,9 @@ class VisitedStates(StateSpace):
                 state = label_of(state)
         return super().slot_of(step, state)
 
+    def _unknown(self, step: int, state: Any) -> str:
+        return f"state {state!r} was not met at step {step} while learning on {self.name!r}: nothing is known of it"
+
     def row_of(self, step: int, state: Any, action: Any) -> int:
         """Return where a pair is stored; state and action may also be given as the environment has them."""
         return super().row_of(step, state, label_of(action) if isinstance(action, np.ndarray | np.integer) else action)
