@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -118,7 +119,8 @@ def test_failures_are_listed_when_all_else_is_done(tmp_path: Path) -> None:
     lines = {line.split()[0]: line for line in str(caught.value).splitlines()[1:] if "fail " not in line}
     assert "the worker process died: SIGKILL(-9)" in lines["sweep_runs:die"]
     assert "(tried 3 times)" in lines["sweep_runs:die"]
-    assert "the time limit has passed at sweep_runs.py" in lines["sweep_runs:hang"]
+    # Where it hung is told: in its own file, or on a busy machine still in an import.
+    assert re.search(r"the time limit has passed at \S+", lines["sweep_runs:hang"])
     assert "ValueError: no such luck (sweep_runs.py" in str(caught.value)
     # What a run raises it will raise again; what a machine does to it may pass.
     assert (tmp_path / "wrong").read_text().count("fail") == 1
@@ -225,7 +227,9 @@ def test_outside_a_terminal_each_finished_run_has_a_line(tmp_path: Path, capsys:
     run_tasks(squares(3), tmp_path, workers=1, progress=True, title="Squares")
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
-    assert all(line.startswith("Squares: ") and line.endswith(" done") for line in lines)
+    assert all(line.startswith("Squares: ") and " done" in line for line in lines)
+    assert re.search(r"done \([0-9.e+]+ runs/s, 0:00:0\d left\)$", lines[0])
+    assert lines[-1].endswith(" done")  # nothing is left
 
 
 def test_nothing_runs_in_a_folder_of_another_schema(tmp_path: Path) -> None:

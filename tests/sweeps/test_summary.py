@@ -169,6 +169,21 @@ def test_a_table_of_runs_is_read_back_as_written(report: SweepReport, tmp_path: 
     assert {row["feasible"] for row in rows} <= {"", "True", "False"}
 
 
+def test_curves_are_written_point_by_point_under_the_names_of_their_runs(report: SweepReport, tmp_path: Path) -> None:
+    target = tmp_path / "curves.csv"
+    result = CliRunner().invoke(app, ["summarize", str(report.folder), "--curves", str(target)])
+    assert result.exit_code == 0, result.output
+    with open(target, newline="") as file:
+        rows = list(csv.DictReader(file))
+    found: dict[str, list[tuple[int, float]]] = {str(one.task): [] for one in report.results()}
+    for row in rows:
+        name = f"{row['problem']}, {row['settings']}, {int(row['episodes']):,} episodes, seed {row['seed']}"
+        found[name].append((int(row["episode"]), float(row["value"])))
+    for one in report.results():
+        stored = zip(one.arrays["history_episode"].tolist(), one.arrays["history_value"].tolist(), strict=True)
+        assert found[one.task.name] == list(stored)
+
+
 def test_parquet_is_written_where_pyarrow_is_there(report: SweepReport, tmp_path: Path) -> None:
     records = read_records(report.folder)
     try:

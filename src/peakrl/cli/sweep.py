@@ -70,23 +70,14 @@ def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
 
 def brief(task: Any) -> dict[str, Any]:
     """Return what tells a run from the others."""
-    return {"episodes": task.config["episodes"], "seed": task.config["seed"]}
+    return {"run": task.name, "episodes": task.config["episodes"], "seed": task.config["seed"]}
 
 
 def show_report(report: SweepReport, *, dry_run: bool) -> None:
     """Print a report."""
-    from peakrl.sweeps.summary import Labels
-
-    labels = Labels([report.plan.names()])
-
-    def line(task: Any) -> str:
-        config = task.config
-        names = labels.of("problems", config["problem"]), labels.of("settings", config["settings"])
-        return f"{task.key[:10]}  {names[0]}, {names[1]}, {config['episodes']:,} episodes, seed {config['seed']}"
-
     if dry_run:
         for task in report.missing:
-            print(line(task))
+            print(task)
         print(f"Runs: {len(report.missing):,} to make, {report.found:,} found; {report.folder}")
         if report.unknown:
             print(
@@ -96,13 +87,16 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
     print(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
     for failure in report.failures:
         tried = f" (tried {failure.attempts} times)" if failure.attempts > 1 else ""
-        print(f"  {line(failure.task)}: {failure.message}{tried}")
+        print(f"  {failure.task}: {failure.message}{tried}")
 
 
 def summarize(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a sweep.")],
     csv: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write one row a run.")] = None,
     parquet: Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="The same; needs pyarrow.")] = None,
+    curves: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Write the learning curves: one row a point of a run.")
+    ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="How far from the optimum counts as there; by default 1 % of it.")
     ] = None,
@@ -119,6 +113,8 @@ def summarize(
         summary.write_csv(records, csv)
     if parquet is not None:
         summary.write_parquet(records, parquet)
+    if curves is not None:
+        summary.write_csv(summary.read_curves(folder), curves)
     if as_json:
         print_json(summary.as_json(groups, comparisons))
     else:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,8 @@ class SweepProgress:
     def __init__(self, title: str, total: int, found: int, enabled: bool) -> None:
         self.title, self.total, self.count, self.enabled = title, total, found, enabled
         self.lines = enabled and not sys.stderr.isatty()
-        self.failed = 0
+        self.failed, self.made = 0, 0
+        self.begun = time.monotonic()
         self.bar = Progress(title, total=total, unit="runs", enabled=enabled)
 
     def __enter__(self) -> SweepProgress:
@@ -235,11 +237,18 @@ class SweepProgress:
 
     def tell(self, task: Task, what: str, *, final: bool = True) -> None:
         """Say what became of a run."""
-        self.count += final
+        self.count, self.made = self.count + final, self.made + final
         self.failed += final and what != "done"
         self.bar.reach(self.count, failed=self.failed)
         if self.lines:
-            print(f"{self.title}: {self.count:,}/{self.total:,} {task.key[:10]} {what}", file=sys.stderr, flush=True)
+            line = f"{self.title}: {self.count:,}/{self.total:,} {task} {what}{self.forecast}"
+            print(line, file=sys.stderr, flush=True)
+
+    @property
+    def forecast(self) -> str:
+        """How fast runs end, and how long the rest will take at that rate."""
+        rate, left = self.made / max(time.monotonic() - self.begun, 1e-9), self.total - self.count
+        return f" ({rate:.3g} runs/s, {timedelta(seconds=round(left / rate))} left)" if left and self.made else ""
 
 
 def raise_failures(failures: Sequence[Failure]) -> None:
@@ -256,4 +265,4 @@ def raise_failures(failures: Sequence[Failure]) -> None:
 def describe_failure(failure: Failure) -> str:
     """Return a failure as a line."""
     tried = f" (tried {failure.attempts} times)" if failure.attempts > 1 else ""
-    return f"{failure.task.function} {failure.task.key[:10]}: {failure.message}{tried}"
+    return f"{failure.task}: {failure.message}{tried}"

@@ -33,6 +33,8 @@ class Task:
 
     function: str
     config: Mapping[str, Any]
+    #: What messages call it; no part of the key.
+    name: str = ""
 
     def __post_init__(self) -> None:
         module, colon, name = str(self.function).partition(":")
@@ -53,6 +55,9 @@ class Task:
             "schema": RESULT_SCHEMA,
         }
         return digest_of(canonical(named, "task").encode())
+
+    def __str__(self) -> str:
+        return self.name or f"{self.function} {self.key[:10]}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Task) and self.key == other.key

@@ -262,7 +262,8 @@ def plan_tasks(
             }
             if problem.known:
                 config |= digest_of_run(problem.config, seed, base)
-            tasks[not (problem.known and setting.known)].append(Task(FUNCTION, config))
+            name = f"{problem.name}, {setting.name}, {count:,} episodes, seed {seed}"
+            tasks[not (problem.known and setting.known)].append(Task(FUNCTION, config, name))
     return tuple(tasks[0]), tuple(tasks[1])
 
 

@@ -15,10 +15,10 @@ feasible, and elsewhere the least expected violation that any policy has.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,7 +44,13 @@ TINY = 1e-9
 #: eps, for each unit of the optimum.
 RELATIVE = 0.01
 
+#: What tells a run from the others.
+RUN = ("problem", "settings", "episodes", "seed")
+#: How the names of a curve's columns begin.
+CURVE = "history_"
+
 Record = dict[str, Any]
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -83,31 +89,59 @@ class Comparison:
 def read_records(folder: str | Path, epsilon: float | None = None) -> list[Record]:
     """Return one flat record a run of the folder, sorted; a configuration counts once, whatever kernels made it."""
     epsilon = None if epsilon is None else check_number(epsilon, "epsilon", least=0)
+    records = each_run(folder, lambda result, labels: record_of(result, labels, epsilon))
+    return sorted(records, key=lambda record: (*(record[name] for name in RUN), record["key"]))
+
+
+def read_curves(folder: str | Path) -> list[Record]:
+    """Return one flat record for each recorded point of each run of the folder, in the order of `read_records`."""
+    runs = sorted(each_run(folder, curve_of), key=lambda points: [points[0][name] for name in RUN] if points else [])
+    points = list(itertools.chain.from_iterable(runs))
+    if not points:
+        raise StorageError(f"the runs of {folder} hold no learning curves: sweep them with points = 200, for example")
+    return points
+
+
+def each_run(folder: str | Path, read: Callable[[Result, Labels], Read]) -> list[Read]:
+    """Return what `read` makes of every run of a sweep's folder.
+
+    The latest result of a configuration stands for it.
+    """
     store = Store.open(folder)
     labels = Labels(store.kept_names())
-    chosen: dict[str, Record] = {}
+    chosen: dict[str, Read] = {}
     for key in sorted(store.keys(), key=lambda key: store.path(key).stat().st_mtime_ns):
         result = store.read(key)
         if result.task.function == FUNCTION:
             # Kernels change, and models that follow the seed: the latest result of a configuration stands for it.
             config = {name: value for name, value in result.task.config.items() if name != "model"}
-            chosen[canonical(config, "config")] = record_of(result, labels, epsilon)
+            chosen[canonical(config, "config")] = read(result, labels)
     if not chosen:
         raise StorageError(f"{folder} holds no results of a sweep")
-    order = ("problem", "settings", "episodes", "seed", "key")
-    return sorted(chosen.values(), key=lambda record: tuple(record[name] for name in order))
+    return list(chosen.values())
+
+
+def named(result: Result, labels: Labels) -> Record:
+    """Return what tells a run from the others, by `RUN`."""
+    config = result.task.config
+    names = labels.of("problems", config["problem"]), labels.of("settings", config["settings"])
+    return dict(zip(RUN, (*names, config["episodes"], config["seed"]), strict=True))
+
+
+def curve_of(result: Result, labels: Labels) -> list[Record]:
+    """Return the points of a run's learning curve; none where none was recorded."""
+    columns = {name[len(CURVE) :]: column for name, column in result.arrays.items() if name.startswith(CURVE)}
+    run, values = named(result, labels), [column.tolist() for column in columns.values()]
+    return [run | dict(zip(columns, point, strict=True)) for point in zip(*values, strict=True)]
 
 
 def record_of(result: Result, labels: Labels, epsilon: float | None) -> Record:
     """Return the flat record of a run."""
-    config, values = result.task.config, result.values
+    values = result.values
     eps = RELATIVE * max(1.0, abs(values["optimum"])) if epsilon is None else epsilon
     excess = max(0.0, values["violation"] - values["least_violation"])
     return {
-        "problem": labels.of("problems", config["problem"]),
-        "settings": labels.of("settings", config["settings"]),
-        "episodes": config["episodes"],
-        "seed": config["seed"],
+        **named(result, labels),
         **values,
         "epsilon": eps,
         "solved": bool(values["gap"] <= eps + TINY and excess <= TINY),

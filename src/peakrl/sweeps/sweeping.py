@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,12 @@ class SweepReport:
         return self.plan.folder
 
     def results(self) -> Iterator[Result]:
-        """Yield the results that there are, in the order of the plan."""
+        """Yield the results that there are, in the order of the plan; `task.name` says of which run."""
         store = Store.open(self.folder)
         there = store.keys()
-        for key in dict.fromkeys(task.key for task in self.plan.tasks):
-            if key in there:
-                yield store.read(key)
+        for task in dict.fromkeys(self.plan.tasks):
+            if task.key in there:
+                yield replace(store.read(task.key), task=task)
 
     def __repr__(self) -> str:
         total = len({task.key for task in self.plan.tasks})
