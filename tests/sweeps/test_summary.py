@@ -255,7 +255,7 @@ def test_a_sweep_with_failures_ends_with_code_1_and_their_messages(tmp_path: Pat
         'seeds = 1\nepisodes = 5\nsettings = [{ learner = "practical" }]\n'
         '[[problems]]\nname = "p"\nkind = "broken_problem_of_a_test:make"\ngrid = { broken = [true, false] }\n'
     )
-    result = CliRunner().invoke(app, ["sweep", str(tmp_path / "s.toml"), "--workers", "1"])
+    result = CliRunner().invoke(app, ["sweep", str(tmp_path / "s.toml"), "--workers", "1", "--trust"])
     assert result.exit_code == 1
     assert "Runs: 1 made, 0 found, 1 failed" in result.stdout
     assert "p broken=True, practical, 5 episodes, seed 0: " in result.stdout
