@@ -243,22 +243,21 @@ def test_a_summary_is_printed_as_tables_and_written_as_csv(report: SweepReport, 
 
 
 def test_a_sweep_with_failures_ends_with_code_1_and_their_messages(tmp_path: Path) -> None:
-    (tmp_path / "broken_problem_of_a_test.py").write_text(
-        "import peakrl.problems.scheduling.problem as m\n"
-        "def make(broken):\n"
-        "    problem = m.scheduling_example(1)\n"
-        "    if broken:\n"
-        "        object.__setattr__(problem, 'horizon', -1)\n"
-        "    return problem\n"
+    (tmp_path / "stubborn.py").write_text(
+        "import peakrl\n"
+        "class Stubborn(peakrl.Learner):\n"
+        "    def act(self, step, state, actions):\n"
+        "        raise ValueError('not today')\n"
     )
     (tmp_path / "s.toml").write_text(
-        'seeds = 1\nepisodes = 5\nsettings = [{ learner = "practical" }]\n'
-        '[[problems]]\nname = "p"\nkind = "broken_problem_of_a_test:make"\ngrid = { broken = [true, false] }\n'
+        'seeds = 1\nepisodes = 5\nsettings = [{ learner = "practical" }, { learner = "stubborn.py:Stubborn" }]\n'
+        '[[problems]]\nname = "p"\nkind = "scheduling_example"\nnumber = 1\n'
     )
     result = CliRunner().invoke(app, ["sweep", str(tmp_path / "s.toml"), "--workers", "1", "--trust"])
     assert result.exit_code == 1
     assert "Runs: 1 made, 0 found, 1 failed" in result.stdout
-    assert "p broken=True, practical, 5 episodes, seed 0: " in result.stdout
+    assert "p, stubborn.py:Stubborn, 5 episodes, seed 0: " in result.stdout
+    assert "not today" in result.stdout
 
 
 def test_a_bad_file_is_an_error_of_ours(tmp_path: Path) -> None:
