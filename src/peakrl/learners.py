@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from peakrl.learning.maximin_q import MaximinQ
     from peakrl.learning.posterior import Posterior
     from peakrl.learning.practical import Practical
+    from peakrl.learning.primal_dual import OptDual, OptPrimalDual, WeiMDP
     from peakrl.learning.settings import LearnerSettings
     from peakrl.learning.triple_q import TripleQ
     from peakrl.learning.ucbvi import SUCBVI, UCBVI
@@ -29,14 +30,30 @@ LEARNERS = {
     "Certified": "peakrl.learning.certified.learner",
     "MaskedQ": "peakrl.learning.masked_q",
     "MaximinQ": "peakrl.learning.maximin_q",
+    "OptDual": "peakrl.learning.primal_dual",
+    "OptPrimalDual": "peakrl.learning.primal_dual",
     "Posterior": "peakrl.learning.posterior",
     "Practical": "peakrl.learning.practical",
     "SUCBVI": "peakrl.learning.ucbvi",
     "TripleQ": "peakrl.learning.triple_q",
     "UCBVI": "peakrl.learning.ucbvi",
+    "WeiMDP": "peakrl.learning.primal_dual",
 }
 
-__all__ = ["SUCBVI", "UCBVI", "AlgorithmOne", "Certified", "MaskedQ", "MaximinQ", "Posterior", "Practical", "TripleQ"]
+__all__ = [
+    "SUCBVI",
+    "UCBVI",
+    "AlgorithmOne",
+    "Certified",
+    "MaskedQ",
+    "MaximinQ",
+    "OptDual",
+    "OptPrimalDual",
+    "Posterior",
+    "Practical",
+    "TripleQ",
+    "WeiMDP",
+]
 
 
 def find_learner(name: Any) -> type[LearnerSettings]:

@@ -199,6 +199,14 @@ class Algorithm(ABC):
         """What followed each row, and where episodes began; None where that is not counted."""
         return None
 
+    def multipliers(self) -> Floats | None:
+        """[cost]: what a unit of each limited violation is held to be worth; None where no expectation is limited."""
+        return None
+
+    def multiplier_curve(self) -> Floats | None:
+        """[point, 1 + cost]: episode, and the multipliers then; None where that is not kept."""
+        return None
+
     def feasible(self) -> bool | None:
         """False where it has proved that no policy keeps every constraint."""
         return None
@@ -238,6 +246,7 @@ class Held:
         known, memory = algorithm.known(), algorithm.memory()
         self._values, self._known = algorithm.values().copy(), None if known is None else known.copy()
         self._memory = None if memory is None else Memory(memory.witness.copy(), memory.harm.copy())
+        self._multipliers, self._multiplier_curve = algorithm.multipliers(), algorithm.multiplier_curve()
         #: Computing it takes time, and a run that is watched goes on: it is asked for at the end.
         self._certificate: Certificate | None = None
 
@@ -252,6 +261,14 @@ class Held:
     def memory(self) -> Memory | None:
         """How it had been seen to fail."""
         return self._memory
+
+    def multipliers(self) -> Floats | None:
+        """[cost]: what a unit of each limited violation was held to be worth."""
+        return self._multipliers
+
+    def multiplier_curve(self) -> Floats | None:
+        """[point, 1 + cost]: the same along the way."""
+        return self._multiplier_curve
 
     def certificate(self) -> Certificate | None:
         """What it had proved."""

@@ -136,6 +136,16 @@ class LearningRun:
             return None
         return find_untried(self._learned, self.policy.rows, model)
 
+    @property
+    def multipliers(self) -> Floats | None:
+        """[cost]: what a unit of each limited violation is held to be worth; None of learners without such limits."""
+        return self._learned.multipliers()
+
+    @property
+    def multiplier_curve(self) -> Floats | None:
+        """[point, 1 + cost]: episode, and the multipliers then; None of learners that keep no such curve."""
+        return self._learned.multiplier_curve()
+
     def memory(self) -> Memory | None:
         """What the learner has seen fail, and how; None where it keeps no such record."""
         return self._learned.memory()

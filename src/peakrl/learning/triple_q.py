@@ -129,9 +129,8 @@ class TripleQLearner(SamplingAlgorithm):
 
     # What came out -------------------------------------------------------------------------------------------
 
-    @property
     def multipliers(self) -> Floats:
-        """[cost]: Z/eta, what a unit of a cost is held to be worth."""
+        """[cost]: Z/eta."""
         return self.queue / float(self.constants["eta"])
 
     def greedy(self) -> NDArray[np.int64]:
@@ -140,7 +139,7 @@ class TripleQLearner(SamplingAlgorithm):
 
     def values(self) -> Floats:
         """[entry]: Q less what the costs are held to be worth."""
-        value = self.by_entry["q"].used - self.by_entry["cost"].used @ self.multipliers
+        value = self.by_entry["q"].used - self.by_entry["cost"].used @ self.multipliers()
         return self.space.entries_of(value.reshape(self.columns, -1).T)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -161,11 +161,11 @@ class CountingPlanner(SamplingAlgorithm):
         """[slot, column]: the latest plan."""
         return self.by_slot["greedy"].used.copy()
 
-    def tried(self) -> NDArray[np.bool_]:
+    def tried(self) -> NDArray[np.bool_] | None:
         """[row]: was it ever taken?"""
         return self.by_row["visits"].used > 0
 
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> Outcomes | None:
         """What followed each row."""
         cells = {name: table.room[: self.state[0]] for name, table in self.by_cell.items()}
         return collect(
