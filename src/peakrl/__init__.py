@@ -38,6 +38,7 @@ __all__ = [
     "Policy",
     "Problem",
     "ProblemSpec",
+    "ProofHistory",
     "RolloutStep",
     "SafeSet",
     "Simulation",
@@ -87,7 +88,7 @@ _HOMES = {
         "peakrl.problems.scheduling.problem": ("machine_scheduling", "scheduling_example"),
         "peakrl.errors": ("PeakError",),
         "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
-        "peakrl.learning.history": ("History",),
+        "peakrl.learning.history": ("History", "ProofHistory"),
         "peakrl.learning.run": ("LearningRun", "learn"),
         "peakrl.learning.knowledge": ("Knowledge",),
         "peakrl.learning.own": ("Learner",),
@@ -141,7 +142,7 @@ if TYPE_CHECKING:
     from peakrl.errors import PeakError
     from peakrl.evaluation import Evaluation, RolloutStep, Simulation, evaluate, rollout, simulate
     from peakrl.learning.checkpoint import load_run, resume
-    from peakrl.learning.history import History
+    from peakrl.learning.history import History, ProofHistory
     from peakrl.learning.knowledge import Knowledge
     from peakrl.learning.many import learn_many
     from peakrl.learning.own import Learner

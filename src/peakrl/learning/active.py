@@ -205,7 +205,8 @@ class ActiveRun:
 
     def fields(self) -> dict[str, Any]:
         """What a progress line says of the run."""
-        fields: dict[str, Any] = {"violating": int(self.counters[0])}
+        fields: dict[str, Any] = {} if self.algorithm is None else self.algorithm.fields()
+        fields |= {"violating": int(self.counters[0])}
         if self.recorder is not None:
             return fields | self.recorder.latest()
         if isinstance(self.target, TabularModel) and self.target.num_nodes <= SHOWN_NODES:

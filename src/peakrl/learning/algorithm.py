@@ -43,6 +43,7 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.kernels.untried import Outcomes
 from peakrl.learning.constants import Sizes
+from peakrl.learning.history import ProofHistory
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.space import Space, Table
@@ -218,6 +219,14 @@ class Algorithm(ABC):
     def certificate(self) -> Certificate | None:
         """What a learner that stops by itself has proved of what it hands out; None where it proves nothing."""
         return None
+
+    def proof_history(self) -> ProofHistory | None:
+        """What had been proved at each time that a learner that stops by itself looked; None of other learners."""
+        return None
+
+    def fields(self) -> dict[str, Any]:
+        """What a progress line says of it."""
+        return {}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that learning has written, by name."""

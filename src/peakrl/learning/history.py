@@ -53,6 +53,39 @@ class History:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@dataclass(frozen=True, repr=False)
+class ProofHistory:
+    """What a learner that stops by itself had proved, one entry for each time that it looked."""
+
+    #: Episodes so far.
+    episode: Longs
+    #: How far its candidate may lie below the best safe policy, and its violation at most.
+    gap: Floats
+    #: The bound on the violation.
+    violation: Floats
+    #: The candidate's exact value; not a number where nobody knows it: on an environment, or a large model.
+    value: Floats
+    #: The candidate's exact violation.
+    true_violation: Floats
+
+    @classmethod
+    def of(cls, lines: Floats) -> ProofHistory:
+        """Return the history of lines [time, column]."""
+        return cls(lines[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in lines.T[1:]))
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+    def __repr__(self) -> str:
+        least = f", the least gap {self.gap.min():.6g}" if len(self) else ""
+        return f"<ProofHistory of {len(self):,} points{least}>"
+
+    def after(self, episode: int) -> ProofHistory:
+        """Return what came after an episode."""
+        later = self.episode > episode
+        return ProofHistory(*(getattr(self, field.name)[later] for field in fields(self)))
+
+
 class Recorder:
     """Turns experience and the change list into history, chunk by chunk."""
 

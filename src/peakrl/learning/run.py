@@ -18,7 +18,7 @@ from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.learning.algorithm import Algorithm, Held
-from peakrl.learning.history import History
+from peakrl.learning.history import History, ProofHistory
 from peakrl.learning.knowledge import NOTHING, Knowledge
 from peakrl.learning.own import Learner, OwnLearner
 from peakrl.learning.proofs import Memory, Witness
@@ -72,6 +72,8 @@ class LearningRun:
     proof: list[Witness]
     #: Why it ended before the planned episodes; None where it did not.
     stopped: str | None
+    #: What a certified learner had proved, time by time; None of other learners.
+    proof_history: ProofHistory | None
     _averaged: AveragedPolicy | None
     _learned: Algorithm | Held
     _active: ActiveRun | None = None
@@ -103,6 +105,7 @@ class LearningRun:
             feasible=algorithm.feasible(),
             proof=algorithm.proof(),
             stopped=algorithm.stopped,
+            proof_history=algorithm.proof_history(),
             _averaged=averaged,
             _learned=learned,
             _active=None if watched else active,

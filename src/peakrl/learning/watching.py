@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from peakrl.learning.history import History
+from peakrl.learning.history import History, ProofHistory
 
 if TYPE_CHECKING:
     from peakrl.learning.active import ActiveRun
@@ -56,6 +56,11 @@ class RunView:
         if recorder is None or not self.episodes:
             return History.empty()
         return recorder.history_after(episode, self.episodes if latest else 0)
+
+    def proof_history_after(self, episode: int) -> ProofHistory | None:
+        """Return what a certified learner proved after an episode; None of other learners."""
+        proved = None if self.active.algorithm is None else self.active.algorithm.proof_history()
+        return None if proved is None else proved.after(episode)
 
     def run(self) -> LearningRun:
         """Return the run so far, which stays as it is while learning goes on."""

@@ -7,6 +7,8 @@ A folder holds one run. Each session adds a file to it, and each recorded episod
     policy/gap, averaged/gap                optimum minus value, where the optimum is known
     episode/reward, episode/violation       as experienced
     violations                              violating episodes so far
+    certified/gap, certified/violation      what a certified learner has proved of its candidate
+    certified/true_gap                      the candidate's gap, where the optimum is known
 
 A session goes on after the last episode that the folder holds. Where the run goes on from an earlier one (its latest
 checkpoint was older, or it was started anew), TensorBoard is told to forget what came after that.
@@ -29,7 +31,7 @@ from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import flattened
 
 if TYPE_CHECKING:
-    from peakrl.learning.history import History
+    from peakrl.learning.history import History, ProofHistory
     from peakrl.learning.settings import LearnerSettings
     from peakrl.learning.watching import RunView
 
@@ -96,6 +98,7 @@ class EventLog:
             if moment.episodes > self._last:
                 self._write(moment.history_after(self._last, latest=moment.episodes == moment.goal))
                 self._scalars(moment.episodes, {COUNT: float(moment.violations)})
+                self._write_proved(moment.proof_history_after(self._last))
                 self._last = moment.episodes
             self._file.flush()
         except OSError as error:
@@ -144,6 +147,15 @@ class EventLog:
             columns |= {tag: self._optimum - getattr(history, name)[keep] for tag, name in GAPS.items()}
         for place, episode in enumerate(history.episode[keep].tolist()):
             self._scalars(episode, {tag: float(column[place]) for tag, column in columns.items()})
+
+    def _write_proved(self, proved: ProofHistory | None) -> None:
+        """Write what a certified learner proved."""
+        for place, episode in enumerate([] if proved is None else proved.episode.tolist()):
+            assert proved is not None  # or there is no episode
+            told = {"certified/gap": float(proved.gap[place]), "certified/violation": float(proved.violation[place])}
+            if self._optimum is not None:
+                told["certified/true_gap"] = self._optimum - float(proved.value[place])
+            self._scalars(episode, told)
 
     def _scalars(self, step: int, values: Mapping[str, float]) -> None:
         kinds = self._package.summaries.Summary

@@ -113,7 +113,33 @@ def curves(found: RunFindings, place: str) -> list[Chart]:
         last = found.run.last_violation_episode
         seen = f"{found.run.violations:,} violating episodes, the last {last:,}" if last else "no violating episode"
         charts.append(Chart(f"{place}-violation", f"Violation: {seen}", "episode", "violation", violation))
-    return [*charts, step_chart(found, place)]
+    return [*charts, *proof_chart(found, place), step_chart(found, place)]
+
+
+def proof_chart(found: RunFindings, place: str) -> list[Chart]:
+    """Return the gap that a certified learner has proved, beside the true one of its candidate."""
+    proved = found.run.proof_history
+    if proved is None or not len(proved):
+        return []
+    keep = thinned(len(proved))
+    x = proved.episode[keep].tolist()
+    series = [
+        Series("certified gap", x, finite(proved.gap[keep]), None, "blue"),
+        Series("certified bound on the violation", x, finite(proved.violation[keep]), None, "orange"),
+    ]
+    gaps = [found.known.below_optimum(value) for value in proved.value[keep].tolist()]
+    if any(gap is not None and isfinite(gap) for gap in gaps):
+        true = [None if gap is None or not isfinite(gap) else gap for gap in gaps]
+        series.append(Series("true gap of the candidate", x, true, None, "ink", "dash"))
+    if (certificate := found.run.certificate) is not None and certificate.epsilon is not None:
+        series.append(Series("epsilon", [x[0], x[-1]], [certificate.epsilon] * 2, None, "grey", "dash", level=True))
+    stopped = "" if found.run.stopped != "certified" else f", certified after {found.run.episodes:,} episodes"
+    return [Chart(f"{place}-proved", f"What is proved of the candidate{stopped}", "episode", "gap", series)]
+
+
+def finite(values: Any) -> list[float | None]:
+    """Return numbers for a curve; where there is none, a gap in it."""
+    return [value if isfinite(value) else None for value in values.tolist()]
 
 
 def thinned(count: int) -> Any:

@@ -104,5 +104,8 @@ def check_numbers(learner: CertifiedLearner) -> None:
             raise ValueError("a value is not finite")
     if not (tables.harm >= 0).all() or not np.isfinite(tables.harm).all() or not np.isfinite(evidence.scale).all():
         raise ValueError("a violation or a return is not finite")
+    course = learner.proof_history()
+    if len(course) and (np.diff(course.episode) <= 0).any():
+        raise ValueError("the course of the proof is not in order")
     if (evidence.gap < 0).any() or (evidence.scale[2] >= 0 and evidence.gap.max() > evidence.scale[2]):
         raise ValueError("a gap lies outside of what was frozen")

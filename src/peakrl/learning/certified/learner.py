@@ -5,6 +5,7 @@ What it does when: `learning.certified.rounds`. What it computes: `kernels.certi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,10 +22,11 @@ from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, overwrite
 from peakrl.learning.certified.declared import told_of
 from peakrl.learning.certified.growing import GrowingRounds
-from peakrl.learning.certified.proofs import DEAD_FIRST, LEFT, PASSED
+from peakrl.learning.certified.proofs import DEAD_FIRST, EPISODES, FROZEN, GAP, LEFT, PASSED, POLICIES, VIOLATED_HIGH
 from peakrl.learning.certified.room import UNKEPT
 from peakrl.learning.certified.rounds import Rounds
 from peakrl.learning.certified.setup import certify_environment, certify_model, declared_on_model
+from peakrl.learning.history import ProofHistory, current_figures
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import GrowingSpace
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.learning.knowledge import Knowledge
     from peakrl.targets.adapters import Rules
+
+
+#: The candidate's exact figures are noted on models of up to this many nodes.
+MOST_JUDGED = 200_000
 
 
 class Certified(LearnerSettings):
@@ -78,6 +84,10 @@ class CertifiedLearner(SamplingAlgorithm):
         self.settings, self.shares_steps = settings, self.space.shared
         #: Episodes that were announced and are not over.
         self._begun = 0
+        #: Of each review with a candidate: episodes, gap, violation; value and violation of the candidate if known.
+        self._lines: list[tuple[float, ...]] = []
+        #: The number of the candidate whose figures are known, and the figures.
+        self._judged: tuple[int, float, float] = (0, math.nan, math.nan)
         given = settings.epsilon, settings.failure_probability, settings.relative
         self.rounds: Rounds
         self._growing: GrowingRounds | None = None
@@ -147,8 +157,11 @@ class CertifiedLearner(SamplingAlgorithm):
         r = self.rounds
         over = count >= r.status[LEFT]
         before = r.rows.copy() if over and len(log.node) else None
+        reviews = r.reviews
         r.played(count)
         self.stopped = r.stopped
+        if r.reviews > reviews and r.status[FROZEN]:
+            self._note_review()
         if before is None:
             return changes
         nodes = np.flatnonzero(before != r.rows)
@@ -156,6 +169,16 @@ class CertifiedLearner(SamplingAlgorithm):
         log.episode[changes:end], log.node[changes:end], log.row[changes:end] = episode, nodes, r.rows[nodes]
         self._translate(log, changes, end)
         return end
+
+    def _note_review(self) -> None:
+        """Note what is proved, beside the truth where that is known: nothing is decided by it."""
+        r, model = self.rounds, self.task.model
+        number = int(r.status[POLICIES])
+        if model is not None and model.num_nodes <= MOST_JUDGED and self._judged[0] != number:
+            figures = current_figures(model, self.decided())
+            self._judged = number, figures["value"], figures["violation"]
+        gap, violation = float(r.bounds[GAP]), float(r.bounds[VIOLATED_HIGH])
+        self._lines.append((float(r.status[EPISODES]), gap, violation, *self._judged[1:]))
 
     def _translate(self, log: Log, first: int, last: int) -> None:
         """Write nodes of the log as others number them: tables that grow leave room between two steps."""
@@ -238,6 +261,21 @@ class CertifiedLearner(SamplingAlgorithm):
         """Every observation that the proof of infeasibility rests on, from the first state on."""
         return [] if self.feasible() is None else self.memory().proof(self.space, int(self.rounds.status[DEAD_FIRST]))
 
+    def proof_history(self) -> ProofHistory:
+        """What had been proved at each review with a candidate."""
+        return ProofHistory.of(self._curve())
+
+    def _curve(self) -> Floats:
+        return np.array(self._lines, np.float64).reshape(-1, 5)
+
+    def fields(self) -> dict[str, Any]:
+        """Return certified gap, bound on the violation and about how many episodes are left."""
+        r, left = self.rounds, self.rounds.forecast()
+        found: dict[str, Any] = {}
+        if r.status[FROZEN]:
+            found = {"certified gap": float(r.bounds[GAP]), "violation at most": float(r.bounds[VIOLATED_HIGH])}
+        return found | ({"about left": float(left)} if math.isfinite(left) and r.reviews else {})
+
     def certificate(self) -> Certificate:
         """Return what is certified; before anything is, the bounds as they stand."""
         from peakrl.learning.certified.evidence import certificate
@@ -250,16 +288,20 @@ class CertifiedLearner(SamplingAlgorithm):
         """Everything that learning has written."""
         r = self.rounds
         evidence = {f"evidence_{name}": array for name, array in r.evidence._asdict().items() if name != "gap"}
-        own = {"status": r.status, "bounds": r.bounds, "passed": r.passed} | evidence
+        own = {"status": r.status, "bounds": r.bounds, "passed": r.passed, "proved": self._curve()} | evidence
         if self._growing is not None:
             return {name: array for name, array in self._growing.compact().items() if name not in UNKEPT} | own
         rows = {"candidate": r.candidate, "followed": r.followed, "challenger": r.challenger}
         return r.tables._asdict() | rows | own | {"evidence_gap": r.evidence.gap} | r.frozen_counts._asdict()
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` gave."""
+        """Take over what `arrays` gave; files from before hold no course of the proof."""
+        curve = arrays.get("proved", np.empty((0, 5)))
+        if curve.dtype != np.float64 or curve.ndim != 2 or curve.shape[1] != 5:
+            raise ValueError(f"engine.proved has shape {curve.shape}")
+        self._lines = [tuple(line) for line in curve.tolist()]
         if self._growing is None:
-            super().load(arrays)
+            super().load({**arrays, "proved": curve})
             return
         r = self.rounds
         for name, array in {"status": r.status, "bounds": r.bounds, "passed": r.passed}.items():
@@ -275,6 +317,8 @@ class CertifiedLearner(SamplingAlgorithm):
 
         check_restored(self, done)
         r = self.rounds
+        if self._lines and r.status[FROZEN]:
+            self._judged = int(r.status[POLICIES]), self._lines[-1][3], self._lines[-1][4]
         if r.status[DEAD_FIRST] != OPEN:
             self.stopped = r.stopped = "infeasible"
         elif r.status[PASSED] == len(r.goal.epsilons):

@@ -70,6 +70,8 @@ class Rounds(Proofs):
 
     def __init__(self, places: Places, terms: Terms, tables: Tables, scratch: Scratch, goal: Goal, nodes: int) -> None:
         super().__init__(places, terms, tables, scratch, goal, nodes)
+        #: Reviews so far, for whoever follows them.
+        self.reviews = 0
         self.status[LEFT] = FIRST_DETERMINISTIC if terms.deterministic else FIRST
         self.stopped: str | None = None
 
@@ -139,6 +141,7 @@ class Rounds(Proofs):
 
     def review(self) -> None:
         """Compute every bound anew; issue what can be issued; plan the next episodes."""
+        self.reviews += 1
         sweep(self.places, self.terms, self.tables, self.scratch, ROUGH)
         high, dead = first_value(self.places, self.terms, self.tables, self.scratch, ROUGH)
         if dead != OPEN:
@@ -163,6 +166,16 @@ class Rounds(Proofs):
         if not self.goal.relative:
             return wanted
         return wanted * max(float(self.bounds[LOW]), -float(self.bounds[HIGH]), 0.0)
+
+    def forecast(self) -> float:
+        """Return about how many episodes are left: gaps fall like K^-1/2, what is not seen to violate like 1/K."""
+        done, aim = int(self.status[EPISODES]), self.aim()
+        gap = float(self.bounds[GAP]) if self.status[FROZEN] else float(self.bounds[HIGH] - self.bounds[ESTIMATE])
+        if not (aim > 0.0 and math.isfinite(gap)):
+            return math.inf
+        safe = float(self.bounds[VIOLATED_HIGH]) / aim if self.status[FROZEN] else 0.0
+        beyond = max((gap / aim) ** 2, safe)
+        return max(0.0, done * (beyond - 1.0)) if math.isfinite(beyond) else math.inf
 
     def aim(self) -> float:
         """Return about the gap to reach, for plans: a relative one by the estimated value."""

@@ -1,0 +1,128 @@
+"""What a certified learner has proved, as it goes on: history, page, TensorBoard and progress line agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import certified_problems as problems
+from model_environment import ModelEnvironment
+from peakrl import LearnerSettings, LearningRun, Policy, evaluate, learn, load_run, resume, solve
+from peakrl.certifying.findings import RunFindings
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.watching import RunView
+from peakrl.report.run_sections import proof_chart
+
+MODEL = problems.near_tie()
+SETTINGS = LearnerSettings.certified((0.4, 0.2), relative=True)
+
+
+@pytest.fixture(scope="module")
+def run() -> LearningRun:
+    return learn(MODEL, SETTINGS, episodes=100_000, seed=1)
+
+
+def test_what_was_proved_ends_with_the_certificate_and_is_true_throughout(run: LearningRun) -> None:
+    proved, best = run.proof_history, solve(MODEL)
+    assert proved is not None
+    assert run.certificate is not None
+    assert proved.episode[-1] == run.episodes
+    assert run.certificate.gap == pytest.approx(proved.gap[-1], rel=1e-3)
+    assert (np.diff(proved.episode) > 0).all()
+    assert (best.value - proved.value <= proved.gap).all()
+    assert (proved.true_violation <= proved.violation).all()
+    assert proved.value[-1] == pytest.approx(evaluate(MODEL, run.policy).value, rel=1e-12)
+
+
+def test_the_value_beside_a_bound_is_that_of_the_candidate_of_that_time(run: LearningRun) -> None:
+    proved = run.proof_history
+    assert proved is not None
+    for place in (0, len(proved) // 2):
+        active = ActiveRun(MODEL, SETTINGS, planned=100_000, seed=1, every=0)
+        active.advance(int(proved.episode[place]))
+        candidate = Policy(MODEL, active.learned().decided())
+        assert proved.value[place] == pytest.approx(evaluate(MODEL, candidate).value, rel=1e-12)
+
+
+def test_it_is_kept_in_files(run: LearningRun, tmp_path: Path) -> None:
+    learn(MODEL, SETTINGS, episodes=600, seed=1).save(tmp_path / "run")
+    half, whole = load_run(tmp_path / "run").proof_history, resume(tmp_path / "run", episodes=100_000).proof_history
+    assert half is not None
+    assert whole is not None
+    assert run.proof_history is not None
+    assert 0 < len(half) < len(whole)
+    for name in ("episode", "gap", "violation", "value"):
+        assert np.array_equal(getattr(whole, name), getattr(run.proof_history, name))
+
+
+def test_the_page_draws_the_certified_gap_beside_the_true_one(run: LearningRun) -> None:
+    (chart,) = proof_chart(RunFindings.of(run), "run")
+    curves = {series.name: series for series in chart.series}
+    certified, true = curves["certified gap"], curves["true gap of the candidate"]
+    assert "certified after" in chart.title
+    assert list(certified.x) == list(true.x)
+    for high, low in zip(certified.y, true.y, strict=True):
+        assert high is None or (low is not None and low <= high)
+    assert run.certificate is not None
+    assert curves["epsilon"].y[0] == run.certificate.epsilon
+    assert proof_chart(RunFindings.of(learn(MODEL, LearnerSettings.practical(), episodes=5)), "run") == []
+
+
+def test_a_page_that_is_built_on_the_way_has_the_curve_so_far(run: LearningRun) -> None:
+    charts = []
+
+    def watch(moment: RunView) -> None:
+        if moment.episodes > 300 and not charts:
+            charts.extend(proof_chart(RunFindings.of(moment.run(), at_once=True), "run"))
+
+    learn(MODEL, SETTINGS, episodes=100_000, seed=1, watch=watch, record="none", average=False)
+    assert run.proof_history is not None
+    assert charts
+    assert list(charts[0].series[0].x) == run.proof_history.episode[: len(charts[0].series[0].x)].tolist()
+
+
+def test_tensorboard_is_told_once_of_each_review(run: LearningRun, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed: no log to try")
+    from peakrl.report.event_log import PATTERN, EventLog, records
+
+    log = EventLog(tmp_path)
+    learn(MODEL, SETTINGS, episodes=100_000, seed=1, watch=log.watch)
+    log.close()
+    from tensorboardX.proto.event_pb2 import Event
+
+    told: dict[str, list[tuple[int, float]]] = {}
+    for path in sorted(tmp_path.glob(PATTERN)):
+        for event in map(Event.FromString, records(path.read_bytes())):
+            for value in event.summary.value:
+                told.setdefault(value.tag, []).append((event.step, value.simple_value))
+    proved = run.proof_history
+    assert proved is not None
+    finite = np.isfinite(proved.gap)
+    assert [step for step, _ in told["certified/gap"]] == proved.episode[finite].tolist()
+    assert np.allclose([gap for _, gap in told["certified/gap"]], proved.gap[finite])
+    assert np.allclose([gap for _, gap in told["certified/true_gap"]], solve(MODEL).value - proved.value)
+
+
+@pytest.mark.parametrize("on", ["model", "environment"])
+def test_the_progress_line_tells_what_is_proved_and_forecasts_the_end(on: str) -> None:
+    target = MODEL if on == "model" else ModelEnvironment(MODEL, 1)
+    lines = []
+
+    def watch(moment: RunView) -> None:
+        lines.append((moment.episodes, moment.active.fields()))
+
+    run = learn(target, LearnerSettings.certified(0.2, relative=True), episodes=20_000, watch=watch, record="none")
+    told = [(done, fields) for done, fields in lines if "certified gap" in fields]
+    assert told
+    assert run.stopped == "certified"
+    last = told[-1][1]
+    assert {"violation at most", "about left"} <= last.keys()
+    assert run.certificate is not None
+    assert last["certified gap"] == pytest.approx(run.certificate.gap, rel=1e-3)
+    assert last["about left"] == 0
+    # A forecast from half-way on is rough, but no guess: within a factor of ten of what it took.
+    for done, fields in told[:-1]:
+        if run.episodes / 2 < done < 0.9 * run.episodes:
+            assert 0.1 < (done + fields["about left"]) / run.episodes < 10
