@@ -15,6 +15,7 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.learning.algorithm_one import AlgorithmOne
     from peakrl.learning.certified.learner import Certified
+    from peakrl.learning.linear.learner import DOPE, OptCMDP, OptPessLP
     from peakrl.learning.masked_q import MaskedQ
     from peakrl.learning.maximin_q import MaximinQ
     from peakrl.learning.posterior import Posterior
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
 LEARNERS = {
     "AlgorithmOne": "peakrl.learning.algorithm_one",
     "Certified": "peakrl.learning.certified.learner",
+    "DOPE": "peakrl.learning.linear.learner",
     "MaskedQ": "peakrl.learning.masked_q",
     "MaximinQ": "peakrl.learning.maximin_q",
+    "OptCMDP": "peakrl.learning.linear.learner",
     "OptDual": "peakrl.learning.primal_dual",
+    "OptPessLP": "peakrl.learning.linear.learner",
     "OptPrimalDual": "peakrl.learning.primal_dual",
     "Posterior": "peakrl.learning.posterior",
     "Practical": "peakrl.learning.practical",
@@ -41,13 +45,16 @@ LEARNERS = {
 }
 
 __all__ = [
+    "DOPE",
     "SUCBVI",
     "UCBVI",
     "AlgorithmOne",
     "Certified",
     "MaskedQ",
     "MaximinQ",
+    "OptCMDP",
     "OptDual",
+    "OptPessLP",
     "OptPrimalDual",
     "Posterior",
     "Practical",

@@ -7,6 +7,7 @@ from naive.lists import change_fault, number_lists
 from naive.planning import (
     best_of_all_tables,
     budget_programme,
+    extended_programme,
     least_violation_then_reward,
     occupancy_programme,
     optimistic_plan,
@@ -43,6 +44,7 @@ __all__ = [
     "every_table",
     "expected_costs_of_order",
     "expected_sum",
+    "extended_programme",
     "follow",
     "harvest_expectation",
     "harvest_optimum",

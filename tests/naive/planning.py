@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from naive.problems import decision_points, every_table, expected_sum, follow, plain_reward, total_violation
 
 
@@ -106,6 +108,49 @@ def budget_programme(problem, used_by, limits, *, flag=False):
     rules += [amount <= limits[key] for key, amount in used.items()]
     programme = cvxpy.Problem(cvxpy.Maximize(value), rules)
     programme.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return None if programme.status == "infeasible" else float(programme.value)
+
+
+def extended_programme(seen, model, log_term, scale, limit):
+    """OptCMDP's programme on counts, a variable for each (step, slot, row, next slot), by cvxpy.
+
+    `seen` is {row: (n, mean reward, mean charge, {next slot: count})} and {first slot: share}; log_term = scale L.
+    Returns the most reward above the lowest, or None where the limit cannot be kept. Last, a state "beyond" stands for
+    what nothing is known of: it earns the whole span at each step and costs nothing.
+    """
+    import cvxpy
+
+    (table, inflow), rules, value, used = seen, [], 0.0, 0.0
+    lo, hi = model.reward_range
+    inflow = dict(inflow)
+    for step in range(model.horizon):
+        following, last = {}, step == model.horizon - 1
+        here = range(model.num_slots) if model.stationary else np.flatnonzero(model.step_of_slot == step).tolist()
+        there = range(model.num_slots) if model.stationary else np.flatnonzero(model.step_of_slot == step + 1).tolist()
+        value += inflow.get("beyond", 0.0) * (hi - lo)
+        following["beyond"] = inflow.get("beyond", 0.0)
+        for slot in here:
+            rows = model.rows_of_slot(slot)
+            shares = cvxpy.Variable(len(rows), nonneg=True)
+            rules.append(cvxpy.sum(shares) == inflow.get(slot, 0.0))
+            for share, row in zip(shares, rows, strict=True):
+                n, reward, charge, counts = table[row]
+                value += share * (reward - lo if n else hi - lo)
+                used += share * charge
+                if not n:
+                    following["beyond"] += share
+                elif not last:
+                    z = cvxpy.Variable(len(there), nonneg=True)
+                    rules.append(cvxpy.sum(z) == share)
+                    for each, after in zip(z, there, strict=True):
+                        p = counts.get(after, 0) / n
+                        flat = 14 / 3 * log_term / n
+                        beta = min(1.0, 2 * math.sqrt(p * (1 - p) * scale * log_term / n) + flat)
+                        rules += [each <= (p + beta) * share, each >= (p - beta) * share]
+                        following[after] = following.get(after, 0.0) + each
+        inflow = following
+    programme = cvxpy.Problem(cvxpy.Maximize(value), [*rules, used <= limit])
+    programme.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     return None if programme.status == "infeasible" else float(programme.value)
 
 

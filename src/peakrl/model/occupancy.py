@@ -84,11 +84,13 @@ def flow(chain: Chain) -> Flow:
     layout, stride = chain.layout, chain.layout.node_stride
     after = (layout.horizon - 1) * stride + int(layout.step_slots[-1, 1])
     nodes = np.flatnonzero(chain.reachable[:after])
+    step = nodes // stride if stride else chain.step_of_slot[nodes]
+    counts = np.diff(layout.row_start)[nodes - step * stride]
+    acting = counts > 0  # elsewhere an episode is over
+    nodes, step, counts = nodes[acting], step[acting], counts[acting]
+    slot = nodes - step * stride
     line = np.full(after, -1, np.int64)
     line[nodes] = np.arange(len(nodes))
-    step = nodes // stride if stride else chain.step_of_slot[nodes]
-    slot = nodes - step * stride
-    counts = np.diff(layout.row_start)[slot]
     rows, steps = expand(layout.row_start[slot], counts), np.repeat(step, counts)
 
     going_on = np.flatnonzero(steps < layout.horizon - 1)
@@ -96,14 +98,16 @@ def flow(chain: Chain) -> Flow:
     keys, which = np.unique(steps[going_on] * number + layout.row_distribution[rows[going_on]], return_inverse=True)
     sizes = np.diff(layout.outcome_start)[keys % number]
     outcomes = expand(layout.outcome_start[keys % number], sizes)
-    following = np.repeat((keys // number + 1) * stride, sizes) + layout.outcome_next[outcomes]
+    following = line[np.repeat((keys // number + 1) * stride, sizes) + layout.outcome_next[outcomes]]
+    inner = np.flatnonzero(following >= 0)
 
     def matrix(values: Floats, lines: Longs, columns: Longs, shape: tuple[int, int]) -> Any:
         return sparse.csr_array((values, (lines, columns)), shape=shape)
 
     n, x, y = len(nodes), len(rows), len(keys)
     leaving = matrix(np.ones(x), np.repeat(np.arange(n), counts), np.arange(x), (n, x))
-    entering = matrix(-layout.outcome_probability[outcomes], line[following], np.repeat(np.arange(y), sizes), (n, y))
+    source = np.repeat(np.arange(y), sizes)[inner]
+    entering = matrix(-layout.outcome_probability[outcomes[inner]], following[inner], source, (n, y))
     shared = matrix(-np.ones(len(going_on)), which, going_on, (y, x))
     equal = sparse.block_array([[leaving, entering], [shared, sparse.eye_array(y)]], format="csr")
     supply = np.zeros(n + y)
@@ -111,11 +115,16 @@ def flow(chain: Chain) -> Flow:
     return Flow(np.repeat(nodes, counts), steps, rows, steps * layout.entry_stride + rows, after, equal, supply)
 
 
-def most_reward(flow: Flow, reward: Floats, costs: Any, limits: Floats, span: float) -> Occupancy | None:
+def most_reward(
+    flow: Flow, reward: Floats, costs: Any, limits: Floats, span: float, further: tuple[Any, Floats] | None = None
+) -> Occupancy | None:
     """Return an optimum, or None where the limits cannot be kept together.
 
-    `reward` is [x], at least 0 and at most `span` as a rule; `costs` is sparse, [limit, x], at least 0.
+    `reward` is [x], at least 0 and at most `span` as a rule; `costs` is sparse, [limit, x]. `further` lines and their
+    bounds are about all columns.
     """
+    from scipy import sparse
+
     x, columns = len(flow.rows), flow.equal.shape[1]
     objective = np.zeros(columns)
     objective[:x] = -reward / (span or 1.0)  # the scale keeps tolerances meaningful
@@ -125,13 +134,15 @@ def most_reward(flow: Flow, reward: Floats, costs: Any, limits: Floats, span: fl
     # Each line is divided by its largest coefficient.
     scale = line_maxima(costs)
     kept = np.flatnonzero(~zero & (scale > 0.0))
-    lines = widened(scaled(costs[kept], scale[kept]), columns)
-    answer = run_solver(objective, flow.equal, flow.supply, lines, limits[kept] / scale[kept], bounds)
+    lines, most = widened(scaled(costs[kept], scale[kept]), columns), limits[kept] / scale[kept]
+    if further is not None:
+        lines, most = sparse.vstack([lines, further[0]], format="csr"), np.concatenate([most, further[1]])
+    answer = run_solver(objective, flow.equal, flow.supply, lines, most, bounds)
     if answer is None:
         return None
     shares = np.asarray(answer.x[:x])
     multipliers = np.where(zero, np.nan, 0.0)
-    multipliers[kept] = np.maximum(-answer.ineqlin.marginals, 0.0) * (span or 1.0) / scale[kept]
+    multipliers[kept] = np.maximum(-answer.ineqlin.marginals[: len(kept)], 0.0) * (span or 1.0) / scale[kept]
     return Occupancy(shares, costs @ shares, multipliers)
 
 
@@ -195,14 +206,20 @@ def run_solver(objective: Floats, equal: Any, supply: Floats, limits: Any, bound
     raise PeakError(f"the linear programme of expected limits was not solved: {answer.message}")
 
 
-def policy_weights(chain: Chain, fallback: Ints, flow: Flow, shares: Floats) -> Floats:
-    """Return [entry]: x_h(s,a) / sum_a x_h(s,a); where nobody comes, all on the fallback's row [node]."""
+def row_weights(chain: Chain, rows: Ints) -> Floats:
+    """Return [entry]: all on one row [node] each; a node of row -1 has none."""
     layout = chain.layout
-    acting = np.flatnonzero(fallback[: flow.after] >= 0)
+    after = (layout.horizon - 1) * layout.node_stride + int(layout.step_slots[-1, 1])
+    acting = np.flatnonzero(rows[:after] >= 0)
     step = acting // layout.node_stride if layout.node_stride else 0
     weights = np.zeros(chain.num_entries)
-    weights[step * layout.entry_stride + fallback[acting]] = 1.0
+    weights[step * layout.entry_stride + rows[acting]] = 1.0
+    return weights
 
+
+def policy_weights(fallback: Floats, flow: Flow, shares: Floats) -> Floats:
+    """Return [entry]: x_h(s,a) / sum_a x_h(s,a); where nobody comes, the fallback's weights."""
+    weights = fallback.copy()
     shares = np.where(shares > NOISE, shares, 0.0)
     total = np.bincount(flow.nodes, shares, flow.after)[flow.nodes]
     met = total > 0

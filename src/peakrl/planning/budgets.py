@@ -25,7 +25,7 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.planning import value_of_mixture
 from peakrl.model.explore import Target, as_model, compile_model
-from peakrl.model.occupancy import Flow, flow, least_excess, most_reward, policy_weights
+from peakrl.model.occupancy import Flow, flow, least_excess, most_reward, policy_weights, row_weights
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.exact import Solution, at_start, row_costs, solve
@@ -113,7 +113,7 @@ def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
     found = most_reward(paths, model.row_reward[paths.rows] - lo, budget.costs, limits.ravel(), hi - lo)
     if found is None:
         return replace(exact, feasible=False, reason=why_not(paths, budget))
-    weights = policy_weights(model, exact.policy.rows, paths, found.shares)
+    weights = policy_weights(row_weights(model, exact.policy.rows), paths, found.shares)
     values = value_of_mixture(model.layout, model.num_nodes, model.row_reward, weights)
     violations = value_of_mixture(model.layout, model.num_nodes, row_costs(model), weights)
     return Solution(

@@ -1,0 +1,299 @@
+"""Learners that plan by linear programmes: their programmes against cvxpy, their kernel, their promises, the seam."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import naive
+from model_environment import ModelEnvironment
+from peakrl import (
+    LearnerSettings,
+    Policy,
+    StochasticPolicy,
+    compile_model,
+    evaluate,
+    learn,
+    load_run,
+    resume,
+    solve_budget,
+)
+from peakrl.errors import SettingsError, StorageError
+from peakrl.kernels.counting import count_step
+from peakrl.kernels.sampling import draw_first, draw_outcome, seed_state, uniform
+from peakrl.learners import DOPE, OptCMDP, OptPessLP
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.linear.counted import Box, Cells, counted_chain, extended_flow
+from peakrl.learning.sources import NO_CHANGES
+from peakrl.model.occupancy import most_reward
+from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
+from peakrl.storage import read_record, write_record
+from random_problems import random_problem
+
+INVENTORY, TINY = compile_model(Inventory()), compile_model(tiny_harvesting())
+BEST, SAFE = solve_budget(INVENTORY, total=3.5).value, solve_budget(INVENTORY, total=0.7).policy
+
+
+def begun(model, settings, seed=0, episodes=0):
+    """The algorithm of a run of so many episodes."""
+    active = ActiveRun(model, settings, planned=10_000, seed=seed, every=0, average=False)
+    if episodes:
+        active.advance(episodes)
+    return active.learned()
+
+
+# The programmes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [0.7, 3.5])
+def test_on_true_frequencies_the_plan_is_the_optimum(limit):
+    algorithm = begun(INVENTORY, OptCMDP.certainty_equivalent(total=limit))
+    layout = INVENTORY.layout
+    for row in range(INVENTORY.num_rows):
+        law = layout.row_distribution[row]
+        for outcome in range(layout.outcome_start[law], layout.outcome_start[law + 1]):
+            for _ in range(round(20 * layout.outcome_probability[outcome])):  # all are multiples of 1/20
+                following = layout.outcome_next[outcome]
+                count_step(algorithm.counts, row, following, INVENTORY.row_reward[row], INVENTORY.row_violation[row, 0])
+        algorithm.own["charge"].room[row] = 20 * INVENTORY.row_violation[row]
+    algorithm.counts.begun[INVENTORY.first_slot] = 1
+    algorithm.begin(1, seed_state(np.uint64(0)), NO_CHANGES, 0)
+    found = evaluate(INVENTORY, StochasticPolicy(INVENTORY, algorithm.chances()))
+    best = solve_budget(INVENTORY, total=limit)
+    assert found.value == pytest.approx(best.value, abs=1e-6)
+    assert found.violation == pytest.approx(limit, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("scale", [0.0, 0.05, 1.0])
+def test_cvxpy_finds_the_value_of_the_extended_programme(seed, scale):
+    sizes = {"states": 3, "actions": 2, "horizon": 3, "constraints": 1}
+    model = compile_model(random_problem(seed + 70, stationary=seed % 2 == 0, **sizes))
+    algorithm = begun(model, OptCMDP(total=0.3, scale=scale), seed=seed, episodes=12)
+    counts, visits = algorithm.counts, algorithm.by_row["visits"].used
+    cells = Cells.of(counts, model.num_rows)
+    chain = counted_chain(algorithm.space, cells, visits, counts.begun, anywhere=True)
+    box = Box.of(cells, visits, scale, algorithm.box_log)
+    nothing = np.zeros(model.num_rows)
+    reward, cost = algorithm._payoffs(chain, nothing, nothing)
+    paths, lines, bound = extended_flow(chain, algorithm.space, cells, box)
+    costs = sparse.csr_array(cost[paths.rows].T)
+    found = most_reward(paths, reward[paths.rows], costs, np.array([0.3]), 1.0, (lines, bound))
+    value = naive.extended_programme(seen_of(model, algorithm), model, scale * algorithm.box_log, scale, 0.3)
+    if found is None:
+        assert value is None
+    else:
+        assert reward[paths.rows] @ found.shares == pytest.approx(value, abs=1e-6)
+
+
+def seen_of(model, algorithm):
+    """What a plain reading of the lists gives: {row: (n, mean reward, mean charge, {next slot: count})} and starts."""
+    counts, found = algorithm.counts, {}
+    for row in range(model.num_rows):
+        n, cell, seen = int(counts.visits[row]), int(counts.first[row]), {}
+        while cell >= 0:
+            seen[int(counts.following[cell])] = int(counts.count[cell])
+            cell = int(counts.before[cell])
+        charge = algorithm.own["charge"].room[row, 0]
+        found[row] = (n, counts.reward[row] / max(n, 1), charge / max(n, 1), seen)
+    begun = counts.begun[: model.num_slots]
+    return found, {slot: begun[slot] / begun.sum() for slot in np.flatnonzero(begun).tolist()}
+
+
+# Following a plan ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plain_walk_over_the_same_draws_counts_the_same(seed):
+    model = compile_model(random_problem(seed + 20, horizon=3, constraints=2))
+    settings = OptCMDP.certainty_equivalent(per_constraint=0.2)
+    algorithm, walked = begun(model, settings, seed), begun(model, settings, seed)
+    counters, words = np.zeros(2, np.int64), seed_state(np.uint64(seed))
+    ran, _ = algorithm.run(seed_state(np.uint64(seed)), 0, 40, NO_CHANGES, np.empty((0, 4)), counters)
+    assert ran == 40
+    violating = 0
+    for episode in range(1, 41):
+        walked.begin(episode, words, NO_CHANGES, 0)
+        violating += walk(model, walked, words, episode)
+    assert counters[0] == violating
+    for name, array in walked.arrays().items():
+        assert np.array_equal(array, algorithm.arrays()[name]), name
+
+
+def walk(model, algorithm, words, episode):
+    """Play one episode step by step, hand it over, and return whether it violated."""
+    from peakrl.learning.algorithm import Episode
+
+    played, slot = Episode(model.horizon, model.num_constraints), int(draw_first(words, model.sampler))
+    for step in range(model.horizon):
+        row = algorithm.row(step, slot)
+        law = int(model.row_distribution[row])
+        first, last = model.outcome_start[law : law + 2]
+        outcome = int(draw_outcome(words, model.layout, model.sampler, law)) if last > first + 1 else int(first)
+        record = model.payoffs.row_payoff[row] + model.payoffs.stride * (outcome - first)
+        following = int(model.outcome_next[outcome])
+        constraints = tuple(model.payoffs.constraints[record].tolist())
+        played.add(slot, row, following, float(model.payoffs.reward[record]), constraints)
+        slot = following
+    algorithm.learn(played, episode, NO_CHANGES, 0)
+    return bool(played.violation.any())
+
+
+def test_rows_are_drawn_as_often_as_the_chances_say():
+    algorithm = begun(INVENTORY, DOPE(total=3.5, safe_policy=SAFE))
+    words, drawn, counts = seed_state(np.uint64(1)), [], algorithm.counts
+    for episode in range(1, 2001):
+        algorithm.begin(episode, words, NO_CHANGES, 0)
+        drawn.append(counts.greedy[algorithm.mixture.slot[0], algorithm.mixture.column[0]])
+    chance = algorithm.mixture.edge[0]
+    share = np.mean(np.array(drawn) == algorithm.mixture.row[0])
+    assert abs(share - chance) < 5 * np.sqrt(chance * (1 - chance) / 2000)
+    assert 0.0 < uniform(words) < 1.0
+
+
+# What is promised --------------------------------------------------------------------------------------------------
+
+
+def test_the_optimist_is_above_the_limit_in_every_episode_once_it_has_tried_something():
+    history = learn(INVENTORY, OptCMDP(total=3.5), episodes=300, record=1).history
+    assert (history.violation[10:] > 3.5).all()
+    assert (history.value[50:] > BEST).all()
+
+
+@pytest.mark.parametrize("learner", [OptPessLP, DOPE])
+def test_the_pessimist_never_exceeds_the_limit_and_leaves_the_safe_policy(learner):
+    settings = learner(total=3.5, safe_policy=SAFE, scale=0.01)
+    history = learn(INVENTORY, settings, episodes=600, record=1).history
+    assert history.violation.max() <= 3.5
+    assert history.value[0] == pytest.approx(1.555710503, abs=1e-6)
+    assert history.value[-1] > 3.0
+
+
+def test_history_is_that_of_the_policy_that_is_handed_out():
+    run = learn(INVENTORY, OptCMDP.certainty_equivalent(total=3.5), episodes=400)
+    found = evaluate(INVENTORY, run.followed_policy)
+    assert run.history.value[-1] == pytest.approx(found.value)
+    assert run.history.violation[-1] == pytest.approx(found.violation)
+    assert np.array_equal(run.policy.likeliest.rows, run.followed_policy.likeliest.rows)
+
+
+def inventory_medians(settings, seeds=5):
+    """Of five runs: the medians of mean [gap]+, mean [violation]+, and of the share of violating policies."""
+    found = []
+    for seed in range(seeds):
+        history = learn(INVENTORY, settings, episodes=100_000, seed=seed, record=1, average=False).history
+        above = history.violation - 3.5
+        found.append([np.maximum(BEST - history.value, 0).mean(), np.maximum(above, 0).mean(), (above > 1e-9).mean()])
+    return np.median(found, axis=0)
+
+
+# The seam ----------------------------------------------------------------------------------------------------------
+
+SEAM = {
+    "means": OptCMDP.certainty_equivalent(total=3.5),
+    "box": OptCMDP(total=3.5, scale=0.1),
+    "bonus": OptCMDP(per_step=0.6, scale=0.01, bonus=True),
+    "pessimist": DOPE(total=3.5, safe_policy=SAFE, scale=0.01, wait=10),
+}
+
+
+@pytest.mark.parametrize("name", SEAM)
+def test_a_run_cut_in_two_equals_the_whole(name, tmp_path):
+    whole = learn(INVENTORY, SEAM[name], episodes=60, seed=3)
+    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 23}
+    with pytest.raises(KeyboardInterrupt):
+        learn(INVENTORY, SEAM[name], episodes=60, seed=3, watch=Stop(46), **kept)
+    assert load_run(tmp_path / "run").episodes == 23
+    continued = resume(tmp_path / "run")
+    assert continued.settings == SEAM[name]
+    assert np.array_equal(continued.history.value, whole.history.value)
+    assert np.array_equal(continued.averaged_policy.change_row, whole.averaged_policy.change_row)
+
+
+class Stop:
+    """Ends a run as Ctrl-C does, after so many episodes."""
+
+    def __init__(self, episodes):
+        self.episodes = episodes
+
+    def __call__(self, view):
+        if view.episodes >= self.episodes:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("settings", [OptCMDP.certainty_equivalent(total=0.3), OptCMDP(total=0.3, scale=0.1)])
+@pytest.mark.parametrize("stationary", [True, False])
+def test_the_optimist_learns_an_environment(settings, stationary):
+    problem = random_problem(31, states=3, actions=2, horizon=4, constraints=1, stationary=stationary, safe_action=True)
+    model = compile_model(problem)
+    run = learn(ModelEnvironment(model, 1), settings, episodes=400, states=3)
+    best = solve_budget(model, total=0.3)
+    chances = run.policy.probabilities
+    assert naive.expected_sum(problem, chances, naive.plain_reward) > best.value - 0.3
+    assert naive.expected_sum(problem, chances, naive.total_violation) < 0.3 + 0.3
+
+
+@pytest.mark.parametrize("settings", [*SEAM.values(), OptPessLP(total=3.5, safe_policy=SAFE)])
+def test_settings_store_themselves(settings):
+    assert LearnerSettings.from_dict(settings.as_dict()) == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("chance", lambda a: a * 0.5), ("chance", lambda a: a - 1), ("charge", lambda a: a - 1e6),
+        ("charge", lambda a: a * np.nan), ("plans", lambda a: a - 5), ("begun", lambda a: a + 1),
+    ],
+)  # fmt: skip
+def test_forged_tables_are_refused(name, spoil, tmp_path):
+    learn(INVENTORY, SEAM["means"], episodes=30, checkpoint=tmp_path / "run")
+    plain, arrays = read_record(tmp_path / "run", "learning run")
+    before = arrays[f"engine.{name}"]
+    arrays[f"engine.{name}"] = np.ascontiguousarray(spoil(before)).astype(before.dtype)
+    write_record(tmp_path / "run", "learning run", plain, arrays)
+    with pytest.raises(StorageError):
+        load_run(tmp_path / "run")
+
+
+# What cannot be ----------------------------------------------------------------------------------------------------
+
+
+def test_a_safe_policy_that_is_not_safe_is_refused_with_its_cost():
+    unsafe = solve_budget(INVENTORY, total=4.0).policy
+    with pytest.raises(SettingsError, match=r"is not safe: its expected violation is 4, and the limit is 3\.5"):
+        learn(INVENTORY, DOPE(total=3.5, safe_policy=unsafe), episodes=5)
+
+
+def test_a_safe_policy_without_room_below_the_limit_is_refused():
+    # No order is ever placed, so nothing is ever held: it costs nothing, and the limit is nothing.
+    idle = Policy.from_rule(INVENTORY, lambda step, state: 0)
+    with pytest.raises(SettingsError, match="safe_policy leaves no room"):
+        learn(INVENTORY, OptPessLP(total=0.0, safe_policy=idle), episodes=5)
+
+
+@pytest.mark.parametrize("given", [(), (0.5,), tuple(np.zeros(INVENTORY.num_entries))])
+def test_a_safe_policy_that_is_no_policy_of_the_model_is_refused(given):
+    with pytest.raises(SettingsError, match="safe_policy: a"):
+        learn(INVENTORY, DOPE(total=3.5, safe_policy=given), episodes=5)
+
+
+def test_a_pessimist_keeps_one_limit_and_learns_on_models():
+    with pytest.raises(SettingsError, match="DOPE keeps one limit"):
+        learn(INVENTORY, DOPE(per_step=1.0, safe_policy=SAFE), episodes=5)
+    with pytest.raises(SettingsError, match="DOPE learns on models"):
+        learn(ModelEnvironment(INVENTORY, 0), DOPE(total=3.5, safe_policy=SAFE), episodes=5)
+
+
+def test_a_run_is_not_continued_beyond_the_episodes_that_its_margins_were_made_for(tmp_path):
+    learn(INVENTORY, SEAM["box"], episodes=10, checkpoint=tmp_path / "run")
+    with pytest.raises(SettingsError, match="margin depends on that number"):
+        resume(tmp_path / "run", episodes=20)
+    learn(INVENTORY, SEAM["means"], episodes=10, checkpoint=tmp_path / "other")
+    assert resume(tmp_path / "other", episodes=20).episodes == 20
+
+
+def test_a_programme_that_is_too_large_says_so_and_what_to_do(monkeypatch):
+    monkeypatch.setattr("peakrl.learning.linear.counted.MOST_VARIABLES", 200)
+    with pytest.raises(SettingsError, match=r"has .* variables, more than 200: plan with bonuses"):
+        learn(INVENTORY, OptCMDP(total=3.5), episodes=5)
