@@ -9,7 +9,19 @@ import pytest
 
 import certified_problems as problems
 from model_environment import ModelEnvironment
-from peakrl import LearnerSettings, LearningRun, Policy, evaluate, learn, load_run, resume, solve
+from peakrl import (
+    Knowledge,
+    LearnerSettings,
+    LearningRun,
+    Policy,
+    compile_model,
+    evaluate,
+    learn,
+    load_run,
+    resume,
+    scheduling_example,
+    solve,
+)
 from peakrl.certifying.findings import RunFindings
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
@@ -44,6 +56,14 @@ def test_the_value_beside_a_bound_is_that_of_the_candidate_of_that_time(run: Lea
         active.advance(int(proved.episode[place]))
         candidate = Policy(MODEL, active.learned().decided())
         assert proved.value[place] == pytest.approx(evaluate(MODEL, candidate).value, rel=1e-12)
+
+
+def test_states_that_offer_nothing_after_the_last_step_do_no_harm() -> None:
+    model = compile_model(scheduling_example(1))
+    run = learn(model, LearnerSettings.certified(0.0), episodes=60, knowledge=Knowledge(deterministic=True))
+    assert run.proof_history is not None
+    assert run.proof_history.value[-1] == solve(model).value
+    assert {"value", "violation"} <= ActiveRun(model, SETTINGS, planned=9, seed=1, every=0).fields().keys()
 
 
 def test_it_is_kept_in_files(run: LearningRun, tmp_path: Path) -> None:

@@ -210,5 +210,6 @@ class PolicyCurve:
 def current_figures(model: TabularModel, rows: Ints) -> dict[str, float]:
     """Exact value and violation of one policy, [node]."""
     nothing = Log(*(np.empty(0, np.int32) for _ in range(3)))
+    rows = np.where(first_rows(model) < 0, np.int32(-1), rows)  # states that offer nothing may have any number
     value, violation = PolicyCurve(model, rows).advance(0, 1, nothing, 0)[0].tolist()
     return {"value": value, "violation": violation}
