@@ -24,9 +24,13 @@ def reproduce(
         list[str] | None,
         typer.Argument(metavar="[FIGURE]...", help=f"Which: {', '.join(EXPERIMENTS)}. All where none is named."),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick/--full", help="A small version, by default in results/quick, or the full size.")
-    ] = False,
+    size: Annotated[
+        bool | None,
+        typer.Option(
+            "--quick/--full",
+            help="A small version, by default in results/quick; or all seeds of experiments that take long.",
+        ),
+    ] = None,
     arrivals: Annotated[
         Path | None,
         typer.Option(metavar="FILE.npy", help="Recorded arrivals, sequences x slots, for figures 2 and 3."),
@@ -42,10 +46,12 @@ def reproduce(
     from peakrl.report import draw_figure
     from peakrl.runs import local_workers
 
+    quick = size is True
     names = chosen_figures(figures or [], recorded=arrivals is not None)
     request = Request(
         folder=out or default_folder(quick, recorded=arrivals is not None),
         quick=quick,
+        full=size is False,
         workers=workers,
         progress=not as_json,
         arrivals=None if arrivals is None else load_arrivals(arrivals),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from peakrl.learning.active import ActiveRun
 from peakrl.learning.certified.learner import Certified, CertifiedLearner
 from peakrl.learning.knowledge import Knowledge
 from peakrl.model.tabular import TabularModel
+from peakrl.paper.certificate_problems import drawn
 from peakrl.planning import solve
 from peakrl.policy.tables import Policy
 from peakrl.problems.spec import ProblemSpec
@@ -24,13 +25,14 @@ ROUNDING = 1e-9
 
 def learn_certified(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn until the smallest share is certified; the episodes that each took, and how many certificates are false."""
-    model = ProblemSpec.from_dict(config["problem"]).compile()
+    problem = config["problem"]
+    model = drawn(**problem) if "family" in problem else ProblemSpec.from_dict(problem).compile()
     best = solve(model).value
     epsilons = [share * abs(best) for share in config["shares"]]
     settings = Certified(epsilon=tuple(epsilons), failure_probability=config["failure_probability"])
     active = ActiveRun(
         model, settings, planned=config["episodes"], seed=config["seed"], every=0, average=False,
-        knowledge=Knowledge.from_dict(config["knowledge"]),
+        knowledge=declared(config["declared"], model),
     )  # fmt: skip
     learner = active.learned()
     assert isinstance(learner, CertifiedLearner)
@@ -48,6 +50,41 @@ def learn_certified(config: Mapping[str, Any]) -> dict[str, Any]:
         "episodes": np.array(episodes), "theorem": np.array(theorem), "issued": len(lines), "false": false,
         "violations": int(active.counters[0]),
     }  # fmt: skip
+
+
+def declared(names: list[str], model: TabularModel) -> Knowledge:
+    """Return what is declared, by name."""
+    values: dict[str, Any] = {}
+    for name in names:
+        values |= DECLARATIONS[name](model)
+    return Knowledge(**values)
+
+
+def energy_map(model: TabularModel) -> dict[str, Any]:
+    """Energy harvesting: what is left in the battery follows from the action, the next arrival is the noise."""
+    states: Any = model.state_labels
+    battery, arrivals = max(state[0] for state in states), sorted({state[1] for state in states})
+
+    def after(state: tuple[int, int], action: int, arrival: int) -> tuple[int, int]:
+        return min(battery, sum(state) - action), arrival
+
+    return {"outcome_map": (after, tuple(arrivals))}
+
+
+def most_safe_reward(model: TabularModel) -> dict[str, Any]:
+    """The most that a pair earns that never violates."""
+    return {"most_reward": float(model.row_reward[model.keeps].max())}
+
+
+#: What can be declared of a model, by the name that a configuration gives it.
+DECLARATIONS: dict[str, Callable[[TabularModel], dict[str, Any]]] = {
+    "groups": lambda model: {"outcome_groups": True},
+    "action": lambda model: {"constraint_depends_on": "action"},
+    "rewards": lambda model: {"rewards": True},
+    "deterministic": lambda model: {"deterministic": True},
+    "most reward": most_safe_reward,
+    "outcome map": energy_map,
+}
 
 
 def asked(model: TabularModel, epsilon: float, failure_probability: float) -> float:

@@ -7,10 +7,12 @@ optimum. Theorem 1: `theory.pac_plan` with constant 1, in the theorem's units (e
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from peakrl.learning.knowledge import Knowledge
+import numpy as np
+
 from peakrl.paper.efficiency import at_most, numbers
 from peakrl.paper.energy import transmitter
 from peakrl.paper.records import VERSION, Check, FigureRecord, Request, Row
@@ -19,6 +21,33 @@ from peakrl.runs import Result, Task
 
 TASK = "peakrl.paper.certificate_tasks:learn_certified"
 NOTHING = "nothing declared"
+#: What is declared of energy harvesting, in the words of `certificate_tasks.DECLARATIONS`.
+ENERGY = {
+    NOTHING: (),
+    "groups": ("groups",),
+    "action": ("action",),
+    "rewards": ("rewards",),
+    "most reward": ("most reward",),
+    "outcome map": ("outcome map",),
+    "groups, action, rewards": ("groups", "action", "rewards"),
+}
+SCHEDULING = {NOTHING: (), "deterministic": ("deterministic",)}
+FAMILIES = {"random": "random problems", "grid": "slippery grids"}
+#: At most so many episodes, by share, in every run.
+LIMITS: dict[tuple[str, str], dict[float, float]] = {
+    ("energy, peak 15", NOTHING): {0.05: 110_000, 0.02: 500_000, 0.01: 1_500_000},
+    ("energy, peak 15", "groups, action, rewards"): {0.05: 2_000, 0.02: 9_000, 0.01: 32_000},
+    ("energy, peak 15", "outcome map"): {0.01: 10_000},
+    ("energy, peak 8", NOTHING): {0.01: 55_000},
+    ("energy, peak 8", "groups, action, rewards"): {0.01: 6_000},
+    ("scheduling 1", NOTHING): {0.01: 100_000},
+    ("scheduling 2", NOTHING): {0.01: 260_000},
+    ("scheduling 1", "deterministic"): {0.01: 60},
+    ("scheduling 2", "deterministic"): {0.01: 3_500},
+    (FAMILIES["random"], NOTHING): {0.01: 110_000},
+}
+#: Of random problems the median; of grids all but one.
+MEDIAN_RANDOM, MOST_GRID = 12_000, 1_100_000
 
 
 @dataclass(frozen=True)
@@ -27,81 +56,126 @@ class Certificates:
 
     shares: tuple[float, ...] = (0.05, 0.02, 0.01)
     failure_probability: float = 0.05
-    seeds: int = 5
-    episodes: int = 5_000_000
+    seeds: int = 1
+    episodes: int = 2_000_000
     peaks: tuple[float, ...] = (8, 15)
     examples: tuple[int, ...] = (1, 2)
+    random_problems: int = 20
+    grids: int = 5
 
 
-FULL = Certificates()
-QUICK = replace(FULL, shares=(0.1, 0.05), seeds=1, episodes=100_000, peaks=(8,), examples=(1,))
+DEFAULT = Certificates()
+FULL = replace(DEFAULT, seeds=20, episodes=10_000_000)
+QUICK = replace(
+    DEFAULT, shares=(0.1, 0.05), episodes=100_000, peaks=(8,), examples=(1,), random_problems=2, grids=1
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem as data, what is declared of it, and where its runs are shown."""
+
+    variant: str
+    name: str
+    problem: dict[str, Any]
+    declared: tuple[str, ...]
 
 
 def certificates(request: Request) -> FigureRecord:
     """Return tables and checks of the experiment."""
-    return measure(request, QUICK if request.quick else FULL)
+    return measure(request, QUICK if request.quick else FULL if request.full else DEFAULT)
 
 
-def cases(settings: Certificates) -> dict[tuple[str, str], tuple[dict[str, Any], Knowledge]]:
-    """Return (problem, what is declared): the problem as data, and the declaration."""
-    groups = Knowledge(outcome_groups=True)
-    told = Knowledge(outcome_groups=True, constraint_depends_on="action", rewards=True)
-    found: dict[tuple[str, str], tuple[dict[str, Any], Knowledge]] = {}
+def cases(settings: Certificates) -> Iterator[Case]:
+    """Yield every problem with everything that is declared of it."""
     for peak in settings.peaks:
         problem = transmitter(peak_power=peak, log_base=math.e).as_dict()
-        for name, knowledge in {NOTHING: Knowledge(), "groups": groups, "groups, action, rewards": told}.items():
-            found[f"energy, peak {peak:g}", name] = problem, knowledge
+        for name, declared in ENERGY.items():
+            yield Case(f"energy, peak {peak:g}", name, problem, declared)
     for number in settings.examples:
-        for name, knowledge in {NOTHING: Knowledge(), "deterministic": Knowledge(deterministic=True)}.items():
-            found[f"scheduling {number}", name] = example_problem(number), knowledge
-    return found
+        for name, declared in SCHEDULING.items():
+            yield Case(f"scheduling {number}", name, example_problem(number), declared)
+    for family, count in {"random": settings.random_problems, "grid": settings.grids}.items():
+        for number in range(count):
+            yield Case(FAMILIES[family], NOTHING, {"family": family, "number": number}, ())
 
 
 def measure(request: Request, settings: Certificates) -> FigureRecord:
     """Return the experiment for given settings."""
     common = {
-        "version": VERSION, "shares": list(settings.shares), "episodes": settings.episodes,
+        "version": VERSION + 1, "shares": list(settings.shares), "episodes": settings.episodes,
         "failure_probability": settings.failure_probability,
     }  # fmt: skip
-    found = cases(settings)
+    all_cases = list(cases(settings))
     tasks = [
-        Task(TASK, {**common, "problem": problem, "knowledge": knowledge.as_dict(), "seed": seed})
-        for problem, knowledge in found.values()
+        Task(TASK, {**common, "problem": case.problem, "declared": list(case.declared), "seed": seed})
+        for case in all_cases
         for seed in range(settings.seeds)
     ]
     results = iter(request.run(tasks, "certificates"))
-    rows: list[Row] = []
-    runs: list[Result] = []
-    for variant, name in found:
-        own = [next(results) for _ in range(settings.seeds)]
-        rows += table(settings, variant, name, own)
-        runs += own
+    runs: dict[tuple[str, str], list[Result]] = {}
+    for case in all_cases:
+        runs.setdefault((case.variant, case.name), []).extend(next(results) for _ in range(settings.seeds))
+    rows = [row for (variant, name), own in runs.items() for row in table(settings, variant, name, own)]
+    found = false_ones(settings, runs) + ([] if request.quick else limits(settings, runs))
     values = {**asdict(settings), "quick": request.quick}
     title = "Episodes until a certificate, and whether it is true"
-    return FigureRecord("certificates", title, "gap (%)", values, tuple(rows), tuple(checks(settings, runs)))
+    return FigureRecord("certificates", title, "gap (%)", values, tuple(rows), tuple(found))
 
 
 def table(settings: Certificates, variant: str, name: str, runs: list[Result]) -> list[Row]:
-    """Return quartiles of the episodes to each share over seeds, and Theorem 1's number."""
+    """Return quartiles of the episodes to each share over runs, and Theorem 1's number."""
     rows: list[Row] = []
     for place, share in enumerate(settings.shares):
         taken = [float(run.arrays["episodes"][place]) for run in runs]
         rows += numbers(variant, name, (f"episodes to {100 * share:g} %", "episodes"), taken)
         rows += numbers(variant, name, ("episodes to a certificate", "episodes"), taken, 100 * share)
         if name == NOTHING:
-            asked = float(runs[0].arrays["theorem"][place])
-            rows.append(
-                Row(variant, "Theorem 1", f"median episodes to {100 * share:g} %", "episodes", None, asked, None, 1)
-            )
+            asked = [float(run.arrays["theorem"][place]) for run in runs]
+            rows += numbers(variant, "Theorem 1", (f"episodes to {100 * share:g} %", "episodes"), asked)
     return rows
 
 
-def checks(settings: Certificates, runs: list[Result]) -> list[Check]:
+def false_ones(settings: Certificates, runs: dict[tuple[str, str], list[Result]]) -> list[Check]:
     """Return how many certificates were issued, and that none is false."""
-    issued = sum(int(run.values["issued"]) for run in runs)
-    false = sum(int(run.values["false"]) for run in runs)
-    asked = len(runs) * len(settings.shares)
+    every = [run for own in runs.values() for run in own]
+    issued = sum(int(run.values["issued"]) for run in every)
+    false = sum(int(run.values["false"]) for run in every)
+    asked = len(every) * len(settings.shares)
     return [
         Check("certificates issued", "asked for", float(asked), float(issued), None),
         at_most("certificates that are false", float(false), 0.0),
+        at_most("share of runs with a false one", share_of_false(every), settings.failure_probability),
     ]
+
+
+def share_of_false(runs: list[Result]) -> float:
+    """Return the share of runs that issued anything false."""
+    return sum(int(run.values["false"]) > 0 for run in runs) / max(len(runs), 1)
+
+
+def limits(settings: Certificates, runs: dict[tuple[str, str], list[Result]]) -> list[Check]:
+    """Return whether each took as few episodes as it should."""
+    found = []
+    for key, by_share in LIMITS.items():
+        for share, limit in by_share.items():
+            if key in runs and share in settings.shares:
+                what = f"{key[0]}, {key[1]}: most episodes to {100 * share:g} %"
+                found.append(at_most(what, max(taken(settings, runs[key], share)), limit))
+    last = settings.shares[-1]
+    by_problem = {family: runs.get((name, NOTHING), []) for family, name in FAMILIES.items()}
+    if by_problem["random"]:
+        median = float(np.median(taken(settings, by_problem["random"], last)))
+        found.append(at_most(f"random problems: median episodes to {100 * last:g} %", median, MEDIAN_RANDOM))
+    if by_problem["grid"]:
+        each = np.array(taken(settings, by_problem["grid"], last)).reshape(-1, settings.seeds)
+        inside = int((np.median(each, axis=1) <= MOST_GRID).sum())
+        what = f"slippery grids certified to {100 * last:g} % within {MOST_GRID:,}"
+        found.append(Check(what, "all but one", float(len(each)), float(inside), 1.0))
+    return found
+
+
+def taken(settings: Certificates, runs: list[Result], share: float) -> list[float]:
+    """Return the episodes that each run took to a share; infinity where it did not reach it."""
+    place = settings.shares.index(share)
+    return [float(run.arrays["episodes"][place]) for run in runs]

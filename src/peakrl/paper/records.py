@@ -85,6 +85,8 @@ class Request:
     folder: Path
     #: A small version: fewer sequences and tests. Comparisons with the paper's curves are then shown, not judged.
     quick: bool = False
+    #: All seeds, where an experiment has a smaller usual size.
+    full: bool = False
     workers: int | None = None
     #: Workers at hand already, for several experiments; else each starts its own.
     engine: str | Engine = "loky"

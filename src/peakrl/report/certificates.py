@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peakrl.paper.records import FigureRecord
-from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, new_figure, places
+from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, new_figure, places
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 COLOURS = {
     "nothing declared": BLUE,
     "groups": GREEN,
+    "action": PURPLE,
+    "rewards": SKY,
+    "most reward": GREY,
+    "outcome map": YELLOW,
     "groups, action, rewards": ORANGE,
     "deterministic": BLACK,
 }
