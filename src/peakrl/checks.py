@@ -21,6 +21,12 @@ from peakrl.errors import PeakError, ProblemError, SettingsError
 
 #: Probabilities may miss a sum of 1, rewards and constraints pass their declared bounds, by this much (rounding).
 ROUNDING = 1e-9
+#: Rewards and constraints may be so large, and bounds on constraints so small: penalties are made of their ratios, and
+#: squares of those must still be numbers.
+LARGEST, SMALLEST_BOUND = 1e30, 1e-30
+#: The weight of a violation, at most.
+LARGEST_PENALTY = 1e100
+AT_MOST = f", at most {LARGEST:g} in size"
 LARGEST_SEED = 2**64 - 1
 #: Episodes are numbered with 32 bits, and one more number says that there is none.
 MOST_EPISODES = 2**31 - 2
@@ -100,6 +106,8 @@ def check_range(value: Any, what: str, *, error: Error = ProblemError) -> tuple[
         raise error(f"{what} is {value!r}; it must be a pair (lowest, highest)") from None
     if not (math.isfinite(lo) and math.isfinite(hi) and lo <= hi):
         raise error(f"{what} is {(lo, hi)}; both must be finite and the first no larger than the second")
+    if max(-lo, hi) > LARGEST:
+        raise error(f"{what} is {(lo, hi)}; neither may be larger than {LARGEST:g} in size: choose a larger unit")
     return lo, hi
 
 
@@ -114,7 +122,20 @@ def check_bounds(value: Any, what: str, count: int | None = None, *, error: Erro
     for index, bound in enumerate(bounds):
         if not (math.isfinite(bound) and bound > 0):
             raise error(f"{what}: number {index} is {bound}; it must be finite and above 0")
+        if not SMALLEST_BOUND <= bound <= LARGEST:
+            said = f"it must lie between {SMALLEST_BOUND:g} and {LARGEST:g}: choose another unit"
+            raise error(f"{what}: number {index} is {bound}; {said}")
     return bounds
+
+
+def bound_above(largest: float) -> float:
+    """Return a bound on a constraint whose largest size is known; 1 where it is always 0."""
+    return max(largest, SMALLEST_BOUND) if largest else 1.0
+
+
+def is_usual(value: float) -> bool:
+    """Is it a number that a reward or a constraint may be? Not where it is infinite, nor none at all."""
+    return abs(value) <= LARGEST
 
 
 def check_tolerances(

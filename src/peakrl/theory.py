@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peakrl.checks import check_count, check_fraction, check_number
+from peakrl.checks import LARGEST_PENALTY, check_count, check_fraction, check_number
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def default_penalty(model: TabularModel, slack: float, slater: float | None = No
     lo, hi = model.reward_range
     weight = 2.0 * model.horizon * max(model.num_constraints, 1) * ((hi - lo) or 1.0)
     penalty = weight / gamma if gamma > 0 else math.inf
-    if not math.isfinite(penalty):
-        raise SettingsError(f"slack {slack:g} is too small: the penalty {weight:g} / {gamma:g} is not a finite number")
+    if not penalty <= LARGEST_PENALTY:
+        limit = f"is larger than {LARGEST_PENALTY:g}"
+        raise SettingsError(f"slack {slack:g} is too small: the penalty {weight:g} / {gamma:g} {limit}")
     return penalty

@@ -42,7 +42,9 @@ def test_bounds_that_are_left_out_are_those_of_the_outcomes_that_can_happen(told
     model = compile_model(Told(told))
     rewards, values = [reward for reward, _ in told], np.abs([constraints for _, constraints in told])
     assert model.reward_range == (min(rewards), max(rewards))
-    assert model.constraint_bounds == tuple(bound or 1.0 for bound in values.max(axis=0).tolist())
+    assert model.constraint_bounds == tuple(
+        max(bound, 1e-30) if bound else 1.0 for bound in values.max(axis=0).tolist()
+    )
 
 
 def test_what_is_declared_is_kept_though_it_is_wider():

@@ -31,6 +31,7 @@ from peakrl.certifying.limits import can_solve
 from peakrl.checks import check_count, check_fraction, check_number, check_seed
 from peakrl.errors import SettingsError
 from peakrl.evaluation.exact import Evaluation, evaluate
+from peakrl.evaluation.simulation import most_kept
 from peakrl.kernels.arrays import Floats
 from peakrl.model.explore import as_model, is_problem
 from peakrl.model.tabular import TabularModel
@@ -107,7 +108,7 @@ class Asked:
         if epsilon is not None:
             epsilon = check_number(epsilon, "epsilon", least=0.0)
         failure = check_fraction(failure_probability, "failure_probability", otherwise=", such as 0.05")
-        count = None if episodes is None else check_count(episodes, "episodes")
+        count = None if episodes is None else check_count(episodes, "episodes", 1, most_kept())
         return cls(epsilon, failure, count, secrets.randbits(64) if seed is None else check_seed(seed))
 
 

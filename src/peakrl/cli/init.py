@@ -16,6 +16,7 @@ def init(
 ) -> None:
     """Write a commented problem file (and the files it needs) that trains as it stands."""
     from peakrl.problem_files.templates import template_files, templates
+    from peakrl.storage import writable
 
     if kind not in templates():
         raise SettingsError(f"--kind is {kind!r}; it must be one of {', '.join(templates())}")
@@ -24,7 +25,7 @@ def init(
         raise SettingsError(f"{base.name!r} is no good name: use letters, digits and _, and begin with a letter")
     files = {base.with_name(base.name + suffix): text for suffix, text in template_files(kind, base.name).items()}
     for path in files:
-        if path.exists():
+        if writable(path).exists():
             raise StorageError(f"{path} exists already; remove it or choose another name")
     for path, text in files.items():
         try:

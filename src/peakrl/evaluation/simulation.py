@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.checks import check_confidence, check_count, check_seed
+from peakrl.checks import MOST_EPISODES, check_confidence, check_count, check_seed
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interval
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.sampling import seed_state
 from peakrl.kernels.simulation import simulate_episodes
+from peakrl.model.budgets import SHARE, available_memory
 from peakrl.model.explore import as_model, is_problem
 from peakrl.model.space import StateSpace, frozen
 from peakrl.model.tabular import TabularModel
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Keeps a simulation's stream apart from the one that a learner draws from the same seed.
 STREAM = 0x73696D756C617465
+#: A return and a violation.
+BYTES_AN_EPISODE = 16
 NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
 NO_ROWS: Ints = frozen(np.empty(0), np.int32)
 
@@ -99,7 +102,7 @@ def simulate(
     is asked; `unknown_steps` of the result says how often.
     For an environment that does not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`.
     """
-    episodes = check_count(episodes, "episodes", least=2)
+    episodes = check_count(episodes, "episodes", 2, most_kept())
     confidence = check_confidence(confidence)
     seed = check_seed(seed)
     if not isinstance(target, StateSpace) and not is_problem(target):
@@ -110,6 +113,11 @@ def simulate(
         raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
     rewards, violations = model_episodes(as_model(target), policy, episodes, seed)
     return summary(rewards, violations, 0, confidence)
+
+
+def most_kept() -> int:
+    """Return how many episodes fit into the memory that is free: a return and a violation of each."""
+    return int(min(MOST_EPISODES, available_memory() * SHARE // BYTES_AN_EPISODE))
 
 
 def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: int) -> tuple[Floats, Floats]:

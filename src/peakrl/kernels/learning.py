@@ -117,7 +117,8 @@ def bernstein_bonus(bonus: Bernstein, entry: U64, t: int, alpha: float, followin
     sigma = bonus.sigma[entry] + following * following
     mean = mu / t
     variance = sigma / t - mean * mean
-    sharp = bonus.c1 * (math.sqrt(bonus.root / t * (variance + bonus.floor)) + bonus.linear / t)
+    spread = max(variance + bonus.floor, 0.0)  # rounding may leave less than nothing of huge values
+    sharp = bonus.c1 * (math.sqrt(bonus.root / t * spread) + bonus.linear / t)
     beta = min(sharp, bonus.hoeffding * math.sqrt(1.0 / t))
     b = (beta - (1.0 - alpha) * bonus.beta[entry]) / (2.0 * alpha)
     bonus.mu[entry], bonus.sigma[entry], bonus.beta[entry] = mu, sigma, beta

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import (
@@ -59,7 +60,7 @@ class AlgorithmOne(LearnerSettings):
     #: Slater constant gamma; half the slack unless given.
     slater: float | None = Field(default=None, gt=0)
     #: Penalty weight eta, outright; otherwise it follows from slack and Slater constant, or from the exponent.
-    penalty: float | None = Field(default=None, ge=0)
+    penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
     #: Theorem 2's phi: eta = (K H)^phi.
     exponent: float | None = Field(default=None, gt=0, lt=0.5)
     #: Take rewards as if they lay in [0, 1] when deriving the penalty (what the published curves use).

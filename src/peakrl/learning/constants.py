@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.learning.settings import Start
@@ -89,4 +90,8 @@ def most_above(sizes: Sizes, most_reward: float | None) -> float:
 
 def slater_penalty(slater: float, sizes: Sizes, unit: float) -> float:
     """Return eta = 2 H I span / gamma."""
-    return 2 * sizes.horizon * max(sizes.constraints, 1) * unit / slater
+    weight = 2 * sizes.horizon * max(sizes.constraints, 1) * unit
+    if not weight <= slater * LARGEST_PENALTY:
+        said = f"a Slater constant of {slater:g} is too small, or the rewards are too large"
+        raise SettingsError(f"{said}: the penalty {weight:g} / {slater:g} is larger than {LARGEST_PENALTY:g}")
+    return weight / slater

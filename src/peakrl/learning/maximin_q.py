@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from peakrl.checks import LARGEST_PENALTY
 from peakrl.kernels.arrays import Floats
 from peakrl.learning.algorithm import Task
 from peakrl.learning.algorithm_one import AlgorithmOne, OptimisticQ
@@ -32,7 +33,7 @@ class MaximinQ(LearnerSettings):
     by_step = True
 
     #: L: reward lost by each unit of the worst violation; what a whole episode can earn unless given.
-    penalty: float | None = Field(default=None, ge=0)
+    penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
 
     def make(self, task: Task) -> MaximinLearner:
         """Return the algorithm for a target."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
@@ -65,7 +66,7 @@ class Practical(LearnerSettings):
     #: Violations up to the slack go unpunished, where violations are not remembered.
     slack: float = Field(default=0.0, ge=0)
     #: Penalty weight; otherwise it follows from the slack or, without one, from a hundredth of the tightest bound.
-    penalty: float | None = Field(default=None, ge=0)
+    penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import ROUNDING
+from peakrl.checks import AT_MOST, ROUNDING, bound_above, is_usual
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats, Payoffs
 from peakrl.model.assemble import assemble
@@ -60,16 +60,16 @@ class Builder:
         if not NO_NUMBERS.isdisjoint(map(type, told)) or isinstance(earned, str):
             form = NUMBERS if str in (type(earned), *map(type, told)) else NO_TRUTH_VALUES
             raise ProblemError(f"{where}: {form}; got {outcome!r}")
-        if not math.isfinite(reward):
-            raise ProblemError(f"{where}: the reward is {reward}; it must be a finite number")
+        if not is_usual(reward):
+            raise ProblemError(f"{where}: the reward is {reward}; it must be a finite number{AT_MOST}")
         if not self.lo - self.reward_room <= reward <= self.hi + self.reward_room:
             raise ProblemError(f"{where}: reward {reward} lies outside reward_range {header.reward_range}")
         if len(values) != len(header.constraint_names):
             named = f"{len(header.constraint_names)} constraints; constraint_names is {header.constraint_names}"
             raise ProblemError(f"{where}: {len(values)} constraint values for {named}")
         for value, bound, name in zip(values, header.constraint_bounds, header.constraint_names, strict=True):
-            if not math.isfinite(value):
-                raise ProblemError(f"{where}: constraint {name!r} is {value}; it must be a finite number")
+            if not is_usual(value):
+                raise ProblemError(f"{where}: constraint {name!r} is {value}; it must be a finite number{AT_MOST}")
             if not abs(value) <= bound * (1 + ROUNDING):
                 raise ProblemError(f"{where}: constraint {name!r} is {value}, beyond its bound of {bound}")
         return (reward, *values)
@@ -189,4 +189,4 @@ def constraint_bounds(header: Header, payoffs: Payoffs) -> tuple[float, ...]:
     """Return the bounds that a problem declares, or else those of its reachable outcomes (1 where all are 0)."""
     largest = np.abs(payoffs.constraints).max(axis=0, initial=0.0).tolist()
     declared = zip(header.constraint_bounds, largest, strict=True)
-    return tuple(bound if math.isfinite(bound) else seen or 1.0 for bound, seen in declared)
+    return tuple(bound if math.isfinite(bound) else bound_above(seen) for bound, seen in declared)

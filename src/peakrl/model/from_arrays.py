@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import (
+    AT_MOST,
+    LARGEST,
     ROUNDING,
+    bound_above,
     check_bounds,
     check_count,
     check_distribution,
@@ -238,9 +241,9 @@ def select_rows(matrix: Any, offered: NDArray[np.bool_], states: int, actions: i
 
 def bounded_rewards(reward: Floats, given: tuple[float, float] | None, place: Any) -> tuple[float, float]:
     """Return the reward range, declared or read off, that every reward keeps."""
-    bad = np.flatnonzero(~np.isfinite(reward))
+    bad = np.flatnonzero(~(np.abs(reward) <= LARGEST))
     if bad.size:
-        raise ProblemError(f"rewards, {place(int(bad[0]))}: {reward[bad[0]]} is not a finite number")
+        raise ProblemError(f"rewards, {place(int(bad[0]))}: {reward[bad[0]]} is not a finite number{AT_MOST}")
     if given is None:
         return float(reward.min()), float(reward.max())
     lo, hi = check_range(given, "reward_range")
@@ -256,12 +259,13 @@ def bounded_constraints(
 ) -> tuple[float, ...]:
     """Return the bounds on |f_i|, declared or read off, that every constraint keeps."""
     for index, name in enumerate(names):
-        bad = np.flatnonzero(~np.isfinite(values[:, index]))
+        bad = np.flatnonzero(~(np.abs(values[:, index]) <= LARGEST))
         if bad.size:
-            raise ProblemError(f"constraint {name!r}, {place(int(bad[0]))}: {values[bad[0], index]} is not finite")
+            value = values[bad[0], index]
+            raise ProblemError(f"constraint {name!r}, {place(int(bad[0]))}: {value} is not a finite number{AT_MOST}")
     largest = np.abs(values).max(axis=0, initial=0.0)
     if given is None:
-        return tuple(float(bound) if bound > 0 else 1.0 for bound in largest)
+        return tuple(bound_above(float(bound)) for bound in largest)
     bounds = check_bounds(given, "constraint_bounds", len(names))
     for index, (name, bound) in enumerate(zip(names, bounds, strict=True)):
         bad = np.flatnonzero(np.abs(values[:, index]) > bound * (1 + ROUNDING))

@@ -24,6 +24,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import SMALLEST_BOUND
 from peakrl.errors import PeakError
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
 from peakrl.model.space import expand
@@ -164,11 +165,11 @@ def least_excess(flow: Flow, costs: Any, limits: Floats) -> tuple[float, Longs]:
 
 
 def line_maxima(lines: Any) -> Floats:
-    """Return [line]: the largest coefficient; 0 where there is none."""
+    """Return [line]: the largest coefficient, never so small that its inverse is no number; 0 where there is none."""
     largest = np.zeros(lines.shape[0])
     lines = lines.tocoo()
     np.maximum.at(largest, lines.coords[0], lines.data)
-    return largest
+    return np.where(largest > 0.0, np.maximum(largest, SMALLEST_BOUND), 0.0)
 
 
 def scaled(lines: Any, scale: Floats) -> Any:

@@ -13,14 +13,13 @@ and that a state which can be reached offers an action. Shapes and types come fi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import ROUNDING, check_distribution
+from peakrl.checks import LARGEST, ROUNDING, SMALLEST_BOUND, check_distribution
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Layout
 from peakrl.kernels.lists import distribution_fault, repeated_member
@@ -52,8 +51,11 @@ def head_faults(model: TabularModel) -> Faults:
     yield slots < 1 or rows < 1, "it has no states or no actions"
     yield len(set(names)) < len(names), f"its constraints {names} repeat a name"
     yield len(bounds) != len(names), f"it has {len(bounds)} bounds for {len(names)} constraints"
-    yield not all(0 < bound < math.inf for bound in bounds), f"its constraint bounds {bounds} are not all above 0"
-    yield not -math.inf < lo <= hi < math.inf, f"its rewards range from {lo} to {hi}"
+    yield (
+        not all(SMALLEST_BOUND <= bound <= LARGEST for bound in bounds),
+        f"its constraint bounds {bounds} do not all lie between {SMALLEST_BOUND:g} and {LARGEST:g}",
+    )
+    yield not -LARGEST <= lo <= hi <= LARGEST, f"its rewards range from {lo} to {hi}"
     yield payoffs.stride not in (0, 1), f"its payoffs have a stride of {payoffs.stride}"
     steps = (layout.horizon, 2)
     yield not layout.step_slots.shape == layout.step_distributions.shape == steps, "its steps have not two ends each"

@@ -11,6 +11,7 @@ for anything else. Data is embedded as JSON whose `<`, `>` and `&` are escaped, 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -107,14 +108,14 @@ def embedded(data: Any) -> str:
 def make_page(source: str | Path, model: TabularModel | None = None) -> Page:
     """Return the page of a results folder, a sweep's folder or a run file; `model` where the run does not hold it."""
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(path):  # which says no, and raises nothing, of a name that cannot be
         if model is not None:
             raise SettingsError(f"{path} is a folder; a problem can be named for a single run file only")
         sections = folder_sections(path)
         if not sections:
             raise StorageError(f"{path} holds nothing to report: {what_else(path)}")
         return Page(f"Report on {path.resolve().name}", path.name, sections)
-    if not path.exists():
+    if not os.path.exists(path):
         raise StorageError(f"{path} does not exist; name a results folder, a sweep's folder or a run file")
     from peakrl.report.run_sections import run_section
 
@@ -188,11 +189,12 @@ def write_report(source: LearningRun | str | Path, out: str | Path | None = None
 
 def put(page: Page, place: Path) -> Path:
     """Write a page to a file, or into a folder; return where it is."""
-    if place.is_dir():
+    if os.path.isdir(place):
         place = place / NAME
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make the folder {place.parent}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise StorageError(f"cannot make the folder {place.parent}: {said}") from error
     write_file(place, page.html().encode())
     return place

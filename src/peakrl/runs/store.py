@@ -46,8 +46,10 @@ class Store:
         try:
             for part in ("runs", "running"):
                 (store.folder / part).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:  # ValueError: a name that no folder can have
+            raise StorageError(
+                f"cannot make the folder {folder}: {getattr(error, 'strerror', None) or error}"
+            ) from error
         with store._locked(-1):  # two sweeps may start at once
             if not (store.folder / MARKER).exists():
                 marker = {"kind": "peakrl results", "schema": RESULT_SCHEMA, "token": uuid.uuid4().hex}
@@ -59,7 +61,7 @@ class Store:
     def open(cls, folder: str | Path) -> Store:
         """Return the store of a folder that exists, or raise."""
         store = cls(folder)
-        if not (store.folder / MARKER).exists():
+        if not os.path.exists(store.folder / MARKER):  # which says no, and raises nothing, of a name that cannot be
             raise StorageError(f"{folder} is not a folder of results: it has no {MARKER}; `peakrl sweep` makes one")
         store.check()
         return store
@@ -125,8 +127,10 @@ class Store:
             raise StorageError(f"{error}; remove the file to have the run made again") from error
         with fields_of(path):
             task = Task(manifest["function"], manifest["config"])
+            if manifest["key"] != key:
+                raise ValueError(f"it tells of the run {manifest['key']!r}")
             # Of an older kernel, perhaps: it goes by the key under which it was stored.
-            task.__dict__["key"] = manifest["key"]
+            task.__dict__["key"] = key
             return Result(task, unpacked(manifest["values"]), arrays, float(manifest["seconds"]))
 
     # --- what the runs are called ---
@@ -145,8 +149,8 @@ class Store:
         paths = (self.folder / "names").glob("*.json")
         for path in sorted(paths, key=lambda path: (-path.stat().st_mtime_ns, path.name)):
             try:
-                found.append(json.loads(path.read_bytes()))
-            except (OSError, ValueError) as error:
+                found.append(checked_names(json.loads(path.read_bytes())))
+            except (OSError, ValueError, RecursionError) as error:
                 raise StorageError(f"{path} cannot be read: {error}") from error
         return found
 
@@ -236,3 +240,12 @@ def visible(folder: str | Path, token: str) -> bool:
         return Store(folder).token == token
     except PeakError:
         return False
+
+
+def checked_names(names: Any) -> dict[str, Any]:
+    """Return what a sweep calls its problems and settings, or raise ValueError where that is something else."""
+    for part in ("problems", "settings"):
+        called = names.get(part) if isinstance(names, dict) else None
+        if not isinstance(called, dict) or not all(isinstance(config, dict) for config in called.values()):
+            raise ValueError(f"it holds no names of {part}")
+    return dict(names)

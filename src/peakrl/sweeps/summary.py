@@ -35,7 +35,9 @@ from peakrl.evaluation.statistics import (
 from peakrl.kernels.arrays import Floats
 from peakrl.runs.store import Store
 from peakrl.runs.tasks import Result, canonical
+from peakrl.storage import fields_of
 from peakrl.sweeps.learning import FUNCTION
+from peakrl.sweeps.stored import check_result
 
 #: With fewer seeds the intervals of value and violation are too narrow.
 ENOUGH_SEEDS = ENOUGH_RUNS
@@ -115,7 +117,9 @@ def each_run(folder: str | Path, read: Callable[[Result, Labels], Read]) -> list
         if result.task.function == FUNCTION:
             # Kernels change, and models that follow the seed: the latest result of a configuration stands for it.
             config = {name: value for name, value in result.task.config.items() if name != "model"}
-            chosen[canonical(config, "config")] = read(result, labels)
+            with fields_of(store.path(key)):
+                check_result(result)
+                chosen[canonical(config, "config")] = read(result, labels)
     if not chosen:
         raise StorageError(f"{folder} holds no results of a sweep")
     return list(chosen.values())

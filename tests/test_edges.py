@@ -1,0 +1,255 @@
+"""Numbers and names at the edge of what a computer holds: they are computed with, or refused with our own error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from commands import caller
+from model_environment import ModelEnvironment
+from peakrl import (
+    LearnerSettings,
+    Outcome,
+    PeakError,
+    Problem,
+    TabularModel,
+    audit,
+    certify,
+    compile_model,
+    evaluate,
+    learn,
+    learn_many,
+    load_policy,
+    load_run,
+    safe_set,
+    simulate,
+    solve,
+    solve_relaxed,
+    sweep,
+    verify,
+    write_report,
+)
+from peakrl.runs.store import Store
+from peakrl.storage import kind_of, read_record, write_record
+from peakrl.sweeps.summary import read_records
+
+#: Violations far below rounding are told of, as they should be.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+MOVES = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.25, 0.75], [0.0, 1.0]]])
+LEARNERS = {
+    "practical": LearnerSettings.practical(),
+    "posterior": LearnerSettings.posterior(),
+    "paper": LearnerSettings.paper(0.5),
+    "deterministic": LearnerSettings.deterministic(0.3),
+}
+
+
+def extreme(reward, constraint, **declared):
+    rewards = np.array([[reward, 0.0], [reward, -reward]])
+    return TabularModel.from_arrays(MOVES, rewards, np.array([[[constraint, 1.0], [1.0, constraint]]]), 3, **declared)
+
+
+def number(problem_reward, constraint, **declared):
+    """The same sizes in a problem."""
+
+    class Extreme(Problem):
+        name, horizon, constraint_names = "extreme", 2, ("c",)
+        stationary = True
+
+        def initial(self):
+            return [(1.0, 0)]
+
+        def actions(self, step, state):
+            return (0,)
+
+        def outcomes(self, step, state, action):
+            yield Outcome(1.0, 0, problem_reward, (constraint,))
+
+    for name, value in declared.items():
+        setattr(Extreme, name, value)
+    return compile_model(Extreme())
+
+
+@pytest.mark.parametrize("make", [extreme, number])
+@pytest.mark.parametrize("size", [1e308, -1e308, 1e31, np.inf, np.nan])
+def test_rewards_and_constraints_beyond_all_reason_are_refused(make, size):
+    """Their squares and the penalties made of them are no numbers any more."""
+    for model in (lambda: make(size, 1.0), lambda: make(1.0, size)):
+        with pytest.raises(PeakError, match="finite number, at most 1e"):
+            model()
+
+
+@pytest.mark.parametrize("make", [extreme, number])
+def test_declared_bounds_beyond_all_reason_are_refused(make):
+    for bound in (5e-324, 1e-31, 1e31, 1e308):
+        with pytest.raises(PeakError, match=r"constraint_bounds.*choose another unit"):
+            make(1.0, 0.0, constraint_bounds=(bound,))
+    with pytest.raises(PeakError, match=r"reward_range.*choose a larger unit"):
+        make(1.0, 0.0, reward_range=(-1e308, 1e308))
+
+
+@pytest.mark.parametrize("reward", [1e30, -1e30, 5e-324, 0.0])
+@pytest.mark.parametrize("constraint", [5e-324, -5e-324, -1e30, -1e-300])
+def test_what_is_not_refused_is_solved_learned_and_certified_with_finite_numbers(reward, constraint):
+    model = extreme(reward, constraint)
+    best = solve(model)
+    assert np.isfinite([best.value, best.violation]).all()
+    figures = evaluate(model, best.policy)
+    assert np.isfinite([figures.value, figures.violation]).all()
+    certify(model, best.policy)
+    certify(model, best.policy, episodes=50, epsilon=1.0, seed=1)
+    simulate(model, best.policy, episodes=5)
+    safe_set(model)
+    solve_relaxed(model, slack=0.1)
+    audit(model, 0.5)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(("reward", "constraint"), [(1e30, -1e30), (-1e30, 5e-324), (5e-324, -5e-324)])
+def test_what_is_not_refused_is_learned_and_read_back(name, reward, constraint, tmp_path):
+    model = extreme(reward, constraint)
+    run = learn(model, LEARNERS[name], episodes=20)
+    run.save(tmp_path / "run")
+    assert np.array_equal(load_run(tmp_path / "run").policy.rows, run.policy.rows)
+    assert np.isfinite(evaluate(model, run.averaged_policy).value)
+    learn(ModelEnvironment(model, 1), LEARNERS[name], episodes=10)
+
+
+@pytest.mark.parametrize("settings", ["practical", "paper"])
+def test_a_penalty_beyond_all_reason_is_refused(settings):
+    make = getattr(LearnerSettings, settings)
+    with pytest.raises(PeakError, match="penalty"):
+        learn(extreme(1.0, -1.0), make(slack=5e-324), episodes=2)
+    with pytest.raises(PeakError, match="penalty"):
+        make(slack=0.5, penalty=1e308)
+
+
+@pytest.mark.parametrize("count", [2**63, 2**64, 10**30, 1e18, -1])
+def test_a_number_of_episodes_that_no_computer_can_keep_is_refused(count):
+    model = extreme(1.0, 1.0)
+    policy = solve(model).policy
+    described = {"problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "practical"}]}
+    for attempt in (
+        lambda: learn(model, episodes=count),
+        lambda: learn_many(model, LEARNERS["practical"], episodes=count, seeds=[0]),
+        lambda: simulate(model, policy, episodes=count),
+        lambda: certify(model, policy, episodes=count),
+        lambda: sweep({"seeds": 1, "episodes": count, **described}, dry_run=True),
+    ):
+        with pytest.raises(PeakError, match="must be a whole number"):
+            attempt()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float16, np.int64])
+def test_tables_of_small_numbers_are_computed_with_in_full(dtype):
+    """200 + 200 is 400, and 100 - 200 is -100, whatever type a table came in."""
+    rewards = np.array([[100], [50]]).astype(dtype)
+    model = TabularModel.from_arrays(np.eye(2)[:, None].astype(dtype), rewards, -np.ones((1, 2, 1)), 4)
+    assert solve(model).value == 400.0
+    assert learn(model, episodes=3).model.reward_range == (50.0, 100.0)
+
+
+LONG = "n" * 256
+
+
+def test_names_of_256_characters_are_kept_or_refused(tmp_path, monkeypatch, capsys):
+    command = caller(monkeypatch, capsys, tmp_path)
+    model = extreme(1.0, 1.0)
+    policy, kept = solve(model).policy, safe_set(model)
+    learn(model, episodes=3).save(tmp_path / "run")
+    for attempt in (
+        lambda: policy.save(LONG),
+        lambda: policy.to_csv(LONG),
+        lambda: kept.save(LONG),
+        lambda: certify(model, policy).save(LONG),
+        lambda: write_report("run", LONG),
+        lambda: write_report(LONG, "page.html"),
+        lambda: write_report("a\0b", "page.html"),
+        lambda: load_run(LONG),
+        lambda: load_policy(LONG, model),
+        lambda: verify(LONG),
+        lambda: sweep(LONG),
+        lambda: Store.open(LONG),
+        lambda: Store.create("a\0b"),
+    ):
+        with pytest.raises(PeakError):
+            attempt()
+    for words in (("init", LONG), ("report", LONG), ("summarize", LONG), ("report", "run", "--out", LONG)):
+        assert command(*words)[0] == 2, words
+
+
+def test_long_labels_stand_on_the_page(tmp_path):
+    class Long(Problem):
+        name, horizon, constraint_names, stationary = LONG, 2, (LONG,), True
+
+        def initial(self):
+            return [(1.0, LONG)]
+
+        def actions(self, step, state):
+            return (LONG,)
+
+        def outcomes(self, step, state, action):
+            yield Outcome(1.0, LONG, 1.0, (1.0,))
+
+    learn(Long(), episodes=3).save(tmp_path / "run")
+    assert LONG in write_report(tmp_path / "run", tmp_path / "page.html").read_text()
+
+
+# Results of a sweep that a stranger wrote -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep")
+    described = {
+        "folder": str(folder), "seeds": 2, "episodes": 10, "points": 5,
+        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "practical"}],
+    }  # fmt: skip
+    assert sweep(described, workers=1).made == 2
+    return folder
+
+
+def forgeries():
+    for name in ("value", "optimum", "violation", "gap", "problem_feasible", "violations"):
+        for value in ("x", None, [1], {"not finite": "nan"}):
+            yield f"{name} {value}", lambda plain, arrays, name=name, value=value: plain["values"].update({name: value})
+        yield f"no {name}", lambda plain, arrays, name=name: plain["values"].pop(name)
+    for name in ("episodes", "seed", "problem", "settings"):
+        yield f"config {name}", lambda plain, arrays, name=name: plain["config"].update({name: "x"})
+    for name in ("history_episode", "history_value", "history_violation"):
+        yield f"short {name}", lambda plain, arrays, name=name: arrays.update({name: arrays[name][:1]})
+        yield f"flat {name}", lambda plain, arrays, name=name: arrays.update({name: arrays[name][:, None]})
+    yield "infinite curve", lambda plain, arrays: arrays.update(history_value=arrays["history_value"] * np.inf)
+    yield "another key", lambda plain, arrays: plain.update(key="../" * 9 + "x")
+    yield "seconds", lambda plain, arrays: plain.update(seconds="long")
+
+
+@pytest.mark.parametrize(("what", "change"), [pytest.param(*one, id=one[0]) for one in forgeries()])
+def test_a_forged_result_of_a_sweep_is_an_error_of_ours(what, change, swept, tmp_path):
+    path = sorted(swept.rglob("*.run"))[0]
+    before = path.read_bytes()
+    try:
+        plain, arrays = read_record(path, kind_of(path))
+        arrays = dict(arrays)
+        change(plain, arrays)
+        write_record(path, plain.pop("kind"), plain, arrays)
+        with pytest.raises(PeakError, match=path.name):
+            read_records(swept)
+        with pytest.raises(PeakError, match=path.name):
+            write_report(swept, tmp_path / "page.html")
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"problems": 1, "settings": {}}', '{"problems": {"a": 1}, "settings": {}}', "[" * 10**5]
+)
+def test_forged_names_of_a_sweep_are_an_error_of_ours(content, swept):
+    (path,) = swept.glob("names/*.json")
+    before = path.read_bytes()
+    try:
+        path.write_text(content)
+        with pytest.raises(PeakError, match="cannot be read"):
+            read_records(swept)
+    finally:
+        path.write_bytes(before)
