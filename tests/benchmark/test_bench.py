@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from peakrl import LearnerSettings, TabularModel, learn
+from peakrl import LearnerSettings, TabularModel, learn, solve
 from peakrl.benchmark import CASES, chosen_cases, kernels, reference, run_case
+from peakrl.benchmark.planning import random_model
 from peakrl.benchmark.sections import Section, in_turns
 from peakrl.cli import app
 from peakrl.errors import SettingsError
@@ -53,6 +54,14 @@ def test_the_c_version_learns_what_the_kernel_learns(seed, bonus):
     assert total == pytest.approx(earned(model, learn(model, settings, episodes=300), 0.1, 3.0), rel=1e-9)
 
 
+@needs_compiler
+def test_the_c_version_plans_what_solve_plans():
+    model = random_model(500, 20)
+    values, found = reference.ReferencePlan(model)(), solve(model, keep="all")
+    assert values == pytest.approx(found.node_values[: model.num_slots], rel=1e-12)
+    assert found.value == pytest.approx(values[model.first_slot[0]], rel=1e-12)
+
+
 def test_running_sums_restart_in_every_distribution():
     sums = reference.cumulative(np.array([0, 2, 3, 6]), np.array([0.25, 0.75, 1.0, 0.5, 0.25, 0.25]))
     assert sums == pytest.approx([0.25, 1.0, 1.0, 0.5, 0.75, 1.0])
@@ -69,7 +78,7 @@ def test_functions_are_timed_in_turns_and_the_median_counts():
 def test_rates_without_a_compiler_come_with_the_reason(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(kernels, "problems", lambda quick: {"small": (deterministic_model(0), 50)})
-    reference.reference.cache_clear()
+    reference.compiled.cache_clear()
     section = run_case("kernels", repeats=1, quick=True)
     assert [row["times C"] for row in section.rows] == [None] * 3
     assert any("no C compiler" in note for note in section.notes)

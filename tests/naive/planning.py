@@ -178,3 +178,41 @@ def optimistic_plan(rows_of, horizon, seen, reward, forbidden, span, bonus):
         following = values
         plan.insert(0, chosen)
     return plan
+
+
+def backward_tables(model):
+    """V, C and the chosen row by (step, slot), with the sums of a model in their own order: equal bit for bit."""
+    layout, reward, cost = model.layout, model.row_reward.tolist(), row_violations(model)
+    start, link = layout.row_start.tolist(), layout.row_distribution.tolist()
+    ends, following = layout.outcome_start.tolist(), layout.outcome_next.tolist()
+    chance = layout.outcome_probability.tolist()
+    values, costs, rows = {}, {}, {}
+    for step in reversed(range(model.horizon)):
+        for slot in range(*layout.step_slots[step].tolist()):
+            scores = []
+            for row in range(start[slot], start[slot + 1]):
+                v = c = 0.0
+                for o in range(ends[link[row]], ends[link[row] + 1]):
+                    v += chance[o] * values.get((step + 1, following[o]), 0.0)
+                    c += chance[o] * costs.get((step + 1, following[o]), 0.0)
+                scores.append((cost[row] + c, reward[row] + v, row))
+            if scores:
+                limit = min(c for c, _, _ in scores) * (1.0 + 1e-12)
+                c, v, row = max((s for s in scores if s[0] <= limit), key=lambda s: s[1])
+                values[step, slot], costs[step, slot], rows[step, slot] = v, c, row
+    return values, costs, rows
+
+
+def row_violations(model):
+    """[row]: the expected violation, from the payoff records; not for numbers so small that products vanish."""
+    payoffs, layout = model.payoffs, model.layout
+    records = [sum(max(-f, 0.0) for f in record) for record in payoffs.constraints.tolist()]
+    costs = []
+    for row, d in enumerate(layout.row_distribution.tolist()):
+        outcomes = range(int(layout.outcome_start[d]), int(layout.outcome_start[d + 1]))
+        first = int(payoffs.row_payoff[row])
+        if payoffs.stride == 0:
+            costs.append(records[first])
+        else:
+            costs.append(sum(float(layout.outcome_probability[o]) * records[first + j] for j, o in enumerate(outcomes)))
+    return costs

@@ -20,6 +20,7 @@ CASES = {
     "cores": ("peakrl.benchmark.runs", "core_rates", "`learn_many` on one core and on all"),
     "figure-2": ("peakrl.benchmark.figure", "figure_rates", "a figure's runs against their kernel on every core"),
     "scaling": ("peakrl.benchmark.scaling", "scaling_rates", "learning and planning as the model grows"),
+    "solve": ("peakrl.benchmark.planning", "planning_rates", "`solve` on a million states: C and other planners"),
     "compiling": ("peakrl.benchmark.scaling", "compile_rates", "`compile_model`, pairs a second"),
     "safety": ("peakrl.benchmark.safety", "safety_rates", "the safe set, its masks, and what a shield costs"),
     "start": ("peakrl.benchmark.start", "start_times", "from nothing to the first result"),

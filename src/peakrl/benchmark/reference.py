@@ -1,4 +1,4 @@
-"""The straightforward C version of Algorithm 1 (`benchmarks/reference.c`), compiled here and called through ctypes."""
+"""Straightforward C versions (`benchmarks/*.c`), compiled here and called through ctypes: Algorithm 1 and `solve`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import MODIFIED, PAYOFF_COLUMNS
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.algorithm_one import AlgorithmOne, OptimisticQ, bonus_constants
+from peakrl.model.space import expand, starts_of
 from peakrl.model.tabular import TabularModel
 
 #: Beside this file where peakrl is installed, in benchmarks/ where it is run from its source tree.
-SOURCES = (Path(__file__).with_name("reference.c"), Path(__file__).parents[3] / "benchmarks" / "reference.c")
+FOLDERS = (Path(__file__).parent, Path(__file__).parents[3] / "benchmarks")
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC")
 
@@ -30,11 +31,11 @@ class NoReference(Exception):
 
 
 @cache
-def reference() -> Any:
-    """Return the compiled C function; raises NoReference where there is no source or no compiler."""
-    source = next((path for path in SOURCES if path.exists()), None)
+def compiled(name: str) -> Any:
+    """Return a C file, compiled; raises NoReference where there is no such file or no compiler."""
+    source = next((folder / name for folder in FOLDERS if (folder / name).exists()), None)
     if source is None:
-        raise NoReference("reference.c is not part of this installation")
+        raise NoReference(f"{name} is not part of this installation")
     compiler = next((path for path in map(shutil.which, COMPILERS) if path), None)
     if compiler is None:
         raise NoReference(f"no C compiler found (looked for {', '.join(COMPILERS)})")
@@ -46,9 +47,38 @@ def reference() -> Any:
         )
         if done.returncode != 0:
             raise NoReference(f"{Path(compiler).name} failed: {done.stderr.strip().splitlines()[-1:]}")
-        function = ctypes.CDLL(str(library)).learn
+        return ctypes.CDLL(str(library))
+
+
+def reference() -> Any:
+    """Return Algorithm 1 in C."""
+    function = compiled("reference.c").learn
     function.restype = ctypes.c_double
     return function
+
+
+class ReferencePlan:
+    """Backward induction in C on a stationary model without constraints, ready to be run."""
+
+    def __init__(self, model: TabularModel) -> None:
+        layout = model.layout
+        sizes = np.diff(layout.outcome_start)[layout.row_distribution]
+        outcomes = expand(layout.outcome_start[layout.row_distribution], sizes)
+        self.starts, self.next = starts_of(sizes), layout.outcome_next[outcomes]
+        self.probability, self.reward = layout.outcome_probability[outcomes], model.row_means(model.payoffs.reward)
+        self.model, self.values = model, np.zeros((2, model.num_slots))
+        self.policy = np.zeros((model.horizon, model.num_slots), np.uint8)
+        self.function = compiled("solve.c").solve
+        self.function.restype = ctypes.c_int64
+
+    def __call__(self) -> Floats:
+        """Run; return the values of step 0 by slot."""
+        model, integer = self.model, ctypes.c_int64
+        read: tuple[NDArray[Any], ...] = (model.row_start, self.starts, self.next, self.probability, self.reward)
+        arrays = (*read, self.values, self.policy)
+        which = self.function(integer(model.horizon), integer(model.num_slots), *map(address, arrays))
+        values: Floats = self.values[which]
+        return values
 
 
 def cumulative(start: Longs, probability: Floats) -> Floats:

@@ -14,6 +14,7 @@ small for a floating-point number is given as the least one, 5e-324.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPo
 
 #: What two exact computations of the same value may differ by, for each unit of it.
 ROUNDING = 1e-9
+#: Rows of a planner's policy that are laid out at once.
+MOST_NODES = 1 << 22
 NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
 NO_ROWS: Ints = frozen(np.empty(0), np.int32)
 
@@ -107,12 +110,29 @@ def expected_totals(
         sums = np.zeros_like(curve.totals)
         summed_totals(layout, curve, *changes, policy.episodes, sums)
         return np.where(sums > 0.0, np.maximum(sums / policy.episodes, LEAST), sums / policy.episodes), curve.worst
-    if isinstance(policy, Policy):
-        rows, weights = policy.rows, NO_WEIGHTS
-    elif isinstance(policy, StochasticPolicy):
-        rows, weights = NO_ROWS, policy.weights
-    else:
+    if not isinstance(policy, Policy | StochasticPolicy):
         raise PolicyError(f"{policy!r} is none of the policies that can be evaluated")
     used = np.zeros(model.num_rows, np.bool_)
-    totals = forward_totals(layout, payoffs, model.first_slot, model.first_probability, rows, weights, used)
+    mass, sent = np.zeros(model.num_slots), np.zeros(len(layout.outcome_start) - 1)
+    mass[model.first_slot] = model.first_probability
+    totals = np.zeros((model.horizon, payoffs.shape[1]))
+    for begin, end, rows, weights in stretches(model, policy):
+        forward_totals(layout, payoffs, begin, rows, weights, mass, sent, used, totals[begin:end])
     return totals, margins[used].min(axis=0)
+
+
+def stretches(model: TabularModel, policy: Policy | StochasticPolicy) -> Iterator[tuple[int, int, Ints, Floats]]:
+    """Yield steps first .. last with the rows [node] and weights [entry] of a policy there: a few steps at a time.
+
+    A planner's policy takes a byte for each node, and its rows four: not all of them are laid out at once.
+    """
+    if isinstance(policy, StochasticPolicy):
+        yield 0, model.horizon, NO_ROWS, policy.weights
+    elif policy.choices is None or not model.stationary:
+        yield 0, model.horizon, policy.rows, NO_WEIGHTS
+    else:
+        several = max(1, MOST_NODES // model.num_slots)
+        for first in range(0, model.horizon, several):
+            last = min(first + several, model.horizon)
+            rows = np.concatenate([policy.step_rows(step) for step in range(first, last)])
+            yield first, last, frozen(rows, np.int32, own=True), NO_WEIGHTS

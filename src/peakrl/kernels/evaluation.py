@@ -15,35 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Layout
-from peakrl.kernels.jit import kernel
+from peakrl.kernels.jit import loop
 from peakrl.kernels.products import times
 
 
-@kernel
+@loop
 def forward_totals(
     layout: Layout,
     row_payoffs: Floats,
-    first_slot: Ints,
-    first_probability: Floats,
+    first: int,
     rows: Ints,
     weights: Floats,
+    mass: Floats,
+    sent: Floats,
     used: NDArray[np.bool_],
-) -> Floats:
-    """Return total [step, quantity], and mark in `used` [row] every row of positive probability.
+    totals: Floats,
+) -> None:
+    """Add to totals [step - first, quantity] what steps from `first` on pay; mark in `used` the rows that may come up.
 
-    The policy is `weights` [entry], or where that is empty `rows` [node].
+    The policy is `weights` [entry], or where that is empty `rows` [node], both from the step `first` on. `mass` [slot]
+    is m_first and becomes that of the step after the last; `sent` [distribution] is scratch, all 0.
     """
-    # Local names: numba counts references at every access through a tuple.
     row_start, row_distribution, outcome_start = layout.row_start, layout.row_distribution, layout.outcome_start
     outcome_next, outcome_probability = layout.outcome_next, layout.outcome_probability
-    mass = np.zeros(row_start.shape[0] - 1)
-    sent = np.zeros(outcome_start.shape[0] - 1)
-    totals = np.zeros((layout.horizon, row_payoffs.shape[1]))
-    for i in range(first_slot.shape[0]):
-        mass[first_slot[i]] = first_probability[i]
     table = weights.shape[0] == 0
-    for step in range(layout.horizon):
-        here, entries = step * layout.node_stride, step * layout.entry_stride
+    for number in range(totals.shape[0]):
+        step, here, entries = first + number, number * layout.node_stride, number * layout.entry_stride
         for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
             if mass[slot] == 0.0:
                 continue
@@ -55,11 +52,10 @@ def forward_totals(
                     used[row] = True
                     sent[row_distribution[row]] += part
                     for q in range(totals.shape[1]):
-                        totals[step, q] += times(part, row_payoffs[row, q])
+                        totals[number, q] += times(part, row_payoffs[row, q])
             mass[slot] = 0.0
         for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
             if sent[d] > 0.0:
                 for o in range(outcome_start[d], outcome_start[d + 1]):
                     mass[outcome_next[o]] += times(sent[d], outcome_probability[o])
                 sent[d] = 0.0
-    return totals

@@ -1,15 +1,7 @@
-"""Backward induction: least expected violation first, most expected reward second.
+"""Tables by node, all steps at once, for learners that plan on what they have counted and for policies given.
 
-With r(s,a) the expected reward and c(s,a) the expected violation of a pair, for h = H-1 .. 0:
-
-    C_h(s,a) = c(s,a) + E[C_{h+1}(s')]        Q_h(s,a) = r(s,a) + E[V_{h+1}(s')]
-    A_h(s)   = the actions with C_h(s,a) <= (1 + 1e-12) * min_a' C_h(s,a')
-    pi_h(s)  = the lowest action with the largest Q_h(s,a) in A_h(s);  V_h, C_h(s) = Q_h, C_h(s, pi_h(s))
-
-and V_H = C_H = 0. The tolerance is relative: where violation can be avoided, only exact zeros are minimal, and sums
-of zeros are exact, so C_h(s) == 0 says that s is viable: nothing need ever be violated from there on. For the same
-reason a product of probabilities that underflows must not look like a zero: costs that are not zero are at least
-`LEAST_COST`.
+`plan` is the induction of `backward` (formulas there) with V, C and the row of every node kept. What a given policy is
+worth from every step and state on is V_h(s) = E[q(s,a) + V_{h+1}(s')], V_H = 0.
 """
 
 from __future__ import annotations
@@ -17,11 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout
+from peakrl.kernels.backward import LEAST_COST, TIE
 from peakrl.kernels.jit import kernel
 from peakrl.kernels.products import times
-
-TIE = 1.0 + 1e-12
-LEAST_COST = 1e-290
 
 
 @kernel

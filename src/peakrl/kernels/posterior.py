@@ -35,10 +35,10 @@ from __future__ import annotations
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
+from peakrl.kernels.backward import LEAST_COST, TIE
 from peakrl.kernels.dirichlet import draw_gamma
 from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
-from peakrl.kernels.planning import LEAST_COST, TIE
 from peakrl.kernels.posterior_tables import (
     CELLS,
     DEAD_FIRST,

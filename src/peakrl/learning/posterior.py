@@ -11,8 +11,8 @@ from pydantic import Field
 
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.backward import LEAST_COST
 from peakrl.kernels.learning import Log
-from peakrl.kernels.planning import LEAST_COST
 from peakrl.kernels.posterior import judge_all, learn_path, learn_posterior, make_plan
 from peakrl.kernels.posterior_tables import (
     CELLS,

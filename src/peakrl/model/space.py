@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +56,17 @@ class StateSpace:
     step_slots: Longs
     #: [slot + 1]: rows of a slot are row_start[slot] .. row_start[slot + 1].
     row_start: Longs
+
+    # For a user's own pickle ---------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy is made of: the fields, not what was worked out of them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make a copy: its arrays read-only, as pickle leaves them not, so that no kernel is compiled for them anew."""
+        for name, value in state.items():
+            object.__setattr__(self, name, protected(value))
 
     # Sizes ---------------------------------------------------------------------------------------------------
 
@@ -246,6 +257,15 @@ def frozen(array: NDArray[Any], dtype: Any, *, own: bool = False) -> NDArray[Any
         result = result.copy()
     result.flags.writeable = False
     return result
+
+
+def protected(value: Any) -> Any:
+    """Return an array, or a named tuple of some, that cannot be written to; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return frozen(value, value.dtype, own=True)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(protected, value))
+    return value
 
 
 def starts_of(sizes: NDArray[Any] | Sequence[int]) -> Longs:

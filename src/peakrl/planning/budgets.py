@@ -112,18 +112,17 @@ def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
     lo, hi = model.reward_range
     found = most_reward(paths, model.row_reward[paths.rows] - lo, budget.costs, limits.ravel(), hi - lo)
     if found is None:
-        return replace(exact, feasible=False, reason=why_not(paths, budget))
+        return replace(exact, feasible=False, _reason=why_not(paths, budget))
     weights = policy_weights(row_weights(model, exact.policy.rows), paths, found.shares)
     values = value_of_mixture(model.layout, model.num_nodes, model.row_reward, weights)
     violations = value_of_mixture(model.layout, model.num_nodes, row_costs(model), weights)
     return Solution(
+        model=model,
         value=at_start(model, values),
         violation=at_start(model, violations),
         feasible=True,
-        policy=simplest_policy(model, weights),
-        reason=None,
-        node_values=values,
-        node_violations=violations,
+        _policy=simplest_policy(model, weights),
+        _tables=(values, violations),
         multipliers=found.multipliers.reshape(limits.shape),
         consumption=found.used.reshape(limits.shape),
     )

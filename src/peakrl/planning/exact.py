@@ -11,75 +11,125 @@ feasible, and where it is not the same recursion gives the most harmless policy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import Generic, Literal, TypeVar, get_args
 
 import numpy as np
 
-from peakrl.checks import check_number
-from peakrl.kernels.arrays import Floats, Ints
-from peakrl.kernels.planning import LEAST_COST, plan, value_of
+from peakrl.checks import check_choice, check_count, check_number
+from peakrl.errors import PolicyError
+from peakrl.kernels.arrays import Floats
+from peakrl.kernels.backward import LEAST_COST, Pays
+from peakrl.kernels.planning import value_of
 from peakrl.kernels.products import LEAST
 from peakrl.model.explore import Target, as_model
 from peakrl.model.tabular import TabularModel
+from peakrl.planning.backward import induction, pays_of
 from peakrl.planning.reasons import explain
-from peakrl.policy.tables import Policy, StochasticPolicy, first_rows
+from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.theory import default_penalty
 
 PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)
+#: What `solve` keeps of its answer.
+Keep = Literal["policy", "value", "all"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution(Generic[PolicyKind]):
     """What a planner found; numbers are expectations over the first state, in the problem's own units."""
 
+    #: What was solved.
+    model: TabularModel
     #: The most total reward; for `solve_modified` the most total modified reward W*.
     value: float
     #: Expected total violation of the original constraints under `policy`.
     violation: float
     #: Can the solved problem's constraints be met? For `solve_modified`: does its optimum violate nothing?
     feasible: bool
-    #: One that attains it: a `Policy`; for `solve_budget` a `StochasticPolicy` where actions must be drawn.
-    policy: PolicyKind
-    #: None when feasible, else why not.
-    reason: str | None
-    #: [node]: `value` from each step and state on.
-    node_values: Floats
-    #: [node]: `violation` from each step and state on.
-    node_violations: Floats
+    _policy: PolicyKind | None
+    #: V and C by node, and the reason; None: to be worked out for the original problem when somebody asks.
+    _tables: tuple[Floats, Floats] | None = None
+    _reason: str | None = None
     #: Of `solve_budget`: what another unit of each limit is worth; None where no limit on expectations was solved for.
     multipliers: Floats | None = None
     #: Of `solve_budget`: how much of each limit is used.
     consumption: Floats | None = None
 
     @property
+    def policy(self) -> PolicyKind:
+        """One that attains it: a `Policy`; for `solve_budget` a `StochasticPolicy` where actions must be drawn."""
+        if self._policy is None:
+            raise PolicyError('this solution was asked for its value only; solve(model, keep="policy") has a policy')
+        return self._policy
+
+    @cached_property
+    def reason(self) -> str | None:
+        """None when feasible, else why not."""
+        return self._reason if self.feasible or self._reason is not None else why_infeasible(self.model)
+
+    @property
+    def node_values(self) -> Floats:
+        """[node]: `value` from each step and state on; worked out when first asked for, unless `keep` was "all"."""
+        return self._by_node[0]
+
+    @property
+    def node_violations(self) -> Floats:
+        """[node]: `violation` from each step and state on; worked out when first asked for."""
+        return self._by_node[1]
+
+    @cached_property
+    def _by_node(self) -> tuple[Floats, Floats]:
+        if self._tables is not None:
+            return self._tables
+        found = induction(self.model, original(self.model), choices=False, values=True)
+        return found.values, found.costs
+
+    @property
     def safe_set(self) -> SafeSet:
         """From where, and by which actions, the original constraints can be kept: `safe_set(model)`."""
-        return SafeSet(as_model(self.policy.model))
+        return SafeSet(self.model)
 
     def __repr__(self) -> str:
         verdict = "feasible" if self.feasible else "not feasible (see .reason)"
-        return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, policy {self.policy!r}>"
+        held = "no policy kept" if self._policy is None else f"policy {self._policy!r}"
+        return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, {held}>"
 
 
-def solve(model: Target) -> Solution[Policy]:
+def solve(model: Target, *, keep: Keep = "policy", threads: int | None = None) -> Solution[Policy]:
     """Solve the original problem, given as a model or as a `Problem`: the most reward without any violation.
 
     Where every policy may violate, the policy of least expected violation (then most reward) is returned with
     feasible=False, and `reason` names the constraint, the state and the step that leave no way out.
+
+    `keep`: "policy" (a byte for each step and state, more where a state offers over 256 actions), "value" (nothing but
+    the numbers) or "all" (the values by step and state as well, 16 bytes each; otherwise they are worked out when asked
+    for). `threads`: how many work on it, by default every core where the model is large; the result is the same.
     """
+    check_choice(keep, "keep", get_args(Keep))
+    threads = None if threads is None else check_count(threads, "threads")
     model = as_model(model)
-    value, cost, choice = plan(model.layout, model.num_nodes, model.row_reward, row_costs(model))
-    feasible = not cost[model.first_slot].any()
+    found = induction(model, original(model), choices=keep != "value", values=keep == "all", threads=threads)
     return Solution(
-        value=at_start(model, value),
-        violation=at_start(model, cost),
-        feasible=feasible,
-        policy=table_policy(model, choice),
-        reason=None if feasible else explain(model, cost, choice),
-        node_values=value,
-        node_violations=cost,
+        model=model,
+        value=at_start(model, found.first_values),
+        violation=at_start(model, found.first_costs),
+        feasible=not found.first_costs[model.first_slot].any(),
+        _policy=None if found.choices is None else Policy(model, found.choices),
+        _tables=(found.values, found.costs) if keep == "all" else None,
     )
+
+
+def original(model: TabularModel) -> Pays:
+    """Return what the original problem's rows pay: rewards, and costs where anything may violate."""
+    return pays_of(model, row_rewards(model), row_costs(model) if may_violate(model) else None)
+
+
+def why_infeasible(model: TabularModel) -> str:
+    """Return why no policy keeps every constraint."""
+    found = induction(model, original(model), values=True)
+    assert found.choices is not None
+    return explain(model, found.costs, found.choices)
 
 
 def solve_modified(model: Target, slack: float, penalty: float | None = None) -> Solution[Policy]:
@@ -93,8 +143,10 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
         penalty = default_penalty(model, slack)
     slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
     reward = model.row_means(model.modified_rewards(slack, penalty))
-    value, _, choice = plan(model.layout, model.num_nodes, reward, np.zeros(model.num_rows))
-    cost = value_of(model.layout, model.num_nodes, row_costs(model), choice)
+    found = induction(model, pays_of(model, reward), values=True)
+    assert found.choices is not None
+    policy = Policy(model, found.choices)
+    cost = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
     violation = at_start(model, cost)
     reason = None
     if violation > 0:
@@ -103,19 +155,26 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
             f"of {slack:g} and cost {penalty / max(model.num_constraints, 1):.6g} for each unit beyond it"
         )
     return Solution(
-        value=at_start(model, value),
+        model=model,
+        value=at_start(model, found.first_values),
         violation=violation,
         feasible=reason is None,
-        policy=table_policy(model, choice),
-        reason=reason,
-        node_values=value,
-        node_violations=cost,
+        _policy=policy,
+        _tables=(found.values, cost),
+        _reason=reason,
     )
 
 
-def table_policy(model: TabularModel, choice: Ints) -> Policy:
-    """Return the policy of a table of rows by node; where the planner chose none (-1) any row will do."""
-    return Policy(model, np.where(choice >= 0, choice, first_rows(model)))
+def row_rewards(model: TabularModel) -> Floats:
+    """Return [row]: the expected reward; the model's own array where each row has a record of its own, in order."""
+    record, reward = model.payoffs.row_payoff, model.payoffs.reward
+    own = model.payoffs.stride == 0 and len(record) == len(reward)
+    return reward if own and bool((record == np.arange(len(record), dtype=np.int32)).all()) else model.row_reward
+
+
+def may_violate(model: TabularModel) -> bool:
+    """Does anything that can happen violate a constraint?"""
+    return bool((model.payoffs.constraints < 0.0).any())
 
 
 def row_costs(model: TabularModel) -> Floats:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakrl.kernels.arrays import Floats, Ints
+from peakrl.kernels.arrays import Floats
 from peakrl.model.tabular import TabularModel
+from peakrl.policy.choices import Choices
 from peakrl.safety.reasons import MOVES_SHOWN, dead_end, every_action, shown
 
 
@@ -26,10 +27,10 @@ class Move:
     row: int
 
 
-def explain(model: TabularModel, cost: Floats, choice: Ints) -> str:
+def explain(model: TabularModel, cost: Floats, choices: Choices) -> str:
     """Return which state, step and constraint leave no way out, given each node's least violation and chosen row."""
     likely = np.argmax(np.where(cost[model.first_slot] > 0, model.first_probability, -1.0))
-    moves, step, slot = walk_to_dead_end(model, cost, choice, int(model.first_slot[likely]))
+    moves, step, slot = walk_to_dead_end(model, cost, choices, int(model.first_slot[likely]))
     why = "no policy keeps every constraint"
     if model.infeasible_reason is not None:
         why = f"{model.infeasible_reason}. Step by step"
@@ -39,12 +40,12 @@ def explain(model: TabularModel, cost: Floats, choice: Ints) -> str:
     )
 
 
-def walk_to_dead_end(model: TabularModel, cost: Floats, choice: Ints, slot: int) -> tuple[list[Move], int, int]:
+def walk_to_dead_end(model: TabularModel, cost: Floats, choices: Choices, slot: int) -> tuple[list[Move], int, int]:
     """Return the moves from a doomed first slot to a node whose every action violates at once, and that node."""
     layout = model.layout
     moves: list[Move] = []
     for step in range(model.horizon):
-        candidates = (int(choice[step * layout.node_stride + slot]), *model.rows_of_slot(slot))
+        candidates = (choices.row(step, slot), *model.rows_of_slot(slot))
         row = next((row for row in candidates if model.keeps[row]), None)
         if row is None:
             return moves, step, slot

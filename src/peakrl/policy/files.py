@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from peakrl.errors import PolicyError, StorageError
 from peakrl.model.explore import Target, as_space
 from peakrl.model.space import StateSpace
+from peakrl.policy.choices import Choices
 from peakrl.policy.export import KIND
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy
 from peakrl.storage import fields_of, read_record
@@ -39,6 +40,8 @@ def rebuilt(path: str | Path, model: StateSpace, plain: dict[str, Any], arrays: 
     form = plain["form"]
     if form == "deterministic":
         return Policy(model, arrays["rows"])
+    if form == "choices":
+        return Policy(model, Choices.checked(model, arrays["choices"]))
     if form == "stochastic":
         return StochasticPolicy(model, arrays["weights"])
     if form == "averaged":

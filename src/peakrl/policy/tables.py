@@ -22,6 +22,7 @@ from peakrl.kernels.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
 from peakrl.model.explore import Target, as_model, as_space
 from peakrl.model.space import StateSpace, frozen
 from peakrl.model.tabular import TabularModel
+from peakrl.policy.choices import Choices
 from peakrl.policy.draws import Draws, Seed
 from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views
 
@@ -46,6 +47,25 @@ def by_node(model: StateSpace, slots: NDArray[Any]) -> NDArray[Any]:
     return slots if len(slots) == model.num_nodes else np.tile(slots, model.num_nodes // len(slots))
 
 
+def checked_rows(model: StateSpace, rows: NDArray[Any]) -> Ints:
+    """Return [node] rows, read-only and with -1 where a state has none, or raise where one is not its state's."""
+    if rows.shape != (model.num_nodes,):
+        raise PolicyError(f"a policy of {model!r} has {model.num_nodes} nodes, not {rows.shape}")
+    if rows.dtype.kind not in "iu":
+        raise PolicyError(f"a policy's rows are whole numbers, not {rows.dtype}")
+    start = model.row_start
+    empty = first_rows(model) < 0
+    least, most = by_node(model, start[:-1]), by_node(model, start[1:])
+    wrong = ~empty & ((rows < least) | (rows >= most))
+    if wrong.any():
+        node = int(np.flatnonzero(wrong)[0])
+        state = model.state_of_slot(node % model.num_slots)
+        raise PolicyError(f"row {rows[node]} at node {node} is no action of state {state!r}")
+    checked: Ints = np.where(empty, -1, rows.astype(np.int64)).astype(np.int32)  # of 8 unsigned bits, -1 is 255
+    checked.flags.writeable = False
+    return checked
+
+
 def model_for(target: Target, policy: Policy | StochasticPolicy | AveragedPolicy) -> TabularModel:
     """Return the policy's model, which must equal `target` (a problem is compiled to find that out)."""
     own = getattr(policy, "model", None)
@@ -60,34 +80,33 @@ def model_for(target: Target, policy: Policy | StochasticPolicy | AveragedPolicy
     return as_model(own)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Policy(Exported):
     """A deterministic policy: one action for each step and state."""
 
-    #: What it was made for.
-    model: StateSpace
-    #: [node]: the chosen row; -1 where a state has no actions.
-    rows: Ints
-    #: The learner that made it, which `explain` asks; None where it was not learned.
-    learned: Learned | None = field(default=None, repr=False)
+    def __init__(self, model: StateSpace, rows: NDArray[Any] | Choices, learned: Learned | None = None) -> None:
+        #: What it was made for.
+        self.model = model
+        #: The learner that made it, which `explain` asks; None where it was not learned.
+        self.learned = learned
+        #: What it takes, in few bytes, where a planner made it; None where `rows` came as such.
+        self.choices = rows if isinstance(rows, Choices) else None
+        if isinstance(rows, Choices):
+            rows.table.flags.writeable = False
+        else:
+            self.rows = checked_rows(model, np.asarray(rows))
 
-    def __post_init__(self) -> None:
-        rows = np.asarray(self.rows)
-        start = self.model.row_start
-        if rows.shape != (self.model.num_nodes,):
-            raise PolicyError(f"a policy of {self.model!r} has {self.model.num_nodes} nodes, not {rows.shape}")
-        if rows.dtype.kind not in "iu":
-            raise PolicyError(f"a policy's rows are whole numbers, not {rows.dtype}")
-        empty = first_rows(self.model) < 0
-        least, most = by_node(self.model, start[:-1]), by_node(self.model, start[1:])
-        wrong = ~empty & ((rows < least) | (rows >= most))
-        if wrong.any():
-            node = int(np.flatnonzero(wrong)[0])
-            state = self.model.state_of_slot(node % self.model.num_slots)
-            raise PolicyError(f"row {rows[node]} at node {node} is no action of state {state!r}")
-        frozen_rows = np.where(empty, -1, rows.astype(np.int64)).astype(np.int32)  # of 8 unsigned bits, -1 is 255
-        frozen_rows.flags.writeable = False
-        object.__setattr__(self, "rows", frozen_rows)
+    @cached_property
+    def rows(self) -> Ints:
+        """[node]: the chosen row; -1 where a state has no actions."""
+        assert self.choices is not None
+        return self.choices.all_rows()
+
+    def step_rows(self, step: int) -> Ints:
+        """[slot of the step]: the chosen rows."""
+        if self.choices is not None:
+            return self.choices.rows(step)
+        (first, last), base = self.model.step_slots[step].tolist(), step * self.model.node_stride
+        return self.rows[base + first : base + last]
 
     @classmethod
     def from_rule(cls, model: Target, rule: Rule) -> Policy:
@@ -125,6 +144,8 @@ class Policy(Exported):
 
     def row(self, step: int, slot: int) -> int:
         """Return the chosen row of a stored state."""
+        if self.choices is not None:
+            return self.choices.row(step, slot)
         return int(self.rows[step * self.model.node_stride + slot])
 
     def action(self, step: int, state: Hashable) -> Hashable:
@@ -160,8 +181,8 @@ class Policy(Exported):
     def _table(self) -> Table:
         model = self.model
         rows = (
-            (step, model.state_of_slot(slot), model.action_of_row(int(self.rows[node])))
-            for step, slot, node in model.decisions()
+            (step, model.state_of_slot(slot), model.action_of_row(self.row(step, slot)))
+            for step, slot, _ in model.decisions()
         )
         return ("step", "state", "action"), rows
 
@@ -169,6 +190,8 @@ class Policy(Exported):
         return self.action(step, state)
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        if self.choices is not None:
+            return {"form": "choices"}, {"choices": self.choices.table}
         return {"form": "deterministic"}, {"rows": self.rows}
 
 

@@ -1,0 +1,150 @@
+"""Backward induction over a model (`kernels.backward`): layer by layer, on any number of threads.
+
+Threads share the slots of a step. Each slot is worked out by itself, so results are the same for any number of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.backward import Octets, Pays, Work, expect_harm, expect_reward, least_harm, most_reward
+from peakrl.model.tabular import TabularModel
+from peakrl.policy.choices import Choices, width_of
+
+#: A thread of its own pays from about this many pairs of a step on.
+PAIRS_A_THREAD = 20_000
+#: Expectations are worked out once for each distribution where rows are at least so many times as numerous.
+SHARED = 1.5
+#: What goes on threads: a function of the first and one past the last of what it does.
+Part = Callable[[int, int], None]
+Share = Callable[[Part, Longs, int, int], None]
+NO_OCTETS: Octets = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True)
+class Induction:
+    """What backward induction found."""
+
+    #: [slot of step 0]: V and C.
+    first_values: Floats
+    first_costs: Floats
+    #: What is chosen at each step; None where it is not kept.
+    choices: Choices | None
+    #: [node]: V and C; empty where they are not kept.
+    values: Floats
+    costs: Floats
+
+
+def induction(
+    model: TabularModel, pays: Pays, *, choices: bool = True, values: bool = False, threads: int | None = None
+) -> Induction:
+    """Go through the steps from the last to the first, and keep the choices and the values by node where asked."""
+    layout, each = model.layout, 2 if len(pays.cost) else 1
+    widest = int(np.diff(layout.step_slots, axis=1).max(initial=model.num_slots if model.stationary else 1))
+    after = model.num_slots - int(layout.step_slots[-1, 1]) if not model.stationary else widest
+    ahead, here = np.zeros(each * max(widest, after)), np.zeros(each * max(widest, after))
+    expected = np.empty(each * shared_distributions(model, pays.link))
+    width = width_of(model) if choices else 0
+    chosen = Choices.empty(model) if choices else None
+    tables = np.zeros((model.num_nodes if values else 0, each))
+    with threads_for(model, threads) as share:
+        for step in range(model.horizon - 1, -1, -1):
+            first, last = layout.step_slots[step].tolist()
+            bytes_here = NO_OCTETS if chosen is None else chosen.octets(step)
+            work = Work(step, first, 0 if model.stationary else last, ahead, expected, here, bytes_here, width)
+            work_out(model, work, pays, share)
+            if values:
+                place = step * model.node_stride + first
+                tables[place : place + last - first] = here[: each * (last - first)].reshape(-1, each)
+            ahead, here = here, ahead
+    return Induction(
+        first_values=ahead[::each],
+        first_costs=ahead[1::each] if each == 2 else np.zeros(len(ahead)),
+        choices=chosen,
+        values=np.ascontiguousarray(tables[:, 0]),
+        costs=np.ascontiguousarray(tables[:, 1]) if each == 2 else np.zeros(len(tables)),
+    )
+
+
+def work_out(model: TabularModel, work: Work, pays: Pays, share: Share) -> None:
+    """Do one step: expectations where rows share them, then the slots."""
+    layout = model.layout
+    harm = len(pays.cost) > 0
+    if len(work.expected):
+        expect = expect_harm if harm else expect_reward
+        share(lambda a, b: expect(layout, work, a, b), layout.outcome_start, *layout.step_distributions[work.step])
+    slots = layout.step_slots[work.step]
+    if harm:
+        share(lambda a, b: harm_part(model, work, pays, a, b), layout.row_start, *slots)
+    else:
+        share(lambda a, b: most_reward(layout, work, pays, a, b), layout.row_start, *slots)
+
+
+def harm_part(model: TabularModel, work: Work, pays: Pays, first: int, last: int) -> None:
+    """Do the slots first .. last where a cost can come up."""
+    least_harm(model.layout, work, pays, np.empty(2 * model.max_actions), first, last)
+
+
+def shared_distributions(model: TabularModel, link: Ints) -> int:
+    """Return the most distributions that a step has; 0 where hardly any is shared by rows of several outcomes."""
+    several = int((np.diff(model.outcome_start) > 1).sum())
+    if int((link < 0).sum()) < SHARED * several or several == 0:
+        return 0
+    return int(np.diff(model.step_distributions, axis=1).max())
+
+
+def pays_of(model: TabularModel, reward: Floats, cost: Floats | None = None) -> Pays:
+    """Return what rows pay, [row], and where they lead; without `cost` none can come up."""
+    return Pays(read_only(reward), read_only(np.empty(0) if cost is None else cost), read_only(links(model)))
+
+
+def links(model: TabularModel) -> Ints:
+    """[row]: the next slot, counted from the first of the next step, where it is certain; else ~distribution."""
+    start, there = model.outcome_start, 0 if model.stationary else next_first(model)
+    alone = (np.diff(start) == 1) & (model.outcome_probability[start[:-1]] == 1.0)
+    number = np.arange(len(alone), dtype=np.int32)
+    link = np.where(alone, model.outcome_next[start[:-1]] - there, ~number).astype(np.int32)
+    return link[model.row_distribution]
+
+
+def next_first(model: TabularModel) -> Longs:
+    """[distribution] of a layered model: the first slot of the step that it leads to."""
+    return np.repeat(model.step_slots[:, 1], np.diff(model.step_distributions, axis=1)[:, 0])
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written to: numba would compile everything twice for arrays of both kinds."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@contextmanager
+def threads_for(model: TabularModel, threads: int | None) -> Iterator[Share]:
+    """Yield what does a step's work on so many threads; None: on every core, as far as steps are long enough."""
+    most = model.num_rows // (1 if model.stationary else model.horizon) // PAIRS_A_THREAD
+    number = max(1, min(len(os.sched_getaffinity(0)) if threads is None else threads, most))
+    if number == 1:
+        yield lambda part, _, first, last: part(int(first), int(last))
+        return
+    with ThreadPoolExecutor(number) as pool:
+
+        def share(part: Part, starts: Longs, first: int, last: int) -> None:
+            """Cut first .. last into parts of about equal work, `starts` telling where each one's work begins."""
+            ends = np.linspace(int(starts[first]), int(starts[last]), number + 1)
+            cuts = np.searchsorted(starts[first : last + 1], ends) + first
+            cuts[0], cuts[-1] = first, last
+            for done in [pool.submit(part, a, b) for a, b in pairwise(cuts.tolist())]:
+                done.result()
+
+        yield share
