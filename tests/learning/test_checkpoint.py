@@ -488,15 +488,18 @@ def test_what_a_killed_process_left_behind_is_removed_at_the_next_start(tmp_path
 
 
 @pytest.mark.slow
-def test_300_kills_leave_no_unreadable_file_and_the_same_tables(tmp_path, capsys):
+def test_200_kills_leave_no_unreadable_file_and_20_runs_with_the_same_tables(tmp_path, capsys):
     """Processes are killed at random moments of training and saving; each next one goes on from the file."""
     rng = np.random.default_rng(7)
     model = compile_model(random_problem(11, states=4, actions=3, horizon=4, stationary=True))
-    cases = [LearnerSettings.practical(), LearnerSettings.paper(0.25), LearnerSettings.published(0.25)]
-    arguments = {"episodes": 20_000, "record": 40}
+    cases = [
+        LearnerSettings.practical(), LearnerSettings.paper(0.25), LearnerSettings.published(0.25),
+        LearnerSettings.posterior(),
+    ]  # fmt: skip
+    arguments = {"episodes": 5_000, "record": 40}
     wholes = [learn(model, chosen, **arguments) for chosen in cases]
     path, kills, kept, leftovers, finished = tmp_path / "run", 0, [], 0, [0] * len(cases)
-    while kills < 300:
+    while kills < 200 or sum(finished) < 20:
         case = sum(finished) % len(cases)
         process = os.fork()
         if process == 0:

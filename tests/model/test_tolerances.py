@@ -16,6 +16,7 @@ from peakrl import (
     Policy,
     Problem,
     TabularModel,
+    certify,
     compile_model,
     evaluate,
     learn,
@@ -123,6 +124,23 @@ def test_an_environment_may_declare_a_tolerance_too():
         learn(Scales(constraint_tolerances=(-1,)), PRACTICAL, episodes=10)
     with pytest.raises(TargetError, match="1 numbers for 2 constraint_tolerances"):
         learn(Scales(constraint_tolerances=(1, 1)), PRACTICAL, episodes=10)
+
+
+def test_a_tolerance_of_an_environment_is_an_argument_everywhere():
+    """Scales are off by rounding at every step: whoever is told to forgive that sees no violation."""
+    forgive = {"constraint_tolerances": (1e-12,)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = learn(Scales(), PRACTICAL, episodes=10, **forgive)
+        assert run.violations == 0
+        assert simulate(Scales(), run.policy, episodes=3, **forgive).violation == 0.0
+        certificate = certify(
+            Scales(), run.policy, episodes=20, reward_range=(0.0, 1.0), constraint_bounds=(1.0,), **forgive
+        )
+    assert certificate.violation_probability_high < 1.0
+    assert any("down to 1e-12 below 0" in line for line in certificate.rests_on)
+    with pytest.raises(SettingsError, match="constraint_tolerances is given, but a model has it already"):
+        learn(TabularModel.from_arrays(np.ones((1, 1, 1)), [[1.0]], [[[1.0]]], 2), PRACTICAL, episodes=2, **forgive)
 
 
 def test_what_a_constraint_function_raises_names_the_function():

@@ -58,6 +58,7 @@ def certify(
     horizon: int | None = None,
     reward_range: tuple[float, float] | None = None,
     constraint_bounds: Sequence[float] | None = None,
+    constraint_tolerances: Sequence[float] | None = None,
     constraint: ConstraintFunction | None = None,
 ) -> Certificate:
     """Return what is known of `policy` on `target`: a model, a `Problem` or a Gymnasium environment.
@@ -74,7 +75,7 @@ def certify(
     asked = Asked.checked(epsilon, failure_probability, episodes, seed)
     declared = {
         "horizon": horizon, "reward_range": reward_range, "constraint_bounds": constraint_bounds,
-        "constraint": constraint,
+        "constraint_tolerances": constraint_tolerances, "constraint": constraint,
     }  # fmt: skip
     declared = {name: given for name, given in declared.items() if given is not None}
     if not isinstance(target, TabularModel) and not is_problem(target):

@@ -216,11 +216,14 @@ class EnvironmentEpisodes:
             f"episodes of {rules.name} are independent and alike: it does not drift, and each reset starts afresh"
         )
         rewards = f"a reward lies in [{low:g}, {high:g}] and an episode has at most {rules.horizon} steps, as declared"
-        limits = None
+        limits, forgiven = None, None
         if bounds:
             limits = f"|constraint| is at most {', '.join(f'{bound:g}' for bound in bounds)}, as declared"
+        if any(rules.constraints.tolerances or ()):
+            rooms = ", ".join(f"{room:g}" for room in rules.constraints.tolerances or ())
+            forgiven = f"a constraint counts as met down to {rooms} below 0, as declared"
         best = "nothing is known of the optimum but the most that an episode can earn"
-        return (*same_for_all(episodes), rewards, *filter(None, [limits]), optimum or best)
+        return (*same_for_all(episodes), rewards, *filter(None, [limits, forgiven]), optimum or best)
 
     def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
         """Return what the bounds can be computed from again."""

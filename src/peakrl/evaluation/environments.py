@@ -145,7 +145,7 @@ def lanes_of(env: Any, declared: dict[str, Any]) -> Lanes:
     """Return the lanes of an environment, and refuse what is none."""
     if not is_environment(env):
         raise TargetError(f"{env!r} cannot be simulated; give a Problem, a TabularModel or a Gymnasium environment")
-    known = ("horizon", "constraint", "constraint_bounds")
+    known = ("horizon", "constraint", "constraint_bounds", "constraint_tolerances")
     unknown = sorted(set(declared) - set(known))
     if unknown:
         raise SettingsError(f"there is no argument {', '.join(unknown)}; an environment takes {', '.join(known)}")

@@ -50,7 +50,8 @@ def rollout(
     """Follow `policy` for one episode on `target`, a model, a `Problem` or an environment, and return its steps.
 
     Equal seeds give equal episodes: the first that `simulate` follows with the same seed. For an environment that does
-    not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`; `unknown` as for `simulate`.
+    not declare them itself: `horizon`, `constraint`, `constraint_bounds`, `constraint_tolerances`, as for
+    `learn`; `unknown` as for `simulate`.
     """
     seed = check_seed(seed)
     if not isinstance(target, StateSpace) and not is_problem(target):

@@ -100,7 +100,8 @@ def simulate(
     Equal seeds give equal episodes. In a state that the policy never met while learning on an environment, `unknown`
     decides: `"random"` draws an action on offer, `"raise"` is an error, and a function (step, state, actions) -> action
     is asked; `unknown_steps` of the result says how often.
-    For an environment that does not declare them itself: `horizon`, `constraint`, `constraint_bounds`, as for `learn`.
+    For an environment that does not declare them itself: `horizon`, `constraint`, `constraint_bounds`,
+    `constraint_tolerances`, as for `learn`.
     """
     episodes = check_count(episodes, "episodes", 2, most_kept())
     confidence = check_confidence(confidence)

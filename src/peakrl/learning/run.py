@@ -194,6 +194,7 @@ def learn(
     watch: Watch | None = None,
     reward_range: tuple[float, float] | None = None,
     constraint_bounds: Sequence[float] | None = None,
+    constraint_tolerances: Sequence[float] | None = None,
     constraint: ConstraintFunction | None = None,
     states: int | None = None,
 ) -> LearningRun:
@@ -209,8 +210,9 @@ def learn(
     `history_after(episode)`, `run()`); the result is the same with and without it.
 
     The rest is for environments that do not declare it themselves: `horizon`, the `reward_range` (lowest, highest) of a
-    step, `constraint_bounds`, a `constraint` function of the transition (>= 0 is met; otherwise constraints are read
-    from `info`), and, where a bonus is used, about how many `states` there are. See docs/gymnasium.md.
+    step, `constraint_bounds`, `constraint_tolerances` (how far below 0 each still counts as met: 0 unless given), a
+    `constraint` function of the transition (>= 0 is met; otherwise constraints are read from `info`), and, where a
+    bonus is used, about how many `states` there are. See docs/gymnasium.md.
     """
     from peakrl.learning.active import ActiveRun, drive
 
@@ -218,7 +220,8 @@ def learn(
     check_episodes(episodes)
     check_seed(seed)
     declared: dict[str, Any] = {
-        "reward_range": reward_range, "constraint_bounds": constraint_bounds, "constraint": constraint, "states": states
+        "reward_range": reward_range, "constraint_bounds": constraint_bounds,
+        "constraint_tolerances": constraint_tolerances, "constraint": constraint, "states": states,
     }  # fmt: skip
     if is_problem(target):
         target = as_model(target, progress=progress)

@@ -137,6 +137,7 @@ def adapt(
     horizon: int | None = None,
     reward_range: tuple[float, float] | None = None,
     constraint_bounds: Sequence[float] | None = None,
+    constraint_tolerances: Sequence[float] | None = None,
     constraint: ConstraintFunction | None = None,
     states: int | None = None,
     needs_range: bool = True,
@@ -156,7 +157,7 @@ def adapt(
         raise SettingsError(f"constraint is {shown(constraint)}; it must be a function of the transition")
     bounds = constraint_bounds if constraint_bounds is not None else declared.get("constraint_bounds")
     bounds = None if bounds is None else check_bounds(bounds, "constraint_bounds", error=SettingsError)
-    given = declared.get("constraint_tolerances")
+    given = constraint_tolerances if constraint_tolerances is not None else declared.get("constraint_tolerances")
     tolerances = None if given is None else check_tolerances(given, "constraint_tolerances", error=SettingsError)
     if tolerances is not None and bounds is not None and len(tolerances) != len(bounds):
         raise SettingsError(f"constraint_tolerances has {len(tolerances)} numbers for {len(bounds)} constraints")

@@ -79,7 +79,9 @@ class ConstraintReader:
         if -ROUNDING * bound <= least < 0.0 and not self._told:
             self._told = True
             words = rounding_words(f"steps of the environment ({source})", str(values.index(least)), least, bound)
-            warnings.warn(f"{words} (in the environment's metadata['peakrl'])", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"{words} (to `learn`, or in the environment's metadata['peakrl'])", RuntimeWarning, stacklevel=2
+            )
         return values
 
     def _given(self, transition: Transition) -> tuple[str, Any]:
