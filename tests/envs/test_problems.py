@@ -269,12 +269,12 @@ def test_policies_are_exported_whole_with_their_labels(tmp_path):
     document = json.loads(best.to_json(path))
     assert json.loads(path.read_text()) == document
     assert document["horizon"] == 5
-    assert document["decisions"][0] == {"step": 0, "state": [[], None, 0], "action": 4}
+    assert document["decisions"][0] == {"step": 0, "state": [[], None, 0], "action": 4, "safe": True}
     lines = list(csv.DictReader(io.StringIO(best.to_csv(tmp_path / "best.csv"))))
     assert (
         len(lines) == len(document["decisions"]) == sum(len(model.rows_of_slot(s)) > 0 for s in range(model.num_slots))
     )
-    assert lines[0] == {"step": "0", "state": "[[], null, 0]", "action": "4"}
+    assert lines[0] == {"step": "0", "state": "[[], null, 0]", "action": "4", "safe": "True"}
 
 
 def test_an_exported_mixture_holds_every_one_of_its_policies():

@@ -137,7 +137,7 @@ def test_the_shell_keeps_the_best_policy_and_evaluates_it(tmp_path):
     assert "saved policy" in shown.stdout
     for name in ("best.csv", "best.json"):
         assert CliRunner().invoke(app, ["solve", str(toml), "--policy", str(tmp_path / name)]).exit_code == 0
-    assert (tmp_path / "best.csv").read_text().startswith("step,state,action\n")
+    assert (tmp_path / "best.csv").read_text().startswith("step,state,action,safe\n")
     assert json.loads((tmp_path / "best.json").read_text())["horizon"] == 4
 
 

@@ -18,6 +18,7 @@ from peakrl import (
     LearnerSettings,
     Outcome,
     Problem,
+    SafeSet,
     TabularModel,
     compile_model,
     energy_harvesting,
@@ -39,7 +40,7 @@ from peakrl.report.efficiency import FLOOR
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
 from peakrl.report.paper_sections import quartile_chart
 from peakrl.report.plotly_bundle import KINDS, reduced
-from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, safe_map_blocks
+from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, safe_counts, safe_map_blocks
 from peakrl.report.run_sections import section_of
 from peakrl.report.schedule_blocks import schedule_blocks
 from peakrl.runs.store import Store
@@ -49,6 +50,7 @@ from peakrl.sweeps.plan import read_plan
 from peakrl.sweeps.summary import read_records
 from random_problems import random_problem
 from report_pages import HOSTILE, Taken, figure_record, save_runs
+from safe_problems import BUILT_IN
 
 OWN_LABELS = """
 from dataclasses import dataclass
@@ -341,18 +343,32 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
                     )
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_the_explorer_calls_safe_what_the_safe_set_does(number: int) -> None:
-    model = compile_model(scheduling_example(number))
-    run = learn(model, LearnerSettings.practical(), episodes=5)
-    content: Any = explorer(RunFindings.of(run), "x", 10**6, 10**6).data
+@pytest.mark.parametrize("problem", BUILT_IN.values(), ids=list(BUILT_IN))
+def test_the_page_calls_safe_what_the_safe_set_does(problem: Problem) -> None:
+    model = compile_model(problem)
+    found = RunFindings.of(learn(model, LearnerSettings.practical(), episodes=5))
+    content: Any = explorer(found, "x", 10**6, 10**6).data
     told, safe = unrun(content["verdict"]), safe_set(model)
     assert len(told) == model.num_entries
     for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
         for row in range(int(model.layout.row_start[first]), int(model.layout.row_start[last])):
             slot = int(np.searchsorted(model.layout.row_start, row, side="right")) - 1
             reason = safe.reason(step, model.state_of_slot(slot), model.action_of_row(row))
-            assert told[row] == (0 if reason is None else 1 if reason.violates else 2)
+            entry = step * model.layout.entry_stride + row
+            assert told[entry] == (0 if reason is None else 1 if reason.violates else 2)
+    table = safe_counts(found.known, "x")
+    assert [tuple(row) for row in table.rows] == [
+        (step, *map(len, counted(safe, step))) for step in range(model.horizon)
+    ]
+
+
+def counted(safe: SafeSet, step: int) -> tuple[list[Any], ...]:
+    """States, safe states, actions and safe actions at a step, from the answers to single questions."""
+    model = safe.model
+    states = [model.state_of_slot(slot) for slot in model.decision_slots(step)]
+    offered = [row for state in states for row in model.rows_of_slot(model.slot_of(step, state))]
+    allowed = [action for state in states for action in safe.actions(step, state)]
+    return states, [s for s in states if safe.contains(step, s)], offered, allowed
 
 
 def test_a_map_shows_how_many_actions_are_safe_in_every_state_that_can_be_reached() -> None:

@@ -8,10 +8,21 @@ import pytest
 import naive
 import naive_safety
 import peakrl
-from peakrl import StochasticPolicy, compile_model, energy_harvesting, evaluate, safe_set, scheduling_example, solve
+from peakrl import (
+    AveragedPolicy,
+    StochasticPolicy,
+    compile_model,
+    energy_harvesting,
+    evaluate,
+    safe_set,
+    scheduling_example,
+    solve,
+)
 from peakrl.errors import PolicyError, StorageError
+from peakrl.policy.export import plain
 from peakrl.storage import write_record
 from random_problems import random_problem
+from safe_problems import BUILT_IN, PAPERS_SIZE, Inventory, problem_of
 
 
 def entries_of(safe, problem):
@@ -268,38 +279,9 @@ def test_exports_list_every_action_with_the_verdict_of_the_safe_set(tmp_path):
 # What policies say of their actions ------------------------------------------------------------------------------
 
 
-class Inventory(peakrl.Problem):
-    """Stock with a lead time of two steps and a demand of 0 to 2; there must be enough, and room for what comes."""
-
-    name, horizon, constraint_names, stationary = "inventory", 6, ("stock", "room"), True
-
-    def initial(self):
-        return [(1.0, (6, 0, 0))]
-
-    def actions(self, step, state):
-        return range(3)
-
-    def outcomes(self, step, state, action):
-        stock, soon, later = state
-        for demand in range(3):
-            left = stock - demand
-            arrived = max(left, 0) + soon
-            after = (min(arrived, 10), later, action)
-            yield peakrl.Outcome(1 / 3, after, -float(stock), (float(left), 10.0 - arrived))
-
-
-BUILT_IN = {
-    "energy harvesting": energy_harvesting(horizon=4, battery=6, max_arrival=5, mean=3, std=2, peak_power=3),
-    "scheduling 1": scheduling_example(1),
-    "scheduling 2": scheduling_example(2),
-    "scheduling 3": scheduling_example(3),
-    "inventory": Inventory(),
-}
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", [*BUILT_IN, pytest.param(PAPERS_SIZE, marks=pytest.mark.slow)])
 def test_explain_of_a_solved_policy_agrees_with_the_safe_set_everywhere(name):
-    best = solve(BUILT_IN[name])
+    best = solve(problem_of(name))
     model, safe = best.policy.model, best.safe_set
     checked = 0
     for step in range(model.horizon):
@@ -315,8 +297,48 @@ def test_explain_of_a_solved_policy_agrees_with_the_safe_set_everywhere(name):
                 assert view.dead_end == (reason is not None and not reason.violates)
                 checked += 1
     assert checked == model.num_entries
-    if name != "energy harvesting":
-        assert any(count.safe_actions < count.actions for count in safe.counts)
+    assert any(count.safe_actions < count.actions for count in safe.counts)
+
+
+def verdicts_of(safe):
+    """{(step, state as JSON has it, action): safe}, from the safe set's own lists."""
+    model, found = safe.model, {}
+    for step, slot, _ in model.decisions():
+        state, inside = repr(plain(model.state_of_slot(slot))), safe.actions(step, model.state_of_slot(slot))
+        for action in map(model.action_of_row, model.rows_of_slot(slot)):
+            found[step, state, action] = action in inside
+    return found
+
+
+@pytest.mark.parametrize("name", [*BUILT_IN, pytest.param(PAPERS_SIZE, marks=pytest.mark.slow)])
+def test_exports_of_any_policy_agree_with_the_safe_set_everywhere(name):
+    best = solve(problem_of(name))
+    model = best.policy.model
+    expected = verdicts_of(best.safe_set)
+    even = StochasticPolicy(model, random_weights(model))
+    asked = 0
+    for policy in (best.policy, even, AveragedPolicy(model, 1, best.policy.rows, *(np.empty(0, np.int32),) * 3)):
+        lines = json.loads(policy.to_json())["decisions"]
+        for line in lines:
+            assert line["safe"] is expected[line["step"], repr(line["state"]), line["action"]]
+        asked += len(lines)
+        table = policy.to_csv()
+        assert table.count("True") + table.count("False") == len(lines)
+    assert asked == len(expected) + 2 * len(json.loads(best.policy.to_json())["decisions"])
+
+
+def random_weights(model):
+    """Every action of a state with some probability, so that an export has a line for each."""
+    counts = np.repeat(np.diff(model.row_start), np.diff(model.row_start))
+    return np.tile(1.0 / counts, model.num_entries // model.num_rows)
+
+
+def test_an_export_from_an_environment_says_null_where_nobody_knows():
+    env = peakrl.to_gymnasium(scheduling_example(1))
+    run = peakrl.learn(env, peakrl.LearnerSettings.practical(), episodes=200)
+    told = {line["safe"] for line in json.loads(run.policy.to_json())["decisions"]}
+    assert None in told
+    assert True not in told
 
 
 def test_the_most_harmful_lie_is_gone_an_action_that_leads_to_certain_violation_is_called_a_dead_end():

@@ -79,9 +79,14 @@ class ModelFindings:
             self.audits[key] = audit(self.model, slack, penalty, relaxed=False)
         return self.audits[key]
 
+    @cached_property
+    def safe_set(self) -> SafeSet:
+        """From where, and by which actions, every constraint can still be kept."""
+        return SafeSet(self.model)
+
     def safe_actions(self, nodes: Longs) -> Longs:
         """[node]: from how many actions some policy keeps every constraint to the end."""
-        safe = SafeSet(self.model)
+        safe = self.safe_set
         return np.array([np.count_nonzero(safe.mask_of(node)) for node in nodes.tolist()], np.int64)
 
     def below_optimum(self, value: float) -> float | None:

@@ -107,6 +107,19 @@ def seen_failings(known: Any, entry: int) -> tuple[bool | None, bool | None]:
     return True if learned == VIOLATED else None, True if learned == DEAD_END else None
 
 
+def verdict(model: StateSpace, step: int, row: int, known: Any = None) -> bool | None:
+    """Return whether a row is safe at a step, as `ActionView.safe`; None where nobody knows."""
+    entry = step * model.entry_stride + row
+    if isinstance(model, TabularModel):
+        return bool(model.safe[0][entry])
+    return False if any(seen_failings(known, entry)) else None
+
+
+def decision(model: StateSpace, step: int, slot: int, row: int, known: Any = None) -> tuple[Any, ...]:
+    """Return a line of an export: step, state, action, and whether that is safe."""
+    return step, model.state_of_slot(slot), model.action_of_row(row), verdict(model, step, row, known)
+
+
 def plain(label: Any) -> Any:
     """Return a label as JSON has it."""
     if isinstance(label, np.generic):
@@ -182,7 +195,7 @@ class Exported:
         write_record(path, KIND, head | plain_values, arrays)
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return every decision as JSON; with `path` write it there as well.
+        """Return every decision as JSON, and whether it is safe (null: nobody knows); with `path` write it there too.
 
         A stochastic policy lists the probability of each action, an averaged one from which episode on it is taken.
         """

@@ -24,7 +24,7 @@ from peakrl.model.space import StateSpace, frozen
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.choices import Choices
 from peakrl.policy.draws import Draws, Seed
-from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views
+from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views, decision, verdict
 
 if TYPE_CHECKING:
     from peakrl.safety.safe_set import SafeSet
@@ -179,12 +179,9 @@ class Policy(Exported):
         return write_header(self, path, safe_set, name)
 
     def _table(self) -> Table:
-        model = self.model
-        rows = (
-            (step, model.state_of_slot(slot), model.action_of_row(self.row(step, slot)))
-            for step, slot, _ in model.decisions()
-        )
-        return ("step", "state", "action"), rows
+        model, known = self.model, self._learned_tables[1]
+        rows = (decision(model, step, slot, self.row(step, slot), known) for step, slot, _ in model.decisions())
+        return ("step", "state", "action", "safe"), rows
 
     def _choice(self, step: int, state: Hashable) -> Hashable:
         return self.action(step, state)
@@ -264,11 +261,12 @@ class StochasticPolicy(Exported):
     def _table(self) -> Table:
         model = self.model
         rows = (
-            (step, state, action, chance)
-            for step, state in ((step, model.state_of_slot(slot)) for step, slot, _ in model.decisions())
-            for action, chance in self.probabilities(step, state).items()
+            (step, model.state_of_slot(slot), model.action_of_row(row), chance, verdict(model, step, row))
+            for step, slot, _ in model.decisions()
+            for row in model.rows_of_slot(slot)
+            if (chance := float(self.weights[step * model.entry_stride + row])) > 0
         )
-        return ("step", "state", "action", "probability"), rows
+        return ("step", "state", "action", "probability", "safe"), rows
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"form": "stochastic"}, {"weights": self.weights}
@@ -404,11 +402,11 @@ class AveragedPolicy(Exported):
     def _table(self) -> Table:
         model = self.model
         rows = (
-            (step, model.state_of_slot(slot), episode, model.action_of_row(row))
+            (step, model.state_of_slot(slot), episode, model.action_of_row(row), verdict(model, step, row))
             for step, slot, node in model.decisions()
             for episode, row in ((1, int(self.first[node])), *self._changes_of(node))
         )
-        return ("step", "state", "from_episode", "action"), rows
+        return ("step", "state", "from_episode", "action", "safe"), rows
 
     def _head(self) -> dict[str, Any]:
         return super()._head() | {"episodes": self.episodes}

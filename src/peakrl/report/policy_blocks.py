@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from peakrl.model.explore import as_model
 from peakrl.model.space import StateSpace, starts_of
-from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
+from peakrl.report.blocks import Block, Drawn, Table, Text, packed, run_lengths, shown_state
 
 if TYPE_CHECKING:
     from peakrl.certifying.findings import ModelFindings, RunFindings
@@ -46,6 +46,7 @@ def policy_blocks(found: RunFindings, place: str, share: int = 1) -> list[Block]
     blocks: list[Block] = [*schedule_blocks(found, place)]
     blocks += map_blocks(run, optimum, place, MOST_CELLS // share)
     blocks += safe_map_blocks(found.known, place, MOST_CELLS // share)
+    blocks.append(safe_counts(found.known, place))
     if found.can_explore:
         blocks.append(explorer(found, place, MOST_ENTRIES // share, MOST_STATES // share))
     else:
@@ -110,6 +111,12 @@ def safe_map_blocks(known: ModelFindings, place: str, most: int) -> list[Block]:
     by = f"by {names[1]} and {names[0]}" if frames == 1 else f"by step, {names[1]} and {names[0]}"
     note = "0: no policy keeps every constraint from there. White: no policy can be there."
     return [Drawn(f"{place}-safe", f"How many actions are safe, {by}", "heatmap", content, note)]
+
+
+def safe_counts(known: ModelFindings, place: str) -> Table:
+    """Return how much is safe at each step, among the states that an episode can be in there."""
+    columns = ("step", "states", "safe states", "actions", "safe actions")
+    return Table(f"{place}-safe-counts", "How much is safe, by step", columns, known.safe_set.counts)
 
 
 def grid_of(model: StateSpace) -> tuple[int, tuple[int, int], Longs, tuple[str, str]] | None:
