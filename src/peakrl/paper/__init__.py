@@ -37,6 +37,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "figure-6": Experiment("Scheduling: Example 3", "peakrl.paper.scheduling:figure_6"),
     "efficiency": Experiment("Episodes that the practical learner saves", "peakrl.paper.efficiency:efficiency"),
     "certificates": Experiment("Episodes until a certificate", "peakrl.paper.certificates:certificates"),
+    "knowledge": Experiment("What knowing is worth", "peakrl.paper.knowledge:knowledge"),
 }
 
 

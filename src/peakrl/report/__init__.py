@@ -20,6 +20,7 @@ DRAWINGS: dict[str, str] = {
     "figure-6": "peakrl.report.scheduling:draw_figure_6",
     "efficiency": "peakrl.report.efficiency:draw_efficiency",
     "certificates": "peakrl.report.certificates:draw_certificates",
+    "knowledge": "peakrl.report.knowledge:draw_knowledge",
 }
 
 
