@@ -53,6 +53,7 @@ __all__ = [
     "from_gymnasium",
     "learn",
     "learn_many",
+    "load_model",
     "load_policy",
     "load_run",
     "load_safe_set",
@@ -97,6 +98,7 @@ _HOMES = {
         "peakrl.planning": ("Solution", "solve", "solve_budget", "solve_modified", "solve_relaxed"),
         "peakrl.policy.tables": ("AveragedPolicy", "Policy", "StochasticPolicy"),
         "peakrl.policy.files": ("load_policy",),
+        "peakrl.model.files": ("load_model",),
         "peakrl.model.problem": ("Outcome", "Problem"),
         "peakrl.safety.safe_set": ("SafeSet", "load_safe_set", "safe_set"),
         "peakrl.safety.shield": ("shield",),
@@ -149,6 +151,7 @@ if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun, learn
     from peakrl.learning.settings import LearnerSettings
     from peakrl.model.explore import compile_model
+    from peakrl.model.files import load_model
     from peakrl.model.problem import Outcome, Problem
     from peakrl.model.tabular import TabularModel
     from peakrl.planning import Solution, solve, solve_budget, solve_modified, solve_relaxed

@@ -196,19 +196,21 @@ def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    first, _, rest = data.partition(b"\n")
+    first = data[: data.find(b"\n", 0, len(MAGIC) + 20) + 1].rstrip(b"\n")
     if not first.startswith(MAGIC):
         raise StorageError(f"{path} is not a peakrl file")
     if first != MAGIC + str(VERSION).encode():
         version = first[len(MAGIC) :][:20].decode(errors="replace")
         raise StorageError(f"{path} has format version {version!r}; this peakrl reads version {VERSION}")
-    digest, _, body = rest.partition(b"\n")
-    if digest != _digest(body):
+    # Views: a large file is not copied once more for each of its parts.
+    start = data.find(b"\n", len(first) + 1) + 1
+    digest, body = data[len(first) + 1 : start - 1], memoryview(data)[start:]
+    if not start or digest != _digest(body):
         raise StorageError(f"{path} is damaged: its digest does not match its content")
-    head, _, payload = body.partition(b"\n")
+    end = data.find(b"\n", start)
     try:
-        manifest = json.loads(head)
-        arrays = dict(sorted(load(payload).items()))  # safetensors has no order of its own
+        manifest = json.loads(data[start:end])
+        arrays = dict(sorted(load(data[end + 1 :]).items()))  # safetensors has no order of its own
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise StorageError(f"{path} is damaged: {error}") from error
     found = manifest.get("kind") if isinstance(manifest, dict) else None
@@ -228,5 +230,5 @@ def fields_of(path: str | Path) -> Iterator[None]:
         raise StorageError(f"{path} lacks a field or holds it in another form: {error}") from error
 
 
-def _digest(body: bytes) -> bytes:
+def _digest(body: bytes | memoryview) -> bytes:
     return hashlib.blake2b(body, digest_size=32).hexdigest().encode()

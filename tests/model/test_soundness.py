@@ -13,7 +13,7 @@ from peakrl import PeakError, TabularModel, compile_model, energy_harvesting, sc
 from peakrl.errors import StorageError
 from peakrl.kernels.lists import repeated_member
 from peakrl.model import files
-from peakrl.model.files import load_model, rebuilt, store_model
+from peakrl.model.files import rebuilt, restored_model, store_model
 from random_problems import random_problem
 
 LAYERED = random_problem(11, states=3, actions=2, horizon=3, stationary=False, outcome_payoffs=True)
@@ -31,9 +31,9 @@ def load(plain, arrays):
     own = {name: arrays[name] for name in files.TYPES if name in arrays}
     try:
         plain["digest"] = rebuilt(plain, own, arrays).digest
-    except Exception:  # what cannot be put together at all is for `load_model` to refuse
+    except Exception:  # what cannot be put together at all is for `restored_model` to refuse
         plain["digest"] = "0" * 32
-    return load_model("a file", plain, arrays)
+    return restored_model("a file", plain, arrays)
 
 
 def sound(model: TabularModel) -> bool:

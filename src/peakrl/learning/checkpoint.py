@@ -30,7 +30,7 @@ from peakrl.learning.snapshots import legacy, part, restore, snapshot
 from peakrl.learning.space import GrowingSpace
 from peakrl.learning.watching import Watch
 from peakrl.model.explore import Target, as_model
-from peakrl.model.files import load_model, store_model
+from peakrl.model.files import restored_model, store_model
 from peakrl.model.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.model.tabular import TabularModel
 from peakrl.storage import fields_of, read_record, remove_leftovers, write_record
@@ -186,7 +186,7 @@ def read_run(
         if episodes is not None:
             check_goal(path, settings, episodes, planned, int(plain["done"]))
         if target is None:
-            target = load_model(path, plain["model"], part(arrays, "model."))
+            target = restored_model(path, plain["model"], part(arrays, "model."))
         elif isinstance(target, TabularModel) and target.digest != plain["model"]["digest"]:
             raise StorageError(f"{path} holds a run on another model, {plain['model']['name']!r}, than {target!r}")
         active = ActiveRun(

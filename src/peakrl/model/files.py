@@ -1,4 +1,4 @@
-"""A model in a file: plain values and arrays from which an equal one is rebuilt.
+"""A model in a file: plain values and arrays from which an equal one is rebuilt; on its own or as part of a run.
 
 Equal means equal in every number and in order (`TabularModel.digest`), with equal labels. A model whose labels no file
 can hold, or that is very large, is stored by its digest alone; whoever reads the file must then bring the model along.
@@ -6,6 +6,7 @@ can hold, or that is very large, is stored by its digest alone; whoever reads th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,11 @@ from peakrl.model.labels import Arrays, UnstorableLabel, load_labels, store_labe
 from peakrl.model.soundness import fault
 from peakrl.model.space import frozen
 from peakrl.model.tabular import TabularModel
-from peakrl.storage import fields_of
+from peakrl.storage import fields_of, read_record, write_record
 
-#: Larger models are not copied into every file.
+#: What the file of a model is called in its head.
+KIND = "model"
+#: Larger models are not copied into every file of a run.
 LARGEST_STORED = 1 << 30
 TYPES: dict[str, type[Any]] = {
     "step_slots": np.int64, "step_distributions": np.int64, "row_start": np.int64, "row_distribution": np.int32,
@@ -38,11 +41,29 @@ PAYOFFS = Payoffs._fields[1:]
 TABLES = ("step_slots", "step_distributions", "constraints")
 
 
-def store_model(model: TabularModel) -> tuple[dict[str, Any], Arrays]:
-    """Return plain values and arrays from which `load_model` makes an equal model."""
+def save_model(model: TabularModel, path: str | Path) -> None:
+    """Write a model to a file of its own, of any size, for `load_model`."""
+    plain, arrays = store_model(model, largest=math.inf)
+    if plain["left_out"] is not None:
+        raise StorageError(f"cannot write {path}: {plain['left_out']}; use numbers, words and tuples of them")
+    write_record(path, KIND, {"model": plain}, arrays)
+
+
+def load_model(path: str | Path) -> TabularModel:
+    """Return the model that `model.save(path)` wrote.
+
+    Everything in the file is checked before it is used: one that `compile_model` could not have made is refused.
+    """
+    manifest, arrays = read_record(path, KIND)
+    with fields_of(path):
+        return restored_model(path, manifest["model"], arrays)
+
+
+def store_model(model: TabularModel, *, largest: float = LARGEST_STORED) -> tuple[dict[str, Any], Arrays]:
+    """Return plain values and arrays from which `restored_model` makes an equal model."""
     plain: dict[str, Any] = {"digest": model.digest, "name": model.name, "left_out": None}
     plain["spec"] = None if model.spec is None else dict(model.spec)
-    if model.nbytes > LARGEST_STORED:
+    if model.nbytes > largest:
         return plain | {"left_out": f"it takes {model.nbytes / 1e9:.1f} GB"}, {}
     try:
         states, state_arrays = store_labels(model.state_labels)
@@ -73,7 +94,7 @@ def array_of(model: TabularModel, name: str) -> NDArray[Any]:
     return array
 
 
-def load_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel:
+def restored_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel:
     """Rebuild the model that a file holds, or say why it cannot be."""
     with fields_of(path):
         if plain["left_out"] is not None:
@@ -108,7 +129,7 @@ def checked(array: NDArray[Any], name: str) -> NDArray[Any]:
     """Return a frozen array, or raise where its type or its number of axes is wrong."""
     if array.dtype != TYPES[name] or array.ndim != (2 if name in TABLES else 1):
         raise ValueError(f"array {name!r} is {array.dtype} of shape {array.shape}")
-    return frozen(array, TYPES[name])
+    return frozen(array, TYPES[name], own=True)  # read from a file just now: nobody else holds it
 
 
 def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularModel:

@@ -341,6 +341,8 @@ def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
 def refuse_stuck_states(model: TabularModel) -> None:
     """Raise where a state that can be reached before the horizon offers no action."""
     without = np.diff(model.row_start) == 0
+    if not without[: int(model.step_slots[-1, 1])].any():
+        return  # nothing need be found out about who can be reached
     for step, (first, last) in enumerate(model.step_slots.tolist()):
         base = step * model.node_stride
         stuck = np.flatnonzero(without[first:last] & model.reachable[base + first : base + last])

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +83,12 @@ class TabularModel(StateSpace):
             constraint_bounds=constraint_bounds, constraint_names=constraint_names,
             constraint_tolerances=constraint_tolerances, name=name,
         )  # fmt: skip
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file for `peakrl.load_model`; its labels must be plain values and tuples of them."""
+        from peakrl.model.files import save_model
+
+        save_model(self, path)
 
     # Derived arrays ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from peakrl.errors import StorageError
 from peakrl.kernels.arrays import Ints
 from peakrl.kernels.safety import Bools, dead_end_distances
 from peakrl.model.explore import Target, as_model
-from peakrl.model.files import load_model, store_model
+from peakrl.model.files import restored_model, store_model
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import as_csv, as_json, written
 from peakrl.safety.reasons import Reason, reason_of
@@ -232,4 +232,4 @@ def stored_model(path: str | Path, plain: dict[str, Any], arrays: dict[str, NDAr
         )
     prefix = "model."
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    return load_model(path, plain["stored"], own)
+    return restored_model(path, plain["stored"], own)
