@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import re
 import tomllib
+import zipfile
 
 import numpy as np
 import pytest
@@ -29,6 +31,7 @@ from peakrl.errors import ProblemError, StorageError
 from peakrl.problem_files import read_problem_file
 from peakrl.problem_files.templates import template_files, templates
 from peakrl.problems.registry import command_names
+from peakrl.problems.tables.problem import check_archive
 
 ENERGY = '[problem]\nkind = "energy_harvesting"\n'
 
@@ -302,6 +305,35 @@ def test_a_first_state_without_a_row_is_named(tmp_path):
     (tmp_path / "t.csv").write_text("state,action,next_state,reward\ns,a,s,1\n")
     with pytest.raises(ProblemError, match=r"problem\.initial names 'r', which no row has as its state"):
         read(tmp_path, TABLE + 'initial = "r"\n').model()
+
+
+def archive(path, **members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as written:
+        for name, content in members.items():
+            written.writestr(f"{name}.npy", content)
+
+
+def as_bytes(array, shape=None):
+    """An array's file; with a shape that it does not have."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape if shape is None else shape}
+    )
+    return file.getvalue() + array.tobytes()
+
+
+def test_an_npz_file_that_would_unpack_to_more_than_there_is_room_for_is_refused_before_it_is_read(tmp_path):
+    """20 MB of zeros are 20 kB in an archive; and a header may ask for any number of them."""
+    path, plain = tmp_path / "t.npz", {name: as_bytes(array) for name, array in arrays().items()}
+    archive(path, **plain | {"rewards": as_bytes(np.zeros(2_500_000))})
+    assert path.stat().st_size < 100_000
+    with open(path, "rb") as file, pytest.raises(PeakError, match=r"t\.npz.*more than the limit of 0\.001 GB"):
+        check_archive(path, file, limit=1e6)
+    text = '[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 4\n'
+    for shape in ((10**12,), (2**62, 2**62), (-1,), (1,)):
+        archive(path, **plain | {"rewards": as_bytes(np.zeros(8), shape)})
+        with pytest.raises(PeakError, match=r"t\.npz: array 'rewards' asks for|t\.npz is not an \.npz"):
+            read(tmp_path, text).model()
 
 
 def test_what_is_wrong_in_an_npz_file_is_named(tmp_path):

@@ -15,16 +15,17 @@ import csv
 import io
 import math
 import re
+import zipfile
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from peakrl.checks import check_bounds, check_count, check_range, real
 from peakrl.errors import PeakError, ProblemError, StorageError
-from peakrl.model.budgets import MOST_STEPS
+from peakrl.model.budgets import MOST_STEPS, SHARE, available_memory
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.tabular import TabularModel
 
@@ -93,22 +94,51 @@ def file_of(parameters: dict[str, Any], folder: Path) -> Path:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the named arrays of an .npz file."""
+    """Return the named arrays of an .npz file, once their sizes are known to be right and small enough."""
     try:
         # Opened here: numpy leaves a file that it cannot read open.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as loaded:
-            arrays = {name: loaded[name] for name in loaded.files}
+        with open(path, "rb") as file:
+            check_archive(path, file)
+            with np.load(file, allow_pickle=False) as loaded:
+                arrays = {name: loaded[name] for name in loaded.files}
+    except PeakError:
+        raise
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # a damaged archive makes numpy, zipfile and zlib raise a dozen different things
         raise StorageError(f"{path} is not an .npz file of plain arrays: {error}") from error
-    for name in arrays:
-        if name not in ARRAYS:
-            raise ProblemError(f"{path}: array {name!r} is unknown; there may be {', '.join(ARRAYS)}")
-    for name in ARRAYS[:3]:
-        if name not in arrays:
-            raise ProblemError(f"{path}: array {name!r} is missing")
     return arrays
+
+
+def check_archive(path: Path, file: IO[bytes], limit: float | None = None) -> None:
+    """Raise where an .npz file holds other arrays than it may, more bytes than fit, or fewer than it asks for."""
+    limit, needed = available_memory() * SHARE if limit is None else limit, 0
+    with zipfile.ZipFile(file) as archive:
+        names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
+        for name in names:
+            if name not in ARRAYS:
+                raise ProblemError(f"{path}: array {name!r} is unknown; there may be {', '.join(ARRAYS)}")
+        for name in ARRAYS[:3]:
+            if name not in names:
+                raise ProblemError(f"{path}: array {name!r} is missing")
+        for info, name in zip(archive.infolist(), names, strict=True):
+            needed += info.file_size
+            if needed > limit:
+                size = f"{needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB"
+                raise ProblemError(f"{path}: its arrays would take {size}")
+            with archive.open(info) as member:
+                asked = declared_bytes(member)
+                if asked != info.file_size:
+                    raise ProblemError(f"{path}: array {name!r} asks for {asked:,} bytes of {info.file_size:,}")
+    file.seek(0)
+
+
+def declared_bytes(member: IO[bytes]) -> int:
+    """Return how long an array's file must be, by its header."""
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(member)
+    return member.tell() + math.prod(shape) * dtype.itemsize
 
 
 def model_of_arrays(path: Path, horizon: int, options: Mapping[str, Any]) -> TabularModel:
