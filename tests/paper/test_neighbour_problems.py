@@ -61,5 +61,5 @@ def test_a_common_problem_is_found_by_name_and_names_one_constraint(name):
 
 
 def test_an_unknown_name_is_refused_with_those_there_are():
-    with pytest.raises(SettingsError, match="inventory, grid, tiny harvesting"):
+    with pytest.raises(SettingsError, match="inventory, grid, tiny harvesting, transmitter, scheduling"):
         common_problem("stock")

@@ -6,6 +6,8 @@
     grid               four moves on a walled square, a share of them at random; every step on an obstacle costs 1
                        reward  100 on the goal, elsewhere how much nearer it is than the corner (18, 1)
     tiny harvesting    the paper's transmitter with battery 4, peak 3 and 6 slots; a peak constraint
+    transmitter        the paper's, at its full size with peak 15 and random arrivals, in nats
+    scheduling         the paper's Example 2
 
 The first two have limits on an expected cost, as constrained MDPs do. The cost is written as a constraint of value
 -cost, so that the violation of an episode is its cost: `solve_budget(problem, total=limit)` is the benchmark's problem.
@@ -26,6 +28,7 @@ import numpy as np
 from peakrl.errors import SettingsError
 from peakrl.model.problem import Outcome, Problem
 from peakrl.problems.harvesting.problem import energy_harvesting
+from peakrl.problems.scheduling.problem import scheduling_example
 
 #: Of the inventory: how likely a demand of 0, 1, ... is.
 DEMAND = (0.3, 0.2, 0.2, 0.2, 0.05, 0.05)
@@ -137,6 +140,16 @@ def tiny_harvesting() -> Problem:
     )  # fmt: skip
 
 
+def transmitter() -> Problem:
+    """Return the paper's transmitter."""
+    return energy_harvesting(peak_power=15, log_base=math.e)
+
+
+def scheduling() -> Problem:
+    """Return the paper's Example 2."""
+    return scheduling_example(2)
+
+
 @dataclass(frozen=True)
 class CommonProblem:
     """A problem that all methods share."""
@@ -153,6 +166,8 @@ PROBLEMS = {
     "inventory": CommonProblem(Inventory, limit=3.5, safe_limit=0.7),
     "grid": CommonProblem(ObstacleGrid, limit=1.0, safe_limit=0.5),
     "tiny harvesting": CommonProblem(tiny_harvesting, limit=0.0, safe_limit=0.0),
+    "transmitter": CommonProblem(transmitter, limit=0.0, safe_limit=0.0),
+    "scheduling": CommonProblem(scheduling, limit=0.0, safe_limit=0.0),
 }
 
 

@@ -19,6 +19,7 @@ DRAWINGS: dict[str, str] = {
     "figure-5": "peakrl.report.scheduling:draw_fixed_times",
     "figure-6": "peakrl.report.scheduling:draw_figure_6",
     "efficiency": "peakrl.report.efficiency:draw_efficiency",
+    "neighbours": "peakrl.report.neighbours:draw_neighbours",
     "certificates": "peakrl.report.certificates:draw_certificates",
     "knowledge": "peakrl.report.knowledge:draw_knowledge",
 }

@@ -148,6 +148,8 @@ class LinearPlanner(CountingPlanner):
         }
         #: Plans so far, and is one due?
         self.plans = np.array([0, 1], np.int64)
+        #: [cost]: what another unit of each limit is worth in the latest plan.
+        self.prices = np.zeros(len(self.budget.limits))
         self.path = Path(*(np.zeros(horizon, np.int64) for _ in range(3)))
         self._exact: tuple[float, float] | None = None
         if task.model is not None:
@@ -249,7 +251,8 @@ class LinearPlanner(CountingPlanner):
         if found is None:
             return None
         most = self.task.sizes.span * self.space.horizon / np.maximum(self.budget.ranges, 1e-300)
-        return found.shares, np.where(np.isnan(found.multipliers), most, found.multipliers)
+        self.prices[...] = np.where(np.isnan(found.multipliers), most, found.multipliers)
+        return found.shares, self.prices
 
     def _settle(self, episode: int, log: Log, changes: int) -> int:
         """Follow the rows that the plan is sure of, and log where they are others than before."""
@@ -331,11 +334,15 @@ class LinearPlanner(CountingPlanner):
         """[entry]: the plan that is followed, which is also the one to hand out: what is guaranteed is about it."""
         return self.space.entries_of(self.own["chance"].used)
 
+    def multipliers(self) -> Floats:
+        """[cost]: what another unit of each limit is worth in the latest plan, margins included."""
+        return self.prices.copy()
+
     # Files ---------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that learning has written, by name."""
-        return super().arrays() | used(self.own) | {"plans": self.plans}
+        return super().arrays() | used(self.own) | {"plans": self.plans, "prices": self.prices}
 
     def check(self, done: int) -> None:
         """Raise where a count or a chance cannot be."""
@@ -348,6 +355,8 @@ class LinearPlanner(CountingPlanner):
             raise ValueError("engine.chance holds what are no chances")
         if not np.isfinite(charge).all() or (charge < 0).any():
             raise ValueError("engine.charge holds what cannot be")
+        if not np.isfinite(self.prices).all() or (self.prices < 0).any():
+            raise ValueError("engine.prices holds what cannot be")
         if self.plans[0] < 0 or self.plans[1] not in (0, 1):
             raise ValueError("engine.plans holds a number that cannot be")
         self._mix()

@@ -1,0 +1,55 @@
+"""The runs of `neighbours`, as functions of a plain configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from peakrl.evaluation import evaluate
+from peakrl.learning.active import ActiveRun, drive
+from peakrl.learning.knowledge import NOTHING, Knowledge
+from peakrl.learning.run import LearningRun
+from peakrl.learning.settings import LearnerSettings
+from peakrl.model.explore import compile_model
+from peakrl.model.tabular import TabularModel
+from peakrl.paper.neighbour_problems import common_problem
+
+#: What exact expectations may exceed a limit by.
+ROUNDING = 1e-9
+
+
+@cache
+def compiled(name: str) -> TabularModel:
+    """Return the model of a common problem."""
+    return compile_model(common_problem(name).make())
+
+
+def learn_neighbour(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Learn, and tell how every policy that was followed stood to the limit."""
+    model, limit = compiled(config["problem"]), common_problem(config["problem"]).limit
+    knowledge = Knowledge(support=model) if config["support"] else NOTHING
+    settings = LearnerSettings.from_dict(config["learner"])
+    active = ActiveRun(
+        model, settings, planned=config["episodes"], seed=config["seed"], every=1, average=False, knowledge=knowledge
+    )
+    run = drive(active, config["episodes"])
+    stored = sum(array.size for array in active.learned().arrays().values())
+    return {**figures(run, model, limit), "stored": stored, "violations": run.violations}
+
+
+def figures(run: LearningRun, model: TabularModel, limit: float) -> dict[str, float]:
+    """Return value and violation of what is handed out and of the mean over episodes, and sums by episode."""
+    history, handed = run.history, evaluate(model, run.policy)
+    above = history.violation - limit
+    return {
+        "value": handed.value,
+        "violation": handed.violation,
+        "averaged_value": float(history.averaged_value[-1]),
+        "averaged_violation": float(history.averaged_violation[-1]),
+        "positive_sum": float(np.maximum(above, 0.0).mean()),
+        "signed_sum": float(above.mean()),
+        "violating": float((above > ROUNDING).mean()),
+    }

@@ -1,0 +1,46 @@
+"""The figure of `neighbours`, from its record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peakrl.paper.records import FigureRecord
+from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {"memory or mask": GREEN, "linear programme": BLUE, "prices": ORANGE, "penalty or queue": PURPLE}
+OPTIMUM = "model known"
+#: Smaller violations are drawn here, the left end of a logarithmic axis.
+FLOOR = 1e-5
+
+
+def draw_neighbours(record: FigureRecord) -> Figure:
+    """Draw the value of what is handed out over the positive part of the violations on the way; a panel a problem."""
+    figure, grid = new_figure(len(record.variants), 1)
+    for problem, panels in zip(record.variants, grid, strict=True):
+        draw_problem(record, problem, panels[0])
+    return figure
+
+
+def draw_problem(record: FigureRecord, problem: str, axes: Axes) -> None:
+    """Draw the methods of one problem."""
+    values = record.curves(problem, "median value")
+    sums = record.curves(problem, "median positive sum")
+    shown = set()
+    for name, rows in values.items():
+        if name == OPTIMUM:
+            axes.axhline(rows[0].mean, color=BLACK, linewidth=0.8, linestyle=":", label="optimum, model known")
+            continue
+        family = record.settings["methods"][name]["family"]
+        x, y = max(sums[name][0].mean, FLOOR), rows[0].mean
+        axes.plot([x], [y], "o", color=COLOURS[family], label=None if family in shown else family)
+        axes.annotate(name, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=6)
+        shown.add(family)
+    axes.set_xscale("log")
+    axes.set_xlabel("mean positive part of the violation of what was followed")
+    axes.set_ylabel("value of the policy handed out")
+    axes.set_title(problem.capitalize(), loc="left")
+    axes.legend(fontsize=6)
