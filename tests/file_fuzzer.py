@@ -129,6 +129,7 @@ def use_run(path):
 
 def use_environment(model):
     def use(path):
+        load_run(path)  # without the environment all that is known of it stands in the file
         run = load_run(path, env=ModelEnvironment(model, 5))
         repr(run), run.q, [str(line) for line in run.proof], run.policy.to_csv()
         if run.episodes < 10_000:

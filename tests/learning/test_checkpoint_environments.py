@@ -10,6 +10,7 @@ from gymnasium.vector import SyncVectorEnv
 from peakrl import LearnerSettings, energy_harvesting, learn, load_run, resume, to_gymnasium
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learning.active import ActiveRun
+from peakrl.storage import read_record, write_record
 
 SETTINGS = {
     "practical": LearnerSettings.practical(),
@@ -60,7 +61,8 @@ def test_a_run_on_an_environment_cut_anywhere_equals_the_uncut_run(name, make, d
         begun = ActiveRun(learner.target, chosen, planned=60, seed=5, every=learner.recorder.every)
         begun.advance(cut)
         begun.result().save(path)
-        assert load_run(path, env=make(), **declared).episodes == cut
+        assert differences(load_run(path), load_run(path, env=make(), **declared)) == []
+        assert load_run(path).episodes == cut
         resume(path, env=make(), episodes=min(60, cut + 7), **declared)
         assert differences(whole, resume(path, env=make(), **declared)) == []
 
@@ -92,15 +94,57 @@ def test_an_environment_that_fails_leaves_the_last_checkpoint(tmp_path):
     assert differences(learn(transmitter(), chosen, episodes=60), resume(path, env=transmitter())) == []
 
 
-def test_a_run_on_an_environment_asks_for_it(tmp_path):
+def test_a_run_on_an_environment_is_read_without_it_and_asks_for_it_to_go_on(tmp_path):
     path = tmp_path / "run"
-    learn(transmitter(), LearnerSettings.practical(), episodes=5).save(path)
-    with pytest.raises(StorageError, match="env="):
-        load_run(path)
+    run = learn(transmitter(), LearnerSettings.practical(), episodes=5)
+    run.save(path)
+    read = load_run(path)
+    assert differences(run, read) == []
+    assert list(read.model.action_labels) == list(run.model.action_labels)
+    read.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+    with pytest.raises(StorageError, match="pass that environment as env= to go on"):
+        resume(path, episodes=9)
     with pytest.raises(StorageError, match="FrozenLake"):
         load_run(path, env=lake(), **LAKE)
     with pytest.raises(SettingsError, match="horizon"):
         load_run(path, horizon=3)
+
+
+def test_actions_of_several_components_are_read_back(tmp_path):
+    class Switches(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(1)
+        action_space = gymnasium.spaces.MultiDiscrete([2, 3], start=[5, 0])
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 0, float(action[0] == 6), False, False, {"cost": float(action[1])}
+
+    run = learn(Switches(), episodes=30, horizon=2, reward_range=(0, 1))
+    run.save(tmp_path / "run")
+    read = load_run(tmp_path / "run")
+    assert list(read.model.action_labels) == [(5, 0), (5, 1), (5, 2), (6, 0), (6, 1), (6, 2)]
+    assert read.policy.action(0, 0) == run.policy.action(0, 0) == (6, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("horizon", 10**9), ("horizon", 0), ("horizon", "4"), ("actions", [[0, 10**9]]), ("actions", []),
+        ("actions", [[0, 1000], [0, 1000], [0, 1000]]), ("actions", "many"), ("reward_range", [1, 0]),
+        ("constraint_bounds", [-1.0]), ("constraint_bounds", []), ("states", 0), ("constraint_names", ["a", "b", "c"]),
+    ],
+)  # fmt: skip
+def test_what_a_file_tells_of_its_environment_is_checked(name, value, tmp_path):
+    path = tmp_path / "run"
+    learn(transmitter(), episodes=5).save(path)
+    plain, arrays = read_record(path, "learning run on an environment")
+    plain["rules"][name] = value
+    write_record(path, plain.pop("kind"), plain, arrays)
+    with pytest.raises(StorageError, match=str(path)):
+        load_run(path)
 
 
 def test_a_vectorised_run_can_be_saved_and_continued(tmp_path):

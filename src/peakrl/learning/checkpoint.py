@@ -6,8 +6,9 @@ model, of an environment the states that were met, in the order of being met. Th
 function of the policy in force, so its rows are kept and the tables are computed anew. Where a run is cut makes no
 difference: cut anywhere, any number of times, and resumed, it equals the uncut run bit for bit.
 
-An environment is not in the file: whoever continues the run brings it along, with the arguments that the run was begun
-with. Episodes in progress in the other lanes of a vectorised environment are begun anew.
+An environment is not in the file, only what it declared: the run can be read without it, and whoever continues the run
+brings the environment along, with the arguments that the run was begun with. Episodes in progress in the other lanes of
+a vectorised environment are begun anew.
 
 Constants that depend on the number of episodes K (Theorem 2's penalty and the l = log(S A K H / p) of a bonus) are
 those of the planned K, so a run that uses them cannot go beyond it; every other run can.
@@ -33,7 +34,8 @@ from peakrl.model.explore import Target, as_model
 from peakrl.model.files import restored_model, store_model
 from peakrl.model.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.model.tabular import TabularModel
-from peakrl.storage import fields_of, read_record, remove_leftovers, write_record
+from peakrl.storage import fields_of, kind_of, read_record, remove_leftovers, write_record
+from peakrl.targets.absent import AbsentEnvironment, load_rules, store_rules
 from peakrl.targets.adapters import Lanes, adapt
 
 KIND, ENVIRONMENT_KIND = "learning run", "learning run on an environment"
@@ -63,8 +65,8 @@ def load_run(
     """Return the run that `LearningRun.save` or a checkpoint wrote.
 
     The file holds its model; `model` (or the `Problem`) is needed only where its labels are of a type that a file
-    cannot hold. A run on an environment needs `env` and what else it was begun with (`horizon`, `constraint`, ...);
-    one with functions among its `knowledge` needs that.
+    cannot hold. A run on an environment is read without it; `env` and what else it was begun with (`horizon`,
+    `constraint`, ...) are checked where they are given. One with functions among its `knowledge` needs that.
     """
     return read_any(path, model, env, None, knowledge, declared).result()
 
@@ -92,6 +94,8 @@ def resume(
         check_episodes(episodes)
     active = read_any(path, model, env, episodes, knowledge, declared)
     goal = active.planned if episodes is None else episodes
+    if isinstance(active.target, AbsentEnvironment) and goal > active.done:
+        raise StorageError(f"{path} holds a run on an environment: pass that environment as env= to go on")
     if (reason := active.learned().not_resumable) is not None and goal > active.done:
         raise SettingsError(f"{path}: {reason}")
     if checkpoint is False:
@@ -121,6 +125,7 @@ def write_run(path: str | Path, active: ActiveRun, model: tuple[dict[str, Any], 
         kind, (plain["model"], own), prefix = KIND, model or store_model(active.target), "model."
     else:
         kind, (plain["labels"], own), prefix = ENVIRONMENT_KIND, stored_states(path, active), "labels."
+        plain["rules"] = store_rules(active.target.rules)
     write_record(path, kind, plain, arrays | {f"{prefix}{name}": array for name, array in own.items()})
 
 
@@ -175,10 +180,9 @@ def read_run(
     episodes: int | None = None,
     knowledge: Knowledge | None = None,
 ) -> ActiveRun:
-    """Return the run that a file holds; its model is read too where no target is given."""
+    """Return the run that a file holds; its model, or what it tells of its environment, where no target is given."""
     remove_leftovers(Path(path))
-    on_model = target is None or isinstance(target, TabularModel)
-    plain, arrays = read_plain(path, KIND if on_model else ENVIRONMENT_KIND)
+    plain, arrays = read_plain(path, kind_for(path, target))
     with fields_of(path):
         settings, declared = stored_learner(path, plain, knowledge)
         planned = int(plain["planned"])
@@ -186,7 +190,7 @@ def read_run(
         if episodes is not None:
             check_goal(path, settings, episodes, planned, int(plain["done"]))
         if target is None:
-            target = restored_model(path, plain["model"], part(arrays, "model."))
+            target = stored_target(path, plain, arrays)
         elif isinstance(target, TabularModel) and target.digest != plain["model"]["digest"]:
             raise StorageError(f"{path} holds a run on another model, {plain['model']['name']!r}, than {target!r}")
         active = ActiveRun(
@@ -205,12 +209,30 @@ def read_run(
     return active
 
 
+def kind_for(path: str | Path, target: TabularModel | Lanes | None) -> str:
+    """Return what a file must hold to be a run on a target; on any, where there is none."""
+    if target is None:
+        return ENVIRONMENT_KIND if kind_of(path) == ENVIRONMENT_KIND else KIND
+    return KIND if isinstance(target, TabularModel) else ENVIRONMENT_KIND
+
+
+def stored_target(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel | Lanes:
+    """Return the model that a file holds, or what stands for an environment."""
+    if "rules" not in plain:
+        return restored_model(path, plain["model"], part(arrays, "model."))
+    # The tables of an environment have a place for every step: a longer horizon than theirs is forged.
+    longest = max(len(arrays["space.row_start"]), *arrays["greedy"].shape)
+    try:
+        return AbsentEnvironment(load_rules(plain["rules"], longest))
+    except SettingsError as error:
+        raise StorageError(f"{path} is damaged: {error}") from error
+
+
 def continued(path: str | Path, active: ActiveRun) -> ActiveRun:
     """Bring a fresh run to where the checkpoint at `path` stands, if there is one; another run's is an error."""
     if not Path(path).exists():
         return active
-    on_model = isinstance(active.target, TabularModel)
-    plain, arrays = read_plain(path, KIND if on_model else ENVIRONMENT_KIND)
+    plain, arrays = read_plain(path, kind_for(path, active.target))
     with fields_of(path):
         refuse_other_run(path, plain, active)
     bring_back(path, active, plain, arrays)
@@ -252,7 +274,7 @@ def read_plain(path: str | Path, kind: str = KIND) -> tuple[dict[str, Any], Arra
         plain, arrays = read_record(path, kind)
     except StorageError as error:
         if f"holds a {ENVIRONMENT_KIND!r}" in str(error):
-            raise StorageError(f"{path} holds a run on an environment: pass that environment as env=") from None
+            raise StorageError(f"{path} holds a run on an environment, not on a model") from None
         raise
     with fields_of(path):
         schema = int(plain["schema"])

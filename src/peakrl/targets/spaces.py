@@ -17,6 +17,8 @@ from peakrl.errors import SettingsError, TargetError
 
 #: More actions than this cannot be told apart by a table of sensible size.
 MOST_ACTIONS = 1_000_000
+#: No environment counts its actions from farther away.
+MOST_START = 2**31
 ActionNumbers = tuple[int, ...]
 
 
@@ -108,6 +110,30 @@ class ActionSet:
         self.everything: ActionNumbers = tuple(range(len(self.labels)))
         self._offers: dict[tuple[str, tuple[int, ...], bytes] | None, ActionNumbers] = {}
         self._index: dict[Hashable, int] = {}
+
+    def described(self) -> list[list[int]]:
+        """Return [lowest, size] of each component, for a file."""
+        if isinstance(self.labels, range):
+            return [[self.labels.start, len(self.labels)]]
+        return [[int(lowest), size] for lowest, size in zip(self._first(), self.sizes or (), strict=True)]
+
+    def _first(self) -> Any:
+        return self.labels[0]
+
+    @classmethod
+    def from_description(cls, described: Any) -> ActionSet:
+        """Return the actions that `described` tells of."""
+        from gymnasium import spaces
+
+        try:
+            starts, sizes = ([int(part[place]) for part in described] for place in (0, 1))
+        except (TypeError, ValueError, LookupError, OverflowError):
+            raise SettingsError(f"actions are {shown(described)}; they must be pairs of lowest and size") from None
+        if not sizes or not all(1 <= size <= MOST_ACTIONS for size in sizes) or max(map(abs, starts)) > MOST_START:
+            raise SettingsError(f"actions are {shown(described)}; each component has 1 to {MOST_ACTIONS:,} of them")
+        if len(sizes) == 1:
+            return cls(spaces.Discrete(sizes[0], start=starts[0]))
+        return cls(spaces.MultiDiscrete(sizes, start=starts))
 
     def __len__(self) -> int:
         return len(self.labels)
