@@ -245,7 +245,12 @@ def test_history_holds_what_was_experienced_and_nothing_exact():
     run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=60, record=7)
     assert run.history.episode.tolist() == [7, 14, 21, 28, 35, 42, 49, 56, 60]
     assert np.isnan(run.history.value).all()
-    assert np.isnan(run.history.averaged_violation).all()
+    every = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=60, record=1)
+    means = np.cumsum(every.history.episode_reward) / np.arange(1, 61)
+    assert run.history.averaged_value == pytest.approx(means[run.history.episode - 1], rel=1e-12)
+    seen = np.cumsum(every.history.episode_violation)
+    assert run.history.cumulative_violation == pytest.approx(seen[run.history.episode - 1], rel=1e-12)
+    assert run.history.regret(0.0)[-1] == pytest.approx(-every.history.episode_reward.sum(), rel=1e-12)
     assert (run.history.episode_reward <= 0).all()
     with pytest.raises(ProblemError, match="environment, not a model"):
         evaluate(run.model, run.policy)
@@ -366,7 +371,7 @@ def test_states_of_every_discrete_space_are_told_apart(space):
     run = learn(env, LearnerSettings.practical(), episodes=30, horizon=2, reward_range=(0, 1))
     assert [run.policy.action(step, env.sample) for step in (0, 1)] == [1, 1]
     assert run.model.num_slots == 2  # the same state at two steps
-    with pytest.raises(PolicyError, match="does not occur"):
+    with pytest.raises(PolicyError, match="was not met"):
         run.policy.action(0, ("elsewhere",))
 
 

@@ -4,8 +4,8 @@ An episode is one walk through the compiled model, drawn from the environment's 
 `reset` and every `step`
 
     action_mask   [action] 1 where it is on offer        step         how many steps are done
-    constraints   [constraint] >= 0 where met            cost         [constraint] max(0, -constraint)
-                  (of the step just taken; not at reset)
+    constraints   [constraint] >= 0 where met            cost         max(0, -constraint); of several constraints an
+                  (of the step just taken; not at reset)              array, of one a float, as other libraries expect
 
 and `metadata["peakrl"]` declares horizon, reward range, constraint names and bounds, so that `learn(env, ...)` needs no
 more. Where nothing depends on the step the horizon cuts an episode off (`truncated`); where states belong to steps the
@@ -109,7 +109,8 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         self.trace.append((before, self.actions[index], reward, constraints))
         info = self._info()
         info["constraints"] = np.array(constraints)
-        info["cost"] = np.array([max(0.0, -value) for value in constraints])
+        costs = [max(0.0, -value) for value in constraints]
+        info["cost"] = costs[0] if len(costs) == 1 else np.array(costs)
         over, limited = self._step >= model.horizon, bool(rows) and model.stationary and model.horizon > 1
         return self.observe(self._slot), reward, over and not limited, over and limited, info
 

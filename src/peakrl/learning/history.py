@@ -1,13 +1,22 @@
-"""The exact learning curve of a run: value and violation of pi^k and of pi-bar^k."""
+"""The learning curve of a run: value and violation of pi^k and of pi-bar^k, and what episodes earned.
+
+Exact on a model. Of an environment only experience is known: there the mean of all episodes so far stands for pi-bar^k,
+whose value it estimates without bias, and pi^k has no value of its own. Summed up over the episodes until k,
+
+    violation so far = k * averaged_violation,        regret so far = k * (optimum - averaged_value).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import check_number
+from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.curve import policy_curve
 from peakrl.kernels.curve_tables import start_curve
@@ -15,6 +24,10 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.recording import POINT_COLUMNS, take_points
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import first_rows
+
+#: Of an environment's point.
+EXPERIENCE_COLUMNS = 5
+Point = tuple[int, float, float, float, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,9 +40,9 @@ class History:
     value: Floats
     #: Of pi^k: expected total violation of an episode.
     violation: Floats
-    #: The same of pi-bar^k, the mixture of pi^1 .. pi^k.
+    #: The same of pi-bar^k, the mixture of pi^1 .. pi^k; on an environment the mean of the episodes so far.
     averaged_value: Floats
-    #: The violation of pi-bar^k.
+    #: The violation of pi-bar^k, or of the episodes so far.
     averaged_violation: Floats
     #: As experienced in episode k.
     episode_reward: Floats
@@ -51,6 +64,27 @@ class History:
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return {name: array}."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def cumulative_violation(self) -> Floats:
+        """By how much the episodes until k violated, all together: expected on a model, seen on an environment."""
+        total: Floats = self.episode * self.averaged_violation
+        return total
+
+    def regret(self, optimum: float) -> Floats:
+        """Return what the episodes until k earned less than an optimum would have, all together."""
+        lost: Floats = self.episode * (check_number(optimum, "optimum") - self.averaged_value)
+        return lost
+
+    def to_frame(self) -> Any:
+        """Return a pandas table with one row a point; needs pandas."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise SettingsError(
+                "a table needs pandas, which is not installed; history.columns() needs nothing"
+            ) from None
+        return pandas.DataFrame(self.columns() | {"cumulative_violation": self.cumulative_violation})
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,19 +164,20 @@ class Experience:
 
     def __init__(self, every: int) -> None:
         self.every = every
-        #: Of the recorded episodes: number, reward, violation.
-        self.rows: list[tuple[int, float, float]] = []
-        self.last = (0, np.nan, np.nan)
+        #: Of the recorded episodes: number, reward, violation, and the sums of both until then.
+        self.rows: list[Point] = []
+        self.last: Point = (0, np.nan, np.nan, 0.0, 0.0)
 
     def add(self, done: int, count: int, experience: Floats, log: Log, changes: int) -> None:
         """Take in episodes done+1 .. done+count."""
-        for episode, (reward, violation) in enumerate(experience.tolist(), done + 1):
-            self.last = (episode, reward, violation)
+        for episode, (reward, violation) in enumerate(experience[:, :2].tolist(), done + 1):
+            *_, earned, violated = self.last
+            self.last = (episode, reward, violation, earned + reward, violated + violation)
             if episode % self.every == 0:
                 self.rows.append(self.last)
 
     def latest(self) -> dict[str, float]:
-        """Reward and violation of the latest episode."""
+        """What the latest episode earned and violated."""
         return {"reward": self.last[1], "violation": self.last[2]}
 
     def history(self, done: int) -> History:
@@ -156,25 +191,19 @@ class Experience:
         return self._history(table[later])
 
     def _history(self, table: Floats) -> History:
-        unknown = [np.full(len(table), np.nan) for _ in range(4)]
-        return History(
-            table[:, 0].astype(np.int64),
-            value=unknown[0],
-            violation=unknown[1],
-            averaged_value=unknown[2],
-            averaged_violation=unknown[3],
-            episode_reward=table[:, 1].copy(),
-            episode_violation=table[:, 2].copy(),
-        )
+        episode, reward, violation, earned, violated = table.T.copy()
+        unknown = np.full(len(table), np.nan)
+        means = earned / episode, violated / episode
+        return History(episode.astype(np.int64), unknown, unknown.copy(), *means, reward, violation)
 
     def table(self) -> Floats:
-        """[point, 3], the latest episode last."""
+        """[point, column], the latest episode last."""
         rows = self.rows if not self.last[0] or self.last[0] % self.every == 0 else [*self.rows, self.last]
-        return np.array(rows, np.float64).reshape(-1, 3)
+        return np.array(rows, np.float64).reshape(-1, EXPERIENCE_COLUMNS)
 
     def load(self, table: Floats) -> None:
         """Take over a stored table."""
-        rows = [(int(episode), float(reward), float(violation)) for episode, reward, violation in table.tolist()]
+        rows: list[Point] = [(int(episode), *figures) for episode, *figures in table.tolist()]
         self.rows = [row for row in rows if row[0] % self.every == 0]
         self.last = rows[-1] if rows else self.last
 

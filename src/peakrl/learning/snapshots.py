@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import whole
+from peakrl.kernels.recording import POINT_COLUMNS
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.algorithm import alike, overwrite
-from peakrl.learning.history import Experience, PolicyCurve, Recorder
+from peakrl.learning.history import EXPERIENCE_COLUMNS, Experience, PolicyCurve, Recorder
 from peakrl.learning.space import Changes, GrowingSpace, checked_rows
 from peakrl.model.labels import Arrays
 from peakrl.model.soundness import within
@@ -36,7 +37,7 @@ def snapshot(active: ActiveRun) -> tuple[dict[str, Any], Arrays]:
     if isinstance(recorder, Experience):
         arrays["history"] = recorder.table()
     elif recorder is not None:
-        recorder.parts = [np.concatenate([np.empty((0, 7)), *recorder.parts])]
+        recorder.parts = [np.concatenate([np.empty((0, POINT_COLUMNS)), *recorder.parts])]
         arrays |= {"history": recorder.parts[0], "history.last": recorder.last, "history.sums": recorder.sums}
         if recorder.curve is not None:
             arrays |= {"curve.rows": recorder.curve.curve.rows, "curve.pending": np.stack(recorder.curve.pending)}
@@ -106,7 +107,7 @@ def restore_history(active: ActiveRun, arrays: Arrays) -> None:
     if recorder is None:
         return
     table = arrays["history"]
-    width = 3 if isinstance(recorder, Experience) else 7
+    width = EXPERIENCE_COLUMNS if isinstance(recorder, Experience) else POINT_COLUMNS
     if table.dtype != np.float64 or table.ndim != 2 or table.shape[1] != width:
         raise ValueError(f"history has shape {table.shape}")
     if isinstance(recorder, Experience):

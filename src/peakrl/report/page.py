@@ -168,7 +168,7 @@ def write_page(
 def write_report(source: LearningRun | str | Path, out: str | Path | None = None) -> Path:
     """Write one self-contained HTML page and return where it is: what was run, what came out, how far from the optimum.
 
-    `source` is a run on a model, or names a run file, a folder of results or a sweep's folder. The page goes to `out`,
+    `source` is a run, or names a run file, a folder of results or a sweep's folder. The page goes to `out`,
     a file or a folder. Unless that is given it goes into the folder, beside the run file, or, for a run that is in no
     file, to `report.html` in the current folder. A page that stood there is replaced.
     """
@@ -179,10 +179,9 @@ def write_report(source: LearningRun | str | Path, out: str | Path | None = None
     if not isinstance(out, str | Path | None):
         raise SettingsError(f"out is {out!r}; it must be the name of a file or a folder")
     if isinstance(source, LearningRun):
-        from peakrl.certifying.findings import RunFindings
-        from peakrl.report.run_sections import section_of
+        from peakrl.report.run_sections import section_for
 
-        page = Page(f"Report on {source.model.name}", source.model.name, [section_of(RunFindings.of(source), "run")])
+        page = Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run")])
         return put(page, Path(NAME if out is None else out))
     return write_page(source, out)[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ import numpy as np
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, shown_state, slug
 
 if TYPE_CHECKING:
+    from peakrl.certificates import Certificate
     from peakrl.certifying.findings import Figures, RunFindings
+    from peakrl.learning.run import LearningRun
     from peakrl.model.tabular import TabularModel
 
 #: Lines of a proof on the page, and points of a curve.
@@ -24,10 +27,20 @@ VERDICTS = {"infeasible": ("bad", "infeasible"), "safe": ("good", "no violation"
 
 def run_section(path: Path, share: int = 1, model: TabularModel | None = None) -> Section:
     """Return the section of a run file; `share` runs divide the page's room among them."""
-    from peakrl.certifying.findings import RunFindings
     from peakrl.learning.checkpoint import load_run
 
-    return section_of(RunFindings.of(load_run(path, model=model)), path.name, share)
+    return section_for(load_run(path, model=model), path.name, share)
+
+
+def section_for(run: LearningRun, name: str, share: int = 1) -> Section:
+    """Return the section of a run, on a model or on an environment."""
+    from peakrl.certifying.findings import RunFindings
+    from peakrl.model.tabular import TabularModel
+    from peakrl.report.environment_sections import environment_section
+
+    if not isinstance(run.model, TabularModel):
+        return environment_section(run, name)
+    return section_of(RunFindings.of(run), name, share)
 
 
 def section_of(found: RunFindings, name: str, share: int = 1) -> Section:
@@ -43,7 +56,11 @@ def section_of(found: RunFindings, name: str, share: int = 1) -> Section:
     said = f"{verdict.text[0].upper()}{verdict.text[1:].rstrip('.')}."
     main: list[Block] = [Text(said, tone), figures_table(found, place), *curves(found, place)]
     wide = policy_blocks(found, place, share)
-    aside: list[Block] = [*certificate_tables(found, place), *proof_blocks(found, place), *audit_blocks(found, place)]
+    aside: list[Block] = [
+        *certificate_tables(found.certificates, place),
+        *proof_blocks(found, place),
+        *audit_blocks(found, place),
+    ]
     aside.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
     return Section(place, f"{name}: {model.name}", lead, main, aside, (tone, short), wide)
 
@@ -75,10 +92,10 @@ def percent(one: Figures, found: RunFindings) -> float | None:
     return 100.0 * one.below_optimum / abs(best.value) if best.value else None
 
 
-def certificate_tables(found: RunFindings, place: str) -> list[Block]:
+def certificate_tables(certificates: Sequence[Certificate], place: str) -> list[Block]:
     """Return what is certified of the last policy, line by line."""
     blocks: list[Block] = []
-    for one in found.certificates:
+    for one in certificates:
         caption = f"Certificate ({one.kind}) of the last policy: {'holds' if one.holds else 'does not hold'}"
         reason = [] if one.reason is None else [("why not", one.reason)]
         blocks.append(Table(f"{place}-certificate-{one.kind}", caption, ("", ""), [*reason, *one.rows()]))
@@ -167,24 +184,28 @@ def step_chart(found: RunFindings, place: str) -> Chart:
 
 def proof_blocks(found: RunFindings, place: str) -> list[Block]:
     """Return what the verdict rests on: observations where infeasible, margins of every constraint where not."""
-    run, blocks = found.run, []
-    if run.proof:
-        rows = [
-            (line.step, shown_state(line.state), repr(line.action), line.violation, dead_end(line.dead_state))
-            for line in run.proof[:PROOF_LINES]
-        ]
-        left = len(run.proof) - len(rows)
-        more = f", the first {len(rows):,} of {len(run.proof):,}" if left else ""
-        caption = f"Proof: every action that was seen to fail, from the first state on{more}"
-        columns = ("step", "state", "action", "violated by", "led to, where all fails")
-        blocks.append(Table(f"{place}-proof", caption, columns, rows))
+    run = found.run
+    blocks: list[Block] = [proof_table(run, place)] if run.proof else []
     margins = [
         (name, float(margin), bool(margin >= 0))
         for name, margin in zip(run.model.constraint_names, found.last.worst_margin, strict=True)
     ]
     caption = "The last policy, in every outcome that can come up (0 and above is met)"
     blocks.append(Table(f"{place}-margins", caption, ("constraint", "least value", "always met"), margins))
-    return list(blocks)
+    return blocks
+
+
+def proof_table(run: LearningRun, place: str) -> Table:
+    """Return the observations that a learner's proof of infeasibility consists of."""
+    rows = [
+        (line.step, shown_state(line.state), repr(line.action), line.violation, dead_end(line.dead_state))
+        for line in run.proof[:PROOF_LINES]
+    ]
+    left = len(run.proof) - len(rows)
+    more = f", the first {len(rows):,} of {len(run.proof):,}" if left else ""
+    caption = f"Proof: every action that was seen to fail, from the first state on{more}"
+    columns = ("step", "state", "action", "violated by", "led to, where all fails")
+    return Table(f"{place}-proof", caption, columns, rows)
 
 
 def dead_end(label: Any) -> str | None:

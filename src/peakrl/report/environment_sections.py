@@ -1,0 +1,101 @@
+"""A run on an environment on the page: what was experienced, what is proved, and what it would do now.
+
+Nothing here is exact but what was counted: an environment shows no law from which a value could be computed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, shown_state, slug
+from peakrl.report.run_sections import certificate_tables, proof_table, thinned
+
+if TYPE_CHECKING:
+    from peakrl.learning.run import LearningRun
+
+#: Decisions that the page lists.
+MOST_DECISIONS = 2000
+
+
+def environment_section(run: LearningRun, name: str) -> Section:
+    """Return the section of a run on an environment."""
+    states, place = run.model, f"run-{slug(name)}"
+    tone, short, said = verdict(run)
+    lead = (
+        f"{states.name}, an environment: {states.num_states:,} states and {states.num_pairs:,} pairs were met, "
+        f"{states.horizon} steps, constraints: {', '.join(states.constraint_names) or 'none'}; "
+        f"{run.episodes:,} episodes with seed {run.seed}."
+    )
+    main: list[Block] = [Text(said, tone), *curves(run, place)]
+    aside: list[Block] = [experience_table(run, place)]
+    if run.certificate is not None:
+        aside += certificate_tables([run.certificate], place)
+    if run.proof:
+        aside.append(proof_table(run, place))
+    aside.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
+    return Section(place, f"{name}: {states.name}", lead, main, aside, (tone, short), [decisions(run, place)])
+
+
+def verdict(run: LearningRun) -> tuple[str, str, str]:
+    """Return tone, badge and sentence: what is proved of the environment and of the policy."""
+    certificate = run.certificate
+    if run.feasible is False:
+        return (
+            "bad",
+            "infeasible",
+            "Infeasible, proved by the learner: all ways out of a first state were seen to fail.",
+        )
+    if certificate is not None and certificate.holds:
+        return "good", "certified", f"Certified: {certificate.claim}."
+    seen = "no episode violated" if not run.violations else f"{run.violations:,} of {run.episodes:,} episodes violated"
+    last = f", the last of them {run.last_violation_episode:,}" if run.last_violation_episode else ""
+    untried = f" The policy is {run.untried}." if run.untried is not None else ""
+    return "", "not proved", f"Nothing is proved of this policy: while learning {seen}{last}.{untried}"
+
+
+def curves(run: LearningRun, place: str) -> list[Block]:
+    """Return what episodes earned and violated, one by one and on average."""
+    history = run.history
+    if not len(history):
+        return [Text("No history was recorded: learn(..., record=...) says how often.")]
+    keep = thinned(len(history))
+    x = history.episode[keep].tolist()
+    reward = [
+        Series("of the episode", x, history.episode_reward[keep].tolist(), None, "grey", mode="markers"),
+        Series("mean of all so far", x, history.averaged_value[keep].tolist(), None, "blue"),
+    ]
+    violation = [Series("all so far", x, history.cumulative_violation[keep].tolist(), None, "orange")]
+    return [
+        Chart(f"{place}-value", "Reward of an episode, as experienced", "episode", "reward", reward),
+        Chart(f"{place}-violation", "Violation, summed up over the episodes", "episode", "violation", violation),
+    ]
+
+
+def experience_table(run: LearningRun, place: str) -> Table:
+    """Return what was counted."""
+    rows: list[tuple[str, object]] = [
+        ("episodes", run.episodes),
+        ("violating episodes", run.violations),
+        ("the last of them", run.last_violation_episode),
+        ("states met", run.model.num_states),
+        ("pairs on offer there", run.model.num_pairs),
+    ]
+    if len(run.history):
+        rows.append(("mean reward of an episode", float(run.history.averaged_value[-1])))
+    if run.untried is not None:
+        rows.append(("where its action was never tried", str(run.untried)))
+    return Table(f"{place}-experience", "What was experienced", ("", ""), rows)
+
+
+def decisions(run: LearningRun, place: str) -> Table:
+    """Return what the policy does, in the order of steps; states that were never met are not in it."""
+    columns, rows = run.policy._table()
+    first = [tuple(map(shown_cell, columns, row)) for row in itertools.islice(rows, MOST_DECISIONS)]
+    more = f", the first {MOST_DECISIONS:,}" if len(first) == MOST_DECISIONS else ""
+    return Table(f"{place}-decisions", f"What the policy does in states that were met{more}", columns, first)
+
+
+def shown_cell(column: str, value: object) -> object:
+    """Return a cell for reading."""
+    return shown_state(value) if column == "state" else repr(value) if column == "action" else value

@@ -1,0 +1,84 @@
+"""The page of a run on an environment: what was experienced, and no claim beyond what is proved."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+import peakrl
+
+
+class Corridor(gymnasium.Env):
+    """Five cells; going right earns 1 in the last but violates with `risk` in the fourth."""
+
+    observation_space = gymnasium.spaces.Discrete(5)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, risk=0.0, floor=0.0):
+        self.risk, self.floor = risk, floor
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell = 0
+        return self.cell, {}
+
+    def step(self, action):
+        self.cell = min(4, self.cell + 1) if action else max(0, self.cell - 1)
+        cost = float(self.cell == 3 and self.np_random.random() < self.risk)
+        return self.cell, float(self.cell == 4), False, False, {"cost": max(cost, self.floor)}
+
+
+def learned(risk=0.0, floor=0.0, **more):
+    return peakrl.learn(Corridor(risk, floor), episodes=80, horizon=6, reward_range=(0, 1), **more)
+
+
+def written(source, place):
+    return peakrl.write_report(source, place).read_text(encoding="utf-8")
+
+
+def test_a_run_and_its_file_give_the_same_page_without_the_environment(tmp_path):
+    run = learned()
+    run.save(tmp_path / "run")
+    pages = written(tmp_path / "run", tmp_path / "file.html"), written(run, tmp_path / "run.html")
+    wanted = ("80 episodes with seed 0", "What was experienced", "What the policy does in states that were met")
+    assert [[text in page for text in wanted] for page in pages] == [[True] * 3] * 2
+
+
+def test_what_was_merely_unseen_is_not_called_safe(tmp_path):
+    run = learned()
+    assert run.violations == 0
+    page = written(run, tmp_path / "page.html")
+    assert "Nothing is proved of this policy: while learning no episode violated." in page
+    assert "never violates" not in page
+    assert 'class="badge good"' not in page
+
+
+def test_violations_are_told_with_the_last_of_them(tmp_path):
+    run = learned(risk=0.5)
+    page = written(run, tmp_path / "page.html")
+    assert f"{run.violations:,} of 80 episodes violated, the last of them {run.last_violation_episode:,}" in page
+
+
+def test_a_proof_of_infeasibility_is_shown_with_its_observations(tmp_path):
+    run = learned(floor=1.0)
+    assert run.feasible is False
+    page = written(run, tmp_path / "page.html")
+    assert "Infeasible, proved by the learner" in page
+    assert "every action that was seen to fail" in page
+
+
+def test_a_run_without_history_says_so(tmp_path):
+    assert "No history was recorded" in written(learned(record="none"), tmp_path / "page.html")
+
+
+def test_a_history_becomes_a_table():
+    history = learned(record=10).history
+    try:
+        import pandas
+    except ImportError:
+        with pytest.raises(peakrl.PeakError, match="needs pandas, which is not installed"):
+            history.to_frame()
+        return
+    frame = history.to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["episode"].tolist() == history.episode.tolist()
+    assert np.array_equal(frame["cumulative_violation"], history.cumulative_violation)
