@@ -18,6 +18,9 @@ LEARNERS = {
     "practical": LearnerSettings.practical(),
     "practical, replay": LearnerSettings.practical(replay=True),
     "practical, penalties": LearnerSettings.practical(constraint_memory=False),
+    "certified": LearnerSettings.certified(1e-6),
+    "UCBVI": peakrl.learners.UCBVI(),
+    "SUCBVI": peakrl.learners.SUCBVI(),
     "Algorithm 1": LearnerSettings.published(0.1),
     "Algorithm 1, bernstein": LearnerSettings.paper(0.1),
 }

@@ -58,6 +58,8 @@ def read(told: Any, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     slots, rows, laws = len(d.row_start) - 1, len(d.law_of_row), len(d.cell_start)
     lo, hi = d.reward_range
     d.may_end = d.ends > 0 and lo <= 0 <= hi
+    d.barred = d.barred.reshape(-1, rows)
+    d.column = np.arange(d.horizon) if d.stationary else np.zeros(d.horizon, int)
     d.rows_of = [np.arange(d.row_start[s], d.row_start[s + 1]) for s in range(slots)]
     d.slots_at = [
         np.array([s for s in range(slots) if len(d.rows_of[s]) and (d.stationary or d.slot_step[s] == h)], int)
@@ -147,7 +149,8 @@ def upper_values(
         else:
             mine = share[d.law_of_row[rows[one]]]
             bound = upper_means(follows, np.where(ends[:, None], 0, counts), above, mine)
-        ruled_out, bound = (harm[d.group_of_row[rows]] > 0) | ends[each], bound[each]
+        ruled_out = (harm[d.group_of_row[rows]] > 0) | ends[each] | (d.barred[d.column[h], rows] == 1)
+        bound = bound[each]
         own = 0.0 if d.joint else np.where(known[rows] == 1, d.reward[rows], d.most_reward)
         u = np.full(len(d.law_of_row), -np.inf)
         u[rows] = np.where(ruled_out, -np.inf, np.minimum(own + bound, d.most_reward * (d.horizon - h)))
@@ -218,6 +221,8 @@ def returned(d: SimpleNamespace) -> tuple[float, float]:
         return walked(d)
     grid = least + (most - least) / GRID * d.returns_index
     low = max(least, -mixed(-grid, d.returns_count, -least, share + math.log(3))) if d.played else least
+    if d.safe and all(stays(d, h) for h in range(d.horizon)):
+        return low, 0.0
     groups = d.group_of_row[np.concatenate([chosen(d, h) for h in range(d.horizon)])]
     if d.certain and d.complete and (d.tested[groups] == 1).all() and (d.harm[groups] == 0).all():
         return low, 0.0
@@ -240,6 +245,12 @@ def walked(d: SimpleNamespace) -> tuple[float, float]:
     for one in reversed(earned):
         total = one + total
     return total, 0.0
+
+
+def stays(d: SimpleNamespace, h: int) -> bool:
+    """Does the policy take nothing that is declared to fail, wherever anything else is left?"""
+    barred, rows = d.barred[d.column[h]] == 1, chosen(d, h)
+    return all(not barred[row] or barred[d.rows_of[s]].all() for s, row in zip(d.slots_at[h], rows, strict=True))
 
 
 def chosen(d: SimpleNamespace, h: int) -> NDArray[Any]:

@@ -6,7 +6,8 @@ Every transition is counted; now and then, and ever more rarely, a plan is made 
     W_h(s)   = max_a Q_h(s,a)
 
 with means and variance over the n(s,a) visits, and cap_h = span (H - h) for a pair not yet tried. Pairs seen to violate
-are not chosen while another is left. Plans follow each other after 10 episodes, or 2 % of the episodes so far.
+or declared to fail are not chosen while another is left. Plans follow each other after 10 episodes, or 2 % of the
+episodes so far.
 
 SUCBVI (after Xiong, Du and Huang, 2023) also heeds where a pair was seen to lead. With D(s,a) the next states seen,
 
@@ -62,6 +63,8 @@ class Counts(NamedTuple):
     dead: Bytes
     #: The episode that began in a dead state, and that slot; 0 where none did.
     proved: Longs
+    #: [row, column]: 1 where it is declared to fail.
+    barred: Bytes
 
 
 class Planning(NamedTuple):
@@ -126,7 +129,8 @@ def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: 
             cap = planning.span * (layout.horizon - step)
             best, chosen, mildest = -math.inf, np.int64(-1), layout.row_start[slot]
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                if counts.harm[row] > 0.0 or (planning.heeds and dead_end(counts, planning, row, column) >= 0):
+                failed = counts.harm[row] > 0.0 or counts.barred[row, column] == 1
+                if failed or (planning.heeds and dead_end(counts, planning, row, column) >= 0):
                     if counts.harm[row] < counts.harm[mildest]:
                         mildest = row
                     continue

@@ -63,6 +63,10 @@ class PricedPlanner(CountingPlanner):
                 task.model.first_slot, task.model.first_probability, np.stack(mean, axis=1), table
             )  # fmt: skip
 
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Refuse: its plans draw from all actions."""
+        super(CountingPlanner, self).forbid(first, forbidden, harm)
+
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on: untried, and every action as likely as the others."""
         space, before = self.space, self.by_pair["chance"].size

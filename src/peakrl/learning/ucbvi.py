@@ -24,10 +24,11 @@ from peakrl.kernels.counting import (
     plan_if_due,
 )
 from peakrl.kernels.learning import Log
-from peakrl.kernels.practical_tables import NO_WITNESS, VIOLATES
+from peakrl.kernels.practical_tables import DECLARED, NO_WITNESS, VIOLATES
 from peakrl.kernels.sampling import Words
 from peakrl.kernels.untried import Outcomes
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.limits import allowed_rows
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.space import Table, checked_rows
@@ -75,6 +76,8 @@ class CountingPlanner(SamplingAlgorithm):
             "begun": Table(0, np.int64),
         }
         self.dead = Table(0, np.int8, self.columns + int(self.space.shared))
+        #: [row, column]: what is declared to fail; it follows from the declaration, so no file holds it.
+        self.barred = Table(0, np.int8, self.columns)
         #: The episode that began in a dead state, and its slot.
         self.proved = np.zeros(2, np.int64)
         #: Cells in use, and the episode that plans next.
@@ -93,7 +96,7 @@ class CountingPlanner(SamplingAlgorithm):
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on: untried, so worth all that there may be."""
         space, sizes = self.space, self.task.sizes
-        for table in self.by_row.values():
+        for table in (*self.by_row.values(), self.barred):
             table.grow(space.rows)
         for table in (*self.by_slot.values(), self.dead):
             table.grow(space.slots)
@@ -115,12 +118,25 @@ class CountingPlanner(SamplingAlgorithm):
         rooms: dict[str, Any] = {
             name: table.room for name, table in (self.by_row | self.by_cell | self.by_slot).items()
         }
-        self.counts = Counts(state=self.state, dead=self.dead.room, proved=self.proved, **rooms)
+        self.counts = Counts(
+            state=self.state, dead=self.dead.room, proved=self.proved, barred=self.barred.room, **rooms
+        )
         offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
         order = offering if space.shared else offering[np.argsort(-space.slot_step[offering], kind="stable")]
         self.planning = Planning(
             int(space.shared), order, space.slot_step, sizes.reward_range[0], sizes.span, self.bonus, self.heeds
         )
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Plan without what is declared to fail."""
+        rows = slice(first, first + len(forbidden))
+        self.barred.room[rows] = forbidden
+        known = self.by_row["harm"].room
+        known[rows] = np.maximum(known[rows], np.where(forbidden.all(axis=1), harm, 0.0))
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        best, _ = allowed_rows(self.layout.row_start[low:], forbidden, first)
+        followed = self.by_slot["greedy"].room[low : self.space.slots]
+        followed[:] = np.where(best >= 0, best, followed)
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
         """Plan, where it is time to."""
@@ -187,6 +203,7 @@ class CountingPlanner(SamplingAlgorithm):
         """What was seen to violate and, where that is heeded, to lead to dead ends."""
         witness = np.empty((self.space.rows, self.columns), np.int32)
         find_witnesses(self.counts, self.planning, witness, NO_WITNESS, VIOLATES)
+        witness[(self.barred.used == 1) & (witness == NO_WITNESS)] = DECLARED
         return Memory(witness, self.by_row["harm"].used)
 
     def feasible(self) -> bool | None:

@@ -32,6 +32,8 @@ class Told:
     deterministic: bool
     #: Does a pair violate always or never?
     certain: bool
+    #: Is all that is not declared to fail declared to be safe?
+    safe: bool
     #: There are at most so many; None: nobody knows.
     states: int | None
     depends_on: Dependence | None
@@ -39,6 +41,11 @@ class Told:
     rewards: Function | None
     #: (step, state, action) -> what pairs with one law of the next state have in common; None: each has its own.
     law_key: Function | None
+
+
+def declares_safety(knowledge: Knowledge) -> bool:
+    """Is it declared what is safe, to the end?"""
+    return knowledge.support is not None or knowledge.safe_policy is not None
 
 
 def told_of(rules: Rules, knowledge: Knowledge) -> Told:
@@ -71,7 +78,8 @@ def told_of(rules: Rules, knowledge: Knowledge) -> Told:
         most=most,
         joint=joint,
         deterministic=deterministic,
-        certain=deterministic,
+        certain=deterministic or knowledge.constraints is not None,
+        safe=declares_safety(knowledge),
         states=rules.states if rules.states is not None and rules.states <= MOST_STATES else None,
         depends_on=knowledge.constraint_depends_on,
         rewards=knowledge.rewards if callable(knowledge.rewards) else None,

@@ -17,6 +17,7 @@ from peakrl.kernels.certified.bounds import FINE
 from peakrl.kernels.certified.episodes import PLAYED, VIOLATED
 from peakrl.kernels.certified.tables import OPEN
 from peakrl.kernels.certified.values import first_value
+from peakrl.kernels.practical_tables import DECLARED
 from peakrl.learning.certified.growing import GrowingRounds
 from peakrl.learning.certified.proofs import ATTEMPTS, EPISODES, FROZEN, POLICIES, Counts
 from peakrl.learning.certified.rounds import Rounds
@@ -34,6 +35,9 @@ WORDS = {
     "rewards": "declared: the rewards",
     "most_reward": "declared: no step without a violation earns more than {}",
     "deterministic": "declared: nothing is random",
+    "support": "declared: whatever can happen is in the support; the best is among policies that are safe by it",
+    "safe_policy": "declared: the safe policy is safe; the best is among what is safe by it and the support",
+    "constraints": "declared: the constraints of each step, state and action",
     "outcome_map": "declared: how the next state follows from state, action and independent, identically drawn noise",
 }
 
@@ -109,7 +113,10 @@ def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
     if isinstance(learner.rounds, GrowingRounds):
         lines += environment_lines(learner.rounds)
     declared = knowledge.declared()
-    return (*lines, *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name)))
+    return (
+        *lines,
+        *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name) not in (None, False)),
+    )
 
 
 def environment_lines(r: GrowingRounds) -> list[str]:
@@ -135,6 +142,7 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
         "constraint_bounds": list(map(float, learner.task.sizes.constraint_bounds)),
         "joint": bool(r.terms.joint),
         "certain": bool(goal.certain),
+        "safe": bool(goal.safe),
         "deterministic": bool(r.terms.deterministic),
         "ends": int(space.ends),
         "complete": bool(r.terms.complete),
@@ -168,9 +176,11 @@ def counted(r: Rounds) -> dict[str, NDArray[Any]]:
     if isinstance(r, GrowingRounds):
         compact = r.compact()
         names = (*COUNTED, *PLACES, *Counts._fields, "candidate", "gap")
-        return {name: compact[name] for name in names} | {"noise_next": r.places.noise_next}
+        barred = (compact["witness"] == DECLARED).astype(np.int8)
+        return {name: compact[name] for name in names} | {"noise_next": r.places.noise_next, "barred": barred}
     own = {name: getattr(r.tables, name) for name in COUNTED} | {name: getattr(r.places, name) for name in PLACES}
     own |= {"noise_next": r.places.noise_next, "candidate": r.candidate, "gap": r.evidence.gap}
+    own["barred"] = (r.tables.witness == DECLARED).astype(np.int8)
     return own | r.frozen_counts._asdict()
 
 

@@ -23,6 +23,7 @@ from peakrl.errors import TargetError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.certified.tables import CELLS, OPEN, VIOLATES, Places, Scratch, Tables, Terms
 from peakrl.kernels.learning import Log
+from peakrl.kernels.practical_tables import DECLARED
 from peakrl.learning.algorithm import alike
 from peakrl.learning.certified.declared import Told
 from peakrl.learning.certified.proofs import KIND, UPPER, Counts, Goal
@@ -31,6 +32,7 @@ from peakrl.learning.certified.rounds import CHALLENGE, Rounds
 from peakrl.learning.space import GrowingSpace
 
 JUDGED_KEPT, JUDGED_BAD = 1, 2
+NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
 def log_weight(index: Longs) -> Floats:
@@ -176,6 +178,19 @@ class GrowingRounds(Rounds):
             )  # fmt: skip
             changes += 1
         return changes
+
+    def _take_greedy(self, low: int) -> None:
+        """Let the candidate stay with what is declared to be safe in the slots from `low` on."""
+        own, places = self.own, self.places
+        for slot in range(max(low, self.space.ends), self.space.slots):
+            first, last = int(places.row_start[slot]), int(places.row_start[slot + 1])
+            judged = own["judged"][own["group_of_row"][first:last]]
+            for step in range(self.horizon) if self.space.shared else [int(self.space.slot_step[slot])]:
+                entries = step * places.entry_stride + np.arange(first, last)
+                barred = own["witness"][entries] == DECLARED
+                candidate = first + first_of(np.where(barred & ~barred.all(), JUDGED_BAD, judged))
+                own["candidate"][step * places.node_stride + slot] = candidate
+                self._set_rows(step, slot, candidate, 0, NO_LOG, 0)
 
     def _add_row(self, row: int, slot: int) -> None:
         """Note which law and which group a new row belongs to, and its reward where that is declared."""

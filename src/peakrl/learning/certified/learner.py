@@ -21,7 +21,7 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, overwrite
 from peakrl.learning.certified.declared import told_of
-from peakrl.learning.certified.growing import GrowingRounds
+from peakrl.learning.certified.growing import NO_LOG, GrowingRounds
 from peakrl.learning.certified.proofs import DEAD_FIRST, EPISODES, FROZEN, GAP, LEFT, PASSED, POLICIES, VIOLATED_HIGH
 from peakrl.learning.certified.room import UNKEPT
 from peakrl.learning.certified.rounds import Rounds
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from peakrl.targets.adapters import Rules
 
 
+#: Declarations by which something is never done.
+LIMITS = {"support", "constraints", "safe_policy"}
 #: The candidate's exact figures are noted on models of up to this many nodes.
 MOST_JUDGED = 200_000
 
@@ -111,7 +113,14 @@ class CertifiedLearner(SamplingAlgorithm):
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on: a model has them all from the start."""
-        return changes if self._growing is None else self._growing.grow(first, episode, log, changes)
+        if self._growing is None:
+            return changes
+        limited = not self.task.knowledge.declared().keys().isdisjoint(LIMITS)
+        return self._growing.grow(first, episode, NO_LOG if limited else log, changes)  # limits are logged by others
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Rule out what is declared to fail."""
+        self.rounds.bar(first, forbidden, harm, told=self.task.knowledge.constraints is not None)
 
     # Learning ------------------------------------------------------------------------------------------------
 

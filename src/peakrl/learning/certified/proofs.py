@@ -26,6 +26,8 @@ from peakrl.kernels.certified.episodes import GAUGED, GRID, PLAYED, VIOLATED, Ev
 from peakrl.kernels.certified.gaps import lower_values
 from peakrl.kernels.certified.tables import OPEN, SAMPLES, Places, Scratch, Tables, Terms
 from peakrl.kernels.certified.values import sweep
+from peakrl.kernels.practical_tables import DECLARED
+from peakrl.learning.limits import allowed_rows
 
 #: Shares of the failure probability: upper values, lower values, violation.
 UPPER, LOWER, VIOLATION = 0.6, 0.2, 0.2
@@ -54,6 +56,8 @@ class Goal:
     lower_bets: int
     #: Does a pair violate always or never, so that reading it once tells?
     certain: bool
+    #: Is whatever is not declared to fail declared to be safe (`Knowledge.support`, `safe_policy`)?
+    safe: bool = False
 
 
 class Counts(NamedTuple):
@@ -112,6 +116,34 @@ class Proofs:
             steps.append(np.full(len(slots), step))
         self.nodes, self.node_step = np.concatenate(nodes), np.concatenate(steps)
 
+    def bar(self, first: int, forbidden: NDArray[np.bool_], harm: Floats, *, told: bool) -> None:
+        """Rule out [row - first, column] of the rows from `first` on, new ones; `told`: constraints are declared.
+
+        All upper values of a new state are equal, so that the first row that is left is greedy.
+        """
+        places, tables = self.places, self.tables
+        rows = np.arange(first, first + len(forbidden))
+        entries = np.arange(forbidden.shape[1]) * places.entry_stride + rows[:, None]
+        tables.witness[entries[forbidden & (tables.witness[entries] == OPEN)]] = DECLARED
+        groups, always = places.group_of_row[rows], forbidden.all(axis=1)
+        np.maximum.at(tables.harm, groups[always], harm[always])
+        if told:
+            tables.tested[groups[always | ~forbidden.any(axis=1)]] = 1
+        low = int(places.slot_of_row[first]) if len(rows) else len(places.row_start) - 1
+        starts = places.row_start[low : int(places.slot_of_row[rows[-1]]) + 2] if len(rows) else places.row_start[:1]
+        best, left = allowed_rows(starts, tables.witness[entries] != OPEN, first)
+        for column in range(forbidden.shape[1]):
+            nodes = column * places.node_stride + np.arange(low, low + len(best))
+            offers = np.diff(starts) > 0
+            tables.dead[nodes[offers]] = left[offers, column] == 0
+            some = left[:, column] > 0
+            tables.greedy[nodes[some]] = best[some, column]
+        self._take_greedy(low)
+
+    def _take_greedy(self, low: int) -> None:
+        """Let the candidate of a fresh start do what is greedy."""
+        self.candidate[:] = self.tables.greedy
+
     # Bounds --------------------------------------------------------------------------------------------------
 
     def share(self, part: float) -> float:
@@ -132,7 +164,7 @@ class Proofs:
 
     def chance_high(self) -> float:
         """Return the bound on the probability that an episode of the candidate violates."""
-        if self.keeps() or (self.terms.deterministic and self._path_value() > -math.inf):
+        if self.stays() or self.keeps() or (self.terms.deterministic and self._path_value() > -math.inf):
             return 0.0
         total, bad = int(self.evidence.counts[PLAYED]), int(self.evidence.counts[VIOLATED])
         if total == 0:
@@ -157,6 +189,14 @@ class Proofs:
         for reward in reversed(rewards):
             total = reward + total
         return total
+
+    def stays(self) -> bool:
+        """Does the candidate stay with what is declared to be safe, wherever anything is?"""
+        if not self.goal.safe:
+            return False
+        entries = self.node_step * self.places.entry_stride + self.candidate[self.nodes]
+        barred = self.tables.witness[entries] == DECLARED
+        return not bool((barred & (self.tables.dead[self.nodes] == 0)).any())
 
     def keeps(self) -> bool:
         """Was every pair that the candidate can take read, and did it keep the constraints?"""

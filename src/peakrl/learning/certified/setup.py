@@ -10,7 +10,7 @@ import numpy as np
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.certified.tables import CELLS, OPEN, Places, Scratch, Tables, Terms
-from peakrl.learning.certified.declared import Told, declared_map, declared_rewards
+from peakrl.learning.certified.declared import Told, declared_map, declared_rewards, declares_safety
 from peakrl.learning.certified.growing import GrowingRounds
 from peakrl.learning.certified.proofs import UPPER, Goal
 from peakrl.learning.certified.rounds import Rounds
@@ -34,6 +34,9 @@ class Declared:
     deterministic: bool = False
     #: [row, noise]: the next slot.
     noise_next: Ints | None = None
+    #: Are constraints told by step, state and action, and is it told what is safe to the end?
+    constraints: bool = False
+    safe: bool = False
 
 
 def declared_on_model(model: TabularModel, knowledge: Knowledge) -> Declared:
@@ -50,7 +53,7 @@ def declared_on_model(model: TabularModel, knowledge: Knowledge) -> Declared:
         )
     return Declared(
         laws, groups, declared_rewards(model, knowledge), knowledge.most_reward, bool(knowledge.deterministic),
-        declared_map(model, knowledge),
+        declared_map(model, knowledge), knowledge.constraints is not None, declares_safety(knowledge),
     )  # fmt: skip
 
 
@@ -70,7 +73,8 @@ def certify_model(
         most,
         model.horizon * float(sum(model.constraint_bounds)),
         lower_bets(model, terms.joint),
-        not terms.joint,
+        not terms.joint or declared.constraints,
+        declared.safe,
     )
     if declared.rewards is not None and not terms.joint:
         tables.known[:] = 1
@@ -86,7 +90,15 @@ def certify_environment(
     least, most = rules.reward_range
     bounds = rules.constraints.bounds or ()
     goal = Goal(
-        epsilons, failure_probability, relative, least, most, rules.horizon * math.fsum(bounds), 1, told.certain
+        epsilons,
+        failure_probability,
+        relative,
+        least,
+        most,
+        rules.horizon * math.fsum(bounds),
+        1,
+        told.certain,
+        told.safe,
     )
     return GrowingRounds(space, told, goal, len(rules.actions))
 

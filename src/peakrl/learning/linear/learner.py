@@ -155,6 +155,10 @@ class LinearPlanner(CountingPlanner):
         if task.model is not None:
             self.charges = self.budget.charges(task.model.payoffs.constraints)
 
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Refuse: its programmes are over all actions."""
+        super(CountingPlanner, self).forbid(first, forbidden, harm)
+
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on, where the first action is taken until there is a plan."""
         for table in self.own.values():
