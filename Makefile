@@ -81,7 +81,7 @@ docs: $(DOCS_STAMP) ## build the documentation into docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 maskable-ppo: $(STAMP) ## train and certify a network behind a shield (installs torch, which is large)
-	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[sb3]'
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -c constraints-sb3.txt -e '.[sb3]'
 	$(BIN)/python docs/examples/maskable_ppo.py
 
 clean: ## remove caches and builds; .venv and results stay

@@ -21,7 +21,8 @@ numbers = {state: number for number, state in enumerate(model.state_labels)}
 
 def decide(step, state):
     """What the network would do, among what is safe."""
-    action, _ = agent.predict(numbers[state], action_masks=safe.mask(step, state), deterministic=True)
+    masks = safe.mask(step, state)  # read-only, which torch does not like
+    action, _ = agent.predict(numbers[state], action_masks=masks.copy(), deterministic=True)
     return model.action_labels[int(action)]
 
 

@@ -1,5 +1,10 @@
 """A shield lets safe actions through and nothing else, and says so."""
 
+import runpy
+import sys
+import types
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -311,6 +316,36 @@ def test_masks_are_found_as_sb3_contrib_looks_for_them():
     assert stacked.shape == (2, env.action_space.n)
     assert stacked.dtype == np.bool_
     assert found[int(np.flatnonzero(found)[0])]
+
+
+class Guesser:
+    """Stands in for MaskablePPO: asks for masks as sb3-contrib does, and guesses among what they leave."""
+
+    def __init__(self, policy, env, *, seed, device, **settings):
+        self.env, self.rng = env, np.random.default_rng(seed)
+        assert (policy, device) == ("MlpPolicy", "cpu")
+
+    def learn(self, steps):
+        observation, _ = self.env.reset(seed=0)
+        for _ in range(steps // 40):
+            action, _ = self.predict(observation, action_masks=self.env.get_wrapper_attr("action_masks")())
+            observation, _, terminated, truncated, _ = self.env.step(action)
+            if terminated or truncated:
+                observation, _ = self.env.reset()
+
+    def predict(self, observation, *, action_masks, deterministic=False):
+        assert isinstance(self.env.observation_space.contains(observation), bool)
+        return np.array(self.rng.choice(np.flatnonzero(action_masks))), None
+
+
+def test_the_example_with_maskable_ppo_runs_with_whatever_agent_keeps_to_its_masks(monkeypatch, capsys):
+    stand_in = types.ModuleType("sb3_contrib")
+    stand_in.MaskablePPO = Guesser
+    monkeypatch.setitem(sys.modules, "sb3_contrib", stand_in)
+    runpy.run_path(str(Path(__file__).parents[2] / "docs" / "examples" / "maskable_ppo.py"))
+    told = capsys.readouterr().out
+    assert "500 steps of learning, 0 actions replaced" in told
+    assert "violation probability 0.0" in told
 
 
 def test_every_error_of_a_shield_is_a_peak_error():

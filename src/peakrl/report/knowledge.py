@@ -25,13 +25,12 @@ LEAST_GAP = 1e-3
 
 
 def draw_knowledge(record: FigureRecord) -> Figure:
-    """Draw for each problem the violating episodes by what is known, and the gap over episodes."""
+    """Draw for each problem the violating episodes by what is known, and the gap over episodes in the same colours."""
     figure, grid = new_figure(len(record.variants), 2, height=2.3)
     for variant, (left, right) in zip(record.variants, grid, strict=True):
         bars(left, record, variant)
         gaps(right, record, variant)
         left.set_title(variant.capitalize(), loc="left")
-    grid[0][1].legend(fontsize=7, loc="upper right")
     return figure
 
 
