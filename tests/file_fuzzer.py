@@ -83,7 +83,7 @@ def make_bases(folder):
         "run practical layered": (layered, practical), "run practical shared": (shared, practical),
         "run practical doomed": (doomed, practical), "run jobs": (jobs, practical),
         "run paper": (tank, LearnerSettings.paper(0.5)), "run published": (layered, LearnerSettings.published(0.5)),
-        "run replay": (shared, LearnerSettings.practical(replay=True)),
+        "run posterior": (shared, LearnerSettings.posterior()),
     }  # fmt: skip
     for name, (model, settings) in runs.items():
         add(name, cut(model, settings), use_run)

@@ -1,6 +1,6 @@
 """The learners by name: settings that `learn` takes, files name and sweeps list.
 
-    peakrl.learn(model, peakrl.learners.Practical(second_looks=False), episodes=50_000)
+    peakrl.learn(model, peakrl.learners.Practical(trials=False), episodes=50_000)
 
 A new learner is one module in `peakrl.learning`, with its settings, its tables and its rule, and one line here.
 """

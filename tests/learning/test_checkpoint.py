@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 import peakrl
 from peakrl import (
-    Knowledge,
     LearnerSettings,
     Outcome,
     PeakError,
@@ -51,8 +50,7 @@ SETTINGS = [
     LearnerSettings.practical(constraint_memory=False, slack=0.1),
     LearnerSettings.practical(adaptive_steps=False, share_steps=False),
     LearnerSettings.practical(tight_optimism=False),
-    LearnerSettings.practical(second_looks=False),
-    LearnerSettings.practical(replay=True),
+    LearnerSettings.practical(trials=False),
 ]
 DATA = Path(__file__).parent / "data"
 POINT = namedtuple("POINT", ("x", "y"))
@@ -390,21 +388,19 @@ def test_a_file_that_is_missing_foreign_or_newer_is_refused_with_its_reason(smal
         load_run(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "chosen", "knowledge"),
-    [
-        ("practical", LearnerSettings.practical(), Knowledge(outcome_groups=True, constraint_depends_on="pair")),
-        ("paper", LearnerSettings.paper(0.25), None),
-    ],
-)
-def test_a_file_of_schema_2_is_continued_as_it_was_begun(name, chosen, knowledge, tmp_path):
-    path = tmp_path / "run"
-    path.write_bytes((DATA / f"{name}-schema-2.run").read_bytes())
+def test_a_file_of_schema_2_is_continued_as_it_was_begun(tmp_path):
+    path, chosen = tmp_path / "run", LearnerSettings.paper(0.25)
+    path.write_bytes((DATA / "paper-schema-2.run").read_bytes())
     model = compile_model(random_problem(3, stationary=True, outcome_payoffs=False))
     assert (load_run(path).episodes, load_run(path).settings) == (40, chosen)
     continued = resume(path)
-    whole = learn(model, chosen, episodes=90, seed=3, record=1, knowledge=knowledge)
+    whole = learn(model, chosen, episodes=90, seed=3, record=1)
     assert differences(whole, continued) == []
+
+
+def test_a_file_of_a_learner_that_is_no_more_what_it_was_is_refused_with_version_and_setting():
+    with pytest.raises(StorageError, match=r"peakrl 0\.1\.0 \(schema 2\) with the learner Practical second_looks=True"):
+        load_run(DATA / "practical-schema-2.run")
 
 
 def test_a_run_on_an_environment_of_schema_2_is_refused_with_its_version():

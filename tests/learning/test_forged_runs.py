@@ -20,7 +20,7 @@ from peakrl.learning.active import ActiveRun
 from peakrl.storage import kind_of, read_record, write_record
 from random_problems import random_problem
 
-PRACTICAL, REPLAY = LearnerSettings.practical(), LearnerSettings.practical(replay=True)
+PRACTICAL = LearnerSettings.practical()
 
 
 def doomed(stationary=True):
@@ -86,11 +86,10 @@ def test_a_proof_that_rests_on_nothing_is_refused(tmp_path):
         (PRACTICAL, "engine.w", np.inf),
         (PRACTICAL, "engine.visits", 2**31 - 1),
         (PRACTICAL, "engine.visits", -1),
-        (REPLAY, "engine.seen", 10**6),
-        (REPLAY, "engine.cell_next", 10**6),
-        (REPLAY, "engine.cell_next", -1),
-        (PRACTICAL, "engine.latest_next", -1),
-        (PRACTICAL, "engine.look", 10**6),
+        (PRACTICAL, "engine.met", -1),
+        (PRACTICAL, "engine.square", -1.0),
+        (PRACTICAL, "engine.square", np.nan),
+        (LearnerSettings.posterior(), "engine.begun", -1),
         (PRACTICAL, "engine.greedy", 10**6),
         (PRACTICAL, "engine.status", 7),
         (PRACTICAL, "greedy", -1),
@@ -112,35 +111,6 @@ def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_
 
     forge(tmp_path / "run", change)
     with pytest.raises(StorageError, match=r"damaged|another form"):
-        load_run(tmp_path / "run")
-
-
-def one_twice(next_of, count_of, cells):
-    next_of[cells[1]] = next_of[cells[0]]
-
-
-def one_that_cannot_follow(next_of, count_of, cells):
-    next_of[cells[1]] = next(slot for slot in range(4) if slot not in next_of[cells])
-
-
-def one_never_met(next_of, count_of, cells):
-    count_of[cells[1]] = 0
-
-
-@pytest.mark.parametrize("change", [one_twice, one_that_cannot_follow, one_never_met])
-def test_a_list_of_next_states_that_leaves_no_room_for_the_others_is_refused(change, tmp_path):
-    """Replay has a cell for each next state of a law: where one is there twice, another would be written beyond."""
-    model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
-    learn(model, REPLAY, episodes=40).save(tmp_path / "run")
-
-    def forged(plain, arrays):
-        sizes = np.diff(arrays["model.outcome_start"])[arrays["model.row_distribution"]]
-        full = np.flatnonzero((arrays["engine.seen"] == sizes) & (sizes > 1) & (sizes < 4))[0]
-        first = sizes[:full].sum()
-        change(arrays["engine.cell_next"], arrays["engine.cell_count"], np.arange(first, first + sizes[full]))
-
-    forge(tmp_path / "run", forged)
-    with pytest.raises(StorageError, match="next state"):
         load_run(tmp_path / "run")
 
 

@@ -16,7 +16,7 @@ from shielded_environments import Corridor, CorridorProblem, holes, lake
 LEARNERS = {
     "posterior": LearnerSettings.posterior(),
     "practical": LearnerSettings.practical(),
-    "practical, replay": LearnerSettings.practical(replay=True),
+    "practical, no trials": LearnerSettings.practical(trials=False),
     "practical, penalties": LearnerSettings.practical(constraint_memory=False),
     "certified": LearnerSettings.certified(1e-6),
     "UCBVI": peakrl.learners.UCBVI(),
@@ -139,7 +139,7 @@ def test_the_tables_say_from_the_first_episode_on_what_is_not_safe():
     assert np.array_equal(run._learned.known() != 0, ~safe.entries)
 
 
-@pytest.mark.parametrize("learner", [name for name in LEARNERS if "replay" not in name])
+@pytest.mark.parametrize("learner", LEARNERS)
 def test_an_environment_is_learned_without_one_violation(learner):
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=5, battery=4, max_arrival=3, mean=2, std=1, peak_power=3)
     options = {"states": 20} if "bernstein" in learner else {}

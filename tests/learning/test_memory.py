@@ -51,7 +51,7 @@ def test_the_practical_learners_tables_take_the_stated_bytes(kind, seed):
     taken = sum(array.nbytes for array in learner_of(model, LearnerSettings.practical()).learned().arrays().values())
     states_and_steps = model.num_slots * (model.horizon if model.stationary else 1)
     counted = an_entry * model.num_entries + a_state_and_step * states_and_steps
-    assert taken == counted + a_pair * model.num_rows + a_state * model.num_slots + 40
+    assert taken == counted + a_pair * model.num_rows + a_state * model.num_slots + 24
 
 
 def test_a_change_takes_the_stated_bytes():

@@ -163,8 +163,8 @@ def test_it_is_swept_by_name_beside_ours_and_stands_in_the_summary(tmp_path):
 def test_settings_of_files_may_name_a_learner_of_ours_by_its_class():
     from peakrl.problem_files.schema import learner_settings
 
-    assert learner_settings({"learner": "Practical", "replay": True}, "settings", Path()) == LearnerSettings.practical(
-        replay=True
+    assert learner_settings({"learner": "Practical", "trials": False}, "settings", Path()) == LearnerSettings.practical(
+        trials=False
     )
     with pytest.raises(ProblemError, match=r"settings\.slack is missing"):
         learner_settings({"learner": "AlgorithmOne"}, "settings", Path())

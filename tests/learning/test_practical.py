@@ -55,7 +55,7 @@ def algorithm_of(model, case, episodes):
 
 SETTINGS = {
     "as it comes": practical(),
-    "no second looks": practical(second_looks=False),
+    "no trials": practical(trials=False),
     "plain steps": practical(adaptive_steps=False),
     "no sharing": practical(share_steps=False),
     "no sharing, plain steps": practical(share_steps=False, adaptive_steps=False),
@@ -65,15 +65,12 @@ SETTINGS = {
     "shared outcomes, plain steps": practical(share_outcomes=True, adaptive_steps=False),
     "shared outcomes, separate steps": practical(share_outcomes=True, share_steps=False),
     "shared outcomes, no memory": practical(share_outcomes=True, constraint_memory=False, penalty=3.0),
-    "replay": practical(replay=True),
-    "replay, shared outcomes": practical(replay=True, share_outcomes=True),
-    "replay, no memory": practical(replay=True, constraint_memory=False, slack=0.1),
     "everything off": practical(
         tight_optimism=False,
         constraint_memory=False,
         share_steps=False,
         adaptive_steps=False,
-        second_looks=False,
+        trials=False,
         slack=0.2,
     ),
 }
@@ -161,7 +158,7 @@ class SlowFall(Problem):
         return [Outcome(1.0, min(state + 1, 3), *paid)]
 
 
-@pytest.mark.parametrize("name", ["as it comes", "shared outcomes", "replay", "replay, shared outcomes"])
+@pytest.mark.parametrize("name", ["as it comes", "shared outcomes"])
 def test_pairs_that_are_dead_at_early_steps_only_equal_the_twins(name):
     for seed in range(4):
         problem = SlowFall(np.random.default_rng(seed).uniform(size=(4, 2)))
@@ -184,7 +181,7 @@ def test_violations_that_hold_for_all_alike_equal_the_twins(share_outcomes):
         assert twin_differences(alike_by_action(seed), settings, seed) == []
     frozen = energy_harvesting(horizon=3, battery=2, max_arrival=3, peak_power=2, mean=2, std=1, arrivals="frozen")
     assert twin_differences(frozen, settings, 1) == []
-    settings = practical(constraint_depends_on="pair", share_outcomes=share_outcomes, replay=True)
+    settings = practical(constraint_depends_on="pair", share_outcomes=share_outcomes)
     assert twin_differences(random_problem(3, stationary=True, outcome_payoffs=False), settings, 4) == []
 
 
@@ -301,7 +298,7 @@ def test_random_feasible_problems_are_solved_without_any_violation_at_the_end():
         assert run.violations <= model.num_entries
 
 
-# Second looks -------------------------------------------------------------------------------------------------------
+# Trials -------------------------------------------------------------------------------------------------------------
 
 
 def end_gap(model, settings, seed, episodes=5000):
@@ -311,46 +308,48 @@ def end_gap(model, settings, seed, episodes=5000):
     return (best - evaluate(model, run.policy).value) / (best - model.horizon * model.reward_range[0])
 
 
-def test_second_looks_mend_most_of_what_early_bad_luck_costs_on_random_problems():
-    # Seeds are fixed. Over four batches of 30 such problems (seeds from 3000, 4000, 5000 and 6000 on) the sum of the
-    # gaps fell to 0.19 .. 0.41 of what it was, and the runs above 1 % to 0.31 .. 0.47: both limits lie above these.
+def test_trials_mend_most_of_what_early_bad_luck_costs_on_random_problems():
     models = [
         compile_model(random_problem(seed, states=4, actions=3, horizon=6, safe_action=True, outcome_payoffs=True))
         for seed in range(3000, 3030)
     ]
-    without, with_looks = (
-        [end_gap(model, practical(second_looks=looks), seed) for model in models for seed in range(6)]
-        for looks in (False, True)
+    without, with_trials = (
+        [end_gap(model, practical(trials=trials), seed) for model in models for seed in range(6)]
+        for trials in (False, True)
     )
-    assert sum(with_looks) < 0.5 * sum(without)
-    assert sum(gap > 0.01 for gap in with_looks) < 0.6 * sum(gap > 0.01 for gap in without)
+    assert sum(with_trials) < 0.5 * sum(without)
+    assert sum(gap > 0.01 for gap in with_trials) < 0.6 * sum(gap > 0.01 for gap in without)
 
 
-def test_second_looks_change_nothing_where_nothing_is_random():
-    for model in (
-        compile_model(scheduling_example(1)),
-        compile_model(energy_harvesting(horizon=6, arrivals="frozen")),
-    ):
-        runs = [learn(model, practical(second_looks=looks), episodes=400, seed=1) for looks in (False, True)]
-        assert np.array_equal(runs[0].q, runs[1].q)
-        changes = [run.averaged_policy for run in runs]
-        assert np.array_equal(changes[0].change_episode, changes[1].change_episode)
-        assert np.array_equal(changes[0].change_row, changes[1].change_row)
+def against_a_sure_thing(chance, prize, sure):
+    """Action 0 leads to a state that pays `prize` with a chance, action 1 pays `sure` and nothing more."""
+    transitions, rewards = np.zeros((3, 2, 3)), np.zeros((3, 2))
+    transitions[0, 0] = [0, chance, 1 - chance]
+    transitions[0, 1, 2] = transitions[1, :, 1] = transitions[2, :, 2] = 1
+    rewards[0, 1], rewards[1] = sure, prize
+    return TabularModel.from_arrays(transitions, rewards, np.ones((1, 3, 2)), horizon=2)
 
 
-def test_a_look_is_due_four_times_in_each_doubling_and_never_takes_what_is_forbidden():
+@pytest.mark.parametrize("problem", [(0.6, 1.0, 0.5), (0.5, 4.0, 1.0)], ids=["three states", "coin"])
+def test_what_early_bad_luck_hides_is_found_in_twenty_of_twenty_runs(problem):
+    # So did 200 of 200 runs with other seeds on each; without trials half of the runs or fewer do.
+    model = against_a_sure_thing(*problem)
+    assert all(end_gap(model, practical(), seed, episodes=10_000) < 1e-9 for seed in range(20))
+
+
+def test_trials_come_ever_more_rarely_and_never_take_what_is_forbidden():
     model = compile_model(random_problem(3, states=1, actions=3, horizon=1, constraints=1, safe_action=True))
     engine = algorithm_of(model, practical(), 200)
-    due, generator = [], seed_state(np.uint64(1))
+    tried, generator = set(), seed_state(np.uint64(1))
     log, counters = Log(*(np.empty(0, np.int32) for _ in range(3))), np.zeros(2, np.int64)
     for k in range(200):
         row = int(engine.tables.greedy[0, 0])
         assert not engine.forbidden()[row, 0] or k == 0
+        if row != engine.chosen()[0, 0]:
+            tried.add(k)
         engine.run(generator, k, 1, log, np.empty((0, 2)), counters)
-        if engine.tables.look[0] == 0:
-            due.append(int(engine.tables.visits[row, 0]))
-    assert set(due) <= {j * 2**i for j in range(4, 8) for i in range(6)}
-    assert {64, 80, 96, 112, 128} <= set(due)
+    assert tried
+    assert tried <= {j * j // 4 for j in range(30)}
 
 
 # The change list ----------------------------------------------------------------------------------------------------
@@ -431,7 +430,8 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
         ({"most_reward": math.nan}, "most_reward"),
         ({"constraint_depends_on": "weather"}, "constraint_depends_on"),
         ({"penalty": -1.0}, "penalty"),
-        ({"share_steps": False, "replay": True}, "replay"),
+        ({"replay": True}, "replay is dropped"),
+        ({"second_looks": True}, "second_looks is dropped: trials"),
         ({"bonus": "none"}, "bonus"),
     ],
 )
@@ -478,7 +478,8 @@ def test_examples_1_and_2_are_optimal_after_the_last_violation():
     for number, episodes, limit in ((1, 300, 150), (2, 6500, 6000)):
         model = compile_model(scheduling_example(number))
         best = solve(model).value
-        run = learn(model, practical(), episodes=episodes, record=1)
+        assert evaluate(model, learn(model, practical(), episodes=episodes, record="none").policy).value == best
+        run = learn(model, practical(trials=False), episodes=episodes, record=1)
         after = run.history.episode > run.last_violation_episode
         assert run.last_violation_episode < limit
         assert (run.history.value[after] == best).all()

@@ -32,8 +32,7 @@ FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {
         "constraint_memory": st.booleans(),
         "share_steps": st.booleans(),
         "adaptive_steps": st.booleans(),
-        "second_looks": st.booleans(),
-        "replay": st.booleans(),
+        "trials": st.booleans(),
     },
 }
 BEGINNINGS = [

@@ -15,10 +15,9 @@ class PracticalTwin:
     table serves every step, and the least reward.
     """
 
-    #: The constants of the formulas: c of the adaptive step size, m after the proof, c of replay; and of second looks
-    #: how many there are in a doubling, their c, and the least weight of a new difference in the noise.
-    window, patience, caution = 5.0, 20.0, 0.5
-    looks, doubt, noise_weight = 4, 4.0, 0.001
+    #: The constants of the formulas: c of the adaptive step size and when it takes errors for chance, m after the
+    #: proof, c of trials.
+    window, settled, patience, doubt = 5.0, 20, 20.0, 3.0
 
     def __init__(self, problem, model, settings, *, penalty, start):
         self.problem, self.settings, self.penalty, self.start = problem, settings, penalty, list(start)
@@ -32,13 +31,13 @@ class PracticalTwin:
             offers = {state: actions for (_, state), actions in points.items()}
             points = {(step, state): actions for step in range(self.horizon) for state, actions in offers.items()}
         self.nodes = points
-        self.q, self.harm, self.forbidden, self.transitions = {}, {}, set(), {}
+        self.q, self.harm, self.forbidden = {}, {}, set()
         self.begin()
 
     def begin(self):
         self.n, self.errors, self.x, self.mean, self.tries = {}, {}, {}, {}, {}
-        # Where a look is due, by state; the actions that looks take, by node; the latest reward and next state.
-        self.due, self.looked, self.latest, self.noise, self.differences = {}, {}, {}, 0.0, 0
+        # The actions that trials take, by node; how often a state was met; the mean square of errors.
+        self.tried_next, self.met, self.square = {}, {}, {}
         for (h, state), actions in self.nodes.items():
             for action in actions:
                 self.q[h, state, action] = self.start[h]
@@ -54,8 +53,8 @@ class PracticalTwin:
         actions = self.nodes[h, state]
         if self.w(h, state) == -math.inf:
             return min(actions, key=lambda a: self.harm.get(self.pair(h, state, a), 0.0))
-        if (h, state) in self.looked:
-            return self.looked[h, state]
+        if (h, state) in self.tried_next:
+            return self.tried_next[h, state]
         return max(actions, key=lambda a: self.q[h, state, a])
 
     def table(self):
@@ -98,10 +97,10 @@ class PracticalTwin:
             self.harm[pair] = max(self.harm.get(pair, 0.0), violation)
             self.q[entry] = -math.inf
             self.forbidden.add(entry)
-            self.looked.pop(entry[:2], None)
-            self.due.pop(self.place(*entry[:2]), None)
+            for c in range(self.horizon) if self.stationary else [entry[0]]:
+                self.tried_next.pop((c, entry[1]), None)
 
-    # Second looks
+    # Trials
 
     def place(self, h, state):
         """A stored state: in a stationary model the same one at every step."""
@@ -113,51 +112,44 @@ class PracticalTwin:
             return self.law(h, state, action), None if self.share else h
         return *self.pair(h, state, action), None if self.share else h
 
-    def note_noise(self, key, h, reward, following):
-        if self.n.get(key, 0) > 0:
-            reward_before, before = self.latest[key]
-            now, then = self.w(h + 1, following), self.w(h + 1, before)
-            if now > -math.inf and then > -math.inf:
-                apart = reward + now - (reward_before + then)
-                self.differences += 1
-                weight = max(1.0 / self.differences, self.noise_weight)
-                self.noise += weight * (0.5 * apart * apart - self.noise)
-        self.latest[key] = reward, following
-
-    def look(self, h, state, action):
-        """After the visit of a pair at step h: has its look been taken, is one due, and what would it take?"""
-        place, t = self.place(h, state), self.n[self.key(h, state, action)]
-        if self.due.get(place) == h:
-            del self.due[place]
-        if any(t == j * 2**doublings for j in range(self.looks, 2 * self.looks) for doublings in range(t)):
-            self.due[place] = h
+    def try_again(self, h, state):
+        """After a visit at step h: the next one is a trial if there were j^2 / 4 so far, rounded down."""
+        place = self.place(h, state)
+        met = self.met[place] = self.met.get(place, 0) + 1
         for c in self.columns(h, state):
-            self.looked.pop((c, state), None)
-            if self.due.get(place) == c and self.w(c, state) > -math.inf:
-                self.looked[c, state] = max(self.nodes[c, state], key=lambda a, c=c: self.hope(c, state, a))
+            self.tried_next.pop((c, state), None)
+            if any(met == j * j // 4 for j in range(met + 2)) and self.w(c, state) > -math.inf:
+                self.tried_next[c, state] = max(self.nodes[c, state], key=lambda a, c=c: self.hope(c, state, a))
 
     def hope(self, h, state, action):
         key, offset = self.key(h, state, action), self.window if self.settings.adaptive_steps else float(self.horizon)
         spread = self.errors.get(key, (0.0, 0.0, 0.0))[2]
         if not self.settings.adaptive_steps:
             spread = (offset + 1.0) / (offset + self.n[key]) if key in self.n else 0.0
-        return self.q[h, state, action] + self.doubt * math.sqrt(spread * self.noise)
+        return self.q[h, state, action] + self.doubt * math.sqrt(spread * self.square.get(key, 0.0))
 
     def step_size(self, key, old, target):
         t = self.n[key] = self.n.get(key, 0) + 1
         if self.proved:
             return (self.horizon + 1.0) / (self.horizon + self.patience + t)
         offset = self.window if self.settings.adaptive_steps else float(self.horizon)
-        if not self.settings.adaptive_steps or old == -math.inf or target == -math.inf:
+        if old == -math.inf or target == -math.inf:
             return (offset + 1.0) / (offset + t)
         delta = target - old
+        error, mean = delta if t > 1 else self.start[-1], self.square.get(key, 0.0)
+        self.square[key] = mean + (error * error - mean) / t
+        if not self.settings.adaptive_steps:
+            return (offset + 1.0) / (offset + t)
         b, v, spread = self.errors.get(key, (0.0, 0.0, 0.0))
         g = offset / (offset + t)
         b = (1.0 - g) * b + g * delta
         v = (1.0 - g) * v + g * delta * delta
         alpha = 1.0
         if t > 2:
-            alpha = 1.0 - (v - b * b) / ((1.0 + spread) * v) if v > 0 else 1.0 / t
+            noise = v - b * b
+            if t > self.settled:
+                noise = min(noise / ((1.0 - g) * (1.0 - g)), v)
+            alpha = 1.0 - noise / ((1.0 + spread) * v) if v > 0 else 1.0 / t
             alpha = min(1.0, max(alpha, 1.0 / t))
         self.errors[key] = b, v, (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
         return alpha
@@ -180,12 +172,7 @@ class PracticalTwin:
         kept = self.mean.get(pair, most)
         share = (self.horizon + 1.0) / (self.horizon + self.patience + tries) if self.proved else 1.0 / tries
         self.mean[pair] = kept + share * (reward - kept)
-        if self.settings.replay and not self.proved:
-            counts = self.transitions.setdefault(law, {})
-            counts[following] = counts.get(following, 0) + 1
-            self.replay(state, self.columns(h, state))
-        else:
-            self.follow_law(h, law, following)
+        self.follow_law(h, law, following)
         self.compose(state, self.columns(h, state))
 
     def follow_law(self, h, law, following):
@@ -197,25 +184,6 @@ class PracticalTwin:
         for c in columns:
             old = self.x.get((c, law), self.start[c] - most)
             self.x[c, law] = old + alpha * (self.w(c + 1, following) - old) if old > -math.inf else old
-
-    def replay(self, state, columns):
-        for c in columns:
-            for action in self.nodes[c, state]:
-                law, top = self.law(c, state, action), self.start[c] - self.start[-1]
-                counts = self.transitions.get(law)
-                if not counts or self.x.get((c, law)) == -math.inf:
-                    continue
-                n, total, square = sum(counts.values()), 0.0, 0.0
-                values = [(count, self.w(c + 1, following)) for following, count in counts.items()]
-                if any(value == -math.inf for _, value in values):
-                    self.x[c, law] = -math.inf
-                    continue
-                for count, value in values:
-                    total += count * value
-                    square += count * value * value
-                mean = total / n
-                deviation = math.sqrt(max(square / n - mean * mean, 0.0) / n)
-                self.x[c, law] = min(top, mean + self.caution * deviation)
 
     def compose(self, state, columns):
         most = self.start[-1]
@@ -237,14 +205,10 @@ class PracticalTwin:
             if not self.remembers and f:
                 beyond = sum(min(0.0, min(x, 0.0) + self.settings.slack) for x in f)
                 reward = r + (self.penalty / len(f)) * beyond - self.least_reward
-            by_law = self.settings.share_outcomes or self.settings.replay
-            update = self.update_law if by_law else self.update_pair
-            looks = self.settings.second_looks and not self.settings.replay and not self.proved
-            if looks:
-                self.note_noise(self.key(h, state, action), h, 0.0 if by_law else reward, following)
+            update = self.update_law if self.settings.share_outcomes else self.update_pair
             update(h, state, action, reward, following)
-            if looks:
-                self.look(h, state, action)
+            if self.settings.trials and not self.proved:
+                self.try_again(h, state)
 
     def run(self, episodes, seed):
         """Run from the start; return the policies pi^1 .. pi^K in full."""

@@ -12,26 +12,23 @@ first, so that what the end of an episode shows reaches its beginning at once:
   In a dead state the action of least known harm is taken. A dead first state proves the problem infeasible: the tables
   start afresh with R = r - lo - penalty * violation and nothing is forbidden any more. Penalties are rare and large, so
   from then on alpha = (H+1)/(H+m+t): the start counts for m visits, and no action is given up for one unlucky outcome.
-  Replay ends with the proof, for the same reason.
 * All-step sharing: where nothing depends on the step, a transition updates Q_h(s,a) for every h with one shared count.
 * Step sizes: alpha = (H+1)/(H+t), or adaptive ones that tell trend from noise (the bias-adjusted Kalman filter of
   George and Powell, 2006): with g = c/(c+t), smoothed error b <- (1-g) b + g delta and square v <- (1-g) v + g delta^2,
 
       alpha = 1 - (v - b^2) / ((1 + l) v),   l <- (1-alpha)^2 l + alpha^2,
 
-  at least 1/t, and 1 at the first two visits. While optimism is being washed out the
-  errors agree in sign and alpha stays near 1; afterwards they cancel and alpha falls to that of a plain average.
+  at least 1/t, and 1 at the first two visits. While optimism is being washed out the errors agree in sign and alpha
+  stays near 1; afterwards they cancel and alpha falls to that of a plain average. They never cancel quite, so after 20
+  visits (v - b^2) / (1-g)^2, but at most v, stands for v - b^2: else 10,000 visits would be worth no more than 2,600.
 
-* Second looks: without a bonus, early bad luck may make the best action look worse than another, and it would never be
-  tried again. So four times in each doubling of N(s,a), at t = 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, .., a look is due in
-  s at the step of that visit: the next time, an action of the largest Q_h(s,a) + c sqrt(l n) is taken there instead of
-  the largest Q_h(s,a), c = 4. Here l is that of the adaptive step size ((H+1)/(H+t) without it) and n the noise of all
-  pairs together, from differences of two visits of the same pair, both by W as it is now:
-
-      d = r + W_{h+1}(s') - (r_before + W_{h+1}(s'_before)),   n <- n + max(1/m, 0.001) (d^2 / 2 - n)  at the m-th.
-
-  Q and W hold no trace of it, and where outcomes do not vary n is 0 and the look changes nothing. One look at a time is
-  due in a state; it is part of pi^k. There is none after a proof of infeasibility, nor with replay.
+* Trials: without a bonus, early bad luck may make the best action look worse than another, and it would never be tried
+  again. So after 1, 2, 4, 6, 9, 12, 16, .. visits of s (j^2 / 4, rounded down), the next one takes an action of the
+  largest Q_h(s,a) + c sqrt(l m) instead of the largest Q_h(s,a), c = 3. Here l is that of the adaptive step size
+  ((H+1)/(H+t) without it) and m the mean of delta^2 over all visits of the pair: the noise that was seen and, as long
+  as visits are few, what may not have been seen yet, for the first one counts with the most that one step can earn. Q
+  and W hold no trace of it, nor does what is handed out, and what is forbidden is not tried. There are none after a
+  proof of infeasibility.
 
 * Outcome sharing: pairs that are declared to have one law of the next state learn it together (post-decision states):
 
@@ -40,26 +37,21 @@ first, so that what the end of an episode shows reaches its beginning at once:
   with the count of the law in place of N(s,a), and the most that one step can earn as the reward of a pair not yet
   tried. A law seen to lead to a dead state forbids every pair that has it. Q of a state is computed when it is met.
 
-* Replay (a model-based step, and labelled so): transitions are remembered, n(s,a,s') of them; whenever a state is met,
-  what follows each of its actions is computed anew from all that is remembered, with an optimism that shrinks with the
-  variance seen,
-
-      X_h = min( start, m + c sqrt(var/n) ),   m and var: mean and variance of W_{h+1}(s') under n(s,a,s')/n.
-
 Tables and their columns: `kernels.practical_tables`; updates: `kernels.practical_updates`.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
-from peakrl.kernels.practical_looks import look_again, note_noise, schedule_look
 from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
-    NO_LOOK,
+    DOUBT,
     NO_WITNESS,
     PROVED,
     REMEMBERS,
@@ -69,7 +61,7 @@ from peakrl.kernels.practical_tables import (
     Path,
     PracticalTables,
 )
-from peakrl.kernels.practical_updates import note_reward, recompose, remember, replay, update_law, update_row
+from peakrl.kernels.practical_updates import note_reward, recompose, update_law, update_row
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome
 
 
@@ -92,10 +84,8 @@ def forget(tables: PracticalTables, options: Options) -> None:
     tables.visits[:] = 0
     tables.errors[:] = 0.0
     tables.tried[:] = 0
-    tables.look[:] = NO_LOOK
-    tables.latest_next[:] = 0
-    tables.latest_reward[:] = 0.0
-    tables.noise[:] = 0.0
+    tables.square[:] = 0.0
+    tables.met[:] = 0
     for law in range(tables.x.shape[0]):
         for column in range(tables.x.shape[1]):
             tables.x[law, column] = options.law_start[law, column]
@@ -121,6 +111,32 @@ def refresh(layout: Layout, tables: PracticalTables, slot: int, low: int, high: 
                 if tables.harm[row] < tables.harm[mildest]:
                     mildest = row
             tables.greedy[slot, column] = mildest
+
+
+@inlined
+def doubt(tables: PracticalTables, options: Options, place: int, counted: int) -> float:
+    """Return by how much a row (or law) may be better than its estimate; nothing where it has not been tried."""
+    spread = 0.0
+    if tables.errors.shape[0] > 0:
+        spread = tables.errors[place, counted, 2]
+    elif tables.visits[place, counted] > 0:
+        spread = (options.offset + 1.0) / (options.offset + tables.visits[place, counted])
+    return DOUBT * math.sqrt(spread * tables.square[place, counted])
+
+
+@loop
+def try_again(
+    layout: Layout, tables: PracticalTables, groups: Groups, options: Options, slot: int, low: int, high: int
+) -> None:
+    """Take the row of the largest Q with its doubt in columns low .. high, where anything is left."""
+    for column in range(low, high):
+        most = -np.inf
+        for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+            place = np.int64(groups.law_of_row[row]) if tables.x.shape[0] > 0 else row
+            value = tables.q[row, column] + doubt(tables, options, place, 0 if options.share else column)
+            if value > most:
+                most = value
+                tables.greedy[slot, column] = row
 
 
 @inlined
@@ -171,8 +187,6 @@ def forbid(
             if tables.witness[other, column] == NO_WITNESS:
                 tables.witness[other, column] = VIOLATES
         refresh(layout, tables, slot, 0, columns)
-        if tables.look.shape[0] > 0:
-            tables.look[slot] = NO_LOOK
         changes = note_changes(layout, tables, log, before, slot, 0, columns, episode, changes)
     return changes
 
@@ -214,8 +228,7 @@ def learn_path(
     columns = tables.q.shape[1]
     remembers = tables.status[REMEMBERS] == 1
     laws = tables.x.shape[0] > 0
-    replays = tables.seen.shape[0] > 0 and tables.status[PROVED] == 0
-    looks = tables.look.shape[0] > 0 and tables.status[PROVED] == 0
+    trials = tables.met.shape[0] > 0 and tables.status[PROVED] == 0
     for back in range(length):
         step = length - 1 - back
         slot, row, record, following = path.slot[step], path.row[step], path.record[step], path.following[step]
@@ -227,24 +240,18 @@ def learn_path(
         reward = payoff[record, 0] if remembers else payoff[record, 1]
         for column in range(low, high):
             before[column] = tables.greedy[slot, column]
-        place = groups.law_of_row[row] if laws else row
-        counted = 0 if options.share else low
-        if looks:
-            note_noise(tables, place, counted, own + options.shift, 0.0 if laws else reward, following)
         if laws:
             note_reward(layout, tables, options, row, reward)
-            if replays:
-                remember(tables, groups, row, following)
-                replay(layout, tables, groups, options, slot)
-            else:
-                update_law(layout, tables, groups, options, row, following, own, low, high)
+            update_law(layout, tables, groups, options, row, following, own, low, high)
             recompose(layout, tables, groups, options.most, slot, low, high)
         else:
             update_row(layout, tables, options, row, following, reward, own, low, high)
         refresh(layout, tables, slot, low, high)
-        if looks:
-            schedule_look(tables, slot, place, counted, own)
-            look_again(layout, tables, groups, options, slot, low, high)
+        if trials:
+            tables.met[slot] += 1
+            root = np.int64(math.sqrt(4 * tables.met[slot] + 1))
+            if root * root >= 4 * tables.met[slot]:
+                try_again(layout, tables, groups, options, slot, low, high)
         changes = note_changes(layout, tables, log, before, slot, low, high, episode + 1, changes)
     first = path.slot[0]
     if remembers and tables.w[first, 0] == -np.inf:

@@ -2,7 +2,7 @@
 
 Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and there is just one in a
 layered model, whose slots belong to a step already. A law is a distribution over next slots that several rows may
-share; where outcomes are not shared but replayed, every row has a law of its own.
+share.
 """
 
 from __future__ import annotations
@@ -18,19 +18,14 @@ from peakrl.kernels.arrays import Floats, Ints, Longs
 REMEMBERS, PROVED, DEAD_FIRST = 0, 1, 2
 #: After the proof of infeasibility: how many visits the optimistic start is worth.
 PATIENCE = 20.0
-#: Standard deviations that replay adds to the mean of what it remembers.
-CAUTION = 0.5
-#: Second looks: how many are due in each doubling of a pair's visits, and the standard errors that one grants.
-LOOKS, DOUBT = 4, 4.0
-#: The least weight of a new difference in the noise of all pairs together.
-NOISE_WEIGHT = 0.001
-#: `PracticalTables.look` where none is due.
-NO_LOOK = -1
+#: Visits after which errors that seem to agree must do so by more than chance.
+SETTLED = 20
+#: Standard errors that a trial grants.
+DOUBT = 3.0
 #: Tables of parts that are switched off.
 NO_FLOATS: Floats = np.empty((0, 0))
 NO_REWARDS: Floats = np.empty(0)
 NO_INTS: Ints = np.empty(0, np.int32)
-NO_LONGS: Longs = np.empty(0, np.int64)
 NO_WITNESSES: Ints = np.empty((0, 0), np.int32)
 #: Witness of a forbidden entry: none yet, seen to violate, declared to fail; a slot: seen to lead to that dead one.
 NO_WITNESS, VIOLATES, DECLARED = -2, -1, -3
@@ -59,16 +54,9 @@ class PracticalTables(NamedTuple):
     law_witness: Ints = NO_WITNESSES
     reward: Floats = NO_REWARDS
     tried: Ints = NO_INTS
-    #: Where transitions are replayed: different next slots seen [law], and which and how often [cell].
-    seen: Ints = NO_INTS
-    cell_next: Ints = NO_INTS
-    cell_count: Ints = NO_INTS
-    #: Where there are second looks: the column in which one is due [slot]; next slot and reward of the latest visit
-    #: [as visits]; noise of all pairs together and how often it was seen [2].
-    look: Longs = NO_LONGS
-    latest_next: Ints = NO_WITNESSES
-    latest_reward: Floats = NO_FLOATS
-    noise: Floats = NO_REWARDS
+    #: Where there are trials: [as visits] the mean square of its errors, and [slot] how often it was met.
+    square: Floats = NO_FLOATS
+    met: Ints = NO_INTS
 
 
 class Groups(NamedTuple):
@@ -80,8 +68,6 @@ class Groups(NamedTuple):
     slot_of_row: Ints
     #: [row]: its law of the next state; empty where laws are not learned.
     law_of_row: Ints = NO_INTS
-    #: [law + 1]: its cells; empty where transitions are not replayed.
-    cell_start: Longs = NO_LONGS
 
 
 class Path(NamedTuple):
@@ -111,5 +97,3 @@ class Options(NamedTuple):
     #: Where laws are learned: the most that one step can earn, and the start of X.
     most: float = 0.0
     law_start: Floats = NO_FLOATS
-    #: [2, column]: room for the sums of replay.
-    sums: Floats = NO_FLOATS

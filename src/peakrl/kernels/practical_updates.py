@@ -1,23 +1,12 @@
-"""How the practical learner takes in one transition: step sizes, Q, X and replay (formulas: `kernels.practical`)."""
+"""How the practical learner takes in one transition: step sizes, Q and X (formulas: `kernels.practical`)."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Layout
 from peakrl.kernels.jit import inlined
-from peakrl.kernels.practical_tables import (
-    CAUTION,
-    NO_WITNESS,
-    PATIENCE,
-    PROVED,
-    VIOLATES,
-    Groups,
-    Options,
-    PracticalTables,
-)
+from peakrl.kernels.practical_tables import NO_WITNESS, PATIENCE, PROVED, SETTLED, Groups, Options, PracticalTables
 
 
 @inlined
@@ -30,7 +19,10 @@ def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, 
     alpha = 1.0
     if t > 2:
         least = 1.0 / t
-        alpha = 1.0 - (square - bias * bias) / ((1.0 + spread) * square) if square > 0.0 else least
+        noise = square - bias * bias
+        if t > SETTLED:
+            noise = min(noise / ((1.0 - weight) * (1.0 - weight)), square)
+        alpha = 1.0 - noise / ((1.0 + spread) * square) if square > 0.0 else least
         alpha = min(1.0, max(alpha, least))
     errors[row, counted, 0] = bias
     errors[row, counted, 1] = square
@@ -55,8 +47,12 @@ def step_size(
         return patient_rate(layout.horizon, t)
     alpha = (options.offset + 1.0) / (options.offset + t)
     # Both are looked at first: the difference of two infinities is not a number.
-    if tables.errors.shape[0] > 0 and old > -np.inf and target > -np.inf:
-        alpha = adaptive_rate(tables.errors, place, counted, t, target - old, options.offset)
+    if old > -np.inf and target > -np.inf:
+        if tables.square.shape[0] > 0:
+            error = target - old if t > 1 else options.most
+            tables.square[place, counted] += (error * error - tables.square[place, counted]) / t
+        if tables.errors.shape[0] > 0:
+            alpha = adaptive_rate(tables.errors, place, counted, t, target - old, options.offset)
     return alpha
 
 
@@ -120,56 +116,6 @@ def update_law(
         tables.x[law, column] = old + alpha * (target - old) if old > -np.inf else old
         if old > -np.inf and target == -np.inf:
             tables.law_witness[law, column] = following
-
-
-@inlined
-def remember(tables: PracticalTables, groups: Groups, row: int, following: int) -> None:
-    """Count one more transition of a row's law to the slot `following`."""
-    law = groups.law_of_row[row]
-    cell = groups.cell_start[law]
-    end = cell + tables.seen[law]
-    while cell < end and tables.cell_next[cell] != following:
-        cell += 1
-    if cell == end:
-        tables.seen[law] += 1
-        tables.cell_next[cell] = following
-        tables.cell_count[cell] = 0
-    tables.cell_count[cell] += 1
-
-
-@inlined
-def replay(layout: Layout, tables: PracticalTables, groups: Groups, options: Options, slot: int) -> None:
-    """Compute X of every law of a slot anew, in all columns, from the transitions that are remembered of it."""
-    columns = tables.x.shape[1]
-    sums = options.sums
-    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-        law = groups.law_of_row[row]
-        first = groups.cell_start[law]
-        end = first + tables.seen[law]
-        if first == end or tables.witness[row, 0] == VIOLATES:
-            continue
-        n = 0
-        for column in range(columns):
-            sums[0, column] = 0.0
-            sums[1, column] = 0.0
-        for cell in range(first, end):
-            following, count = tables.cell_next[cell], np.float64(tables.cell_count[cell])
-            n += tables.cell_count[cell]
-            for column in range(columns):
-                value = tables.w[following, column + options.shift]
-                sums[0, column] += count * value
-                sums[1, column] += count * value * value
-        for column in range(columns):
-            if sums[0, column] > -np.inf:
-                mean = sums[0, column] / n
-                variance = max(sums[1, column] / n - mean * mean, 0.0)
-                value = mean + CAUTION * math.sqrt(variance / n)
-                tables.x[law, column] = min(options.law_start[law, column], value)
-            elif tables.x[law, column] > -np.inf:
-                tables.x[law, column] = -np.inf
-                for cell in range(first, end):
-                    if tables.w[tables.cell_next[cell], column + options.shift] == -np.inf:
-                        tables.law_witness[law, column] = tables.cell_next[cell]
 
 
 @inlined

@@ -39,8 +39,11 @@ from peakrl.targets.absent import AbsentEnvironment, load_rules, store_rules
 from peakrl.targets.adapters import Lanes, adapt
 
 KIND, ENVIRONMENT_KIND = "learning run", "learning run on an environment"
-#: Of the fields below; files of a higher number are refused. Schema 2 added second looks, 3 the names of learners.
-SCHEMA = 3
+#: Of the fields below; files of a higher number are refused. Schema 3 added the names of learners, 4 trials and where
+#: episodes began.
+SCHEMA = 4
+#: Learners that keep other tables since then.
+CHANGED = ("Practical", "Posterior", "UCBVI")
 #: What tells one run from another, in words.
 WORDS = {
     "settings": "learner",
@@ -299,6 +302,13 @@ def stored_learner(
         values, declared = plain["settings"], plain.get("knowledge", {})
         if "learner" not in values:
             values, declared = legacy(values)
+        if plain["schema"] < SCHEMA and values["learner"] in CHANGED:
+            dropped = [f"{name}={values[name]}" for name in ("second_looks", "replay") if name in values]
+            raise StorageError(
+                f"{path} was written by peakrl {plain['peakrl']} (schema {plain['schema']}) with the learner "
+                f"{' '.join((values['learner'], *dropped))}, which this peakrl (schema {SCHEMA}) has not as it was: "
+                "load it with that version, or learn anew"
+            )
         settings = LearnerSettings.from_dict(values)
         if knowledge is None:
             return settings, Knowledge.from_dict(declared)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import SettingsError
-from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.practical_tables import Groups
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.space import Space
@@ -18,8 +18,8 @@ from peakrl.model.tabular import TabularModel
 ROUNDING = 1e-12
 
 
-def laws_of_rows(model: TabularModel | None, knowledge: Knowledge, *, each: bool = False) -> Ints:
-    """[row]: the law of the next state that it shares, as declared; `each`: its own where nothing is; else nothing."""
+def laws_of_rows(model: TabularModel | None, knowledge: Knowledge) -> Ints:
+    """[row]: the law of the next state that it shares, as declared; empty where nothing is."""
     if model is None:
         return np.empty(0, np.int32)
     groups = knowledge.outcome_groups
@@ -27,7 +27,7 @@ def laws_of_rows(model: TabularModel | None, knowledge: Knowledge, *, each: bool
         return model.layout.row_distribution.astype(np.int32)
     if callable(groups):
         return grouped_laws(model, groups)
-    return np.arange(model.num_rows if each else 0, dtype=np.int32)
+    return np.empty(0, np.int32)
 
 
 def grouped_laws(model: TabularModel, key_of: Any) -> Ints:
@@ -55,13 +55,6 @@ def grouped_laws(model: TabularModel, key_of: Any) -> Ints:
             "into one group, but they have not the same law of the next state"
         )
     return laws
-
-
-def cells(model: TabularModel, law_of_row: Ints) -> Longs:
-    """[law + 1]: where the cells of each law begin; it has one for each next state that may be seen."""
-    sizes = np.zeros(int(law_of_row.max()) + 1, np.int64)
-    sizes[law_of_row] = np.diff(model.layout.outcome_start)[model.layout.row_distribution]
-    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def law_starts(space: Space, law_of_row: Ints, start: Floats) -> Floats:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
@@ -18,7 +18,6 @@ from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
     DECLARED,
     NO_FLOATS,
-    NO_LOOK,
     NO_WITNESS,
     PROVED,
     REMEMBERS,
@@ -31,7 +30,7 @@ from peakrl.kernels.practical_tables import (
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.constants import Sizes, levels, slater_penalty
-from peakrl.learning.declarations import cells, check_most_reward, law_starts, laws_of_rows, make_groups
+from peakrl.learning.declarations import check_most_reward, law_starts, laws_of_rows, make_groups
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.practical_checks import check_practical
@@ -57,22 +56,14 @@ class Practical(LearnerSettings):
     constraint_memory: bool = True
     #: One transition teaches every step, wherever the target is stationary.
     share_steps: bool = True
-    #: Remember transitions and compute from all of them what follows an action: a model-based step.
-    replay: bool = False
     #: Step sizes that tell trend from noise; otherwise (H+1)/(H+t).
     adaptive_steps: bool = True
-    #: Try again, now and then, what may be better than it looks, given the noise seen.
-    second_looks: bool = True
+    #: Try again, ever more rarely, what may be better than it looks, given the errors seen.
+    trials: bool = True
     #: Violations up to the slack go unpunished, where violations are not remembered.
     slack: float = Field(default=0.0, ge=0)
     #: Penalty weight; otherwise it follows from the slack or, without one, from a hundredth of the tightest bound.
     penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.replay and not self.share_steps:
-            raise ValueError("replay remembers transitions for all steps alike: it needs share_steps")
-        return self
 
     def make(self, task: Task) -> PracticalLearner:
         """Return the algorithm for a target."""
@@ -82,8 +73,6 @@ class Practical(LearnerSettings):
         """Raise where laws are to be learned, which takes a model that tells how many there are."""
         if knowledge.outcome_groups:
             raise SettingsError("outcome_groups is declared, but this learner shares outcomes on a model only")
-        if self.replay:
-            raise SettingsError("replay is True: transitions are remembered for a model only, not for an environment")
 
     def penalty_of(self, sizes: Sizes) -> float:
         """Return the weight of a violation once it is not remembered."""
@@ -107,14 +96,13 @@ class PracticalLearner(SamplingAlgorithm):
         ).start
         self.lowest = task.sizes.reward_range[0]
         columns, counted = self.columns, 1 if self.shares_steps else self.columns
-        self.law_of_row = laws_of_rows(task.model, task.knowledge, each=settings.replay)
+        self.law_of_row = laws_of_rows(task.model, task.knowledge)
         laws = int(self.law_of_row.max()) + 1 if self.law_of_row.size else 0
         self.by_law = laws > 0
-        looks = settings.second_looks and not settings.replay
         self.by_slot = {
             "w": Table(0.0, np.float64, columns + int(self.space.shared)),
             "greedy": Table(0, np.int64, columns),
-        } | ({"look": Table(NO_LOOK, np.int64)} if looks else {})
+        } | ({"met": Table(0, np.int32)} if settings.trials else {})
         self.by_row = {
             "q": Table(0.0, np.float64, columns),
             "harm": Table(0.0, np.float64),
@@ -124,18 +112,12 @@ class PracticalLearner(SamplingAlgorithm):
         self.by_place = {"visits": Table(0, np.int32, counted)}
         if settings.adaptive_steps:
             self.by_place["errors"] = Table(0.0, np.float64, counted, 3)
-        if looks:
-            self.by_place["latest_next"] = Table(0, np.int32, counted)
-            self.by_place["latest_reward"] = Table(0.0, np.float64, counted)
-        self.cell_start = cells(compiled(task), self.law_of_row) if settings.replay else np.zeros(1, np.int64)
+        if settings.trials:
+            self.by_place["square"] = Table(0.0, np.float64, counted)
         self.fixed: dict[str, NDArray[Any]] = {
             "status": np.array([int(settings.constraint_memory), 0, 0], np.int64),
             "x": np.empty((laws, columns)),
             "law_witness": np.full((laws, columns), NO_WITNESS, np.int32),
-            "seen": np.zeros(laws if settings.replay else 0, np.int32),
-            "cell_next": np.zeros(self.cell_start[-1], np.int32),
-            "cell_count": np.zeros(self.cell_start[-1], np.int32),
-            "noise": np.zeros(2 if looks else 0),
         }
         #: [slot]: optimistic start where slots belong to steps.
         self.slot_start = Table(0.0, np.float64)
@@ -200,7 +182,7 @@ class PracticalLearner(SamplingAlgorithm):
         offset = ERROR_WINDOW if self.settings.adaptive_steps else float(self.task.sizes.horizon)
         self.options = Options(
             int(shared), self.shares_steps, offset, start, reserve, space.ends,
-            most, laws, np.empty((2, self.columns)),
+            most, laws,
         )  # fmt: skip
 
     def _fill_ends(self) -> None:
@@ -229,7 +211,7 @@ class PracticalLearner(SamplingAlgorithm):
         """Rows whose constraints are declared to be the same."""
         if self._groups is None:
             self._groups = make_groups(self.space, self.depends_on, self.task.model)._replace(
-                law_of_row=self.law_of_row, cell_start=self.cell_start
+                law_of_row=self.law_of_row
             )
         return self._groups
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peakrl.kernels.practical_tables import DECLARED, NO_LOOK, NO_WITNESS
+from peakrl.kernels.practical_tables import DECLARED, NO_WITNESS
 from peakrl.learning.algorithm import refuse_no_numbers
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def check_practical(learner: PracticalLearner, done: int) -> None:
     most = min(done * space.horizon, MOST_VISITS)
     limits = {
         "visits": (0, most), "witness": (DECLARED, space.slots - 1),
-        "law_witness": (NO_WITNESS, space.slots - 1), "look": (NO_LOOK, learner.columns - 1),
-        "latest_next": (0, space.slots - 1), "tried": (0, most), "cell_next": (0, space.slots - 1),
-        "cell_count": (0, most),
+        "law_witness": (NO_WITNESS, space.slots - 1), "tried": (0, most), "met": (0, most),
     }  # fmt: skip
     arrays = learner.arrays()
     for name, (least, most) in limits.items():
@@ -37,38 +35,16 @@ def check_practical(learner: PracticalLearner, done: int) -> None:
     remembers, proved, dead = learner.fixed["status"].tolist()
     if remembers not in (0, 1) or not 0 <= proved <= done or not 0 <= dead < space.slots:
         raise ValueError("engine.status holds a number that cannot be")
-    if (learner.fixed["seen"] < 0).any() or (learner.fixed["seen"] > np.diff(learner.cell_start)).any():
-        raise ValueError("engine.seen holds a number that cannot be")
-    check_cells(learner)
     refuse_no_numbers(arrays, ("q", "w", "x"), lost=True)
-    refuse_no_numbers(arrays, ("errors", "harm", "reward", "latest_reward", "noise"))
+    refuse_no_numbers(arrays, ("errors", "harm", "reward", "square"))
     spread = arrays["errors"][..., 1:] if "errors" in arrays else np.empty(0)
-    if min(part.min(initial=0.0) for part in (arrays["harm"], arrays["noise"], spread)) < 0.0:
-        raise ValueError("engine.harm, engine.noise or engine.errors is below 0")
+    squares = arrays.get("square", np.empty(0))
+    if min(part.min(initial=0.0) for part in (arrays["harm"], squares, spread)) < 0.0:
+        raise ValueError("engine.harm, engine.square or engine.errors is below 0")
     check_witnesses(learner)
     if proved and (dead < space.ends or not has[dead] or (not space.shared and space.slot_step[dead] != 0)):
         raise ValueError("engine.status names a first state that is none")
     learner.proof()
-
-
-def check_cells(learner: PracticalLearner) -> None:
-    """Raise where a law remembers a next state that it cannot lead to, or one twice: a cell for each, no more."""
-    if learner.task.model is None or not learner.fixed["seen"].size:
-        return
-    layout, slots = learner.layout, learner.space.slots
-    sizes = np.diff(learner.cell_start)
-    law_of_cell = np.repeat(np.arange(len(sizes)), sizes)
-    place = np.arange(len(law_of_cell)) - learner.cell_start[law_of_cell]
-    used = place < learner.fixed["seen"][law_of_cell]
-    remembered = law_of_cell[used] * slots + learner.fixed["cell_next"][used]
-    row_of_law = np.empty(len(sizes), np.int64)
-    row_of_law[learner.law_of_row] = np.arange(len(learner.law_of_row))
-    outcome = layout.outcome_start[layout.row_distribution[row_of_law[law_of_cell]]] + place
-    possible = law_of_cell * slots + layout.outcome_next[outcome]
-    if len(np.unique(remembered)) < len(remembered) or not np.isin(remembered, possible).all():
-        raise ValueError("engine.cell_next names a next state twice, or one that cannot follow")
-    if (learner.fixed["cell_count"][used] < 1).any():
-        raise ValueError("engine.cell_count tells of a next state that was never met")
 
 
 def check_witnesses(learner: PracticalLearner) -> None:

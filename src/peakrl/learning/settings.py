@@ -36,6 +36,11 @@ DECLARED = {
     "constraint_depends_on": 'constraint_depends_on="action"',
     "most_reward": "most_reward=...",
 }
+#: What is no setting any more, and why.
+DROPPED = {
+    "replay": "replay is dropped: LearnerSettings.posterior() remembers outcomes and learns faster",
+    "second_looks": "second_looks is dropped: trials takes its place",
+}
 #: Where pydantic's own sentence would not read well after "... is ...".
 OWN_WORDS = {"missing": "is missing"}
 
@@ -120,18 +125,15 @@ class LearnerSettings(BaseModel, ABC):
         tight_optimism: bool = True,
         constraint_memory: bool = True,
         share_steps: bool = True,
-        replay: bool = False,
         adaptive_steps: bool = True,
-        second_looks: bool = True,
+        trials: bool = True,
         slack: float = 0.0,
         penalty: float | None = None,
     ) -> Practical:
-        """The model-free learner: tight optimism, constraint memory, all-step sharing, adaptive steps, second looks.
+        """The model-free learner: tight optimism, constraint memory, all-step sharing, adaptive steps, trials.
 
-        Each part can be switched off. Steps are shared wherever the target is stationary. `second_looks` tries again,
-        ever more rarely, what early bad luck may have made look worse than it is; it does nothing where nothing is
-        random, and has no part in `replay`, which has a caution of its own. `replay` remembers transitions and is no
-        longer model-free: it takes several times as long and as much memory, and learns faster.
+        Each part can be switched off. Steps are shared wherever the target is stationary. `trials` tries again, ever
+        more rarely, what early bad luck may have made look worse than it is; what is handed out holds none of them.
         Slack and penalty matter only without the memory, or once the problem is proved infeasible. What you know of the
         target helps a lot: declare it with `Knowledge`.
         """
@@ -139,7 +141,7 @@ class LearnerSettings(BaseModel, ABC):
 
         return Practical(
             slack=slack, penalty=penalty, tight_optimism=tight_optimism, constraint_memory=constraint_memory,
-            share_steps=share_steps, replay=replay, adaptive_steps=adaptive_steps, second_looks=second_looks,
+            share_steps=share_steps, adaptive_steps=adaptive_steps, trials=trials,
         )  # fmt: skip
 
     @classmethod
@@ -265,6 +267,8 @@ def unknown_setting(name: str, known: list[str]) -> str:
             f"{name} is known of the target and no setting of the learner: declare it with "
             f"learn(..., knowledge=peakrl.Knowledge({DECLARED[name]}))"
         )
+    if name in DROPPED:
+        return DROPPED[name]
     return f"{name} is no setting of the learner; it has {', '.join(known)}"
 
 
@@ -280,7 +284,7 @@ def describe(error: ValidationError, alien: str = "no setting of the learner") -
         field = ".".join(str(part) for part in item["loc"])
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            found.append(unknown_setting(field, []) if field in DECLARED else f"{field} is {alien}")
+            found.append(unknown_setting(field, []) if field in {**DECLARED, **DROPPED} else f"{field} is {alien}")
         elif item["type"] in OWN_WORDS:
             found.append(f"{field} {OWN_WORDS[item['type']]}")
         else:

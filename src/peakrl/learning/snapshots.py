@@ -146,7 +146,7 @@ def legacy(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if practical:
         own = ("constraint_memory", "adaptive_steps", "second_looks", "replay", "slack", "penalty")
         settings = {"learner": "Practical", "tight_optimism": given["start"] == "tight"}
-        settings |= {"share_steps": given["share_steps"] is not False, "second_looks": False}
+        settings |= {"share_steps": given["share_steps"] is not False}
         settings |= {name: given[name] for name in own if name in given}
     else:
         alien = ("constraint_memory", "adaptive_steps", "second_looks", "replay", "share_steps")

@@ -35,8 +35,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "figure-4": Experiment("Scheduling: Example 1", "peakrl.paper.scheduling:figure_4"),
     "figure-5": Experiment("Scheduling: Example 2", "peakrl.paper.scheduling:figure_5"),
     "figure-6": Experiment("Scheduling: Example 3", "peakrl.paper.scheduling:figure_6"),
-    "efficiency": Experiment("Episodes that the practical learner saves", "peakrl.paper.efficiency:efficiency"),
     "neighbours": Experiment("Ways to deal with constraints, side by side", "peakrl.paper.neighbours:neighbours"),
+    "efficiency": Experiment("Episodes that our learners save", "peakrl.paper.efficiency:efficiency"),
     "certificates": Experiment("Episodes until a certificate", "peakrl.paper.certificates:certificates"),
     "knowledge": Experiment("What knowing is worth", "peakrl.paper.knowledge:knowledge"),
 }

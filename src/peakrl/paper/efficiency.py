@@ -1,6 +1,6 @@
-"""How many episodes the practical learner saves, against Algorithm 1 with its best constants and a model-based planner.
+"""How many episodes our learners save, against Algorithm 1 with its best constants and a model-based planner.
 
-Random arrivals, in nats, many seeds: the gap of the last policy to the causal optimum in per cent, over episodes, as
+Random arrivals, in nats, many seeds: the gap of what is handed out to the causal optimum in per cent, over episodes, as
 median and quartiles; from which episode on it stays within 1 % and free of violation. Scheduling: when the last
 violation happens, and how close an infeasible example comes to the least violation.
 """
@@ -29,7 +29,7 @@ GAP, AVERAGED, EPISODES = ("gap", "%"), ("averaged gap", "%"), ("settled", "epis
 #: Measures of a quantity over seeds: the name of the quantity with one of these before it.
 QUARTILES = {"lower": 25, "median": 50, "upper": 75}
 
-PRACTICAL, REPLAY, DECLARED = "practical", "practical, replay", "practical, structure declared"
+POSTERIOR, PRACTICAL, DECLARED = "posterior sampling", "practical", "practical, structure declared"
 PLANNER = "model-based planner"
 #: Algorithm 1 has no better constants known on this problem than no bonus, a stepwise start and a small penalty:
 #: Theorem 2's form with rewards as they are (eta = (KH)^phi, about 7), the largest slack and Slater constant that still
@@ -42,12 +42,12 @@ ALGORITHM_ONE = {
 }
 
 
-def practical_learners(peak: float) -> dict[str, tuple[LearnerSettings, Knowledge]]:
-    """Return the practical learner as it comes, with its model-based step, and with all that can be told beforehand."""
+def our_learners(peak: float) -> dict[str, tuple[LearnerSettings, Knowledge]]:
+    """Return the default, and the practical learner as it comes and with all that can be told beforehand."""
     told = Knowledge(outcome_groups=True, constraint_depends_on="action", most_reward=math.log(1 + peak))
     return {
+        POSTERIOR: (LearnerSettings.posterior(), NOTHING),
         PRACTICAL: (LearnerSettings.practical(), NOTHING),
-        REPLAY: (LearnerSettings.practical(replay=True), NOTHING),
         DECLARED: (LearnerSettings.practical(), told),
     }
 
@@ -64,12 +64,15 @@ class Efficiency:
     peaks: tuple[float, ...] = (8, 15)
     seeds: int = 20
     episodes: int = 50_000
-    every: int = 50
+    #: The default is settled long before, and dearer: its own episodes and seeds.
+    sampling_episodes: int = 10_000
+    sampling_seeds: int = 8
+    #: At so many of them, evenly on a log scale, what is handed out is looked at.
+    places: int = 90
     #: Bonus of the planner, in standard deviations.
     bonus: float = 0.5
-    #: Algorithm 1: episodes, at how many of them its policy is looked at, and seeds.
+    #: Algorithm 1: episodes and seeds.
     long_episodes: int = 5_000_000
-    places: int = 90
     long_seeds: int = 5
     #: Example and episodes.
     schedules: tuple[tuple[int, int], ...] = ((1, 1_000), (2, 10_000))
@@ -78,12 +81,14 @@ class Efficiency:
 
 FULL = Efficiency()
 QUICK = replace(
-    FULL, seeds=2, episodes=4_000, long_episodes=200_000, places=12, long_seeds=1, schedules=((1, 300),),
+    FULL, seeds=2, episodes=4_000, sampling_episodes=1_000, sampling_seeds=2, long_episodes=200_000, places=12,
+    long_seeds=1, schedules=((1, 300),),
     infeasible_episodes=4_000,
 )  # fmt: skip
-#: What is asked for: gap of the last and of the averaged policy by peak (%), episodes saved, last violation of the
+#: What is asked for: gap of what is handed out and of the average of all
+#: that was followed, by peak (%), episodes saved, last violation of the
 #: scheduling examples, episodes to the proof, excess over the least violation (%), violations in a lifetime.
-LAST, MEAN, SAVED = {8: 0.2, 15: 0.7}, {8: 1.5, 15: 2.5}, 25.0
+LAST, MEAN, SAVED = {8: 0.2, 15: 0.7}, {8: 3.0, 15: 3.5}, 25.0
 SCHEDULES, PROOF, EXCESS, LIFETIME = {1: 150, 2: 6_000}, 2_000, 5.0, 32
 
 
@@ -103,9 +108,9 @@ def measure(request: Request, settings: Efficiency) -> FigureRecord:
         checks = [replace(check, tolerance=None) for check in checks]
     learners = {name: learner.as_dict() for name, learner in ALGORITHM_ONE.items()}
     for peak in settings.peaks:
-        learners |= {f"{name}, peak {peak:g}": described(*own) for name, own in practical_learners(peak).items()}
+        learners |= {f"{name}, peak {peak:g}": described(*own) for name, own in our_learners(peak).items()}
     values = {**asdict(settings), "quick": request.quick, "learners": learners}
-    title = "Episodes that the practical learner saves, and where it ends"
+    title = "Episodes that our learners save, and where they end"
     return FigureRecord("efficiency", title, "episode", values, tuple(rows), tuple(checks))
 
 
@@ -123,8 +128,8 @@ def harvesting(request: Request, settings: Efficiency) -> tuple[list[Row], list[
         variant = f"peak {peak:g}"
         rows += curves(variant, name, runs)
         rows += numbers(variant, name, GAP, [float(run.arrays["gap"][-1]) for run in runs])
-        if "averaged_gap" in runs[0].arrays:
-            rows += numbers(variant, name, AVERAGED, [float(run.arrays["averaged_gap"][-1]) for run in runs])
+        if "averaged_gap" in runs[0].values:
+            rows += numbers(variant, name, AVERAGED, [float(run.values["averaged_gap"]) for run in runs])
         rows += numbers(variant, name, EPISODES, [settled(run) for run in runs])
         rows += numbers(variant, name, ("violating episodes", ""), [run.values["violations"] for run in runs])
     for peak in settings.peaks:
@@ -135,20 +140,31 @@ def harvesting(request: Request, settings: Efficiency) -> tuple[list[Row], list[
 def harvesting_tasks(settings: Efficiency, peak: float) -> dict[str, list[Task]]:
     """Return the runs of every learner at a peak."""
     problem = transmitter(peak_power=peak, log_base=math.e).as_dict()
-    common = {"version": VERSION, "problem": problem}
-    short = {**common, "episodes": settings.episodes}
-    tasks = {
-        name: [
-            Task(f"{TASKS}:learn_transmitter", {**short, **described(*learner), "every": settings.every, "seed": s})
-            for s in range(settings.seeds)
-        ]
-        for name, learner in (practical_learners(peak) | {PLANNER: (UCBVI(bonus=settings.bonus), NOTHING)}).items()
-    }
-    places = np.unique(np.geomspace(1_000, settings.long_episodes, settings.places).round().astype(int)).tolist()
-    for name, learner in ALGORITHM_ONE.items():
-        config = {**common, "learner": learner.as_dict(), "places": places}
-        tasks[name] = [Task(f"{TASKS}:learn_algorithm_one", {**config, "seed": s}) for s in range(settings.long_seeds)]
+    tasks: dict[str, list[Task]] = {}
+    short, planner = (settings.episodes, settings.seeds), (UCBVI(bonus=settings.bonus), NOTHING)
+    for name, learner in (our_learners(peak) | {PLANNER: planner}).items():
+        size = (settings.sampling_episodes, settings.sampling_seeds) if name == POSTERIOR else short
+        tasks[name] = runs_of(settings, problem, *learner, *size, averaged=name in (PRACTICAL, DECLARED))
+    for name, one in ALGORITHM_ONE.items():
+        tasks[name] = runs_of(settings, problem, one, NOTHING, settings.long_episodes, settings.long_seeds)
     return tasks
+
+
+def runs_of(
+    settings: Efficiency,
+    problem: Mapping[str, Any],
+    learner: LearnerSettings,
+    knowledge: Knowledge,
+    episodes: int,
+    seeds: int,
+    *,
+    averaged: bool = False,
+) -> list[Task]:
+    """Return the runs of a learner, one a seed."""
+    first = min(100, episodes)
+    places = np.unique(np.geomspace(first, episodes, settings.places).round().astype(int)).tolist()
+    config = {"version": VERSION, "problem": problem, **described(learner, knowledge), "places": places}
+    return [Task(f"{TASKS}:learn_transmitter", {**config, "averaged": averaged, "seed": seed}) for seed in range(seeds)]
 
 
 def settled(run: Result) -> float:
@@ -160,15 +176,17 @@ def harvesting_checks(settings: Efficiency, peak: float, found: Mapping[str, Seq
     """Compare with what was asked for."""
     checks: list[Check] = []
     label = f"peak {peak:g}"
-    for name in practical_learners(peak):
+    for name in our_learners(peak):
         last = max(float(run.arrays["gap"][-1]) for run in found[name])
-        averaged = max(abs(float(run.arrays["averaged_gap"][-1])) for run in found[name])
         violation = max(float(run.arrays["violation"][-1]) for run in found[name])
         checks += [
             at_most(f"{label}, {name}: worst gap of the last policy (%)", last, LAST.get(int(peak))),
             at_most(f"{label}, {name}: its worst violation", violation, 0.0),
-            at_most(f"{label}, {name}: worst gap of the averaged policy (%)", averaged, MEAN.get(int(peak))),
         ]
+        if "averaged_gap" in found[name][0].values:
+            averaged = max(abs(float(run.values["averaged_gap"])) for run in found[name])
+            what = f"{label}, {name}: worst gap of the averaged policy (%)"
+            checks.append(at_most(what, averaged, MEAN.get(int(peak))))
     most = max(int(run.values["violations"]) for run in found[DECLARED])
     checks.append(at_most(f"{label}, {DECLARED}: most violating episodes", most, LIFETIME))
     # A run that is never settled within its episodes needs at least as many: that is what it is counted with.
@@ -176,7 +194,7 @@ def harvesting_checks(settings: Efficiency, peak: float, found: Mapping[str, Seq
         float(np.median([min(settled(run), settings.long_episodes) for run in found[name]])) for name in ALGORITHM_ONE
     )
     checks.append(Check(f"{label}: episodes that Algorithm 1 needs, best constants", "shown", None, best, None))
-    for name in practical_learners(peak):
+    for name in our_learners(peak):
         needs = float(np.median([settled(run) for run in found[name]]))
         if math.isfinite(needs):
             share = needs / best
@@ -191,20 +209,12 @@ def at_most(what: str, ours: float, limit: float | None) -> Check:
 
 
 def curves(variant: str, name: str, runs: Sequence[Result]) -> list[Row]:
-    """Return quartiles over seeds of gap, averaged gap and violation, at episodes spread evenly on a log scale."""
-    episode = runs[0].arrays["episode"]
-    wanted = np.geomspace(max(episode[0], 1.0), episode[-1], 80)
-    places = np.unique(np.searchsorted(episode, wanted * (1 - 1e-9)).clip(0, len(episode) - 1))
+    """Return quartiles over seeds of gap and violation."""
     rows: list[Row] = []
-    for array, (quantity, unit) in {
-        "gap": GAP,
-        "averaged_gap": AVERAGED,
-        "violation": ("violation", "power units"),
-    }.items():
-        if array in runs[0].arrays:
-            values = np.stack([run.arrays[array] for run in runs])
-            for place in places.tolist():
-                rows += numbers(variant, name, (quantity, unit), values[:, place], float(episode[place]))
+    for array, measured in {"gap": GAP, "violation": ("violation", "power units")}.items():
+        values = np.stack([run.arrays[array] for run in runs])
+        for place, episode in enumerate(runs[0].arrays["episode"].tolist()):
+            rows += numbers(variant, name, measured, values[:, place], episode)
     return rows
 
 
@@ -232,7 +242,7 @@ def quantile(values: Sequence[float] | Floats, percent: float) -> float:
 
 def schedules(request: Request, settings: Efficiency) -> tuple[list[Row], list[Check]]:
     """Return the last violations of the examples that can be met, proof and rest violation of the one that cannot."""
-    learner = LearnerSettings.practical().as_dict()
+    learner = LearnerSettings.practical(trials=False).as_dict()  # nothing is random here
     common = {"version": VERSION, "learner": learner}
     infeasible = {**common, "problem": example_problem(3)}
     examples = [({**common, "problem": example_problem(number)}, episodes) for number, episodes in settings.schedules]

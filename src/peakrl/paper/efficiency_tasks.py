@@ -24,38 +24,24 @@ CLOSE = 0.01
 
 
 def learn_transmitter(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Learn random arrivals; curves of the policies that were followed and of their average."""
-    model = ProblemSpec.from_dict(config["problem"]).compile()
-    settings = LearnerSettings.from_dict(config["learner"])
-    run = learn(
-        model, settings, episodes=config["episodes"], seed=config["seed"], record=config["every"],
-        knowledge=Knowledge.from_dict(config["knowledge"]),
-    )  # fmt: skip
-    history = run.history
-    curves = gaps(model, history.episode.astype(float), history.value, history.violation)
-    return curves | {
-        "averaged_gap": 100 * (1 - history.averaged_value / solve(model).value),
-        "violations": run.violations,
-        "last_violation": run.last_violation_episode or 0,
-    }
-
-
-def learn_algorithm_one(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Learn random arrivals with Algorithm 1; the last policy at given episodes."""
-    model = ProblemSpec.from_dict(config["problem"]).compile()
-    places = config["places"]
+    """Learn random arrivals; what is handed out at given episodes and, where asked for, the average of all followed."""
+    model, places = ProblemSpec.from_dict(config["problem"]).compile(), config["places"]
     active = ActiveRun(
-        model, LearnerSettings.from_dict(config["learner"]),
-        planned=places[-1], seed=config["seed"], every=0, average=False,
+        model, LearnerSettings.from_dict(config["learner"]), planned=places[-1], seed=config["seed"],
+        every=places[-1] if config["averaged"] else 0, average=False,
+        knowledge=Knowledge.from_dict(config["knowledge"]),
     )  # fmt: skip
     found = []
     for place in places:
         active.advance(place - active.done)
-        result = evaluate(model, Policy(model, active.rows))
+        result = evaluate(model, Policy(model, active.learned().decided()))
         found.append((result.value, result.violation))
     value, violation = np.array(found).T
     violations, last = active.counters.tolist()
     curves = gaps(model, np.array(places, float), value, violation)
+    if active.recorder is not None:
+        averaged = float(active.recorder.history(active.done).averaged_value[-1])
+        curves["averaged_gap"] = 100 * (1 - averaged / solve(model).value)
     return curves | {"violations": violations, "last_violation": last}
 
 

@@ -8,7 +8,7 @@ LEARNING = """
 [settings]
 # posterior:     the learner to use, and the default; takes ghost, growth
 # practical:     the model-free one, for tight memory; switches: tight_optimism, constraint_memory, share_steps,
-#                adaptive_steps, second_looks
+#                adaptive_steps, trials
 # paper:         Algorithm 1 as printed; needs slack, takes slater, penalty, bonus, start, c1, c2, failure_probability
 # published:     what the paper's curves use; needs slack
 # deterministic: Theorem 2; needs phi, between 0 and 0.5

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {
+    "posterior sampling": SKY,
     "practical": BLUE,
-    "practical, replay": SKY,
     "practical, structure declared": GREEN,
     "model-based planner": BLACK,
     "Algorithm 1, phi 0.1": ORANGE,
@@ -25,7 +25,7 @@ FLOOR = {"gap": 0.01, "violation": 1e-5}
 
 
 def draw_efficiency(record: FigureRecord) -> Figure:
-    """Draw gap and violation of the last policy over episodes, with bands from quartile to quartile."""
+    """Draw gap and violation of what is handed out over episodes, with bands from quartile to quartile."""
     variants = [variant for variant in record.variants if variant.startswith("peak")]
     figure, grid = new_figure(len(variants), 2)
     for variant, panels in zip(variants, grid, strict=True):
@@ -54,4 +54,4 @@ def draw_quartiles(record: FigureRecord, variant: str, quantity: str, axes: Axes
     axes.set_yscale("log")
     axes.set_ylim(bottom=floor)
     axes.set_xlabel("episode")
-    axes.set_ylabel(f"{quantity} of the last policy")
+    axes.set_ylabel(f"{quantity} of what is handed out")
