@@ -151,7 +151,7 @@ def begin(layout: Layout, curve: Curve) -> None:
         node, probability = curve.first_slot[i], curve.first_probability[i]
         for q in range(curve.totals.shape[1]):
             curve.totals[0, q] += times(probability, curve.payoffs[node, q])
-        note_margins(curve.worst, curve.row_margins, curve.rows[node])
+        note_margins(curve.worst, curve.row_margins, np.int64(curve.rows[node]))
         link = curve.distribution[node] - layout.step_distributions[0, 0]
         if not curve.dense and mass[link] == 0.0:
             curve.active[count] = link
@@ -266,7 +266,7 @@ def advance_sparse(layout: Layout, curve: Curve, step: int) -> None:
         totals[h] = 0.0
         count = 0
         for i in range(active_count[h - 1]):
-            link = int(active[source + i])
+            link = np.int64(active[source + i])
             m, start, last = mass[link], outcome_start[link + shift], outcome_start[link + shift + 1]
             if stale[link]:
                 stale[link] = False

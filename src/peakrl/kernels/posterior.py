@@ -64,6 +64,8 @@ DRAW_WORK = 10
 GHOST_VISITS = 2.0
 #: Cost of a pair not tried, in the hand-out after a proof: more than any that was seen.
 UNKNOWN_COST = 1e200
+#: By the drawn laws, not by plain means. No literal True: numba would compile what takes it once more for that.
+DRAWN = np.bool_(True)
 
 
 @loop
@@ -176,7 +178,7 @@ def make_plan(
                 changes = back_up(places, counts, rules, plan, drawn, step, slot, log, episode, changes)
         else:
             for i in range(places.step_start[step], places.step_start[step + 1]):
-                slot = places.slot_order[i]
+                slot = np.int64(places.slot_order[i])
                 changes = back_up(places, counts, rules, plan, drawn, step, slot, log, episode, changes)
     return changes
 
@@ -253,7 +255,7 @@ def drop_row(
             slot = np.int64(places.slot_of_row[other])
             for back in range(places.horizon if places.shift == 1 else 1):
                 step = places.horizon - 1 - back if places.shift == 1 else places.slot_step[slot]
-                changes = back_up(places, counts, rules, plan, True, step, slot, log, episode, changes)
+                changes = back_up(places, counts, rules, plan, DRAWN, step, slot, log, episode, changes)
     return changes
 
 
@@ -263,7 +265,7 @@ def plan_anew(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log
     status = counts.status
     for law in range(counts.head.shape[0]):
         draw_law(counts, rules, law)
-    changes = make_plan(places, counts, rules, plan, True, log, episode, changes)
+    changes = make_plan(places, counts, rules, plan, DRAWN, log, episode, changes)
     steps = places.horizon if places.shift == 1 else 1
     rows = places.row_start[places.row_start.shape[0] - 1]
     status[PLAN_WORK] += DRAW_WORK * status[CELLS] + steps * (rows + status[CELLS])
@@ -295,10 +297,10 @@ def learn_path(
     status = counts.status
     for back in range(length):
         step = length - 1 - back
-        slot, law = path.slot[step], places.law_of_row[path.row[step]]
+        slot, law = path.slot[step], np.int64(places.law_of_row[path.row[step]])
         if 4 * counts.visits[law] >= 5 * counts.drawn[law]:
             draw_law(counts, rules, law)
-        changes = back_up(places, counts, rules, plan, True, step, slot, log, episode + 1, changes)
+        changes = back_up(places, counts, rules, plan, DRAWN, step, slot, log, episode + 1, changes)
         for row in range(places.row_start[slot], places.row_start[slot + 1]):
             status[STEP_WORK] += 1 + counts.kinds[places.law_of_row[row]]
     first = path.slot[0]
