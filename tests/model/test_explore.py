@@ -191,3 +191,35 @@ def test_a_problem_shows_its_name_horizon_and_constraints_whatever_is_missing():
         horizon = property()
 
     assert repr(Bare([], names=None)) == "<Bare 'problem': horizon not set, constraints: None>"
+
+
+class Signed(Problem):
+    """Rewards of -0.0 and 0.0, of 1 and True: equal numbers that are not to be taken for each other."""
+
+    horizon = 1
+
+    def __init__(self, rewards, constraints=((),)):
+        self.rewards, self.constraints = rewards, constraints
+        self.constraint_names = tuple(f"f{i}" for i in range(len(constraints[0])))
+
+    def initial(self):
+        return [(1.0, "here")]
+
+    def actions(self, step, state):
+        return list(range(len(self.rewards)))
+
+    def outcomes(self, step, state, action):
+        told = self.constraints[action % len(self.constraints)]
+        return [Outcome(0.5, "here", self.rewards[action], told), Outcome(0.5, "there", 1.0, told)]
+
+
+def test_a_zero_keeps_its_sign_whatever_came_before_it():
+    model = compile_model(Signed([0.0, -0.0]))
+    assert np.signbit(model.payoffs.reward[model.payoffs.row_payoff]).tolist() == [False, False]
+    model = compile_model(Signed([-0.0, 2.0]))
+    assert np.signbit(model.payoffs.reward[model.payoffs.row_payoff]).tolist() == [True, False]
+
+
+def test_a_truth_value_is_refused_also_where_its_number_was_seen_before():
+    with pytest.raises(ProblemError, match="action 1: constraints must be numbers"):
+        compile_model(Signed([2.0, 2.0], [(1.0,), (True,)]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import AT_MOST, ROUNDING, bound_above, is_usual
+from peakrl.checks import AT_MOST, LARGEST, ROUNDING, bound_above, is_usual
 from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Floats, Payoffs
 from peakrl.model.assemble import assemble
@@ -22,6 +22,9 @@ BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
 NUMBERS = "the reward must be a number and the constraints a sequence of numbers, such as (1.0,)"
 NO_TRUTH_VALUES = "constraints must be numbers, >= 0 where they are met: False would count as 0, which is met"
 NO_NUMBERS = {bool, np.bool_, str}
+PLAIN = {float, int}
+#: Payoffs that were found in order are remembered up to this many.
+MOST_KNOWN = 100_000
 
 
 class Builder:
@@ -32,6 +35,10 @@ class Builder:
         self.lo, self.hi = header.reward_range
         size = max(1.0, abs(self.lo), abs(self.hi))
         self.reward_room = ROUNDING * size if math.isfinite(size) else 0.0
+        #: Within these nothing is wrong with a reward and with constraint values.
+        self.least, self.most = max(self.lo - self.reward_room, -LARGEST), min(self.hi + self.reward_room, LARGEST)
+        self.limits = tuple(min(bound * (1 + ROUNDING), LARGEST) for bound in header.constraint_bounds)
+        self.known_payoffs: dict[tuple[Any, tuple[Any, ...]], tuple[float, ...]] = {}
         self.row_start = [0]
         self.row_action: list[int] = []
         self.row_distribution: list[int] = []
@@ -47,8 +54,22 @@ class Builder:
         #: Rewards and constraint values kept, at most.
         self.numbers = 0
 
-    def payoff(self, outcome: Outcome, where: str) -> tuple[float, ...]:
-        """Return (reward, constraints...) of a validated outcome."""
+    def plain_payoff(self, reward: Any, constraints: tuple[Any, ...]) -> tuple[float, ...] | None:
+        """Return (reward, constraints...) of plain numbers within their limits; None: `payoff` looks more closely."""
+        limits = self.limits
+        if len(constraints) != len(limits) or not self.least <= reward <= self.most:
+            return None
+        for value, limit in zip(constraints, limits, strict=True):
+            if not -limit <= value <= limit:
+                return None
+        payoff = (float(reward), *map(float, constraints))
+        # One with a 0 is not kept: 0.0 and -0.0 would be taken for each other.
+        if 0.0 not in payoff and len(self.known_payoffs) < MOST_KNOWN:
+            self.known_payoffs[reward, constraints] = payoff
+        return payoff
+
+    def payoff(self, outcome: Outcome, where: object) -> tuple[float, ...]:
+        """Return (reward, constraints...) of a validated outcome; `where` is told where it is none."""
         header = self.header
         earned: Any = outcome.reward
         told = outcome.constraints
@@ -76,19 +97,13 @@ class Builder:
 
     def add_row(self, action: Hashable, merged: dict[tuple[int, tuple[float, ...]], float]) -> None:
         """Store a pair whose outcomes are {(next slot, payoff): probability}."""
-        payoffs = {payoff for _, payoff in merged}
-        if len(payoffs) == 1:
-            by_next: dict[int, float] = {}
-            for (slot, _), probability in merged.items():
-                by_next[slot] = by_next.get(slot, 0.0) + probability
-            order = sorted(by_next)
-            key = (tuple(order), tuple(by_next[slot] for slot in order))
-            records: tuple[tuple[float, ...], ...] = (next(iter(payoffs)),)
+        items = sorted(merged.items()) if len(merged) > 1 else merged.items()
+        key = (tuple([slot for (slot, _), _ in items]), tuple([chance for _, chance in items]))
+        records = tuple([payoff for (_, payoff), _ in items])
+        if len(merged) == 1 or records.count(records[0]) == len(records):
+            records = records[:1]
         else:
             self.outcome_dependent = True
-            items = sorted(merged.items(), key=lambda item: item[0])
-            key = (tuple(slot for (slot, _), _ in items), tuple(p for _, p in items))
-            records = tuple(payoff for (_, payoff), _ in items)
         self.row_distribution.append(self.distribution(key))
         known = self.payoff_keys.setdefault(records, len(self.payoff_keys))
         if known == len(self.payoff_keys) - 1:

@@ -8,7 +8,7 @@ number of jobs done is the step), and every problem that depends on the step, is
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ import numpy as np
 from peakrl.checks import ROUNDING, check_distribution, check_each
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.model.budgets import SHARE, available_memory, check_tables
-from peakrl.model.building import BYTES_A_ROW, BYTES_A_STATE, Builder, built
+from peakrl.model.building import BYTES_A_ROW, BYTES_A_STATE, PLAIN, Builder, built
 from peakrl.model.header import header_of
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.space import StateSpace
@@ -26,6 +26,10 @@ from peakrl.progress import Progress
 
 #: So many states of a problem that says to be stationary are asked about a second time.
 ASKED_AGAIN = 20
+#: Memory is looked at after so many actions of a state, and after its last.
+PAUSE = 256
+#: Finds the slot of a state; what it is told besides is named where there can be none.
+SlotOf = Callable[[Hashable, object], Any]
 #: What every solver takes: a problem or its model (a space of which no more is known is refused, with the reason).
 Target = Problem | StateSpace
 
@@ -98,7 +102,7 @@ def explore(problem: Problem, *, progress: bool = False, memory_limit: float = m
     index: dict[Hashable, int] = {}
     slots: list[Hashable] = []
 
-    def slot_of(state: Hashable, where: str) -> int:
+    def slot_of(state: Hashable, where: object) -> int:
         try:
             slot = index.get(state)
         except TypeError:
@@ -118,7 +122,7 @@ def explore(problem: Problem, *, progress: bool = False, memory_limit: float = m
             if not stationary:
                 index = {}
             for slot in range(layer_start[step], layer_start[step + 1]):
-                for _ in expand(problem, builder, step, slots[slot], slot_of):
+                for _ in expand(problem, builder, step, slots[slot], index, slot_of):
                     used = builder.used(len(slots))
                     if used > memory_limit:
                         refuse_size(header.name, len(slots), len(builder.row_action), step, used, memory_limit)
@@ -154,9 +158,9 @@ def answers_of(problem: Problem, builder: Builder, step: int, state: Hashable) -
     """Return what a problem tells of a state: each action with its outcomes, probabilities rounded."""
     told: list[tuple[Hashable, Any]] = []
     for action in problem.actions(step, state):
-        where = f"step {step}, state {state!r}, action {action!r}"
+        where = Place(step, state, action)
         outcomes = told_outcomes(problem, step, state, action, where)
-        merged = merge(outcomes, builder, where, lambda following, _: following)
+        merged = merge(outcomes, builder, where, {}, lambda following, _: following)
         told.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
     return told
 
@@ -176,18 +180,34 @@ def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Ha
     return probability[keep], [state for state, kept in zip(states, keep, strict=True) if kept]
 
 
-def expand(problem: Problem, builder: Builder, step: int, state: Hashable, slot_of: Any) -> Iterator[None]:
-    """Store every action of a state with its outcomes, one at a time."""
-    where = place = f"step {step}, state {state!r}"
+class Place:
+    """Where a problem was asked, put into words only where something is wrong: most of the time nothing is."""
+
+    __slots__ = ("action", "state", "step")
+
+    def __init__(self, step: int, state: Hashable, *action: Hashable) -> None:
+        self.step, self.state, self.action = step, state, action
+
+    def __str__(self) -> str:
+        shown = "".join(f", action {action!r}" for action in self.action)
+        return f"step {self.step}, state {self.state!r}{shown}"
+
+
+def expand(
+    problem: Problem, builder: Builder, step: int, state: Hashable, index: dict[Hashable, int], slot_of: SlotOf
+) -> Iterator[None]:
+    """Store every action of a state with its outcomes; pause after the last and, where there are many, on the way."""
+    where = place = Place(step, state)
     seen: set[Hashable] = set()
     try:
-        for action in check_each(problem.actions(step, state), f"{place}: actions()", "actions"):
-            where = f"{place}, action {action!r}"
+        for action in each_told(problem.actions(step, state), place, "actions"):
+            where = Place(step, state, action)
             refuse_action(action, seen, where)
             seen.add(action)
             outcomes = told_outcomes(problem, step, state, action, where)
-            builder.add_row(action, merge(outcomes, builder, where, slot_of))
-            yield
+            builder.add_row(action, merge(outcomes, builder, where, index, slot_of))
+            if len(seen) % PAUSE == 0:
+                yield
     except PeakError:
         raise
     except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
@@ -196,9 +216,10 @@ def expand(problem: Problem, builder: Builder, step: int, state: Hashable, slot_
     if not seen:
         raise ProblemError(f"{place}: no action is on offer before the horizon; offer one that leads nowhere new")
     builder.end_slot()
+    yield
 
 
-def refuse_action(action: Any, seen: set[Hashable], where: str) -> None:
+def refuse_action(action: Any, seen: set[Hashable], where: Place) -> None:
     """Raise where an action cannot be told apart from others."""
     try:
         twice = action in seen
@@ -208,33 +229,50 @@ def refuse_action(action: Any, seen: set[Hashable], where: str) -> None:
         raise ProblemError(f"{where}: the action is offered twice")
 
 
-def told_outcomes(problem: Problem, step: int, state: Hashable, action: Hashable, where: str) -> Iterator[Any]:
+def told_outcomes(problem: Problem, step: int, state: Hashable, action: Hashable, where: Place) -> Iterator[Any]:
     """Ask for the outcomes of an action."""
     told = problem.outcomes(step, state, action)
     if isinstance(told, Outcome):
         raise ProblemError(f"{where}: outcomes() gave a single Outcome; it must give a sequence: [Outcome(...)]")
-    return check_each(told, f"{where}: outcomes()", "outcomes")
+    return each_told(told, where, "outcomes")
+
+
+def each_told(told: Any, where: Place, of: str) -> Iterator[Any]:
+    """Return an iterator over actions or outcomes that a problem told."""
+    return iter(told) if type(told) in (list, tuple) else check_each(told, f"{where}: {of}()", of)
 
 
 def merge(
-    outcomes: Iterable[Any], builder: Builder, where: str, slot_of: Any
+    outcomes: Iterable[Any], builder: Builder, where: Place, index: Mapping[Hashable, Any], slot_of: SlotOf
 ) -> dict[tuple[int, tuple[float, ...]], float]:
-    """Return {(next slot, payoff): probability} of validated outcomes, equal ones added up."""
+    """Return {(next slot, payoff): probability} of validated outcomes, equal ones added up.
+
+    `index` has the slots of states that were met before; `slot_of` finds those of others.
+    """
     merged: dict[tuple[int, tuple[float, ...]], float] = {}
-    total = 0.0
+    total, known = 0.0, builder.known_payoffs
     for given in outcomes:
         outcome = given if isinstance(given, Outcome) else as_outcome(given, where)
+        told, following, reward, constraints = outcome
         try:
-            probability = float(outcome.probability)
+            probability = told if type(told) is float else float(told)
         except (TypeError, ValueError, OverflowError):
-            raise ProblemError(f"{where}: probability {outcome.probability!r} is not a number") from None
+            raise ProblemError(f"{where}: probability {told!r} is not a number") from None
         if not 0.0 <= probability <= 1.0 + ROUNDING:
             raise ProblemError(f"{where}: probability {probability} is not a number from 0 to 1")
         total += probability
-        payoff = builder.payoff(outcome, where)
+        if type(constraints) is tuple and PLAIN.issuperset(map(type, constraints)) and type(reward) in PLAIN:
+            payoff = known.get((reward, constraints)) or builder.plain_payoff(reward, constraints)
+            payoff = payoff or builder.payoff(outcome, where)
+        else:
+            payoff = builder.payoff(outcome, where)
         if probability > 0.0:
-            key = (slot_of(outcome.next_state, where), payoff)
-            merged[key] = merged.get(key, 0.0) + probability
+            try:
+                slot = index[following]
+            except (KeyError, TypeError):
+                slot = slot_of(following, where)
+            key = (slot, payoff)
+            merged[key] = merged[key] + probability if key in merged else probability
     if total == 0.0:
         raise ProblemError(f"{where}: outcomes() gave nothing that can happen; probabilities must sum to 1")
     if abs(total - 1.0) > ROUNDING:
@@ -242,7 +280,7 @@ def merge(
     return merged
 
 
-def as_outcome(given: Any, where: str) -> Outcome:
+def as_outcome(given: Any, where: Place) -> Outcome:
     """Accept a plain tuple in place of an Outcome."""
     try:
         return Outcome(*given)
