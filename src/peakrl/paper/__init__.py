@@ -37,6 +37,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "figure-6": Experiment("Scheduling: Example 3", "peakrl.paper.scheduling:figure_6"),
     "neighbours": Experiment("Ways to deal with constraints, side by side", "peakrl.paper.neighbours:neighbours"),
     "efficiency": Experiment("Episodes that our learners save", "peakrl.paper.efficiency:efficiency"),
+    "theory": Experiment("Theorems 1 and 2, and the conjecture", "peakrl.paper.theory_experiment:theory"),
     "certificates": Experiment("Episodes until a certificate", "peakrl.paper.certificates:certificates"),
     "knowledge": Experiment("What knowing is worth", "peakrl.paper.knowledge:knowledge"),
 }

@@ -20,6 +20,7 @@ DRAWINGS: dict[str, str] = {
     "figure-6": "peakrl.report.scheduling:draw_figure_6",
     "efficiency": "peakrl.report.efficiency:draw_efficiency",
     "neighbours": "peakrl.report.neighbours:draw_neighbours",
+    "theory": "peakrl.report.theory:draw_theory",
     "certificates": "peakrl.report.certificates:draw_certificates",
     "knowledge": "peakrl.report.knowledge:draw_knowledge",
 }
