@@ -201,14 +201,13 @@ def test_settings_survive_a_file_and_show_as_their_call():
 NUMBERS = ("value_low", "optimum_high", "gap", "violation_high", "violation_probability_high", "epsilon")
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.slow)])
-def test_verify_refuses_altered_numbers(count, tmp_path):
+def test_verify_refuses_altered_numbers(tmp_path):
     generator = np.random.default_rng(0)
     certificate = certified(PROBLEMS["tie"], 0.3).certificate
     evidence = certificate.evidence
     alterable = ("law", "cell_next", "cell_count", "reward", "harm", "returns_count", "row_start", "law_of_row")
     accepted = []
-    for _ in range(count):
+    for _ in range(60):
         name = str(generator.choice(alterable))
         arrays = dict(evidence.arrays)
         changed = arrays[name] = arrays[name].copy()

@@ -21,23 +21,21 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.errors import StorageError
 from peakrl.storage import fields_of
 
-#: Two ways to one number may differ by this much of what such a number can be.
-APART = 1e-9
+#: Two ways to one number may differ by this much of what such a number can be; products below SMALL have lost digits.
+APART, SMALL = 1e-9, 1e-280
+VALUES = ("value_low", "value_high", "optimum_high", "gap")
 #: How each kind is checked: (certificate as told, plain evidence, arrays) -> (numbers by name, may it violate, scale of
 #: its values). A ValueError says what cannot be.
 Check = Callable[[Any, Mapping[str, Any], Mapping[str, NDArray[Any]]], tuple[dict[str, float | None], bool, float]]
 CHECKS: dict[str, Check] = {
-    "exact": verify_exact.check,
-    "sampled": verify_sampled.check,
-    "learned": verify_learned.check,
-}
+    "exact": verify_exact.check, "sampled": verify_sampled.check, "learned": verify_learned.check
+}  # fmt: skip
 
 
 def verify(path: str | Path) -> Certificate:
     """Return the certificate in a file with `holds` as its own numbers bear it out, and the reason where they do not.
 
-    Nothing is taken on trust but the evidence itself: the model and the policy, or what each episode came to. A file
-    that is damaged, or no certificate, is a `StorageError`.
+    Nothing is taken on trust but the evidence itself. A file that is damaged, or no certificate, is a `StorageError`.
     """
     told = Certificate.load(path)
     check = CHECKS.get(told.kind)
@@ -56,20 +54,15 @@ def differing(told: Certificate, found: Mapping[str, float | None], scale: float
     """Return the first number that the evidence does not give; None where it gives all."""
     for name, number in found.items():
         said = getattr(told, name)
-        if said is None and number is None:
-            continue
-        # Values are sums of numbers of either sign; all else is a sum of positive ones, right in its own digits as long
-        # as there are such digits, and 0 only where it is 0.
-        size = scale if name in VALUES else max(abs(said or 0.0), abs(number or 0.0), SMALL)
-        vanished = name not in VALUES and (said == 0) != (number == 0)
-        if said is None or number is None or vanished or not abs(said - number) <= APART * size:
+        if said is None or number is None:
+            same = said is number
+        elif name in VALUES:  # sums of numbers of either sign
+            same = abs(said - number) <= APART * scale
+        else:  # sums of positive numbers: right in their own digits, and 0 only where they are 0
+            same = (said == 0) == (number == 0) and abs(said - number) <= APART * max(abs(said), abs(number), SMALL)
+        if not same:
             return f"{name} is {said} in the file, but its evidence gives {number}"
     return None
-
-
-VALUES = ("value_low", "value_high", "optimum_high", "gap")
-#: Products below this have lost digits.
-SMALL = 1e-280
 
 
 def judged(told: Certificate, violates: bool) -> str | None:

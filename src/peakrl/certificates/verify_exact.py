@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,8 @@ LAYOUT = ("step_slots", "step_distributions", "row_start", "row_distribution", "
 PAYOFFS, OWN = ("row_payoff", "reward", "constraints"), ("slot_state", "row_action", "first_slot", "first_probability")
 Arrays = Mapping[str, NDArray[Any]]
 #: At a step: the slots, where each one's rows begin, the rows that may be taken [row, policy], and how likely.
-Chosen = Callable[[int], tuple[Any, Any, Any, Any]]
+Taken = tuple[Any, Any, Any, Any]
+Chosen = Callable[[int], Taken]
 
 
 def check(told: Any, plain: Mapping[str, Any], arrays: Arrays) -> tuple[dict[str, float | None], bool, float]:
@@ -34,20 +36,15 @@ def check(told: Any, plain: Mapping[str, Any], arrays: Arrays) -> tuple[dict[str
     for shares, chosen in policies_of(model, plain["policy"], arrays):
         figures += followed(model, shares, chosen)
     value, violation, chance, risk = figures.tolist()
-    if risk > 0:  # what can happen has a probability, even where it is too small for a number
-        violation, chance = max(violation, 5e-324), max(chance, 5e-324)
-    highest = highest_value(model, plain["optimum"])
+    least = 5e-324 * (risk > 0)  # what can happen has a probability, even where it is too small for a number
+    most = model.horizon * model.reward_range[1]  # what no policy can pass; "solved": no policy that never violates
+    highest = best_of(model) if plain["optimum"] == "solved" else most
     gap = None if highest is None else highest - value
-    if gap is not None and abs(gap) <= NOTHING * max(1.0, abs(value)):
-        gap = 0.0
+    gap = 0.0 if gap is not None and abs(gap) <= NOTHING * max(1.0, abs(value)) else gap
     found = {"failure_probability": 0.0, "value_low": value, "value_high": value, "optimum_high": highest, "gap": gap,
-             "violation_high": violation, "violation_probability_high": min(1.0, chance), "episodes": 0}  # fmt: skip
+             "violation_high": max(violation, least), "violation_probability_high": min(1.0, max(chance, least)),
+             "episodes": 0}  # fmt: skip
     return found, risk > 0, model.horizon * max(map(abs, model.reward_range))
-
-
-def highest_value(model: SimpleNamespace, how: str) -> float | None:
-    """Return what no policy that never violates can pass: the best value ("solved"), or all that steps can earn."""
-    return best_of(model) if how == "solved" else model.horizon * model.reward_range[1]
 
 
 def read_model(plain: Mapping[str, Any], arrays: Arrays) -> SimpleNamespace:
@@ -58,40 +55,35 @@ def read_model(plain: Mapping[str, Any], arrays: Arrays) -> SimpleNamespace:
     slots, rows, sizes = len(model.slot_state), len(model.row_action), np.diff(model.outcome_start)
     last = model.row_payoff + model.stride * (sizes[model.row_distribution] - 1)
     sums = np.add.reduceat(model.outcome_probability, model.outcome_start[:-1])
+    starts, ends = (model.row_start[0], model.outcome_start[0]), (model.row_start[-1], model.outcome_start[-1])
+    counted = [own[name].min(initial=0) for name in own if name not in ("reward", "constraints")]
     sound = (
-        digest_of(model, plain) == plain["digest"]
-        and model.stride in (0, 1)
+        digest_of(model, plain) == plain["digest"] and model.stride in (0, 1) and min(counted) >= 0 < sizes.min()
         and model.step_slots.shape == model.step_distributions.shape == (model.horizon, 2)
-        and len(model.row_start) == slots + 1
-        and model.row_start[0] == model.outcome_start[0] == 0
-        and (model.row_start[-1], model.outcome_start[-1]) == (rows, len(model.outcome_next))
-        and (sizes > 0).all()
-        and (np.diff(model.row_start) >= 0).all()
-        and min(own[name].min(initial=0) for name in own if name not in ("reward", "constraints")) >= 0
-        and last.max(initial=0) < len(model.reward) == len(model.constraints)
+        and (len(model.row_start), starts, ends) == (slots + 1, (0, 0), (rows, len(model.outcome_next)))
+        and (np.diff(model.row_start) >= 0).all() and last.max(initial=0) < len(model.reward) == len(model.constraints)
         and (abs(np.append(sums, model.first_probability.sum()) - 1) < APART).all()
-        and np.isfinite(model.reward).all()
-        and np.isfinite(model.constraints).all()
-    )
-    if not sound:
-        raise ValueError("the arrays are not those of the model whose digest is told, or of none that can be")
+        and np.isfinite(model.reward).all() and np.isfinite(model.constraints).all()
+    )  # fmt: skip
+    require(sound, "the arrays are not those of the model whose digest is told, or of none that can be")
     return with_laws(model)
+
+
+def require(sound: Any, words: str) -> None:
+    """Raise unless something is as it must be."""
+    if not sound:
+        raise ValueError(words)
 
 
 def digest_of(model: SimpleNamespace, plain: Mapping[str, Any]) -> str:
     """Return the fingerprint of a model's numbers."""
-    digest, bounds = hashlib.blake2b(digest_size=16), tuple(map(float, plain["constraint_bounds"]))
+    bounds = tuple(map(float, plain["constraint_bounds"]))
     strides = (len(model.slot_state), len(model.row_action)) if model.stationary else (0, 0)
-    digest.update(repr((model.horizon, model.stationary, tuple(plain["constraint_names"]))).encode())
-    digest.update(repr((model.reward_range, bounds)).encode())
-    for number in (model.horizon, *strides):
-        digest.update(np.int64(number).tobytes())
-    for name in LAYOUT:
-        digest.update(getattr(model, name).tobytes())
-    digest.update(np.int64(model.stride).tobytes())
-    for name in (*PAYOFFS, *OWN):
-        digest.update(getattr(model, name).tobytes())
-    return digest.hexdigest()
+    told = (model.horizon, model.stationary, tuple(plain["constraint_names"])), (model.reward_range, bounds)
+    parts = [repr(one).encode() for one in told] + [np.int64(one).tobytes() for one in (model.horizon, *strides)]
+    parts += [getattr(model, name).tobytes() for name in LAYOUT] + [np.int64(model.stride).tobytes()]
+    parts += [getattr(model, name).tobytes() for name in (*PAYOFFS, *OWN)]
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 
 def with_laws(model: SimpleNamespace) -> SimpleNamespace:
@@ -114,40 +106,38 @@ def with_laws(model: SimpleNamespace) -> SimpleNamespace:
     return model
 
 
-def policies_of(model: SimpleNamespace, plain: Mapping[str, Any], arrays: Arrays) -> Iterator[tuple[Any, Chosen]]:
+def policies_of(
+    model: SimpleNamespace, plain: Mapping[str, Any], arrays: Arrays
+) -> Iterator[tuple[Any, Callable[[int], Taken]]]:
     """Yield the policies that are mixed, some at a time: their shares, and what they do at a step."""
     start = model.row_start
     acting = [np.flatnonzero(np.diff(start[first : last + 1]) > 0) + first for first, last in model.step_slots]
     nodes = (np.arange(model.horizon) if model.stationary else np.zeros(model.horizon, int)) * len(model.slot_state)
 
-    def tables(rows: Any) -> Chosen:
-        def chosen(step: int) -> tuple[Any, Any, Any, Any]:
-            slots = acting[step]
-            mine = rows[slots + nodes[step]].astype(np.int64)
-            if not ((mine >= start[slots, None]) & (mine < start[slots + 1, None])).all():
-                raise ValueError("the policy takes an action that is not on offer")
-            return slots, np.arange(len(slots)), mine, np.ones((len(slots), 1))
-
-        return chosen
-
-    def drawn(step: int) -> tuple[Any, Any, Any, Any]:
+    def tabled(rows: Any, step: int) -> Taken:
         slots = acting[step]
-        rows = np.arange(*start[model.step_slots[step]])
+        mine = rows[slots + nodes[step]].astype(np.int64)
+        require(
+            ((mine >= start[slots, None]) & (mine < start[slots + 1, None])).all(), "the policy takes what is no action"
+        )
+        return slots, np.arange(len(slots)), mine, np.ones((len(slots), 1))
+
+    def drawn(step: int) -> Taken:
+        slots, rows = acting[step], np.arange(*start[model.step_slots[step]])
         weights = arrays["policy.weights"][rows + step * start[-1] * bool(model.stationary)]
         begin = start[slots] - rows[0]
-        if not ((weights >= 0).all() and (abs(np.add.reduceat(weights, begin) - 1) < APART).all()):
-            raise ValueError("the policy's probabilities are none")
+        sums = abs(np.add.reduceat(weights, begin) - 1)
+        require((weights >= 0).all() and (sums < APART).all(), "the policy's probabilities are none")
         return slots, begin, rows[:, None], weights[:, None]
 
     if plain["form"] == "stochastic":
         yield np.ones(1), drawn
     elif plain["form"] == "deterministic":
-        yield np.ones(1), tables(arrays["policy.rows"][:, None])
+        yield np.ones(1), partial(tabled, arrays["policy.rows"][:, None])
     elif plain["form"] == "averaged":
         count, rows = int(plain["episodes"]), arrays["policy.first"].copy()
         episode, node, row = (arrays[f"policy.change_{name}"] for name in ("episode", "node", "row"))
-        if count < 1 or (np.diff(episode) < 0).any():
-            raise ValueError("the changes of the policy are not in order")
+        require(count >= 1 and (np.diff(episode) >= 0).all(), "the changes of the policy are not in order")
         since = np.unique(np.append(np.clip(episode, 1, count + 1), [1, count + 1])).tolist()
         room = max(1, min(256, 4_000_000 // (len(rows) + len(model.outcome_next))))
         for first in range(0, len(since) - 1, room):
@@ -157,9 +147,9 @@ def policies_of(model: SimpleNamespace, plain: Mapping[str, Any], arrays: Arrays
                 now = slice(*np.searchsorted(episode, [begin if place + first else 0, begin + 1]))
                 rows[node[now]] = row[now]
                 table[:, place] = rows
-            yield np.diff(batch) / count, tables(table)
+            yield np.diff(batch) / count, partial(tabled, table)
     else:
-        raise ValueError(f"the policy is of form {plain['form']!r}, which is not known")
+        require(False, f"the policy is of form {plain['form']!r}, which is not known")
 
 
 def followed(model: SimpleNamespace, shares: Any, chosen: Chosen) -> NDArray[np.float64]:

@@ -75,6 +75,7 @@ def read(told: Any, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     good &= d.returns_count.sum() == d.played and 0 <= d.violated <= d.played <= d.law[-1, 0]
     good &= np.isfinite(d.gap).all() and (d.gap >= 0).all() and (d.top < 0 or d.gap.max(initial=0.0) <= d.top + NEAR)
     met, full = slots - d.ends, d.horizon * (d.most_reward - lo)
+    good &= d.ends == (0 if not d.growing else 1 if d.stationary else d.horizon + 1)
     good &= d.complete if not d.growing else not d.complete or (d.stationary and met == d.states)
     good &= d.complete or d.top < 0 or abs(d.top - full) <= NEAR * max(1.0, full)
     last = d.cell_start[-1]

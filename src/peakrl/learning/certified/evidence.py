@@ -147,7 +147,7 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
         "ends": int(space.ends),
         "complete": bool(r.terms.complete),
         "states": r.told.states if isinstance(r, GrowingRounds) else None,
-        "actions": r.actions if isinstance(r, GrowingRounds) else None,
+        "actions": r.actions if isinstance(r, GrowingRounds) and r.told.states is not None else None,
         "growing": growing,
         "noises": int(r.places.noises),
         "epsilon": float(learner.settings.epsilon[-1]),
