@@ -129,7 +129,10 @@ METHODS = {
         LINEAR, "S, K, a safe policy", NOTHING_CERTIFIED,
         lambda case: DOPE(total=case.limit, scale=0.01, safe_policy=case.safe_policy()), slow=True,
     ),
-    "OptDual": Method(PRICES, "S, K", NOTHING_CERTIFIED, lambda case: OptDual(total=case.limit)),
+    "OptDual": Method(
+        PRICES, "S, K", NOTHING_CERTIFIED,
+        lambda case: OptDual(total=case.limit, episodes_per_plan=20 if case.problem == "transmitter" else 1),
+    ),
     "OptPrimalDual": Method(PRICES, "S, K", NOTHING_CERTIFIED, lambda case: OptPrimalDual(total=case.limit)),
     "OPDOP": Method(
         PRICES, "S, K, Slater gap", NOTHING_CERTIFIED,
@@ -152,7 +155,7 @@ ROWS = {
     "inventory": (*OPTIMISTS, *SAFE_START, *QUEUES),
     "grid": ("Triple-Q", "WeiMDP"),
     "tiny harvesting": (*PEAKS, "certainty-equivalent LP", *QUEUES, "Triple-Q, HI tables"),
-    "transmitter": (*PEAKS, "Triple-Q"),
+    "transmitter": (*PEAKS, "OptDual", "WeiMDP", "Triple-Q"),
     "scheduling": (*PEAKS, "Triple-Q"),
 }
 
