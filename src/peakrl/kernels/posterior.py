@@ -396,6 +396,6 @@ def judge_all(
                     witness[row, column] = declared
                 elif 0.0 < c < UNKNOWN_COST:
                     cell = counts.head[places.law_of_row[row]]
-                    while plan.cost[counts.cell_next[cell], (step + 1) * places.shift] == 0.0:
+                    while cell != NO_CELL and plan.cost[counts.cell_next[cell], (step + 1) * places.shift] == 0.0:
                         cell = counts.cell_link[cell]
-                    witness[row, column] = counts.cell_next[cell]
+                    witness[row, column] = violates if cell == NO_CELL else counts.cell_next[cell]

@@ -262,7 +262,10 @@ class OwnAlgorithm(Algorithm):
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what it was seen to follow."""
-        self._table = checked_rows(self.space, arrays["table"], self.columns, "engine.table")
+        known = checked_rows(self.space, arrays["table"], self.columns, "engine.table")
+        # A state that was met after the latest look counts as one where the first action is taken.
+        self._table = np.repeat(self.space.layout.row_start[:-1, None].astype(np.int64), self.columns, axis=1)
+        self._table[: len(known)] = known
 
     @property
     def not_resumable(self) -> str | None:

@@ -41,10 +41,26 @@ def check_practical(learner: PracticalLearner, done: int) -> None:
     squares = arrays.get("square", np.empty(0))
     if min(part.min(initial=0.0) for part in (arrays["harm"], squares, spread)) < 0.0:
         raise ValueError("engine.harm, engine.square or engine.errors is below 0")
+    check_lost(learner)
     check_witnesses(learner)
     if proved and (dead < space.ends or not has[dead] or (not space.shared and space.slot_step[dead] != 0)):
         raise ValueError("engine.status names a first state that is none")
     learner.proof()
+
+
+def check_lost(learner: PracticalLearner) -> None:
+    """Raise where an action is given up without a reason, or a state of which an action is not: proofs rest on it."""
+    q, start = learner.by_row["q"].used, learner.layout.row_start
+    lost = q == -np.inf
+    if (lost & (learner.by_row["witness"].used == NO_WITNESS)).any():
+        raise ValueError("engine.q gives up an action that was never seen to fail")
+    if ((learner.fixed["x"] == -np.inf) & (learner.fixed["law_witness"] == NO_WITNESS)).any():
+        raise ValueError("engine.x gives up a law that was never seen to fail")
+    some = np.flatnonzero(np.diff(start) > 0)
+    if some.size:
+        left = ~np.logical_and.reduceat(lost, start[some], axis=0)
+        if (left & (learner.by_slot["w"].used[some, : q.shape[1]] == -np.inf)).any():
+            raise ValueError("engine.w gives up a state that has an action left")
 
 
 def check_witnesses(learner: PracticalLearner) -> None:

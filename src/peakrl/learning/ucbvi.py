@@ -247,6 +247,7 @@ class CountingPlanner(SamplingAlgorithm):
             raise ValueError("engine.following names a state that there is not")
         if visits.min(initial=0) < 0 or visits.max(initial=0) > most or int(count.sum()) != int(visits.sum()):
             raise ValueError("engine.visits holds a number that cannot be")
+        check_chains(first, before, count, visits)
         begun = self.by_slot["begun"].used
         if begun.min(initial=0) < 0 or int(begun.sum()) != done:
             raise ValueError("engine.begun holds a number that cannot be")
@@ -258,3 +259,18 @@ class CountingPlanner(SamplingAlgorithm):
             raise ValueError("engine.dead holds what cannot be")
         if self.proved[0] and not dead[self.proved[1], 0]:
             raise ValueError("engine.proved tells of a proof that rests on nothing")
+
+
+def check_chains(first: NDArray[Any], before: NDArray[Any], count: NDArray[Any], visits: NDArray[Any]) -> None:
+    """Raise unless every cell is in just one row's list, and the counts of each list are the visits of its row."""
+    led = np.concatenate([first, before])
+    led = led[led != NO_CELL]
+    if len(led) != len(count) or len(np.unique(led)) != len(led):
+        raise ValueError("engine.before leads two lists to one outcome, or none to another")
+    sums, rows = np.zeros(len(first), np.int64), np.flatnonzero(first != NO_CELL)
+    cells = first[rows]
+    while len(cells):  # all lists at once, a cell of each after the other
+        sums[rows] += count[cells]
+        rows, cells = rows[before[cells] != NO_CELL], before[cells][before[cells] != NO_CELL]
+    if (sums != visits.reshape(-1)).any():
+        raise ValueError("engine.count does not add up to engine.visits")
