@@ -83,7 +83,7 @@ def other_chances(model, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "right"),
-    [(learner, True) for learner in LEARNERS] + [(learner, False) for learner in ENOUGH],
+    [(learner, True) for learner in LEARNERS] + [(learner, False) for learner in ("certified", *ENOUGH)],
     ids=lambda value: {True: "right probabilities", False: "wrong probabilities"}.get(value, value),
 )
 @pytest.mark.parametrize("name", FOUR)
@@ -128,6 +128,17 @@ def test_declared_constraints_forbid_what_violates_at_once_and_dead_ends_are_lea
         actions = list(problem.actions(step, state))
         if any(constraint(step, state, action) >= 0 for action in actions):
             assert constraint(step, state, run.policy.action(step, state)) >= 0
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_support_and_the_constraints_can_be_declared_together(learner):
+    problem = feasible_problem(3, stationary=True)
+
+    def constraint(step, state, action):
+        return min(min(o.constraints) for o in problem.outcomes(step, state, action))
+
+    known = Knowledge(support=problem, constraints=constraint, safe_policy=solve(problem).policy)
+    assert learn(problem, LEARNERS[learner], episodes=100, knowledge=known).violations == 0
 
 
 def test_the_tables_say_from_the_first_episode_on_what_is_not_safe():

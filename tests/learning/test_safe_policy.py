@@ -16,11 +16,12 @@ from shielded_environments import Corridor, CorridorProblem
 
 LEARNERS = {
     "posterior": LearnerSettings.posterior(),
+    "certified": LearnerSettings.certified(1e-6),
     "practical": LearnerSettings.practical(),
     "Algorithm 1": LearnerSettings.published(0.1),
 }
 LEFT, STAY, RIGHT = range(3)
-DECLARED = {"horizon": Corridor.horizon, "reward_range": (0, 5)}
+DECLARED = {"horizon": Corridor.horizon, "reward_range": (0, 5), "constraint_bounds": (1.0,)}
 
 
 class Numbered(CorridorProblem):

@@ -97,6 +97,17 @@ def test_the_papers_transmitter_decides_in_c_as_in_python_and_takes_less_than_32
 
 
 @needs_compiler
+@pytest.mark.parametrize("used", ["action", "safe", None])
+def test_a_programme_need_not_use_every_function(tmp_path, used):
+    best = solve(energy_harvesting(horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=1))
+    best.policy.to_c(tmp_path / "controller.h", safe_set=best.safe_set)
+    call = {"action": "controller_action(0, 1, 1)", "safe": "controller_safe(0, 1, 1, 0)", None: "0"}[used]
+    (tmp_path / "main.c").write_text(f'#include "controller.h"\nint main(void) {{ return (int){call}; }}\n')
+    flags = ["-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-Wno-unused-const-variable"]
+    subprocess.run([COMPILER, *flags, "-c", "main.c"], cwd=tmp_path, check=True, capture_output=True)
+
+
+@needs_compiler
 @pytest.mark.parametrize("seed", range(4))
 def test_random_problems_decide_in_c_as_in_python(tmp_path, seed):
     problem = random_problem(seed, states=5, actions=3, horizon=4, stationary=seed % 2 == 0)

@@ -5,7 +5,7 @@
 
 A state is given by its parts where it is a whole number or a tuple of them, else by its number in the problem's order
 of states; the header's first comment lists both, and the actions. What the policy knows nothing of gives -1, and is
-never safe. Nothing is allocated, no library is called.
+never safe. Nothing is allocated, no library is called, and whoever needs one of the functions only gets no warning.
 
 A step's table has one entry a place, the place of a state among the step's; steps whose tables are equal share one.
 Places are found by arithmetic where the states fill a box, else by binary search in the sorted keys. Masks are stored
@@ -195,7 +195,7 @@ def place_function(places: Places, name: str) -> str:
     box = box_of(places)
     keys, declared, body = searching(places, name) if box is None else ("", "", computing(*box))
     return (
-        f"{keys}static int32_t {name}_place(int32_t step, {arguments(places)})\n{{\n{declared}"
+        f"{keys}static inline int32_t {name}_place(int32_t step, {arguments(places)})\n{{\n{declared}"
         f"    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n{body}}}\n"
     )
 
@@ -246,7 +246,7 @@ def decision(choice: list[Longs], places: Places, name: str) -> list[str]:
     return [
         step_tables(f"{name}_choice", choice),
         f"/* The number of the action to take; -1 where the policy knows nothing of the state at that step. */\n"
-        f"static int32_t {name}_action(int32_t step, {arguments(places)})\n{{\n"
+        f"static inline int32_t {name}_action(int32_t step, {arguments(places)})\n{{\n"
         f"    int32_t place = {name}_place(step, {given(places)});\n"
         f"    return place < 0 ? -1 : {name}_choice_table[{name}_choice_start[step] + place];\n}}\n",
     ]
@@ -264,7 +264,7 @@ def mask_functions(safe: SafeSet, places: Places, name: str) -> list[str]:
     return [
         bits + step_tables(f"{name}_mask", which),
         f"/* 1 where the action, by number, is on offer and safe; 0 where it is not, or nothing is known. */\n"
-        f"static int {name}_safe(int32_t step, {arguments(places)}, int32_t action)\n{{\n"
+        f"static inline int {name}_safe(int32_t step, {arguments(places)}, int32_t action)\n{{\n"
         f"    int32_t place = {name}_place(step, {given(places)}), mask;\n"
         f"    if (place < 0 || action < 0 || action >= {name.upper()}_ACTIONS) return 0;\n"
         f"    mask = {name}_mask_table[{name}_mask_start[step] + place];\n"
