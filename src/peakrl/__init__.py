@@ -22,6 +22,7 @@ from peakrl.envs.registration import register_with_gymnasium as _register_with_g
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArrayProblem",
     "Audit",
     "AveragedPolicy",
     "Certificate",
@@ -82,6 +83,7 @@ _HOMES = {
         "peakrl.auditing": ("Audit", "audit"),
         "peakrl.certificates": ("Certificate", "verify"),
         "peakrl.certifying": ("certify",),
+        "peakrl.model.array_problem": ("ArrayProblem",),
         "peakrl.model.explore": ("compile_model",),
         "peakrl.problems.harvesting.problem": ("energy_harvesting",),
         "peakrl.problems.spec": ("ProblemSpec",),
@@ -150,6 +152,7 @@ if TYPE_CHECKING:
     from peakrl.learning.own import Learner
     from peakrl.learning.run import LearningRun, learn
     from peakrl.learning.settings import LearnerSettings
+    from peakrl.model.array_problem import ArrayProblem
     from peakrl.model.explore import compile_model
     from peakrl.model.files import load_model
     from peakrl.model.problem import Outcome, Problem

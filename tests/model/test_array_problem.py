@@ -1,0 +1,105 @@
+"""Problems that are asked about many states at once: the model is that of asking one after another."""
+
+import numpy as np
+import pytest
+
+from peakrl import ArrayProblem, Outcome, compile_model, solve
+from peakrl.errors import PeakError, ProblemError
+from peakrl.model.explore import explore
+
+
+class Queue(ArrayProblem):
+    """Two queues and a machine that wears out: whom to serve, how fast."""
+
+    name = "queue"
+    horizon = 6
+    constraint_names = ("room", "wear")
+    all_actions = tuple((who, speed) for who in (0, 1) for speed in (0, 1, 2))
+
+    def __init__(self, most=4, worst=3, *, stationary=True, by_outcome=False):
+        self.most, self.worst, self.stationary, self.by_outcome = most, worst, stationary, by_outcome
+        self.state_ranges = {"first": (0, most), "second": (0, most), "wear": (0, worst)}
+
+    def initial(self):
+        return [(0.5, (0, 0, 0)), (0.5, (1, 2, 0))]
+
+    def available(self, step, state, action):
+        return (state[action[0]] > 0) | (action == (0, 0))
+
+    def outcomes(self, step, state, action):
+        first, second, wear = state
+        who, speed = action
+        served = np.minimum(speed, state[who])
+        left = (first - served, second) if who == 0 else (first, second - served)
+        found = []
+        for chance, arrival in ((0.6, 0), (0.3, 1), (0.1, 2)):
+            later = (np.minimum(left[0] + arrival, self.most), left[1], np.minimum(wear + (speed == 2), self.worst))
+            reward = 2.0 * served - 0.1 * (first + second) + (0.0 if self.stationary else 0.5 * step)
+            room = self.most - left[0] - (arrival if self.by_outcome else 1)
+            found.append(Outcome(chance, later, reward, (room, self.worst - wear - speed)))
+        return found
+
+
+VARIANTS = [
+    {"stationary": stationary, "by_outcome": by_outcome} for stationary in (True, False) for by_outcome in (True, False)
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_the_model_is_that_of_asking_one_state_after_another(variant):
+    fast, slow = compile_model(Queue(**variant)), explore(Queue(**variant))
+    assert list(fast.state_labels) == [tuple(map(int, state)) for state in slow.state_labels]
+    assert np.array_equal(fast.row_start, slow.row_start)
+    assert [fast.action_of_row(row) for row in range(fast.num_rows)] == [
+        slow.action_of_row(row) for row in range(slow.num_rows)
+    ]
+    assert (fast.reward_range, fast.constraint_bounds) == (slow.reward_range, slow.constraint_bounds)
+    mine, theirs = solve(fast, keep="all"), solve(slow, keep="all")
+    assert mine.node_values == pytest.approx(theirs.node_values, rel=1e-12)
+    assert mine.node_violations == pytest.approx(theirs.node_violations, rel=1e-12)
+
+
+def broken(**methods):
+    """A queue with other methods or attributes."""
+    return type("Broken", (Queue,), methods)()
+
+
+def changed(**parts):
+    """Outcomes with one part replaced."""
+
+    def outcomes(self, step, state, action):
+        return [outcome._replace(**parts) for outcome in Queue.outcomes(self, step, state, action)]
+
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"outcomes": changed(probability=0.5)}, r"state \(0, 0, 0\), action \(0, 0\): probabilities sum to 1.5"),
+        ({"outcomes": changed(next_state=(9, 0, 0))}, "field 'first' is 9, outside its range"),
+        ({"outcomes": changed(next_state=(0, 0))}, "a state has 2 fields; state_ranges names 3"),
+        ({"outcomes": changed(next_state=(0.5, 0, 0))}, "no whole number"),
+        ({"outcomes": changed(reward=np.nan)}, "the reward is nan"),
+        ({"outcomes": changed(constraints=(True, 1.0))}, "constraints must be numbers"),
+        ({"outcomes": changed(constraints=(1.0,))}, "1 constraint values"),
+        ({"outcomes": lambda *_: []}, "gave nothing that can happen"),
+        ({"outcomes": lambda *_: [None]}, "is not an Outcome"),
+        ({"available": lambda *_: False}, r"state \(0, 0, 0\): no action is on offer"),
+        ({"available": lambda *_: 1.5}, "must give a truth value"),
+        ({"all_actions": ()}, "at least one action"),
+        ({"initial": lambda self: [(1.0, (0, 0, 7))]}, "field 'wear' is 7"),
+        ({"available": lambda self, step, state, action: np.array(step == 0) | (action == (0, 0))}, "stationary"),
+    ],
+)
+def test_what_is_wrong_is_named(methods, message):
+    with pytest.raises(ProblemError, match=message):
+        compile_model(broken(**methods))
+
+
+def test_ranges_must_be_ranges():
+    for ranges in ({}, {"x": 3}, {"x": (2, 1)}, {"x": (0, 2**20), "y": (0, 2**20)}, None):
+        problem = Queue()
+        problem.state_ranges = ranges
+        with pytest.raises(PeakError, match="state_ranges"):
+            compile_model(problem)
