@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 import certified_problems as problems
-from peakrl import Policy, compile_model, evaluate, solve
+from model_environment import ModelEnvironment
+from peakrl import Knowledge, LearnerSettings, Policy, compile_model, evaluate, solve
 from peakrl.kernels.certified.bounds import beta, upper_mean
-from peakrl.kernels.certified.episodes import GAUGED, play_episodes
-from peakrl.kernels.certified.tables import OPEN
+from peakrl.kernels.certified.episodes import GAUGED, VIOLATED, play_episodes
+from peakrl.kernels.certified.tables import BEFORE, OPEN
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import seed_state
+from peakrl.learning.active import ActiveRun
 from peakrl.learning.certified import rounds
 from peakrl.learning.certified.proofs import EPISODES, FROZEN, LEFT, LOWER, UPPER, VIOLATION
 from peakrl.learning.certified.setup import Declared, certify_model
+from peakrl.targets.adapters import adapt
 
 NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 PARTS = ("upper", "return", "lower", "gaps", "violation")
@@ -204,6 +207,84 @@ def test_judging_a_candidate_by_the_returns_of_another_fails_more_often_than_its
     whole, _ = failures(model, 0.5, runs, 600)
     broken, _ = failures(model, 0.5, runs, 600, sabotage=returns_kept)
     assert whole["return"] <= most_failures(runs, share) < broken["return"]
+
+
+def whole_level_for_each(learner):
+    """Let every bet on upper values fail as if it were the only one, and as often as not."""
+    learner.terms = learner.terms._replace(log_share=np.zeros_like(learner.terms.log_share))
+
+
+def old_samples_kept(learner):
+    """Judge a candidate's lower values by the samples that it was chosen by, with a level above 1."""
+    freeze = learner._freeze
+
+    def keeping(rows):
+        freeze(rows)
+        learner.tables.law[:, BEFORE] = 0
+        learner.tables.cell_before[:] = 0
+
+    learner._freeze = keeping
+    learner.lower_logs = lambda: np.full(len(learner.places.row_start) - 1, -learner.share(LOWER / 3) - 0.7)
+
+
+def attempts_not_counted(learner):
+    """Let every attempt at small gaps fail as often as it likes."""
+    learner._attempt_share = lambda attempt: -math.log(2)
+
+
+def violations_forgotten(learner):
+    """Count an episode of the candidate that violates as one that does not."""
+    chance = learner.chance_high
+
+    def forgetting():
+        learner.evidence.counts[VIOLATED] = 0
+        return chance()
+
+    learner.chance_high = forgetting
+
+
+BROKEN = {
+    "upper": (whole_level_for_each, problems.near_tie()),
+    "return": (returns_kept, problems.rare_catastrophe(0.005)),
+    "lower": (old_samples_kept, problems.near_tie()),
+    "gaps": (attempts_not_counted, problems.rare_jackpot()),
+    "violation": (violations_forgotten, compile_model(problems.Lottery())),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", BROKEN)
+def test_a_part_that_is_broken_fails_more_often_than_one_that_is_not(part):
+    sabotage, model = BROKEN[part]
+    runs = 200
+    whole, _ = failures(model, 0.5, runs, 2000)
+    broken, _ = failures(model, 0.5, runs, 2000, sabotage=sabotage)
+    print(part, whole[part], broken[part])
+    assert whole[part] <= most_failures(runs, 0.5 * SHARES[part])
+    assert broken[part] > 2 * whole[part] + 3
+
+
+def upper_bound_on_environment(model, seed, episodes, *, complete):
+    """U_1 of an environment whose states nobody counted; `complete`: those met are taken for all."""
+    env = ModelEnvironment(model, seed)
+    told = Knowledge(rewards=True, states=2**21)
+    settings = LearnerSettings.certified(1e-6, failure_probability=0.5)
+    active = ActiveRun(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, knowledge=told)
+    active.advance(1)
+    if complete:
+        rounds = active.algorithm.rounds
+        rounds._terms = rounds.terms = rounds.terms._replace(complete=True)
+    active.advance(episodes - 1)
+    return active.algorithm.certificate().optimum_high
+
+
+def test_the_states_met_so_far_are_not_taken_for_all():
+    # The state that pays is met with probability 0.02 a try: most runs have not seen it after 40 episodes.
+    model = problems.rare_jackpot()
+    best = solve(model).value
+    whole = sum(upper_bound_on_environment(model, seed, 40, complete=False) < best for seed in range(10))
+    broken = sum(upper_bound_on_environment(model, seed, 40, complete=True) < best for seed in range(10))
+    assert (whole, broken >= 4) == (0, True)
 
 
 SIZES = np.unique(np.geomspace(1, 3000, 80).astype(int))
