@@ -27,6 +27,7 @@ from peakrl.kernels.counting import NO_CELL, count_step, plan
 from peakrl.learners import SUCBVI, UCBVI
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.sources import NO_CHANGES
+from peakrl.paper.theory_tasks import doors
 from peakrl.storage import read_record, write_record
 from random_problems import random_problem
 
@@ -211,6 +212,12 @@ def test_sucbvi_violates_in_at_most_h_s_a_episodes_and_proves_just_what_is_infea
     if feasible:
         assert run.violations <= model.horizon * model.num_rows
         assert evaluate(model, run.policy).violation == 0
+
+
+def test_sucbvi_takes_what_violates_once_and_plans_anew_at_once():
+    # One of three doors violates, and a plan is otherwise followed for ten episodes.
+    assert learn(doors(0.1), SUCBVI(), episodes=60).violations == 1
+    assert learn(doors(0.1), UCBVI(), episodes=60).violations == 10
 
 
 def test_sucbvi_learns_an_environment_as_the_model_and_reads_itself_back(tmp_path):
