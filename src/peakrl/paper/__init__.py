@@ -38,6 +38,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "neighbours": Experiment("Ways to deal with constraints, side by side", "peakrl.paper.neighbours:neighbours"),
     "efficiency": Experiment("Episodes that our learners save", "peakrl.paper.efficiency:efficiency"),
     "theory": Experiment("Theorems 1 and 2, and the conjecture", "peakrl.paper.theory_experiment:theory"),
+    "robustness": Experiment("How reliably learners come to the optimum", "peakrl.paper.robustness:robustness"),
     "certificates": Experiment("Episodes until a certificate", "peakrl.paper.certificates:certificates"),
     "knowledge": Experiment("What knowing is worth", "peakrl.paper.knowledge:knowledge"),
 }

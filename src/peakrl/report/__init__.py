@@ -21,6 +21,7 @@ DRAWINGS: dict[str, str] = {
     "efficiency": "peakrl.report.efficiency:draw_efficiency",
     "neighbours": "peakrl.report.neighbours:draw_neighbours",
     "theory": "peakrl.report.theory:draw_theory",
+    "robustness": "peakrl.report.robustness:draw_robustness",
     "certificates": "peakrl.report.certificates:draw_certificates",
     "knowledge": "peakrl.report.knowledge:draw_knowledge",
 }

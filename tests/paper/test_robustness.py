@@ -1,0 +1,50 @@
+"""The experiment `robustness` at a small size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from peakrl import StochasticPolicy, evaluate, learn, safe_set, simulate, solve
+from peakrl.paper.records import Request, read_figure
+from peakrl.paper.robustness import LEARNERS, QUICK, measure
+from peakrl.paper.robustness_problems import FAMILIES, instance
+from peakrl.paper.robustness_tasks import learn_instance, viable_chances
+from peakrl.report import draw_figure
+
+
+def test_every_family_has_median_and_worst_gap_of_every_learner_and_what_it_lost(tmp_path):
+    record = measure(Request(tmp_path, quick=True, workers=1), replace(QUICK, places=(20, 60)))
+    assert record.variants == list(FAMILIES)
+    for family in FAMILIES:
+        for words in ("median gap", "worst gap", "violating policies", "value lost"):
+            curves = record.curves(family, words)
+            assert list(curves) == list(LEARNERS)
+            assert all([row.x for row in rows] == [20.0, 60.0] for rows in curves.values())
+    record.write(tmp_path)
+    assert read_figure(tmp_path, "robustness").rows == record.rows
+    assert all(path.stat().st_size > 5_000 for path in draw_figure("robustness", tmp_path))
+
+
+def test_what_is_lost_is_what_all_policies_that_were_followed_fall_short_by():
+    config = {"family": "dense", "number": 300, "seed": 1, "places": [50, 200], "exact": True}
+    found = learn_instance({**config, "learner": LEARNERS["UCBVI"].as_dict()})
+    model = instance("dense", 300)
+    run = learn(model, LEARNERS["UCBVI"], episodes=200, seed=1)
+    short = [solve(model).value - evaluate(model, run.averaged_policy.policy(k)).value for k in range(1, 201)]
+    assert found["lost"] == pytest.approx([sum(short[:50]), sum(short)])
+
+
+def test_the_yardstick_draws_among_viable_actions():
+    model = instance("grids", 300)
+    policy, safe = StochasticPolicy(model, viable_chances(model)), safe_set(model)
+    assert evaluate(model, policy).violation == 0
+    drawn = policy.weights.reshape(model.horizon, -1)[0]
+    for slot in range(model.num_slots):
+        rows = list(model.rows_of_slot(slot))
+        if safe.contains(0, model.state_of_slot(slot)):
+            viable = [model.action_of_row(row) in safe.actions(0, model.state_of_slot(slot)) for row in rows]
+            assert np.allclose(drawn[rows], np.array(viable) / sum(viable))
+    assert simulate(model, policy, episodes=200, seed=0).violation == 0
