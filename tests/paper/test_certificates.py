@@ -56,8 +56,12 @@ def test_limits_tell_which_runs_took_too_long():
     assert missed == [
         "scheduling 1, deterministic: most episodes to 1 %",
         "random problems, nothing declared: most episodes to 1 %",
-        "slippery grids certified to 1 % within 1,100,000",
     ]
+    shown = {check.what: (check.expected, check.ours) for check in limits(settings, runs) if check.within is None}
+    assert shown == {
+        "random problems: median episodes to 1 %": (12_000, 12_000),
+        "slippery grids certified to 1 % within 1,100,000": (3, 1),
+    }
 
 
 def test_drawn_problems_are_as_large_as_they_should_be_and_can_be_kept():
