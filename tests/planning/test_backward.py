@@ -96,3 +96,27 @@ def test_a_plan_takes_the_memory_of_its_policy():
     tracemalloc.stop()
     assert policy.choices.nbytes == 300 * 400
     assert peak < 1.5 * policy.choices.nbytes
+
+
+def settling(horizon):
+    """Walk to a goal that is left no more, by the quicker of two ways: values settle when every walk has ended."""
+    laws = np.zeros((12, 2, 12))
+    for state in range(12):
+        laws[state, 0, min(state + 1, 11)] = laws[state, 1, min(state + 2, 11)] = 1.0
+    rewards = np.where(np.arange(12)[:, None] == 11, 0.0, [[-1.0, -1.5]])
+    constraints = np.where(np.arange(12)[:, None] == 3, [[1.0, -1.0]], 1.0)[None]
+    return TabularModel.from_arrays(laws, rewards, constraints, horizon)
+
+
+def test_a_policy_that_no_longer_changes_is_kept_once_and_is_the_same(tmp_path):
+    model = settling(200)
+    values, costs, rows = naive.planning.backward_tables(model)
+    found = solve(model, keep="all")
+    assert len(found.policy.choices.table) < 20
+    for (step, slot), row in rows.items():
+        node = step * model.node_stride + slot
+        assert found.policy.row(step, slot) == found.policy.rows[node] == row
+        assert (found.node_values[node], found.node_violations[node]) == (values[step, slot], costs[step, slot])
+    assert evaluate(model, found.policy).value == pytest.approx(found.value)
+    found.policy.save(tmp_path / "policy.peakrl")
+    assert np.array_equal(load_policy(tmp_path / "policy.peakrl", model).rows, found.policy.rows)

@@ -1,5 +1,8 @@
 """Backward induction over a model (`kernels.backward`): layer by layer, on any number of threads.
 
+In a stationary model a layer of values is a function of the next one alone. Where two that follow each other are equal,
+number by number, so are all before them, and the choices with them: the induction ends there, whatever the horizon.
+
 Threads share the slots of a step. Each slot is worked out by itself, so results are the same for any number of them.
 """
 
@@ -67,6 +70,11 @@ def induction(
                 place = step * model.node_stride + first
                 tables[place : place + last - first] = here[: each * (last - first)].reshape(-1, each)
             ahead, here = here, ahead
+            if model.stationary and step > 0 and equal(ahead, here):
+                chosen = None if chosen is None else chosen.repeated(step)
+                if values:
+                    tables[: step * model.num_slots].reshape(step, -1)[:] = ahead[: each * model.num_slots]
+                break
     return Induction(
         first_values=ahead[::each],
         first_costs=ahead[1::each] if each == 2 else np.zeros(len(ahead)),
@@ -74,6 +82,11 @@ def induction(
         values=np.ascontiguousarray(tables[:, 0]),
         costs=np.ascontiguousarray(tables[:, 1]) if each == 2 else np.zeros(len(tables)),
     )
+
+
+def equal(one: Floats, other: Floats) -> bool:
+    """Are two layers the same? Most are not, and differ early on."""
+    return np.array_equal(one[:1000], other[:1000]) and np.array_equal(one, other)
 
 
 def work_out(model: TabularModel, work: Work, pays: Pays, share: Share) -> None:

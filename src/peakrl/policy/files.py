@@ -41,7 +41,7 @@ def rebuilt(path: str | Path, model: StateSpace, plain: dict[str, Any], arrays: 
     if form == "deterministic":
         return Policy(model, arrays["rows"])
     if form == "choices":
-        return Policy(model, Choices.checked(model, arrays["choices"]))
+        return Policy(model, Choices.checked(model, arrays["choices"], int(plain.get("repeats", 0))))
     if form == "stochastic":
         return StochasticPolicy(model, arrays["weights"])
     if form == "averaged":

@@ -188,7 +188,7 @@ class Policy(Exported):
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if self.choices is not None:
-            return {"form": "choices"}, {"choices": self.choices.table}
+            return {"form": "choices", "repeats": self.choices.repeats}, {"choices": self.choices.table}
         return {"form": "deterministic"}, {"rows": self.rows}
 
 
