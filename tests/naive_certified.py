@@ -39,7 +39,7 @@ class Counted:
     """What was seen, by step, state and action in labels: read off a learner's tables by way of its model."""
 
     def __init__(self, learner):
-        self.r, self.model = learner.rounds, learner.model
+        self.r, self.model = learner.rounds, learner.space.model
         self.steps = range(self.model.horizon)
         self.joint = bool(self.r.terms.joint)
 

@@ -252,7 +252,7 @@ def test_without_constraints_there_is_nothing_to_violate():
         ({"epsilon": "small"}, "epsilon is 'small'; it must be a finite number"),
         ({"failure_probability": 0}, "failure_probability is 0; it must lie between 0 and 1"),
         ({"failure_probability": 1.0}, "failure_probability is 1.0; it must lie between 0 and 1"),
-        ({"episodes": 0}, "episodes is 0; it must be a whole number of at least 1"),
+        ({"episodes": 0}, "episodes is 0; it must be a whole number from 1 to "),
         ({"seed": -1}, "seed is -1"),
         ({"horizon": 3}, "horizon: only for environments; a model has it already"),
     ],

@@ -67,7 +67,7 @@ def test_a_thousand_millions_of_samples_lose_no_digits():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_upper_values_follow_from_the_counts(seed):
     learner = learned(seed)
-    r, model = learner.rounds, learner.model
+    r, model = learner.rounds, learner.space.model
     fresh = r.fresh()
     u, w = naive_certified.upper_values(naive_certified.Counted(learner), r.terms.most, float(r.terms.log_share[0]))
     scale = 1e-8 * model.horizon * max(1.0, *map(abs, model.reward_range))
@@ -82,7 +82,7 @@ def test_upper_values_follow_from_the_counts(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
     learner = learned(seed)
-    r, model = learner.rounds, learner.model
+    r, model = learner.rounds, learner.space.model
     if learner.stopped:
         return
     if not r.status[FROZEN]:
