@@ -40,7 +40,9 @@ def draw_problem(record: FigureRecord, problem: str, axes: Axes) -> None:
         axes.annotate(name, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=6)
         shown.add(family)
     axes.set_xscale("log")
-    axes.set_xlabel("mean positive part of the violation of what was followed")
+    axes.set_xlabel(
+        f"mean positive part of the violation of what was followed (log axis; {FLOOR:g} stands for less, or 0)"
+    )
     axes.set_ylabel("value of the policy handed out")
     axes.set_title(problem.capitalize(), loc="left")
     axes.legend(fontsize=6)
