@@ -18,6 +18,7 @@ COLOURS = {
     "most reward": GREY,
     "outcome map": YELLOW,
     "groups, action, rewards": ORANGE,
+    "map, action, rewards": BLACK,
     "deterministic": BLACK,
 }
 
