@@ -7,7 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, energy_harvesting
+from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, energy_harvesting, learn, solve
+from peakrl.model import budgets
 
 
 class Ticking(Problem):
@@ -38,8 +39,8 @@ class Ticking(Problem):
         (lambda: energy_harvesting(battery=9999999999), "battery is 9999999999; .* from 0 to 1,000,000"),
         (lambda: energy_harvesting(battery=float("inf")), "battery is inf"),
         (
-            lambda: compile_model(energy_harvesting(battery=50, horizon=1000), memory_limit=1e7),
-            "1,071 states and a horizon of 1,000: .* 0.0257 GB, more than the limit of 0.01 GB",
+            lambda: compile_model(energy_harvesting(battery=50, horizon=10_000), memory_limit=1e7),
+            "1,071 states and a horizon of 10,000: .* 0.0428 GB, more than the limit of 0.01 GB",
         ),
     ],
 )
@@ -57,3 +58,12 @@ def test_a_long_horizon_costs_a_search_no_more_than_its_states_do():
     assert list(long.state_labels) == list(short.state_labels)
     for one, other in zip(short.layout[5:], long.layout[5:], strict=True):
         assert np.array_equal(one, other)
+
+
+def test_values_by_step_and_state_have_a_budget_of_their_own(monkeypatch):
+    model = compile_model(Ticking(1000))
+    monkeypatch.setattr(budgets, "available_memory", lambda: 20_000.0)
+    found = solve(model)  # 1,000 bytes of choices
+    for ask in (lambda: found.node_values, lambda: solve(model, keep="all"), lambda: learn(model, episodes=1)):
+        with pytest.raises(PeakError, match=r"tables by step and state would take 2\.4e-05 GB"):
+            ask()

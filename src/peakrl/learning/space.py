@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
+from peakrl.model.budgets import BYTES_WITH_VALUES, check_tables
 from peakrl.model.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import first_rows
@@ -94,6 +95,8 @@ class ModelSpace:
     ends = 0
 
     def __init__(self, model: TabularModel) -> None:
+        every_step = model.num_slots if model.stationary else 1
+        check_tables(model.name, model.horizon, every_step, each=BYTES_WITH_VALUES)
         self.model, self.horizon, self.shared = model, model.horizon, model.stationary
         self.slots, self.rows, self.layout = model.num_slots, model.num_rows, model.layout
         self.slot_state, self.row_action = model.slot_state, model.row_action

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.backward import Octets, Pays, Work, expect_harm, expect_reward, least_harm, most_reward
+from peakrl.model.budgets import BYTES_WITH_VALUES, check_tables
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.choices import Choices, width_of
 
@@ -53,6 +54,9 @@ def induction(
 ) -> Induction:
     """Go through the steps from the last to the first, and keep the choices and the values by node where asked."""
     layout, each = model.layout, 2 if len(pays.cost) else 1
+    if values:
+        every_step = model.num_slots if model.stationary else 1
+        check_tables(model.name, model.horizon, every_step, each=BYTES_WITH_VALUES)
     widest = int(np.diff(layout.step_slots, axis=1).max(initial=model.num_slots if model.stationary else 1))
     after = model.num_slots - int(layout.step_slots[-1, 1]) if not model.stationary else widest
     ahead, here = np.zeros(each * max(widest, after)), np.zeros(each * max(widest, after))
