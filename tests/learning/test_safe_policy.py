@@ -20,6 +20,11 @@ LEARNERS = {
     "practical": LearnerSettings.practical(),
     "Algorithm 1": LearnerSettings.published(0.1),
 }
+NEIGHBOURS = {
+    "UCBVI": peakrl.learners.UCBVI(),
+    "SUCBVI": peakrl.learners.SUCBVI(),
+    "MaskedQ": peakrl.learners.MaskedQ(),
+}
 LEFT, STAY, RIGHT = range(3)
 DECLARED = {"horizon": Corridor.horizon, "reward_range": (0, 5), "constraint_bounds": (1.0,)}
 
@@ -106,6 +111,15 @@ def test_alone_it_is_followed_everywhere_and_nothing_violates(learner):
     assert run.history.violation.max() == 0.0
     assert evaluate(problem, run.policy).value == pytest.approx(best.value, rel=1e-12)
     assert learn(problem, LEARNERS[learner], episodes=100).violations > 0
+
+
+@pytest.mark.parametrize("learner", NEIGHBOURS)
+def test_neighbours_follow_it_too(learner):
+    best = solve(peakrl.scheduling_example(1))
+    known = Knowledge(safe_policy=best.policy)
+    run = learn(best.policy.model, NEIGHBOURS[learner], episodes=30, knowledge=known)
+    assert run.violations == 0
+    assert evaluate(best.policy.model, run.policy).value == pytest.approx(best.value, rel=1e-12)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

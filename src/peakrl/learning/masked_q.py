@@ -67,7 +67,7 @@ class MaskedLearner(OptimisticQ):
 
 def check_mask(knowledge: Knowledge) -> None:
     """Raise where nothing is declared that could be masked by."""
-    if knowledge.constraints is None and knowledge.support is None:
+    if knowledge.constraints is None and knowledge.support is None and knowledge.safe_policy is None:
         raise SettingsError(
             "MaskedQ takes only actions that are known to meet the constraints, and none is known: pass "
             "knowledge=peakrl.Knowledge(constraints=f) with f(step, state, action) >= 0 where met, or support=model"
