@@ -1,0 +1,182 @@
+"""Mutation testing: break one place of the code at a time, and see whether a test notices.
+
+    python tests/mutation.py [NUMBER OF MUTANTS FOR EACH MODULE] [MODULE ...]
+
+A mutant swaps a comparison, an operation or a logical word, moves a constant by one, or drops a `not` or a sign. They
+are drawn with a fixed seed. Each is tried in a forked process, in which the mutated source takes the place of the file
+when it is imported; the JIT is off, so that kernels are plain Python. A mutant that makes its tests fail, or run five
+times as long as they should, is killed. Survivors are printed with their line: each lacks a test, or changes nothing
+that anybody could notice.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src"
+#: Each module with the tests that must notice.
+TARGETS = {
+    "peakrl/storage.py": ["test_storage.py", "test_failing_disk.py"],
+    "peakrl/certificates/bounds.py": ["certificates/test_bounds.py"],
+    "peakrl/model/soundness.py": ["model/test_soundness.py"],
+    "peakrl/learning/practical_checks.py": ["learning/test_forged_runs.py"],
+    "peakrl/kernels/sampling.py": ["kernels/test_sampling.py"],
+    "peakrl/kernels/planning.py": ["planning/test_planning.py", "planning/test_backward.py"],
+    "peakrl/planning/exact.py": ["planning/test_planning.py", "planning/test_backward.py"],
+}
+#: Imported before the first fork, so that no mutant has to.
+ONCE = (
+    "pytest",
+    "hypothesis",
+    "hypothesis.extra.numpy",
+    "numpy",
+    "numba",
+    "pydantic",
+    "safetensors.numpy",
+    "scipy.sparse",
+)
+SWAPS: dict[type, type] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+
+
+def places(tree):
+    """Yield (node, field, index) of every place that can be broken; annotations and what is only said are left out."""
+    for node in executed(tree):
+        if isinstance(node, ast.Compare):
+            yield from ((node, "ops", index) for index, op in enumerate(node.ops) if type(op) in SWAPS)
+        elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in SWAPS:
+            if not isinstance(node, ast.BinOp) or not is_text(node):
+                yield node, "op", None
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+            yield node, "value", None
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub | ast.Invert):
+            yield node, "unary", None
+
+
+def executed(node):
+    """Walk a tree without annotations, error messages and the text of f-strings."""
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list") or isinstance(node, ast.Raise | ast.JoinedStr):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield child
+                yield from executed(child)
+
+
+def is_text(node):
+    return any(
+        isinstance(part, ast.JoinedStr) or isinstance(getattr(part, "value", None), str) for part in ast.walk(node)
+    )
+
+
+def broken(tree, number):
+    """Return a copy with the given place broken, and what was done to which line."""
+    tree = copy.deepcopy(tree)
+    node, field, index = list(places(tree))[number]
+    before = ast.unparse(node)
+    if field == "ops":
+        node.ops[index] = SWAPS[type(node.ops[index])]()
+    elif field == "op":
+        node.op = SWAPS[type(node.op)]()
+    elif field == "value":
+        node.value = not node.value if isinstance(node.value, bool) else node.value + 1
+    else:
+        node.op, node.operand = ast.UAdd(), node.operand
+        if before.startswith("not "):
+            node.op, node.operand = ast.Not(), ast.UnaryOp(ast.Not(), node.operand)
+    return ast.fix_missing_locations(tree), f"line {node.lineno}: {before}  ->  {ast.unparse(node)}"
+
+
+class Mutated(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+    """Finds one module, and hands out the mutated tree for it."""
+
+    def __init__(self, name, path, tree):
+        super().__init__(name, str(path))
+        self.tree = tree
+
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname == self.name:
+            return importlib.machinery.ModuleSpec(fullname, self, origin=self.path)
+        return None
+
+    def get_code(self, fullname):
+        return compile(self.tree, self.path, "exec")
+
+
+def tried(module, tree, tests, seconds):
+    """Return whether tests notice, in a process of their own: True also where they take too long."""
+    child = os.fork()
+    if child == 0:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        import pytest
+
+        name = module.removesuffix(".py").replace("/", ".")
+        sys.meta_path.insert(0, Mutated(name, SOURCE / module, tree))
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "-m", "not slow"]
+        for harmless in ("ignore::RuntimeWarning", "ignore:Module already imported"):
+            options += ["-W", harmless]
+        os._exit(int(pytest.main([*options, *(str(TESTS / test) for test in tests)])))
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status != 0
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
+
+
+def survivors(module, count):
+    """Try mutants of a module; return (how many were tried, what survived)."""
+    tests = TARGETS[module]
+    tree = ast.parse((SOURCE / module).read_text())
+    begun = time.monotonic()
+    if tried(module, tree, tests, 600):
+        raise SystemExit(f"{module}: its tests fail before anything is broken")
+    seconds = 20 + 5 * (time.monotonic() - begun)
+    numbers = list(range(len(list(places(tree)))))
+    random.Random(7).shuffle(numbers)
+    left = []
+    for number in numbers[:count]:
+        mutant, told = broken(tree, number)
+        if not tried(module, mutant, tests, seconds):
+            left.append(told)
+            print(f"  {module} {told}", flush=True)
+    return min(count, len(numbers)), left
+
+
+def main(count, modules):
+    sys.path[:0] = [str(SOURCE), str(TESTS)]
+    for package in ONCE:
+        importlib.import_module(package)
+    tried_in_all, alive = 0, 0
+    for module in modules or TARGETS:
+        made, left = survivors(module, count)
+        print(f"{module}: {made - len(left)} of {made} killed", flush=True)
+        tried_in_all, alive = tried_in_all + made, alive + len(left)
+    print(f"{tried_in_all - alive} of {tried_in_all} mutants killed, {1 - alive / tried_in_all:.1%}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40, sys.argv[2:])
