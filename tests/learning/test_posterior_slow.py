@@ -1,0 +1,51 @@
+"""What posterior sampling comes to on problems of some size: minutes, so marked slow."""
+
+from __future__ import annotations
+
+import math
+
+import gymnasium
+import pytest
+
+from peakrl import compile_model, energy_harvesting, evaluate, from_gymnasium, learn, solve
+from peakrl.benchmark.scaling import sparse_model
+from peakrl.kernels.posterior import DRAW_WORK
+from peakrl.kernels.posterior_tables import CELLS, PLAN_WORK, PLANS, STEP_WORK
+from peakrl.learning.posterior import CREDIT
+from shielded_environments import large_holes, latest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("peak", "episodes", "limit"), [(8, 1_000, 0.015), (8, 5_000, 0.0015), (15, 5_000, 0.01)])
+def test_random_arrivals_come_within_their_share_of_the_optimum_without_a_violation(peak, episodes, limit):
+    # The largest gaps over six seeds: 1.1 % at peak 8 after 1,000 episodes, 0.13 % after 5,000; 0.78 % at peak 15.
+    model = compile_model(energy_harvesting(peak_power=peak, log_base=math.e))
+    best = solve(model).value
+    for seed in range(100, 103):
+        run = learn(model, episodes=episodes, seed=seed, record="none", average=False)
+        found = evaluate(model, run.policy)
+        assert found.violation == 0
+        assert found.value >= (1 - limit) * best
+
+
+def test_the_large_slippery_lake_is_solved_within_1_per_cent_by_20_000_episodes():
+    env = gymnasium.make(latest("FrozenLake8x8"), is_slippery=True)
+    model = compile_model(from_gymnasium(env, horizon=100, constraint=large_holes))
+    best = solve(model)
+    found = evaluate(model, learn(model, episodes=20_000, seed=100, record="none", average=False).policy)
+    assert found.value == pytest.approx(best.value, rel=0.01)
+    # Rare ways into a hole may not have been seen yet: 3e-4 with this seed.
+    assert found.violation_probability < 1e-3
+
+
+def test_a_space_of_a_million_pairs_is_planned_lazily_and_learned_all_the_same():
+    model = sparse_model(100_000)
+    run = learn(model, episodes=20_000, seed=100, record="none", average=False)
+    status = run._learned.status
+    one_plan = model.horizon * (model.num_rows + int(status[CELLS])) + DRAW_WORK * int(status[CELLS])
+    assert status[PLAN_WORK] <= CREDIT + 2 * status[STEP_WORK] + one_plan
+    # A plan for every half per cent more episodes would be some 1,000 of them.
+    assert status[PLANS] < 100
+    best = solve(model)
+    assert evaluate(model, run.policy).value >= 0.95 * best.value
