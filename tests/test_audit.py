@@ -127,7 +127,7 @@ def test_an_infeasible_problem_fails_its_check_with_the_reason():
     assert "is its sign right" in check(report, "'limit' can be met").detail
     assert not check(report, "'limit' can be met").holds
     assert "at the least expected violation" in str(report)
-    assert "the least slack that can be kept is 1" in str(report)
+    assert "the least that can be kept is 1" in str(report)
 
 
 def test_a_constraint_that_never_binds_is_pointed_out():
