@@ -1,6 +1,5 @@
 """A policy that is declared to be safe: learners stay with it where nothing else is known to be, and never violate."""
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -278,4 +277,10 @@ def test_the_first_action_of_all_is_the_safe_policys_even_before_the_constraints
         Watched(), LEARNERS["practical"], episodes=3, constraint=pit, knowledge=Knowledge(safe_policy=stays), **DECLARED
     )
     assert set(taken) == {STAY}
-    assert isinstance(Watched(), gymnasium.Env)
+    taken.clear()
+    with pytest.raises(TargetError, match="it names no action at step 0 in state 2"):
+        learn(
+            Watched(), LEARNERS["practical"], episodes=3, constraint=pit,
+            knowledge=Knowledge(safe_policy=lambda step, place: None), **DECLARED,
+        )  # fmt: skip
+    assert taken == []  # not even the first
