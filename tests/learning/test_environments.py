@@ -226,7 +226,9 @@ def test_what_is_learned_on_our_environment_is_worth_in_simulation_what_the_mode
     exact = evaluate(model, Policy.from_rule(model, run.policy.action))
     simulated = simulate(env, run.policy, episodes=600, seed=2)
     assert simulated.value_interval.low <= exact.value <= simulated.value_interval.high
-    assert exact.violation == simulated.violation == 0
+    # Not 0: a state that was never met may violate, in one episode of six hundred here.
+    chance = simulated.violation_frequency_interval
+    assert chance.low <= exact.violation_probability <= chance.high < 0.01
     best = simulate(env, solve(model).policy, episodes=600, seed=2)
     assert best.value >= simulated.value - 0.05
 

@@ -203,14 +203,14 @@ def test_a_forged_model_is_refused_with_what_is_wrong_with_it(problem, change, w
 
 
 def test_tables_beyond_memory_are_refused_before_they_are_made(monkeypatch):
-    """200 states times a horizon of 1,000 take 24 bytes each: 4.8 MB, more than the 4 MB that are left."""
-    monkeypatch.setattr("peakrl.model.budgets.available_memory", lambda: 4e6 / 0.75)
+    """200 states times a horizon of 1,000 take 4 bytes each: 0.8 MB, more than the 0.7 MB that are left."""
+    monkeypatch.setattr("peakrl.model.budgets.available_memory", lambda: 0.7e6 / 0.75)
     one = TabularModel.from_arrays(np.full((200, 1, 200), 1 / 200), np.zeros((200, 1)), [], 800)
     plain, arrays = stored(one)
     plain["layout"]["horizon"] = 1000
     for name in ("step_slots", "step_distributions"):
         arrays[name] = np.resize(arrays[name], (1000, 2))
-    with pytest.raises(StorageError, match=r"200 states and a horizon of 1,000.*0\.0048 GB.*limit of 0\.004 GB"):
+    with pytest.raises(StorageError, match=r"200 states and a horizon of 1,000.*0\.0008 GB.*limit of 0\.0007 GB"):
         load(plain, arrays)
     with pytest.raises(PeakError, match="a horizon of 1,000"):
         TabularModel.from_arrays(np.full((200, 1, 200), 1 / 200), np.zeros((200, 1)), [], 1000)

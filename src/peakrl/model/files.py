@@ -59,11 +59,11 @@ def load_model(path: str | Path) -> TabularModel:
         return restored_model(path, manifest["model"], arrays)
 
 
-def store_model(model: TabularModel, *, largest: float = LARGEST_STORED) -> tuple[dict[str, Any], Arrays]:
+def store_model(model: TabularModel, *, largest: float | None = None) -> tuple[dict[str, Any], Arrays]:
     """Return plain values and arrays from which `restored_model` makes an equal model."""
     plain: dict[str, Any] = {"digest": model.digest, "name": model.name, "left_out": None}
     plain["spec"] = None if model.spec is None else dict(model.spec)
-    if model.nbytes > largest:
+    if model.nbytes > (LARGEST_STORED if largest is None else largest):
         return plain | {"left_out": f"it takes {model.nbytes / 1e9:.1f} GB"}, {}
     try:
         states, state_arrays = store_labels(model.state_labels)
