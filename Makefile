@@ -52,8 +52,9 @@ $(DOCS_STAMP): $(STAMP)
 	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[docs]'
 	@touch $@
 
+# A file's tests stay in one process: what they share, compiled kernels above all, is then made once.
 test: $(STAMP) ## run the test suite (WORKERS=2)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(STAMP) ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow

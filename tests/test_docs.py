@@ -12,7 +12,17 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?:python|\{code-block\} python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.stem)
+#: Pages whose code takes longest; the slow suite runs it.
+LONG = ("reproducing-the-paper", "neighbouring-learners")
+
+
+def effort(page):
+    return pytest.mark.slow if page.stem in LONG else ()
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, id=p.stem, marks=effort(p)) for p in PAGES if BLOCK.search(p.read_text())]
+)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text()

@@ -14,13 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-#: Runs in every suite; the others take their minute in the slow one, and whenever the documentation is built.
-SHORTEST = "repair-shop"
 each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-
-
-def effort(notebook):
-    return () if notebook.stem == SHORTEST else pytest.mark.slow
 
 
 @pytest.fixture
@@ -37,7 +31,8 @@ def run(notebook, folder):
     nbclient.execute(notebook, cwd=str(folder), kernel_name="python3", timeout=300)
 
 
-@pytest.mark.parametrize("notebook", [pytest.param(path, id=path.stem, marks=effort(path)) for path in NOTEBOOKS])
+@pytest.mark.slow  # building the documentation runs them too
+@each_notebook
 def test_a_notebook_runs(notebook, folder):
     shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
     run(nbformat.read(folder / notebook.name, as_version=4), folder)

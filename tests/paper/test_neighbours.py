@@ -40,6 +40,7 @@ def test_every_problem_has_a_size_and_every_method_a_row():
     assert {name for names in ROWS.values() for name in names} == set(METHODS)
 
 
+@pytest.mark.slow
 def test_the_record_in_small_holds_medians_and_the_optimum_and_can_be_drawn(tmp_path, monkeypatch):
     some = ("certainty-equivalent LP", "DOPE, 0.01", "Triple-Q")
     monkeypatch.setitem(ROWS, "inventory", some)

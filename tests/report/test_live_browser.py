@@ -122,6 +122,7 @@ def test_a_page_that_is_opened_before_the_first_episode_waits_and_then_fills(bro
     opened.context.close()
 
 
+@pytest.mark.slow
 def test_a_page_whose_server_vanished_says_so_and_stops_asking(browser: Any) -> None:
     with LiveView("small") as view, PacedRun(view, MODEL) as run:
         opened = Opened(browser, view.address)
