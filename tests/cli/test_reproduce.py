@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from peakrl import PeakError
 from peakrl.cli import app
+from peakrl.cli.reproduce import legible
 from peakrl.paper import comparison, scheduling
 
 JOBS = "processing,due,deadline\n3,22,30\n5,30,28\n7,33,35\n9,15,18\n10,18,21\n"
@@ -206,3 +207,9 @@ def test_bad_input_to_solve_is_refused(run: Run, arguments: tuple[str, ...], mes
     code, text = run("solve", *arguments)
     assert code == 2
     assert message in text
+
+
+def test_a_comparison_never_prints_0_for_what_is_merely_small() -> None:
+    assert [legible(cell) for cell in (0.0, 12.34567, 4e-5, -3.14159e-9, 5e-324, 7, "word", None)] == [
+        0.0, 12.3457, 4e-5, -3.1e-9, 5e-324, 7, "word", None,
+    ]  # fmt: skip

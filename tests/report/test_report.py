@@ -200,7 +200,7 @@ def test_shown_numbers_are_for_people_and_exact_ones_for_files() -> None:
         "0.3",
         "yes",
         "",
-        "0",
+        "1e-17",
         "∞",
     ]
     assert exactly(np.float64(0.1) + 0.2) == "0.30000000000000004"

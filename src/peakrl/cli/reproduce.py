@@ -121,10 +121,17 @@ def print_checks(record: FigureRecord, files: list[str]) -> None:
         (check.what, check.against, check.expected, check.ours, check.difference, check.tolerance, WITHIN[check.within])
         for check in record.checks
     ]
-    rounded = [[round(cell, 4) if isinstance(cell, float) else cell for cell in row] for row in rows]
-    print_table(f"{record.name}: {record.title}", COLUMNS, rounded)
+    print_table(f"{record.name}: {record.title}", COLUMNS, [[legible(cell) for cell in row] for row in rows])
     judged = [check.within for check in record.checks if check.within is not None]
     print(f"{record.name}: {sum(judged)} of {len(judged)} judged comparisons are within tolerance")
     for file in files:
         print(f"  {file}")
     print()
+
+
+def legible(cell: Any) -> Any:
+    """Return a number of a comparison with four places behind the point; where that would be 0, its first digits."""
+    if not isinstance(cell, float):
+        return cell
+    short = round(cell, 4)
+    return short if short or not cell else float(f"{cell:.2g}")

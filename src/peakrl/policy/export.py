@@ -11,6 +11,7 @@ import html
 import io
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,25 +151,26 @@ def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-class Exported:
+class Exported(ABC):
     """A policy that can be written down: what it does at each step in each state."""
 
     model: StateSpace
 
+    @abstractmethod
     def _table(self) -> Table:
-        raise NotImplementedError
+        """Every decision, line by line."""
 
+    @abstractmethod
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
         """Return {action: probability}."""
-        raise NotImplementedError
 
     def _choice(self, step: int, state: Hashable) -> Any:
         """An action, or {action: probability} where it is drawn."""
         return self.probabilities(step, state)
 
+    @abstractmethod
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file keeps of it: plain values, "form" among them, and arrays."""
-        raise NotImplementedError
 
     def _head(self) -> dict[str, Any]:
         return {"problem": self.model.name, "horizon": self.model.horizon}

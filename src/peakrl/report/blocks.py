@@ -202,8 +202,6 @@ def shown(cell: Any) -> str:
         number = float(cell)
         if not math.isfinite(number):
             return {"inf": "∞", "-inf": "−∞"}.get(str(number), "")
-        if 0 < abs(number) < 1e-12:
-            number = 0.0
         return f"{number:,.5g}" if abs(number) < 1e5 else f"{number:,.4g}"
     return "" if cell is None else str(cell)
 
