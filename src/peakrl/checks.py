@@ -33,6 +33,15 @@ MOST_EPISODES = 2**31 - 2
 Error = type[PeakError]
 
 
+def shown(value: Any) -> str:
+    """Return a value for an error message, with its type, cut to a sensible length."""
+    try:
+        text = repr(value)
+    except Exception:  # a user's object may fail in any way
+        text = "something"
+    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
+
+
 def check_count(
     value: Any, what: str, least: int = 1, most: int | None = None, *, otherwise: str = "", error: Error = SettingsError
 ) -> int:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import shown
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.model.problem import Outcome, Problem
 from peakrl.targets.constraints import FUNCTION, Transition, numbers
-from peakrl.targets.spaces import shown
 
 ConstraintFunction = Callable[[Transition], float | Sequence[float]]
 

@@ -22,10 +22,10 @@ from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
 from peakrl.model.budgets import BYTES_WITH_VALUES, check_tables
 from peakrl.model.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
 from peakrl.model.tabular import TabularModel
+from peakrl.model.visited import VisitedStates
 from peakrl.policy.tables import first_rows
 from peakrl.targets.adapters import Observed, Rules
 from peakrl.targets.spaces import ActionNumbers
-from peakrl.targets.states import VisitedStates
 
 Changes = tuple[Ints, Ints, Ints]
 

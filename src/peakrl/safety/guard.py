@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import check_choice
+from peakrl.checks import check_choice, shown
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.kernels.arrays import Longs
 from peakrl.kernels.safety import Bools
 from peakrl.model.tabular import TabularModel
+from peakrl.model.visited import label_of
 from peakrl.safety.safe_set import SafeSet
-from peakrl.targets.spaces import ActionSet, label_of, shown
+from peakrl.targets.spaces import ActionSet
 
 StateFunction = Callable[..., Hashable]
 ON_UNSAFE = ("replace", "raise")

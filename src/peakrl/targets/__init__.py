@@ -2,7 +2,6 @@
 
 * `spaces`: observations and actions as labels; `constraints`: where an environment tells of them.
 * `single`, `vector`: an environment, or several that are stepped together, behind one small interface (`adapters`).
-* `states`: what is known of an environment without a model: the states met and what they offer.
 
 Nothing of Gymnasium is imported until it is needed.
 """

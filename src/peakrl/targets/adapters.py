@@ -19,11 +19,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, check_tolerances
+from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, check_tolerances, shown
 from peakrl.errors import SettingsError, TargetError
 from peakrl.model.problem import State
+from peakrl.model.visited import label_of
 from peakrl.targets.constraints import ConstraintFunction, ConstraintReader, Transition
-from peakrl.targets.spaces import ActionNumbers, ActionSet, check_observation_space, label_of, shown, space_size
+from peakrl.targets.spaces import ActionNumbers, ActionSet, check_observation_space, space_size
 
 #: More states than this are as good as unknown: the bonus formulas need a hint.
 MOST_STATES = 2**53

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peakrl.checks import ROUNDING
+from peakrl.checks import ROUNDING, shown
 from peakrl.errors import PeakError, TargetError
 from peakrl.model.rounding import rounding_words
-from peakrl.targets.spaces import shown
 
 
 class Transition(NamedTuple):

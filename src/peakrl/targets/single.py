@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from peakrl.checks import shown
 from peakrl.errors import PeakError, TargetError
 from peakrl.targets.adapters import LaneError, Observed, Rules, Step, info_of, kept, truth
 from peakrl.targets.constraints import Transition
-from peakrl.targets.spaces import shown
 
 
 class SingleLane:

@@ -1,8 +1,4 @@
-"""Observations and actions of Gymnasium spaces as labels: whole numbers, words and tuples of such.
-
-Discrete -> int;  MultiDiscrete, MultiBinary -> tuple of ints, nested like the array;  Text -> str
-Tuple -> tuple of labels;  Dict -> tuple of (key, label) pairs in the order of the keys
-"""
+"""Gymnasium spaces: which of them have observations with labels (`model.visited`), and actions by number."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import shown
 from peakrl.errors import SettingsError, TargetError
 
 #: More actions than this cannot be told apart by a table of sensible size.
@@ -20,37 +17,6 @@ MOST_ACTIONS = 1_000_000
 #: No environment counts its actions from farther away.
 MOST_START = 2**31
 ActionNumbers = tuple[int, ...]
-
-
-def label_of(observation: Any) -> Hashable:
-    """Return an observation as a hashable label; what is no whole number, word or collection of them is an error."""
-    if isinstance(observation, str):
-        return str(observation)
-    if isinstance(observation, int | np.integer | np.bool_):
-        return int(observation)
-    if isinstance(observation, np.ndarray):
-        if observation.dtype.kind not in "biu":
-            raise TargetError(f"an observation holds an array of {observation.dtype}; it must hold whole numbers")
-        return nested(observation.tolist())
-    if isinstance(observation, tuple | list):
-        return tuple(map(label_of, observation))
-    if isinstance(observation, dict):
-        return tuple((str(key), label_of(observation[key])) for key in sorted(observation))
-    raise TargetError(f"an observation holds {shown(observation)}; it must be made of whole numbers and words")
-
-
-def nested(value: Any) -> Hashable:
-    """Return lists within lists of whole numbers as tuples."""
-    return tuple(map(nested, value)) if isinstance(value, list) else int(value)
-
-
-def shown(value: Any) -> str:
-    """Return a value for an error message, with its type, cut to a sensible length."""
-    try:
-        text = repr(value)
-    except Exception:  # a user's object may fail in any way
-        text = "something"
-    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
 
 
 def check_observation_space(space: Any) -> None:

@@ -14,10 +14,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
+from peakrl.checks import shown
 from peakrl.errors import PeakError, SettingsError
 from peakrl.targets.adapters import LaneError, Observed, Rules, Step, info_of, kept, truth
 from peakrl.targets.constraints import Transition
-from peakrl.targets.spaces import shown
 
 
 class VectorLanes:
