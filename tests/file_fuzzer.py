@@ -9,6 +9,7 @@ were refused and taken, and what else happened: anything but a PeakError, more t
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import resource
@@ -23,7 +24,7 @@ import numpy as np
 
 from forged_bases import make_bases
 from peakrl import PeakError, storage
-from peakrl.model import files
+from peakrl.model import files, visited_files
 
 SECONDS, BYTES = 10, 2 << 30
 EXTREMES = [
@@ -41,7 +42,7 @@ class Hang(BaseException):
 
 def forged(rng, plain, arrays):
     """Return a copy with one to three changes, its inner digests made right."""
-    before, told = dict(arrays), {key: json.dumps(plain.get(key)) for key in ("model", "stored")}
+    before, told = dict(arrays), {key: json.dumps(plain.get(key)) for key in ("model", "stored", "space")}
     plain, arrays = json.loads(json.dumps(plain)), dict(arrays)  # an array that is changed is copied first
     for _ in range(int(rng.integers(1, 4))):
         if arrays and rng.random() < 0.7:
@@ -49,7 +50,9 @@ def forged(rng, plain, arrays):
         else:
             forge_plain(rng, plain)
     changed = [name for name in before if arrays.get(name) is not before[name]]
-    if any(name.startswith("model.") for name in changed) or told != {key: json.dumps(plain.get(key)) for key in told}:
+    if any(name.startswith(("model.", "space.")) for name in changed) or told != {
+        key: json.dumps(plain.get(key)) for key in told
+    }:
         make_digests_right(plain, arrays)
     return plain, arrays
 
@@ -119,6 +122,10 @@ def make_digests_right(plain, arrays):
                 continue
             if key == "stored":
                 plain["model"] = told["digest"]
+    if "space" in plain:
+        with contextlib.suppress(Exception):
+            own = visited_files.part(arrays, "space.")
+            plain["model"] = visited_files.rebuilt(str(plain["problem"]), plain["space"], own).digest
 
 
 # Trying -------------------------------------------------------------------------------------------------------------

@@ -111,6 +111,10 @@ def make_bases(folder):
     add("policy", best.policy.save, partial(use_policy, layered))
     add("policy averaged", run.averaged_policy.save, partial(use_policy, layered))
     add("policy stochastic", solve_relaxed(layered, 0.1).policy.save, partial(use_policy, layered))
+    for name, settings in (("posterior", posterior), ("paper", paper)):
+        found = learn(ModelEnvironment(shared, 5), settings, episodes=40)
+        add(f"policy {name} environment", found.policy.save, use_environment_policy)
+        add(f"policy {name} environment averaged", found.averaged_policy.save, use_environment_policy)
     add("safe set", lambda path: safe_set(shared).save(path, with_model=True), use_safe_set)
     add("safe set alone", safe_set(shared).save, lambda path: load_safe_set(path, shared).to_csv())
     add("certificate exact", certify(layered, best.policy).save, verify)
@@ -204,6 +208,14 @@ def use_policy(model, path):
     policy = load_policy(path, model)
     evaluate(model, policy)
     policy.to_csv()
+
+
+def use_environment_policy(path):
+    policy = load_policy(path)
+    policy.to_csv(), policy.table(0), repr(policy)
+    policy.reset(1)
+    for step, slot, _ in policy.model.decisions():
+        policy.action(step, policy.model.state_of_slot(slot))
 
 
 def use_safe_set(path):

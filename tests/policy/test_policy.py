@@ -174,7 +174,7 @@ def test_a_sample_is_one_of_the_policies_and_reproducible():
 @pytest.mark.parametrize(
     ("episodes", "columns", "message"),
     [
-        (0, ([], [], []), "episodes that an averaged policy mixes is 0; it must be a whole number of at least 1"),
+        (0, ([], [], []), "episodes of an averaged policy is 0; it must be a whole number"),
         (5, ([2], [0, 0], [0]), "different lengths"),
         (5, ([0], [0], [0]), "order of episode, from 1 on"),
         (5, ([3, 2], [0, 0], [0, 0]), "order of episode"),

@@ -4,15 +4,18 @@ import csv
 import io
 import json
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from typer.testing import CliRunner
 
 import naive
 import peakrl
-from peakrl import Outcome, Policy, Problem, StochasticPolicy, compile_model
+from model_environment import ModelEnvironment
+from peakrl import LearnerSettings, Outcome, Policy, Problem, StochasticPolicy, compile_model
 from peakrl.cli import app
-from peakrl.errors import PolicyError, SettingsError, StorageError
+from peakrl.errors import PolicyError, SettingsError, StorageError, UnknownStateError
 from peakrl.storage import kind_of, write_record
 from random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
 from random_problems import random_problem
@@ -183,3 +186,56 @@ def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_table():
         "plain",
         "-3",
     ]
+
+
+# --- Learned on an environment ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+@pytest.mark.parametrize(
+    "learner", [LearnerSettings.posterior(), LearnerSettings.paper(0.5), peakrl.learners.OptCMDP(total=1.0)]
+)
+def test_what_was_learned_on_an_environment_is_read_back_without_it(tmp_path, learner, stationary):
+    model = compile_model(random_problem(9, states=3, actions=2, horizon=3, stationary=stationary))
+    run = peakrl.learn(ModelEnvironment(model, 5), learner, episodes=12)
+    for policy in (run.policy, run.averaged_policy):
+        policy.save(tmp_path / "kept")
+        again = peakrl.load_policy(tmp_path / "kept")
+        assert type(again) is type(policy)
+        assert again.model.digest == run.model.digest
+        assert json.loads(again.to_json())["problem"] == run.model.name
+        for step in range(3):
+            assert again.table(step) == policy.table(step)
+        own, loaded = (peakrl.simulate(ModelEnvironment(model, 6), one, episodes=9) for one in (policy, again))
+        assert (own.value, own.violation) == (loaded.value, loaded.violation)
+
+
+class Rooms(gymnasium.Env):
+    """Two rooms, shown as a word and a bit by name."""
+
+    observation_space = spaces.Dict({"room": spaces.Text(8), "lit": spaces.MultiBinary(1)})
+    action_space = spaces.MultiDiscrete([2, 2], start=[-1, 0])
+
+    def reset(self, *, seed=None, options=None):
+        return {"room": "hall", "lit": np.array([0], np.int8)}, {}
+
+    def step(self, action):
+        seen = {"room": "cellar" if action[0] else "hall", "lit": np.array([action[1]], np.int8)}
+        return seen, float(action[1]), False, False, {"cost": 0.0}
+
+
+def test_states_and_actions_that_have_names_and_parts_come_back(tmp_path):
+    run = peakrl.learn(Rooms(), episodes=60, horizon=3, reward_range=(0, 1))
+    run.policy.save(tmp_path / "kept")
+    again = peakrl.load_policy(tmp_path / "kept")
+    shown = {"room": "hall", "lit": np.array([0], np.int8)}
+    assert again.action(0, shown) == run.policy.action(0, shown)
+    assert peakrl.simulate(Rooms(), again, episodes=3, horizon=3, unknown=lambda *_: (-1, 1)).value == 3.0
+    with pytest.raises(UnknownStateError, match="was not met at step 0 while learning on 'Rooms'"):
+        again.action(0, "attic")
+
+
+def test_a_policy_of_a_problem_says_that_it_wants_the_problem(tmp_path):
+    policies(1)[1][0].save(tmp_path / "kept")
+    with pytest.raises(StorageError, match="decisions of a policy of 'random', not that problem: pass it"):
+        peakrl.load_policy(tmp_path / "kept")

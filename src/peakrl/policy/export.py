@@ -20,9 +20,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.errors import StorageError
 from peakrl.kernels.arrays import Floats
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
+from peakrl.model.visited import VisitedStates
+from peakrl.model.visited_files import store_visited
 from peakrl.storage import quoted, write_file, write_record
 
 #: What a learner knows of an entry: nothing, seen to violate, seen to lead where only violations are left, and that it
@@ -30,6 +33,8 @@ from peakrl.storage import quoted, write_file, write_record
 UNKNOWN, VIOLATED, DEAD_END, BARRED = 0, 1, 2, 3
 #: What a policy file is called in its head.
 KIND = "policy"
+#: What the names of arrays begin with there that tell of the visited states of an environment.
+SPACE = "space."
 #: A notebook shows this many states and steps of a policy.
 MOST_STATES, MOST_STEPS = 15, 15
 #: Names of columns, and the rows under them.
@@ -191,9 +196,18 @@ class Exported(ABC):
         return as_html(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the policy to one file for `peakrl.load_policy`, which needs the problem or its model again."""
+        """Write the policy to one file for `peakrl.load_policy`.
+
+        What was learned on an environment is read back by itself; else the problem or its model is needed again.
+        """
         plain_values, arrays = self._stored()
-        head = {"problem": self.model.name, "model": self.model.digest}
+        head: dict[str, Any] = {"problem": self.model.name, "model": self.model.digest}
+        if isinstance(self.model, VisitedStates):
+            try:
+                head["space"], own = store_visited(self.model)
+            except StorageError as error:
+                raise StorageError(f"cannot write {path}: {error}") from None
+            arrays = arrays | {f"{SPACE}{name}": array for name, array in own.items()}
         write_record(path, KIND, head | plain_values, arrays)
 
     def to_json(self, path: str | Path | None = None) -> str:

@@ -1,4 +1,8 @@
-"""Policies in files: `policy.save(path)` writes one, `load_policy` reads it back for the same problem."""
+"""Policies in files: `policy.save(path)` writes one, `load_policy` reads it back.
+
+What was learned on an environment brings the states that were visited along; of a problem the file holds decisions by
+number, and whoever reads it brings the problem.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,44 @@ from numpy.typing import NDArray
 from peakrl.errors import PolicyError, StorageError
 from peakrl.model.explore import Target, as_space
 from peakrl.model.space import StateSpace
+from peakrl.model.visited_files import load_visited, part
 from peakrl.policy.choices import Choices
-from peakrl.policy.export import KIND
+from peakrl.policy.export import KIND, SPACE
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy
 from peakrl.storage import fields_of, read_record
 
 
-def load_policy(path: str | Path, model: Target) -> AnyPolicy:
-    """Return the policy that was saved at `path` for `model`, which may be a `Problem`.
+def load_policy(path: str | Path, model: Target | None = None) -> AnyPolicy:
+    """Return the policy that was saved at `path`; of a problem's policy `model` is that problem or its model.
 
-    The file holds decisions by number, not the problem: one whose numbers differ is refused. What a learner knew of
-    values and unsafe actions (`Policy.explain`) is kept by a run's file, not by a policy's.
+    One learned on an environment needs neither the environment nor the run. For a problem the file holds decisions by
+    number: a problem whose numbers differ is refused. What a learner knew of values and unsafe actions
+    (`Policy.explain`) is kept by a run's file, not by a policy's.
     """
     plain, arrays = read_record(path, KIND)
-    model = as_space(model)
     with fields_of(path):
-        if plain["model"] != model.digest:
-            raise StorageError(
-                f"{path} holds a policy of another problem or version of it, {plain['problem']!r}, not of {model!r}"
-            )
         try:
-            return rebuilt(path, model, plain, arrays)
+            space = stored_space(path, plain, arrays) if model is None else as_space(model)
+            if plain["model"] != space.digest:
+                raise StorageError(
+                    f"{path} holds a policy of another problem or version of it, {plain['problem']!r}, not of {space!r}"
+                )
+            return rebuilt(path, space, plain, arrays)
         except PolicyError as error:
             raise StorageError(f"{path} is damaged: {error}") from error
+
+
+def stored_space(path: str | Path, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> StateSpace:
+    """Return the states that a file holds beside its decisions."""
+    if "space" not in plain:
+        raise StorageError(
+            f"{path} holds the decisions of a policy of {plain['problem']!r}, not that problem: pass it, or its model, "
+            "as the second argument"
+        )
+    try:
+        return load_visited(str(plain["problem"]), plain["space"], part(arrays, SPACE))
+    except StorageError as error:
+        raise StorageError(f"{path} is damaged: {error}") from error
 
 
 def rebuilt(path: str | Path, model: StateSpace, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> AnyPolicy:

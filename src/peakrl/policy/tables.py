@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_count
+from peakrl.checks import MOST_EPISODES, check_count
 from peakrl.errors import PolicyError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
@@ -312,7 +312,7 @@ class AveragedPolicy(Exported):
         episode, node, row = self.change_episode, self.change_node, self.change_row
         if not len(episode) == len(node) == len(row):
             raise PolicyError("the three columns of the change list have different lengths")
-        check_count(self.episodes, "the number of episodes that an averaged policy mixes", error=PolicyError)
+        check_count(self.episodes, "episodes of an averaged policy", 1, MOST_EPISODES, error=PolicyError)
         node_slot = np.resize(np.arange(self.model.num_slots, dtype=np.int32), self.model.num_nodes)
         fault = change_fault(self.model.row_start, node_slot, episode, node, row)
         if fault == UNORDERED:
