@@ -82,7 +82,7 @@ def test_a_planned_policy_survives_a_file_and_a_pickle(tmp_path):
 
 def test_hundreds_of_actions_are_told_apart():
     model = random_arrays(5, states=3, actions=400, horizon=2)
-    assert solve(model).policy.choices.table.dtype == np.uint16
+    assert solve(model).policy.choices.of_step(0).dtype == np.uint16
     rows = naive.planning.backward_tables(model)[2]
     assert all(solve(model).policy.row(step, slot) == row for (step, slot), row in rows.items())
 
@@ -94,8 +94,8 @@ def test_a_plan_takes_the_memory_of_its_policy():
     policy = solve(model).policy
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert policy.choices.nbytes == 300 * 400
-    assert peak < 1.5 * policy.choices.nbytes
+    assert policy.choices.nbytes <= 300 * 400
+    assert peak < 1.5 * 300 * 400
 
 
 def settling(horizon):
@@ -112,7 +112,7 @@ def test_a_policy_that_no_longer_changes_is_kept_once_and_is_the_same(tmp_path):
     model = settling(200)
     values, costs, rows = naive.planning.backward_tables(model)
     found = solve(model, keep="all")
-    assert len(found.policy.choices.table) < 20
+    assert found.policy.choices.nbytes < 200 * 12
     for (step, slot), row in rows.items():
         node = step * model.node_stride + slot
         assert found.policy.row(step, slot) == found.policy.rows[node] == row

@@ -1,23 +1,29 @@
 """What a deterministic policy takes, in as few bytes as that needs.
 
 A choice is the number of an action among those of its state: row = row_start[slot] + choice. Most states offer at most
-256 actions, so that a choice takes one byte where a row takes four. Where the first steps of a long horizon all take
-the same, that is kept once.
+256 actions, so that a choice takes one byte where a row takes four. A `Table` has a line for each step. `Runs` serve
+where one set of slots lasts for all steps: at most steps most states take what they take at the next one, so that only
+changes are kept,
+
+    choice at a step = number[k],  k the first of the slot's runs with until[k] >= step
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import PolicyError
-from peakrl.kernels.arrays import Ints
+from peakrl.kernels.arrays import Ints, Longs
+from peakrl.kernels.runs import run_line
 from peakrl.model.space import StateSpace
 
 #: The types that choices come in, lowest byte first.
 TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+Arrays = dict[str, NDArray[Any]]
 
 
 def width_of(space: StateSpace) -> int:
@@ -25,65 +31,49 @@ def width_of(space: StateSpace) -> int:
     return 1 if space.max_actions <= 1 << 8 else 2 if space.max_actions <= 1 << 16 else 4
 
 
+def type_of(space: StateSpace) -> np.dtype[Any]:
+    """Return the type of a choice."""
+    return TYPES[width_of(space)]
+
+
 def shape_of(space: StateSpace) -> tuple[int, ...]:
     """Return the shape of a table of choices."""
     return (space.horizon, space.num_slots) if space.stationary else (space.num_slots,)
 
 
-class Choices:
-    """The choice of a policy at every step in every state; read-only once a policy holds it."""
+class Choices(ABC):
+    """The choice of a policy at every step in every state; read-only."""
 
-    def __init__(self, space: StateSpace, table: NDArray[Any], repeats: int = 0) -> None:
+    #: What a file calls this form.
+    form: str
+
+    def __init__(self, space: StateSpace, arrays: Arrays) -> None:
         self.space = space
-        #: So many first steps take what the step after them takes; they have no line of their own.
-        self.repeats = repeats
-        #: [step - repeats, slot] where one set of slots serves every step, else [slot].
-        self.table = table
+        for array in arrays.values():
+            array.flags.writeable = False
+        #: What the choices are kept in.
+        self.arrays = arrays
 
-    @classmethod
-    def empty(cls, space: StateSpace) -> Choices:
-        """Return room for the choices of a policy."""
-        return cls(space, np.zeros(shape_of(space), TYPES[width_of(space)]))
+    @abstractmethod
+    def number(self, step: int, slot: int) -> int:
+        """Return the choice at a stored state."""
 
-    def repeated(self, step: int) -> Choices:
-        """Return the choices of a policy that takes at every step before `step` what it takes there."""
-        return Choices(self.space, self.table[step:], step)
-
-    @classmethod
-    def checked(cls, space: StateSpace, table: NDArray[Any], repeats: int = 0) -> Choices:
-        """Return choices that somebody else brings, or raise where one is none of its state's."""
-        if not 0 <= repeats < (space.horizon if space.stationary else 1):
-            raise PolicyError(f"choices of {space!r} cannot be the same at the first {repeats} steps")
-        shape = (space.horizon - repeats, space.num_slots) if space.stationary else (space.num_slots,)
-        if table.shape != shape or table.dtype != TYPES[width_of(space)]:
-            raise PolicyError(f"choices of {space!r} are {TYPES[width_of(space)]} of shape {shape}, not {table.dtype}")
-        choices, counts = cls(space, table, repeats), np.diff(space.row_start)
-        for step in range(repeats, space.horizon):
-            first, last = space.step_slots[step].tolist()
-            if (choices.of_step(step) >= np.maximum(counts[first:last], 1)).any():
-                raise PolicyError(f"a choice at step {step} is none of the actions of its state")
-        return choices
-
-    def octets(self, step: int) -> NDArray[np.uint8]:
-        """Return the bytes of a step's choices, for a kernel to write."""
-        return self.of_step(step).view(np.uint8)
-
+    @abstractmethod
     def of_step(self, step: int) -> NDArray[Any]:
         """[slot of the step]: what is chosen."""
-        first, last = self.space.step_slots[step].tolist()
-        return self.table[max(step - self.repeats, 0)] if self.space.stationary else self.table[first:last]
 
     def row(self, step: int, slot: int) -> int:
         """Return the chosen row of a stored state; -1 where it offers none."""
         start = self.space.row_start
-        number = self.table[max(step - self.repeats, 0), slot] if self.space.stationary else self.table[slot]
-        return int(start[slot]) + int(number) if start[slot + 1] > start[slot] else -1
+        return int(start[slot]) + self.number(step, slot) if start[slot + 1] > start[slot] else -1
 
     def rows(self, step: int) -> Ints:
         """[slot of the step]: the chosen rows; -1 where a state offers none."""
         first, last = self.space.step_slots[step].tolist()
         start = self.space.row_start[first : last + 1]
-        rows: Ints = np.where(start[1:] > start[:-1], start[:-1] + self.of_step(step), -1).astype(np.int32)
+        rows = start[:-1].astype(np.int32)
+        rows += self.of_step(step).astype(np.int32)
+        rows[start[1:] == start[:-1]] = -1
         return rows
 
     def all_rows(self) -> Ints:
@@ -99,4 +89,90 @@ class Choices:
     @property
     def nbytes(self) -> int:
         """Bytes that the choices take."""
-        return self.table.nbytes
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+class Table(Choices):
+    """A line of choices for each step."""
+
+    form = "choices"
+
+    def __init__(self, space: StateSpace, table: NDArray[Any]) -> None:
+        super().__init__(space, {"choices": table})
+        #: [step, slot] where one set of slots serves every step, else [slot].
+        self.table = table
+
+    @classmethod
+    def checked(cls, space: StateSpace, table: NDArray[Any]) -> Table:
+        """Return choices that somebody else brings, or raise where one is none of its state's."""
+        if table.shape != shape_of(space) or table.dtype != type_of(space):
+            shape = f"{type_of(space)} of shape {shape_of(space)}"
+            raise PolicyError(f"choices of {space!r} are {shape}, not {table.dtype} of {table.shape}")
+        choices, counts = cls(space, table), np.diff(space.row_start)
+        for step in range(space.horizon):
+            first, last = space.step_slots[step].tolist()
+            if (choices.of_step(step) >= np.maximum(counts[first:last], 1)).any():
+                raise PolicyError(f"a choice at step {step} is none of the actions of its state")
+        return choices
+
+    def number(self, step: int, slot: int) -> int:
+        """Return the choice at a stored state."""
+        return int(self.table[step, slot] if self.space.stationary else self.table[slot])
+
+    def of_step(self, step: int) -> NDArray[Any]:
+        """[slot of the step]: what is chosen."""
+        first, last = self.space.step_slots[step].tolist()
+        return self.table[step] if self.space.stationary else self.table[first:last]
+
+
+class Runs(Choices):
+    """For each slot its changes of choice, in the order of steps."""
+
+    form = "runs"
+
+    def __init__(self, space: StateSpace, start: Longs, until: Ints, number: NDArray[Any]) -> None:
+        super().__init__(space, {"run_start": start, "run_until": until, "run_choice": number})
+        #: [slot + 1]: runs of a slot are start[slot] .. start[slot + 1].
+        self.start = start
+        #: [run]: the last step that it holds for.
+        self.until = until
+        #: [run]: what is chosen.
+        self.numbers = number
+
+    @classmethod
+    def checked(cls, space: StateSpace, start: NDArray[Any], until: NDArray[Any], number: NDArray[Any]) -> Runs:
+        """Return runs that somebody else brings, or raise where they do not say what is chosen at every step."""
+        types = [start.dtype, until.dtype, number.dtype]
+        if not space.stationary or types != [np.dtype(np.int64), np.dtype(np.int32), type_of(space)]:
+            raise PolicyError(f"runs of {space!r} cannot be {', '.join(map(str, types))}")
+        fits = start.shape == (space.num_slots + 1,) and until.shape == number.shape == (len(until),)
+        if not fits or start[0] != 0 or start[-1] != len(until) or (np.diff(start) < 1).any():
+            raise PolicyError(f"runs of {space!r} do not begin and end where its {space.num_slots} states do")
+        rising = np.diff(until) > 0
+        rising[start[1:-1] - 1] = True  # from one slot to the next
+        if not rising.all() or (until[start[:-1]] < 0).any() or (until[start[1:] - 1] != space.horizon - 1).any():
+            raise PolicyError(
+                f"the runs of a state must end at one step after another, the last at {space.horizon - 1}"
+            )
+        if (number >= np.repeat(np.maximum(np.diff(space.row_start), 1), np.diff(start))).any():
+            raise PolicyError("a run takes none of the actions of its state")
+        return cls(space, start, until, number)
+
+    def number(self, step: int, slot: int) -> int:
+        """Return the choice at a stored state."""
+        first, last = int(self.start[slot]), int(self.start[slot + 1])
+        return int(self.numbers[first + int(np.searchsorted(self.until[first:last], step))])
+
+    def of_step(self, step: int) -> NDArray[Any]:
+        """[slot]: what is chosen."""
+        line = np.empty(self.space.num_slots, self.numbers.dtype)
+        octets = self.numbers.view(np.uint8)
+        run_line(self.start, self.until, octets, self.numbers.itemsize, step, line.view(np.uint8))
+        return line
+
+
+def checked_choices(space: StateSpace, form: str, arrays: Arrays) -> Choices:
+    """Return choices of a form that somebody else brings, checked in full."""
+    if form == Table.form:
+        return Table.checked(space, arrays["choices"])
+    return Runs.checked(space, arrays["run_start"], arrays["run_until"], arrays["run_choice"])

@@ -15,7 +15,7 @@ from peakrl.errors import PolicyError, StorageError
 from peakrl.model.explore import Target, as_space
 from peakrl.model.space import StateSpace
 from peakrl.model.visited_files import load_visited, part
-from peakrl.policy.choices import Choices
+from peakrl.policy.choices import checked_choices
 from peakrl.policy.export import KIND, SPACE
 from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy
 from peakrl.storage import fields_of, read_record
@@ -59,8 +59,8 @@ def rebuilt(path: str | Path, model: StateSpace, plain: dict[str, Any], arrays: 
     form = plain["form"]
     if form == "deterministic":
         return Policy(model, arrays["rows"])
-    if form == "choices":
-        return Policy(model, Choices.checked(model, arrays["choices"], int(plain.get("repeats", 0))))
+    if form in ("choices", "runs"):
+        return Policy(model, checked_choices(model, form, arrays))
     if form == "stochastic":
         return StochasticPolicy(model, arrays["weights"])
     if form == "averaged":

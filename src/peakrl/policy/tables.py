@@ -90,9 +90,7 @@ class Policy(Exported):
         self.learned = learned
         #: What it takes, in few bytes, where a planner made it; None where `rows` came as such.
         self.choices = rows if isinstance(rows, Choices) else None
-        if isinstance(rows, Choices):
-            rows.table.flags.writeable = False
-        else:
+        if not isinstance(rows, Choices):
             self.rows = checked_rows(model, np.asarray(rows))
 
     @cached_property
@@ -188,7 +186,7 @@ class Policy(Exported):
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if self.choices is not None:
-            return {"form": "choices", "repeats": self.choices.repeats}, {"choices": self.choices.table}
+            return {"form": self.choices.form}, self.choices.arrays
         return {"form": "deterministic"}, {"rows": self.rows}
 
 

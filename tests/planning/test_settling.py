@@ -1,0 +1,191 @@
+"""Long horizons: actions that are left out for certain, and policies kept by change, against every step in full."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import naive.planning
+from peakrl import TabularModel, evaluate, load_policy, solve
+from peakrl.errors import StorageError
+from peakrl.planning import backward, keeping
+from peakrl.policy.choices import Runs, Table
+from peakrl.storage import read_record, write_record
+
+
+def growing(seed, *, horizon=90, states=12, actions=3, constrained=False, ties=True):
+    """Rewards at every step, so that values never settle; half of the actions with a twin that ties with them."""
+    rng = np.random.default_rng(seed)
+    laws = rng.random((states, actions, states)) * (rng.random((states, actions, states)) < 0.4) + 0.02
+    rewards = rng.random((states, actions))
+    if ties:
+        laws[: states // 2, -1], rewards[: states // 2, -1] = laws[: states // 2, 0], rewards[: states // 2, 0]
+    laws /= laws.sum(axis=2, keepdims=True)
+    # One action of each state keeps the constraint: no cost comes up from anywhere, and costs stay what they are.
+    constraints = np.where(np.arange(actions) == actions - 2, -1.0, 1.0) * np.ones((1, states, actions))
+    limits = constraints if constrained else np.ones((1, states, actions))
+    return TabularModel.from_arrays(laws, rewards, limits, horizon)
+
+
+def late_bloomer(horizon):
+    """In state 0 an action earns 1 a step at once, the other 3 after 41 steps: n < 3 (n - 41) from n = 62 on."""
+    laws, rewards = np.zeros((43, 2, 43)), np.zeros((43, 2))
+    laws[0, 0, 1] = laws[0, 1, 2] = laws[1, :, 1] = laws[42, :, 42] = 1.0
+    laws[np.arange(2, 42), :, np.arange(3, 43)] = 1.0
+    rewards[0, 0] = rewards[1] = 1.0
+    rewards[42] = 3.0
+    rewards[1:, 1] -= 0.5
+    return TabularModel.from_arrays(laws, rewards, np.ones((1, 43, 2)), horizon)
+
+
+def alternating(horizon, states=30):
+    """Two places that earn in turns, and many states that would be at the one that earns next: all change each step."""
+    laws, rewards = np.zeros((states, 2, states)), np.zeros((states, 2))
+    laws[0, :, 1] = laws[1, :, 0] = laws[2:, 0, 1] = laws[2:, 1, 0] = 1.0
+    rewards[0] = 1.0
+    return TabularModel.from_arrays(laws, rewards, np.ones((1, states, 2)), horizon)
+
+
+@pytest.fixture
+def rows_left(monkeypatch):
+    """How many rows are left after each look."""
+    counts, look = [], backward.candidates_left
+
+    def counted(model, now, work):
+        left = look(model, now, work)
+        counts.append(len(left.pays.reward))
+        return left
+
+    monkeypatch.setattr(backward, "candidates_left", counted)
+    return counts
+
+
+def agrees(model, found):
+    """Is every choice and value that of plain Python, which goes through all steps and actions?"""
+    values, costs, rows = naive.planning.backward_tables(model)
+    for (step, slot), row in rows.items():
+        node = step * model.node_stride + slot
+        same = (found.node_values[node], found.node_violations[node]) == (values[step, slot], costs[step, slot])
+        if not same or found.policy.row(step, slot) != row or found.policy.rows[node] != row:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_left_out_would_not_have_been_chosen(seed, constrained, rows_left):
+    model = growing(seed, constrained=constrained)
+    assert agrees(model, solve(model, keep="all"))
+    assert min(rows_left) < 0.75 * model.num_rows
+
+
+def test_every_action_that_ties_stays(rows_left):
+    choices = solve(growing(7, horizon=200)).policy.choices.of_step(0)
+    assert rows_left[-1] == 12 + (choices[:6] == 0).sum() > 12  # action 0 of six states has a twin
+
+
+def test_an_action_that_pays_late_is_not_left_out_early(monkeypatch):
+    model = late_bloomer(150)
+    found = solve(model, keep="all")
+    assert agrees(model, found)
+    assert [found.policy.row(step, 0) for step in (150 - 62, 150 - 61)] == [1, 0]
+    # A bound that forgets what the steps to come may bring is noticed here.
+    monkeypatch.setattr(backward, "candidates_left", sabotaged(backward.candidates_left))
+    assert not agrees(model, solve(model, keep="all"))
+
+
+def sabotaged(look):
+    """Look with a margin of nothing."""
+
+    def careless(model, now, work):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("peakrl.planning.settling.margin_of", lambda *_: 0.0)
+            return look(model, now, work)
+
+    return careless
+
+
+@pytest.mark.parametrize("make", [growing, lambda seed: alternating(90), lambda seed: late_bloomer(90)])
+def test_lines_and_changes_say_the_same(make, monkeypatch):
+    model = make(3)
+    kept = []
+    for share in (-1.0, 1e9):
+        monkeypatch.setattr(keeping, "SHARE", share)
+        found = solve(model, keep="all")
+        assert agrees(model, found)
+        kept.append(found.policy.choices)
+    assert [type(each) for each in kept] == [Table, Runs]
+    assert all(np.array_equal(kept[0].of_step(step), kept[1].of_step(step)) for step in range(90))
+    assert all(kept[1].number(step, 5) == kept[0].number(step, 5) for step in range(90))
+
+
+def test_choices_that_change_at_every_step_get_lines():
+    model = alternating(64)
+    choices = solve(model).policy.choices
+    assert isinstance(choices, Table)
+    assert choices.nbytes == 64 * 30
+
+
+def test_kept_by_change_a_policy_takes_five_bytes_a_change_and_eight_a_state():
+    model = growing(5, horizon=3_000, ties=False)
+    choices = solve(model).policy.choices
+    table = np.stack([choices.of_step(step) for step in range(model.horizon)])
+    runs = table.shape[1] + int((table[1:] != table[:-1]).sum())
+    assert choices.nbytes == 8 * (table.shape[1] + 1) + 5 * runs
+
+
+def test_a_policy_kept_by_change_survives_its_file_and_nothing_else_passes_for_it(tmp_path):
+    model, path = growing(6, horizon=200), tmp_path / "policy.peakrl"
+    policy = solve(model).policy
+    policy.save(path)
+    assert np.array_equal(load_policy(path, model).rows, policy.rows)
+    assert evaluate(model, load_policy(path, model)).value == pytest.approx(solve(model).value)
+    plain, arrays = read_record(path, "policy")
+    for name, place, value in (
+        ("run_choice", 0, 3),
+        ("run_until", -1, 198),
+        ("run_until", 0, -1),
+        ("run_start", 0, 1),
+        ("run_start", 1, 0),
+        ("run_start", -1, 5),
+    ):
+        forged = {key: array.copy() for key, array in arrays.items()}
+        forged[name][place] = value
+        write_record(path, "policy", plain, forged)
+        with pytest.raises(StorageError):
+            load_policy(path, model)
+
+
+MEASURE = """
+import sys
+from peakrl import evaluate, solve
+from peakrl.benchmark.planning import random_model
+
+def peak(run, *given):
+    open("/proc/self/clear_refs", "w").write("5")
+    before, found = memory("VmRSS"), run(*given)
+    return found, memory("VmHWM") - before
+
+def memory(field):
+    return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
+
+small, model = random_model(2_000, 20), random_model(1_000_000, 100)
+evaluate(small, solve(small, threads=2).policy)
+found, most = peak(solve, model)
+print(most, peak(evaluate, model, found.policy)[1], found.policy.choices.nbytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="peaks are read from Linux' /proc")
+def test_a_million_states_take_the_stated_memory():
+    # Blocks above a megabyte go back to the system at once, so that what building took is not used again unseen.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000", "OMP_NUM_THREADS": "1"}
+    told = subprocess.run([sys.executable, "-c", MEASURE], env=environment, capture_output=True, check=True, text=True)
+    solving, evaluating, kept = map(int, told.stdout.split())
+    table = 100 * 1_000_000
+    assert kept < 0.4 * table
+    assert solving < 1.5 * table
+    assert evaluating < 1.0 * table
