@@ -28,7 +28,7 @@ def test_every_module_has_a_room_and_every_room_is_there():
 
 
 #: Files that wait to be split; nothing may be added to them, or to this list.
-TOO_LONG = {"kernels/posterior.py": 401, "learning/linear/learner.py": 449, "policy/tables.py": 422}
+TOO_LONG = {"kernels/posterior.py": 401, "policy/tables.py": 422}
 
 
 def test_no_source_file_has_more_than_400_lines_but_those_that_wait_to_be_split():

@@ -15,7 +15,8 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.learning.algorithm_one import AlgorithmOne
     from peakrl.learning.certified.learner import Certified
-    from peakrl.learning.linear.learner import DOPE, OptCMDP, OptPessLP
+    from peakrl.learning.linear.learner import OptCMDP
+    from peakrl.learning.linear.pessimists import DOPE, OptPessLP
     from peakrl.learning.masked_q import MaskedQ
     from peakrl.learning.maximin_q import MaximinQ
     from peakrl.learning.posterior import Posterior
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 LEARNERS = {
     "AlgorithmOne": "peakrl.learning.algorithm_one",
     "Certified": "peakrl.learning.certified.learner",
-    "DOPE": "peakrl.learning.linear.learner",
+    "DOPE": "peakrl.learning.linear.pessimists",
     "MaskedQ": "peakrl.learning.masked_q",
     "MaximinQ": "peakrl.learning.maximin_q",
     "OptCMDP": "peakrl.learning.linear.learner",
     "OptDual": "peakrl.learning.primal_dual",
-    "OptPessLP": "peakrl.learning.linear.learner",
+    "OptPessLP": "peakrl.learning.linear.pessimists",
     "OptPrimalDual": "peakrl.learning.primal_dual",
     "Posterior": "peakrl.learning.posterior",
     "Practical": "peakrl.learning.practical",

@@ -10,6 +10,7 @@ import naive
 import peakrl
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
+from peakrl.paper.neighbour_problems import tiny_harvesting
 from random_problems import RandomProblem, random_problem
 from shielded_environments import Corridor, CorridorProblem, holes, lake
 
@@ -23,6 +24,16 @@ LEARNERS = {
     "SUCBVI": peakrl.learners.SUCBVI(),
     "Algorithm 1": LearnerSettings.published(0.1),
     "Algorithm 1, bernstein": LearnerSettings.paper(0.1),
+}
+#: Those that would allow some violations on average.
+LENIENT = {
+    "Triple-Q": peakrl.learners.TripleQ(total=0.1),
+    "OptCMDP": peakrl.learners.OptCMDP(total=0.1, scale=0.01),
+    "OptCMDP, by step": peakrl.learners.OptCMDP(per_step=0.1, scale=0.1, bonus=True),
+    "OptDual": peakrl.learners.OptDual(total=0.1),
+    "OptPrimalDual": peakrl.learners.OptPrimalDual(total=0.1),
+    "OPDOP": peakrl.learners.OptPrimalDual.opdop(total=0.1, slater=0.1, episodes=1000),
+    "WeiMDP": peakrl.learners.WeiMDP(total=0.1),
 }
 
 
@@ -46,17 +57,51 @@ def with_other_chances(problem, seed):
     return RandomProblem(**{**vars(problem), "tables": tables, "name": "support"})
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize(("seed", "stationary"), [(0, True), (1, False)])
+@pytest.mark.parametrize(
+    ("seed", "stationary", "learner"),
+    [(seed, seed == 0, learner) for learner in LEARNERS for seed in (0, 1)]
+    + [(place % 2, place % 2 == 0, learner) for place, learner in enumerate(LENIENT)],
+)
 def test_with_a_declared_support_not_one_episode_violates(seed, stationary, learner):
-    problem = feasible_problem(seed, stationary=stationary)
-    without = learn(problem, LEARNERS[learner], episodes=200, seed=seed)
+    problem, settings = feasible_problem(seed, stationary=stationary), (LEARNERS | LENIENT)[learner]
+    without = learn(problem, settings, episodes=200, seed=seed)
     assert without.violations > 0
     for support in (problem, with_other_chances(problem, seed)):
-        run = learn(problem, LEARNERS[learner], episodes=200, seed=seed, knowledge=Knowledge(support=support))
+        run = learn(problem, settings, episodes=200, seed=seed, knowledge=Knowledge(support=support))
         assert run.violations == 0
         assert run.history.violation.max() == 0.0  # exactly, of every policy that was followed
         assert evaluate(problem, run.averaged_policy).violation_probability == 0.0
+
+
+@pytest.mark.parametrize("learner", [peakrl.learners.DOPE, peakrl.learners.OptPessLP])
+def test_a_safe_policy_on_average_is_kept_to_the_support_as_well(learner):
+    problem = compile_model(tiny_harvesting())
+    allowed = peakrl.solve_budget(problem, total=0.2)
+    assert allowed.violation == pytest.approx(0.2)
+    settings = learner(total=0.4, safe_policy=allowed.policy, scale=0.01)
+    assert learn(problem, settings, episodes=300).violations > 0
+    run = learn(problem, settings, episodes=300, knowledge=Knowledge(support=problem))
+    assert run.violations == 0
+    assert run.history.violation.max() == 0.0
+
+
+@pytest.mark.parametrize("learner", ["Algorithm 1", "Triple-Q", "OptCMDP", "OptDual", "OptPrimalDual"])
+def test_a_run_with_a_support_is_continued_as_if_it_had_not_been_cut(learner, tmp_path):
+    problem = feasible_problem(1, stationary=True)
+    known, settings = Knowledge(support=problem), (LEARNERS | LENIENT)[learner]
+    whole = learn(problem, settings, episodes=60, knowledge=known)
+    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 20, "knowledge": known}
+    with pytest.raises(KeyboardInterrupt):
+        learn(problem, settings, episodes=60, watch=interrupted, **kept)
+    continued = peakrl.resume(tmp_path / "run", knowledge=known)
+    assert continued.violations == 0
+    assert np.array_equal(continued.history.value, whole.history.value)
+
+
+def interrupted(view):
+    """Ctrl-C after 40 episodes."""
+    if view.episodes >= 40:
+        raise KeyboardInterrupt
 
 
 #: Episodes after which each learner has found the optimum of these small problems, with a support and without one.
@@ -150,17 +195,22 @@ def test_the_tables_say_from_the_first_episode_on_what_is_not_safe():
     assert np.array_equal(run._learned.known() != 0, ~safe.entries)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", [*LEARNERS, "OptCMDP", "OptPrimalDual"])
 def test_an_environment_is_learned_without_one_violation(learner):
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=5, battery=4, max_arrival=3, mean=2, std=1, peak_power=3)
-    options = {"states": 20} if "bernstein" in learner else {}
+    options = {"states": 20} if "bernstein" in learner or learner in LENIENT else {}
+    settings = (LEARNERS | LENIENT)[learner]
     support = peakrl.energy_harvesting(horizon=5, battery=4, max_arrival=3, mean=1, std=2, peak_power=3)
-    without = learn(env, LEARNERS[learner], episodes=100, **options)
-    run = learn(env, LEARNERS[learner], episodes=100, knowledge=Knowledge(support=support), **options)
+    without = learn(env, settings, episodes=100, **options)
+    run = learn(env, settings, episodes=100, knowledge=Knowledge(support=support), **options)
     assert without.violations > 0
     assert run.violations == 0
     declared = learn(
-        env, LEARNERS[learner], episodes=100, knowledge=Knowledge(constraints=lambda h, s, a: 3.0 - a), **options
+        env,
+        settings,
+        episodes=100,
+        knowledge=Knowledge(constraints=lambda h, s, a: 3.0 - a),
+        **options,
     )
     assert declared.violations == 0
 

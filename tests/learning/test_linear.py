@@ -25,9 +25,10 @@ from peakrl.kernels.counting import count_step
 from peakrl.kernels.sampling import draw_first, draw_outcome, seed_state, uniform
 from peakrl.learners import DOPE, OptCMDP, OptPessLP
 from peakrl.learning.active import ActiveRun
-from peakrl.learning.linear.counted import Box, Cells, counted_chain, extended_flow
+from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
 from peakrl.learning.sources import NO_CHANGES
 from peakrl.model.occupancy import most_reward
+from peakrl.model.one_limit import best_within
 from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from peakrl.storage import read_record, write_record
 from random_problems import random_problem
@@ -82,10 +83,13 @@ def test_cvxpy_finds_the_value_of_the_extended_programme(seed, scale):
     costs = sparse.csr_array(cost[paths.rows].T)
     found = most_reward(paths, reward[paths.rows], costs, np.array([0.3]), 1.0, (lines, bound))
     value = naive.extended_programme(seen_of(model, algorithm), model, scale * algorithm.box_log, scale, 0.3)
+    priced = best_within(chain, reward, cost[:, 0], 0.3, box_laws(chain, algorithm.space, cells, box))
     if found is None:
         assert value is None
+        assert priced is None
     else:
         assert reward[paths.rows] @ found.shares == pytest.approx(value, abs=1e-6)
+        assert priced.used <= 0.3 + 1e-12
 
 
 def seen_of(model, algorithm):
@@ -326,5 +330,5 @@ def test_a_run_is_not_continued_beyond_the_episodes_that_its_margins_were_made_f
 
 def test_a_programme_that_is_too_large_says_so_and_what_to_do(monkeypatch):
     monkeypatch.setattr("peakrl.learning.linear.counted.MOST_VARIABLES", 200)
-    with pytest.raises(SettingsError, match=r"has .* variables, more than 200: plan with bonuses"):
-        learn(INVENTORY, OptCMDP(total=3.5), episodes=5)
+    with pytest.raises(SettingsError, match=r"has .* variables, more than 200: keep one limit"):
+        learn(INVENTORY, OptCMDP(per_step=0.6), episodes=5)

@@ -19,7 +19,8 @@ Either way, with C^j the cost from where episodes began so far and d_j its limit
     lam_j <- min(most, max(0, (1 - step T) lam_j + step_j (C^j - d_j)))
 
 Steps are constant, or fall as (k+3)^-0.53 with the temperature T ~ (k+3)^-0.4 (regularised). WeiMDP has no steps: it
-looks for the least price at which the plan keeps its limit, by bisection, and takes the plan there.
+looks for the least price at which the plan keeps its limit, by bisection, and takes the plan there. What is declared
+to fail (`Counts.barred`) is never planned, and its pi is 0.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
                     value += p * (q - heat * dual.preference[row, column]) if p > 0.0 else 0.0
                     for j in range(costs):
                         dual.cost[slot, column, j] += p * dual.row_cost[j]
-                elif lagrangian > best:
+                elif lagrangian > best and counts.barred[row, column] == 0:
                     best, value = lagrangian, q
                     dual.plan[slot, column] = row
                     for j in range(costs):
@@ -158,7 +159,7 @@ def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: fl
             most = -math.inf
             for row in range(first, last):
                 old = dual.preference[row, column]
-                if rules.mixing > 0.0:
+                if rules.mixing > 0.0 and counts.barred[row, column] == 0:
                     old = math.log((1.0 - rules.mixing) * math.exp(old) + rules.mixing / (last - first))
                 new = (1.0 - step_size * heat) * old + step_size * dual.gain[row, column]
                 dual.preference[row, column] = new

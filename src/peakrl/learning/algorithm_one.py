@@ -262,7 +262,8 @@ class OptimisticQ(SamplingAlgorithm):
         if visits.size and (visits.min() < 0 or visits.max() > done):
             raise ValueError("engine.visits holds a number that cannot be")
         arrays = self.arrays()
-        refuse_no_numbers(arrays, ("q", "mu", "sigma", "beta", "harm"))
+        refuse_no_numbers(arrays, ("mu", "sigma", "beta", "harm"))
+        refuse_no_numbers(arrays, ("q",), lost=True)
         node = arrays["node"].reshape(-1, COLUMNS)
         refuse_no_numbers({"node": np.delete(node, CHOSEN, axis=1)}, ("node",), lost=True)
         if "mu" in arrays and (arrays["sigma"] * visits < arrays["mu"] ** 2 * (1 - ROOM)).any():

@@ -172,3 +172,10 @@ def allowed_rows(row_start: NDArray[Any], forbidden: Bools, first: int) -> tuple
         lowest[some] = np.minimum.reduceat(np.where(forbidden, never, numbers), starts, axis=0)
         counts[some] = np.add.reduceat(~forbidden, starts, axis=0, dtype=np.int64)
     return np.where(counts > 0, lowest, -1), counts
+
+
+def avoidable(row_start: NDArray[Any], forbidden: Bools, first: int) -> Bools:
+    """Return [row - first, column]: what is forbidden where something else is left."""
+    _, counts = allowed_rows(row_start, forbidden, first)
+    found: Bools = forbidden & np.repeat(counts > 0, np.diff(row_start), axis=0)
+    return found

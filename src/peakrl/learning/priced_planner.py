@@ -20,6 +20,7 @@ from peakrl.kernels.sampling import Words, seed_state
 from peakrl.kernels.untried import Outcomes
 from peakrl.learning.algorithm import Episode, Task, compiled, refuse_no_numbers, used
 from peakrl.learning.budgets import Budget
+from peakrl.learning.limits import allowed_rows, avoidable
 from peakrl.learning.space import Table
 from peakrl.learning.ucbvi import UCBVI, CountingPlanner
 from peakrl.model.space import expand, starts_of
@@ -64,8 +65,17 @@ class PricedPlanner(CountingPlanner):
             )  # fmt: skip
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
-        """Refuse: its plans draw from all actions."""
-        super(CountingPlanner, self).forbid(first, forbidden, harm)
+        """Plan without what is declared to fail, and never draw it, wherever something else is left."""
+        start = self.layout.row_start
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        barred = avoidable(start[low:], forbidden, first)
+        super().forbid(first, barred, harm)
+        best, counts = allowed_rows(start[low:], forbidden, first)
+        self.plan.room[low : self.space.slots] = np.where(best >= 0, best, start[low:-1, None])
+        each = np.repeat(np.where(counts > 0, counts, np.diff(start[low:])[:, None]), np.diff(start[low:]), axis=0)
+        rows = slice(first, first + len(forbidden))
+        self.by_pair["chance"].room[rows] = np.where(barred, 0.0, 1.0 / each)
+        self.by_pair["preference"].room[rows] = np.where(barred, -np.inf, -np.log(each))
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on: untried, and every action as likely as the others."""
@@ -190,7 +200,10 @@ class PricedPlanner(CountingPlanner):
         if not self.numbers["known"]:
             super().check(done)
         arrays = self.arrays()
-        refuse_no_numbers(arrays, ("charge", "preference", "chance", "gain", "price", "curve"))
+        refuse_no_numbers(arrays, ("charge", "chance", "gain", "price", "curve"))
+        preference = arrays["preference"][self.barred.used == 0]
+        if not np.isfinite(preference).all() or (arrays["preference"][self.barred.used == 1] != -np.inf).any():
+            raise ValueError("engine.preference holds what is no number, or draws what is declared to fail")
         if (self.price < 0).any() or (self.status < 0).any() or self.status[POINTS] > len(self.curve):
             raise ValueError("engine.status holds a number that cannot be")
         chance, start = arrays["chance"], self.space.layout.row_start

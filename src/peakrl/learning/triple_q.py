@@ -24,6 +24,7 @@ from peakrl.kernels.sampling import Words
 from peakrl.kernels.triple_q import Path, Rules, Tables, learn_path, learn_triple_q
 from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
 from peakrl.learning.budgets import BudgetSettings
+from peakrl.learning.limits import allowed_rows, avoidable
 from peakrl.learning.space import Table, checked_rows
 
 FRAME_EXPONENT, QUEUE_EXPONENT = 0.6, 0.2
@@ -105,6 +106,16 @@ class TripleQLearner(SamplingAlgorithm):
         self.rules = Rules(shift=int(space.shared), **places, **self.constants)
         return changes
 
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Set Q of what is declared to fail to minus infinity, wherever something else is left."""
+        start = self.space.layout.row_start
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        best, _ = allowed_rows(start[low:], forbidden, first)
+        q = self.by_entry["q"].used.reshape(self.columns, -1)
+        q[:, first:].T[avoidable(start[low:], forbidden, first)] = -np.inf
+        greedy = self.by_slot["greedy"].used[low:]
+        greedy[:] = np.where(best >= 0, best, greedy)
+
     def row(self, step: int, slot: int) -> int:
         """Return the greedy row."""
         return int(self.tables.greedy[slot, step if self.space.shared else 0])
@@ -150,7 +161,8 @@ class TripleQLearner(SamplingAlgorithm):
         """Raise where a row is none of its state's, or a number cannot be."""
         arrays = self.arrays()
         checked_rows(self.space, arrays["greedy"], self.columns, "engine.greedy")
-        refuse_no_numbers(arrays, ("q", "cost", "queue", "estimate"))
+        refuse_no_numbers(arrays, ("cost", "queue", "estimate"))
+        refuse_no_numbers(arrays, ("q",), lost=True)
         for name in ("cost", "visits", "queue", "estimate"):
             if arrays[name].size and arrays[name].min() < 0:
                 raise ValueError(f"engine.{name} holds a number below 0")

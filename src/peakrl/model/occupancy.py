@@ -117,12 +117,18 @@ def flow(chain: Chain) -> Flow:
 
 
 def most_reward(
-    flow: Flow, reward: Floats, costs: Any, limits: Floats, span: float, further: tuple[Any, Floats] | None = None
+    flow: Flow,
+    reward: Floats,
+    costs: Any,
+    limits: Floats,
+    span: float,
+    further: tuple[Any, Floats] | None = None,
+    closed: Longs | None = None,
 ) -> Occupancy | None:
     """Return an optimum, or None where the limits cannot be kept together.
 
     `reward` is [x], at least 0 and at most `span` as a rule; `costs` is sparse, [limit, x]. `further` lines and their
-    bounds are about all columns.
+    bounds are about all columns; `closed` columns stay 0.
     """
     from scipy import sparse
 
@@ -132,6 +138,8 @@ def most_reward(
     zero = limits == 0.0
     bounds = np.full(columns, np.inf)
     bounds[np.flatnonzero(costs[zero].sum(axis=0) > 0.0)] = 0.0
+    if closed is not None:
+        bounds[closed] = 0.0
     # Each line is divided by its largest coefficient.
     scale = line_maxima(costs)
     kept = np.flatnonzero(~zero & (scale > 0.0))

@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from peakrl.learning.algorithm_one import AlgorithmOne
-from peakrl.learning.linear.learner import DOPE, OptCMDP, OptPessLP
+from peakrl.learning.linear.learner import OptCMDP
+from peakrl.learning.linear.pessimists import DOPE, OptPessLP
 from peakrl.learning.masked_q import MaskedQ
 from peakrl.learning.maximin_q import MaximinQ
 from peakrl.learning.posterior import Posterior

@@ -9,7 +9,8 @@ With v_i = |min(f_i, 0)| the violation of constraint i at a step:
     chance           P(any violation in an episode) <= p                exactly: a flag in the state remembers it
 
 At 0 all of them are the original problem, and are solved as such. A cost is a constraint of value -cost: its violation
-is the cost itself, and `total` the usual constrained MDP (Altman, 1999). Programme and multipliers: `model.occupancy`.
+is the cost itself, and `total` the usual constrained MDP (Altman, 1999). One limit is kept by a search for its price
+(`model.one_limit`), several by a linear programme (`model.occupancy`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from peakrl.kernels.arrays import Floats
 from peakrl.kernels.planning import value_of_mixture
 from peakrl.model.explore import Target, as_model, compile_model
 from peakrl.model.occupancy import Flow, flow, least_excess, most_reward, policy_weights, row_weights
+from peakrl.model.one_limit import best_plan, best_within
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.exact import Solution, at_start, row_costs, solve
@@ -33,6 +35,8 @@ from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 
 FORMS = ("total", "per_constraint", "per_step", "chance", "union_chance")
 AnySolution = Solution[Policy | StochasticPolicy]
+#: [entry]: the policy; and of each limit what another unit is worth, and how much of it is used.
+Found = tuple[Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Budget:
     #: Sparse, [limit, x]
     costs: Any
     #: [limit]: whom a reason names.
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...]
 
 
 def solve_budget(
@@ -66,8 +70,9 @@ def solve_budget(
     policy of least violation with feasible=False, and `reason` names the least limit that can be.
 
     The policy is a `Policy` where no action has to be drawn, else a `StochasticPolicy`. That of `chance` belongs to the
-    model with the flag, `solution.policy.model`: its states are (state, has anything been violated?). A programme of
-    80,000 (step, state, action) entries takes seconds; time grows faster than the size.
+    model with the flag, `solution.policy.model`: its states are (state, has anything been violated?). One limit takes
+    some dozens of backward inductions. Several (`per_step`, `per_constraint` with several constraints) take a linear
+    programme: at 80,000 (step, state, action) entries seconds, and time grows faster than the size.
     """
     form, given = the_limit(
         total=total, per_constraint=per_constraint, per_step=per_step, chance=chance, union_chance=union_chance
@@ -107,13 +112,11 @@ def checked_limits(form: str, given: Any, model: TabularModel) -> Floats:
 
 def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
     """Return the solution under limits of a form, not all of them 0."""
-    exact, paths = solve(model), flow(model)
-    budget = BUDGETS[form](model, paths, limits)
-    lo, hi = model.reward_range
-    found = most_reward(paths, model.row_reward[paths.rows] - lo, budget.costs, limits.ravel(), hi - lo)
-    if found is None:
-        return replace(exact, feasible=False, _reason=why_not(paths, budget))
-    weights = policy_weights(row_weights(model, exact.policy.rows), paths, found.shares)
+    exact = solve(model)
+    found = priced(model, form, limits, exact) if limits.size == 1 else programmed(model, form, limits, exact)
+    if isinstance(found, str):
+        return replace(exact, feasible=False, _reason=found)
+    weights, multipliers, used = found
     values = value_of_mixture(model.layout, model.num_nodes, model.row_reward, weights)
     violations = value_of_mixture(model.layout, model.num_nodes, row_costs(model), weights)
     return Solution(
@@ -123,17 +126,41 @@ def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
         feasible=True,
         _policy=simplest_policy(model, weights),
         _tables=(values, violations),
-        multipliers=found.multipliers.reshape(limits.shape),
-        consumption=found.used.reshape(limits.shape),
+        multipliers=multipliers.reshape(limits.shape),
+        consumption=used.reshape(limits.shape),
     )
+
+
+def priced(model: TabularModel, form: str, limits: Floats, exact: Solution[Policy]) -> Found | str:
+    """Return the optimum within one limit, or why there is none."""
+    charges, limit = CHARGES[form](model), float(limits.ravel()[0])
+    found = best_within(model, model.row_reward - model.reward_range[0], charges, limit)
+    if found is None:
+        because = f", because of {model.constraint_names[0]!r}" if form.startswith("per_") else ""
+        least = best_plan(model, model.row_reward, charges, None).cost
+        return f"no policy keeps {WHAT[form]} within {limit:g}: the least that can be kept is {least:.6g}{because}"
+    weights = found.where_reached(model, row_weights(model, exact.policy.rows))
+    return weights, np.array(found.price), np.array(found.used)
+
+
+def programmed(model: TabularModel, form: str, limits: Floats, exact: Solution[Policy]) -> Found | str:
+    """Return the optimum within several limits, or why there is none."""
+    paths = flow(model)
+    budget = BUDGETS[form](model, paths, limits)
+    lo, hi = model.reward_range
+    found = most_reward(paths, model.row_reward[paths.rows] - lo, budget.costs, limits.ravel(), hi - lo)
+    if found is None:
+        return why_not(paths, budget)
+    weights = policy_weights(row_weights(model, exact.policy.rows), paths, found.shares)
+    return weights, found.multipliers, found.used
 
 
 def why_not(paths: Flow, budget: Budget) -> str:
     """Say what could be kept, and what stands against less."""
     limits = budget.limits.ravel()
     excess, binding = least_excess(paths, budget.costs, limits)
-    named = [budget.names[place] for place in binding[:3].tolist() if budget.names]
-    more = f" and {len(binding) - 3} more" if budget.names and len(binding) > 3 else ""
+    named = [budget.names[place] for place in binding[:3].tolist()]
+    more = f" and {len(binding) - 3} more" if len(binding) > 3 else ""
     because = f", because of {', '.join(named)}{more}" if named else ""
     if len(set(limits.tolist())) == 1:
         limit = float(limits[0])
@@ -145,21 +172,40 @@ def why_not(paths: Flow, budget: Budget) -> str:
 # What is limited -------------------------------------------------------------------------------------------------
 
 
-def total_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
-    """All violations of an episode together."""
-    return one_budget("the expected total violation", model.row_violation.sum(axis=1)[paths.rows], limits)
+def violations(model: TabularModel) -> Floats:
+    """[row]: all violations together."""
+    total: Floats = model.row_violation.sum(axis=1)
+    return total
 
 
-def union_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
-    """The expected number of steps that violate."""
-    return one_budget("the expected number of violating steps", breaking_chance(model)[paths.rows], limits)
+def breaking_chance(model: TabularModel) -> Floats:
+    """[row]: how likely some constraint is violated."""
+    return model.row_means((model.record_violation > 0.0).astype(np.float64))
 
 
-def chance_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
-    """Of a model with a flag: the probability that it is raised."""
+def raising_chance(model: TabularModel) -> Floats:
+    """[row] of a model with a flag: how likely it is raised."""
     labels: Any = model.state_labels  # (state, flag)
-    first = np.array([not flag for _, flag in labels], np.float64)[model.slot_state[model.slot_of_row]]
-    return one_budget("the chance of any violation", (breaking_chance(model) * first)[paths.rows], limits)
+    first = np.array([not flag for _, flag in labels], np.float64)
+    raising: Floats = breaking_chance(model) * first[model.slot_state[model.slot_of_row]]
+    return raising
+
+
+#: By form: what a row uses of the limit where there is one, and what is limited, in words.
+CHARGES = {
+    "total": violations,
+    "per_constraint": violations,
+    "per_step": violations,
+    "chance": raising_chance,
+    "union_chance": breaking_chance,
+}
+WHAT = {
+    "total": "the expected total violation",
+    "per_constraint": "the expected violation of every constraint",
+    "per_step": "the expected violation of every constraint at every step",
+    "chance": "the chance of any violation",
+    "union_chance": "the expected number of violating steps",
+}
 
 
 def constraint_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
@@ -167,8 +213,7 @@ def constraint_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budge
     from scipy import sparse
 
     names = tuple(repr(name) for name in model.constraint_names)
-    what = "the expected violation of every constraint"
-    return Budget(what, limits, sparse.csr_array(model.row_violation[paths.rows].T), names)
+    return Budget(WHAT["per_constraint"], limits, sparse.csr_array(model.row_violation[paths.rows].T), names)
 
 
 def step_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
@@ -180,28 +225,11 @@ def step_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
     lines = paths.steps[column] * model.num_constraints + constraint
     costs = sparse.csr_array((violation[column, constraint], (lines, column)), shape=(limits.size, len(paths.rows)))
     names = tuple(f"{name!r} at step {step}" for step in range(model.horizon) for name in model.constraint_names)
-    return Budget("the expected violation of every constraint at every step", limits, costs, names)
+    return Budget(WHAT["per_step"], limits, costs, names)
 
 
-def one_budget(what: str, costs: Floats, limits: Floats) -> Budget:
-    """Return a single limit; `costs` is [x]."""
-    from scipy import sparse
-
-    return Budget(what, limits, sparse.csr_array(costs[None]))
-
-
-def breaking_chance(model: TabularModel) -> Floats:
-    """[row]: how likely some constraint is violated."""
-    return model.row_means((model.record_violation > 0.0).astype(np.float64))
-
-
-BUDGETS = {
-    "total": total_budget,
-    "per_constraint": constraint_budget,
-    "per_step": step_budget,
-    "chance": chance_budget,
-    "union_chance": union_budget,
-}
+#: Of several limits.
+BUDGETS = {"per_constraint": constraint_budget, "per_step": step_budget}
 
 
 class Flagged(Problem):

@@ -6,6 +6,8 @@ most there and costs nothing (optimists) or the most (pessimists). With beta(s')
 
     ordinary   flow on P^ with given rewards and costs of the pairs
     extended   z_h(s,a,s') >= 0 in place of x_h(s,a) P^(s'):  sum_s' z = x,  (P^ - beta) x <= z <= (P^ + beta) x
+
+Programmes of one limit are solved by a search for its price (`model.one_limit`), the extended one with `box_laws`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
 from peakrl.kernels.counting import NO_CELL, Counts
+from peakrl.kernels.priced_plans import Laws
 from peakrl.kernels.reachability import reachable_nodes
 from peakrl.learning.space import Space
 from peakrl.model.occupancy import Flow, flow
@@ -180,6 +183,21 @@ class Box:
         return total
 
 
+def box_laws(chain: CountedChain, space: Space, cells: Cells, box: Box) -> Laws:
+    """Return the box around P^ for plans at a price: pairs that were tried may lead to every state of the next step."""
+    layout, row_of = chain.layout, chain.row_of
+    tried = np.flatnonzero((row_of >= 0) & (np.diff(cells.start, append=cells.start[-1])[row_of] > 0))
+    sizes = np.diff(cells.start)[row_of[tried]]
+    boxed, unseen = np.zeros(len(row_of), np.int8), np.zeros(len(row_of))
+    boxed[tried], unseen[tried] = 1, box.unseen[row_of[tried]]
+    seen = np.zeros(len(layout.outcome_next))
+    seen[expand(layout.outcome_start[tried], sizes)] = box.seen[expand(cells.start[row_of[tried]], sizes)]
+    targets = [np.arange(space.slots)] * space.horizon if space.shared else by_step(space)
+    counts = np.array([len(target) for target in targets[1:]] + [0], np.int64)  # nothing follows the last step
+    reached = np.concatenate([*targets[1:], np.empty(0, np.int64)])
+    return Laws(boxed, seen, unseen, starts_of(counts), chain.place[reached].astype(np.int32))
+
+
 def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> tuple[Flow, Any, Floats]:
     """Return the conservation of flow in the box around P^, and its lines lines @ (x, z) <= bound."""
     from scipy import sparse
@@ -195,8 +213,8 @@ def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> 
     counts = np.array([len(targets[step + 1]) for step in plain.steps[wide]], np.int64)
     if x + counts.sum() > MOST_VARIABLES:
         raise SettingsError(
-            f"the extended programme has {x + counts.sum():,} variables, more than {MOST_VARIABLES:,}: plan with "
-            "bonuses instead, OptCMDP(..., bonus=True) or OptPessLP"
+            f"the extended programme has {x + counts.sum():,} variables, more than {MOST_VARIABLES:,}: keep one limit, "
+            "total=, which takes no programme, or plan with bonuses, OptCMDP(..., bonus=True)"
         )
     of_x = np.repeat(wide, counts)
     slot = np.concatenate([targets[step + 1] for step in plain.steps[wide]] or [np.empty(0, np.int64)])

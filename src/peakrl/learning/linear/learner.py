@@ -1,25 +1,22 @@
-"""Learners that plan by linear programmes on counts: settings, margins and the rule.
+"""Learners that plan by linear programmes on counts: the optimists, and what all of them share.
 
 P^, r and c are the means of what was counted (`learning.linear.counted`), n the visits of a pair, span and range the
-widths of rewards and costs, gap = (d - c0)/range with c0 the cost of a known safe policy pi0 and d the limit, and
+widths of rewards and costs, and
 
     beta(s') = min(1, scale (2 sqrt(P^(1-P^) L/n) + (14/3) L/n)),  B = sum_s' beta(s'),  L = log(6 S A H K/p)
-    beta_2   = scale sqrt(log(16 S^2 A H K/p)/n)
 
-                             programme     reward +                                       cost +
-    OptCMDP                  extended      0                                              0
-    OptCMDP, bonus           ordinary      span H B                                       - range H B
-    certainty-equivalent     ordinary      0                                              0
-    OptPess-LP               ordinary      span (1 + SH + 4H(1 + SH)/gap) beta_2          range (1 + HS) beta_2
-    DOPE                     extended      span (3H/gap) B                                range H B
+                             programme     reward +         cost +
+    OptCMDP                  extended      0                0
+    OptCMDP, bonus           ordinary      span H B         - range H B
+    certainty-equivalent     ordinary      0                0
 
-The first three are optimists: what they do not know they hold to be good and cheap, and so their policies cost more
-than the limit until they know better. The last two are pessimists in cost. They follow pi0 until there is a plan that
-keeps the limit (OptPess-LP: and while pi0 itself might cost (d + c0)/2 or more), and wherever a plan does not come.
+They are optimists: what they do not know they hold to be good and cheap, and so their policies cost more than the limit
+until they know better. (Efroni, Mannor and Pirotta, 2020.) The pessimists are in `.pessimists`.
 
-(Efroni, Mannor and Pirotta, 2020; Liu and others, 2021; Bura and others, 2022.) Rewards and costs of pairs are
-observed, so there is no margin for them. Plans are made anew when the visits of some pair have doubled, not in every
-episode. Nobody doubts the law of the first state: it is as it was counted.
+One limit is kept by a search for its price (`model.one_limit`), which finds the programme's optimum; several by the
+programme itself. Rewards and costs of pairs are observed, so there is no margin for them. Plans are made anew when the
+visits of some pair have doubled, not in every episode. Nobody doubts the law of the first state: it is as it was
+counted. What is declared to fail has no part in any programme.
 """
 
 from __future__ import annotations
@@ -29,23 +26,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from peakrl.errors import PolicyError, SettingsError
-from peakrl.kernels.arrays import Floats, Longs
+from peakrl.errors import SettingsError
+from peakrl.kernels.arrays import Bytes, Floats, Longs
 from peakrl.kernels.following import Mixture, Path, draw_rows, follow_plan
 from peakrl.kernels.learning import Log
-from peakrl.kernels.planning import plan, value_of_mixture
+from peakrl.kernels.planning import value_of_mixture
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Episode, Task, compiled, used
 from peakrl.learning.budgets import BudgetSettings
 from peakrl.learning.knowledge import Knowledge
-from peakrl.learning.linear.counted import Box, Cells, CountedChain, counted_chain, extended_flow
+from peakrl.learning.limits import allowed_rows, avoidable
+from peakrl.learning.linear.counted import Box, Cells, CountedChain, box_laws, counted_chain, extended_flow
 from peakrl.learning.space import Table
 from peakrl.learning.ucbvi import UCBVI, CountingPlanner
 from peakrl.model.occupancy import most_reward, policy_weights, row_weights
-from peakrl.model.tabular import TabularModel
-from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.model.one_limit import NOT_BARRED, Within, best_plan, best_within
 from peakrl.targets.adapters import Rules
 
 #: Chances below this are rounding of the solver.
@@ -89,46 +86,6 @@ class OptCMDP(LinearSettings):
         return LinearPlanner(task, self, extended=not self.bonus)
 
 
-class PessimistSettings(LinearSettings):
-    """What the learners share that begin with a safe policy; their limit is `total`."""
-
-    #: [entry] of the model: the chances of each action under a policy whose expected violation is below the limit. A
-    #: `Policy` or `StochasticPolicy` is taken as well.
-    safe_policy: tuple[float, ...]
-
-    @field_validator("safe_policy", mode="before")
-    @classmethod
-    def _weights(cls, given: Any) -> Any:
-        if isinstance(given, StochasticPolicy):
-            return tuple(given.weights.tolist())
-        if isinstance(given, Policy) and isinstance(given.model, TabularModel):
-            return tuple(row_weights(given.model, given.rows).tolist())
-        return given
-
-    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise: nobody knows yet which states the safe policy speaks of."""
-        raise SettingsError(f"{type(self).__name__} learns on models: its safe policy is a table of a model")
-
-
-class OptPessLP(PessimistSettings):
-    """Settings of OptPess-LP."""
-
-    def make(self, task: Task) -> Pessimist:
-        """Return the algorithm for a target."""
-        return CarefulPlanner(task, self)
-
-
-class DOPE(PessimistSettings):
-    """Settings of DOPE."""
-
-    #: Episodes with the safe policy at the beginning, whatever is known.
-    wait: int = Field(default=0, ge=0)
-
-    def make(self, task: Task) -> Pessimist:
-        """Return the algorithm for a target."""
-        return Pessimist(task, self, wait=self.wait)
-
-
 class LinearPlanner(CountingPlanner):
     """Counts, and the optimist's plan on them."""
 
@@ -156,8 +113,16 @@ class LinearPlanner(CountingPlanner):
             self.charges = self.budget.charges(task.model.payoffs.constraints)
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
-        """Refuse: its programmes are over all actions."""
-        super(CountingPlanner, self).forbid(first, forbidden, harm)
+        """Leave what is declared to fail out of every programme, wherever something else is left."""
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        start = self.layout.row_start
+        super().forbid(first, avoidable(start[low:], forbidden, first), harm)
+        best, _ = allowed_rows(start[low:], forbidden, first)
+        slot, column = np.nonzero(best >= 0)
+        chance = self.own["chance"].used
+        chance[first:][np.repeat(best >= 0, np.diff(start[low:]), axis=0)] = 0.0
+        chance[best[slot, column], column] = 1.0
+        self._mix()
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on, where the first action is taken until there is a plan."""
@@ -223,19 +188,40 @@ class LinearPlanner(CountingPlanner):
         self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats, episode: int
     ) -> Floats:
         """[entry of the chain]: the plan; where it does not come, what is best at its prices."""
-        found = self._solve(chain, cells, box, reward, cost)
-        if found is None:
-            _, _, rows = plan(chain.layout, chain.num_nodes, reward, np.maximum(cost, 0.0).sum(axis=1))
-            return row_weights(chain, rows)
-        shares, prices = found
-        charged = reward - cost @ prices.reshape(-1, self.budget.quantities).max(axis=0)
-        _, _, rows = plan(chain.layout, chain.num_nodes, charged, np.zeros(len(charged)))
+        if len(self.budget.limits) == 1:
+            within = self._within(chain, cells, box, reward, cost)
+            return self._cheapest(chain, reward, cost) if within is None else within.weights
+        shares = self._programme(chain, cells, box, reward, cost)
+        if shares is None:
+            return self._cheapest(chain, reward, cost)
+        charged = cost @ self.prices.reshape(-1, self.budget.quantities).max(axis=0)
+        rows = best_plan(chain, reward, charged, 1.0, self._barred(chain)).rows
         return policy_weights(row_weights(chain, rows), chain.flow, shares)
 
-    def _solve(
-        self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats
-    ) -> tuple[Floats, Floats] | None:
-        """Return the shares [x] of the programme's optimum, and its prices; None where the limits cannot be kept."""
+    def _barred(self, chain: CountedChain) -> Bytes:
+        """[entry of the chain]: what is declared to fail, if anything is."""
+        barred = self.barred.used
+        if not barred.any():
+            return NOT_BARRED
+        found: Bytes = np.where(chain.row_of[:, None] >= 0, barred[chain.row_of], 0).T.astype(np.int8).ravel()
+        return found
+
+    def _cheapest(self, chain: CountedChain, reward: Floats, cost: Floats) -> Floats:
+        """[entry of the chain]: the plan of least cost, where no limit can be kept."""
+        least = np.maximum(cost, 0.0).sum(axis=1)
+        return row_weights(chain, best_plan(chain, reward, least, None, self._barred(chain)).rows)
+
+    def _within(self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats) -> Within | None:
+        """Return the optimum within the one limit, by its price; None where it cannot be kept."""
+        laws = box_laws(chain, self.space, cells, box) if self.extended else None
+        limit = float(self.budget.limits[0])
+        found = best_within(chain, reward, cost[:, 0], limit, laws, self._barred(chain))
+        if found is not None:
+            self.prices[0] = found.price
+        return found
+
+    def _programme(self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats) -> Floats | None:
+        """Return the shares [x] of the programme's optimum; None where the limits cannot be kept together."""
         from scipy import sparse
 
         paths, further = chain.flow, None
@@ -251,12 +237,14 @@ class LinearPlanner(CountingPlanner):
         else:
             costs = sparse.csr_array(charged.T)
         span = max(self.task.sizes.span, float(np.abs(reward).max()))
-        found = most_reward(paths, reward[paths.rows], costs, self.budget.limits, span, further)
+        barred = self._barred(chain)
+        closed = np.flatnonzero(barred[paths.entries]) if len(barred) else None
+        found = most_reward(paths, reward[paths.rows], costs, self.budget.limits, span, further, closed)
         if found is None:
             return None
         most = self.task.sizes.span * self.space.horizon / np.maximum(self.budget.ranges, 1e-300)
         self.prices[...] = np.where(np.isnan(found.multipliers), most, found.multipliers)
-        return found.shares, self.prices
+        return found.shares
 
     def _settle(self, episode: int, log: Log, changes: int) -> int:
         """Follow the rows that the plan is sure of, and log where they are others than before."""
@@ -365,85 +353,3 @@ class LinearPlanner(CountingPlanner):
             raise ValueError("engine.plans holds a number that cannot be")
         self._mix()
         self._exact = None
-
-
-class Pessimist(LinearPlanner):
-    """DOPE: the optimist in reward that is a pessimist in cost, and begins with a safe policy."""
-
-    unknown_cost = 1.0
-
-    def __init__(self, task: Task, settings: PessimistSettings, *, wait: int = 0, extended: bool = True) -> None:
-        super().__init__(task, settings, extended=extended)
-        if settings.total is None:
-            raise SettingsError(f"{type(settings).__name__} keeps one limit: give total")
-        self.wait = wait
-        model = compiled(task)
-        self.safe = safe_weights(model, settings.safe_policy)
-        violations = value_of_mixture(model.layout, model.num_nodes, model.row_violation.sum(axis=1), self.safe)
-        self.safe_cost = float(model.first_probability @ violations[model.first_slot])
-        if self.safe_cost >= settings.total:
-            verb = "is not safe" if self.safe_cost > settings.total else "leaves no room"
-            raise SettingsError(
-                f"safe_policy {verb}: its expected violation is {self.safe_cost:.6g}, and the limit is "
-                f"{settings.total:g}; it must be less, the margins are divided by the difference"
-            )
-        #: (d - c0)/range
-        self.gap = (settings.total - self.safe_cost) / float(self.budget.ranges[0])
-
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for all slots, and begin with the safe policy."""
-        changes = super().grow(first, episode, log, changes)
-        self.own["chance"].used[...] = self.safe_table
-        return changes
-
-    @property
-    def safe_table(self) -> Floats:
-        """[row, column]: the safe policy."""
-        return np.ascontiguousarray(self.safe.reshape(self.columns, -1).T)
-
-    def margins(self, total: Floats, visits: Longs) -> Margins:
-        """Return what is added to rewards and costs, given B."""
-        horizon = self.task.sizes.horizon
-        return 3 * horizon / self.gap * total, horizon * total
-
-    def _weights(
-        self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats, episode: int
-    ) -> Floats:
-        """[entry of the chain]: the plan if there is one, and the safe policy where it does not come."""
-        safe = chain.weights_of(self.safe_table)
-        if episode <= self.wait or self._too_soon(chain, safe, cost):
-            return safe
-        found = self._solve(chain, cells, box, reward, cost)
-        return safe if found is None else policy_weights(safe, chain.flow, found[0])
-
-    def _too_soon(self, chain: CountedChain, safe: Floats, cost: Floats) -> bool:
-        """Is too little known to leave the safe policy?"""
-        return False
-
-
-class CarefulPlanner(Pessimist):
-    """OptPess-LP."""
-
-    def __init__(self, task: Task, settings: OptPessLP) -> None:
-        super().__init__(task, settings, extended=False)
-
-    def margins(self, total: Floats, visits: Longs) -> Margins:
-        """Return what is added to rewards and costs."""
-        horizon = self.task.sizes.horizon
-        beta = self.scale * np.sqrt(self.pair_log / np.maximum(visits, 1))
-        wide = 1 + self.task.sizes.states * horizon
-        return (wide + 4 * horizon * wide / self.gap) * beta, wide * beta
-
-    def _too_soon(self, chain: CountedChain, safe: Floats, cost: Floats) -> bool:
-        """Might the safe policy itself cost more than half way from its true cost to the limit?"""
-        table = value_of_mixture(chain.layout, chain.num_nodes, cost[:, 0], safe)
-        held = float(chain.first_probability @ table[chain.first_slot])
-        return held >= (float(self.budget.limits[0]) + self.safe_cost) / 2
-
-
-def safe_weights(model: TabularModel, given: tuple[float, ...]) -> Floats:
-    """[entry]: the weights of a safe policy, or raise."""
-    try:
-        return StochasticPolicy(model, np.array(given, np.float64)).weights
-    except PolicyError as error:
-        raise SettingsError(f"safe_policy: {error}") from None

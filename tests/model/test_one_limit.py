@@ -1,0 +1,127 @@
+"""The most reward within one limit, by the price of the cost: against linear programmes and plain recursions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from naive.priced_plans import priced_values
+from peakrl import compile_model
+from peakrl.kernels.planning import value_of_mixture
+from peakrl.kernels.priced_plans import plan_at, reached_by, worth_of
+from peakrl.learners import OptCMDP
+from peakrl.learning.active import ActiveRun
+from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
+from peakrl.model.occupancy import flow, most_reward
+from peakrl.model.one_limit import NOT_BARRED, best_within, known_laws
+from random_problems import random_problem
+
+
+def some_barred(model, rng):
+    """[entry]: some actions, never all of a node, must not be taken."""
+    barred = (rng.random(model.num_entries) < 0.3).astype(np.int8)
+    first = np.asarray(model.layout.row_start[:-1][np.diff(model.layout.row_start) > 0])
+    barred.reshape(-1, model.num_rows)[:, first] = 0
+    return barred
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_optimum_is_that_of_the_linear_programme(seed):
+    rng = np.random.default_rng(seed)
+    model = compile_model(random_problem(seed + 500, constraints=1 + seed % 2, stationary=seed % 3 > 0))
+    reward, cost = model.row_reward, model.row_violation.sum(axis=1)
+    barred = some_barred(model, rng) if seed % 2 else np.zeros(model.num_entries, np.int8)
+    paths, limit = flow(model), float(rng.uniform(0.01, 1.0))
+    closed, costs = np.flatnonzero(barred[paths.entries]), sparse.csr_array(cost[paths.rows][None])
+    programme = most_reward(paths, reward[paths.rows], costs, np.array([limit]), 1.0, None, closed)
+    found = best_within(model, reward, cost, limit, barred=barred if seed % 2 else NOT_BARRED)
+    assert (found is None) == (programme is None)
+    if found is None:
+        return
+    value, used = (
+        model.first_probability @ value_of_mixture(model.layout, model.num_nodes, each, found.weights)[model.first_slot]
+        for each in (reward, cost)
+    )
+    assert value == pytest.approx(reward[paths.rows] @ programme.shares, abs=1e-8)
+    assert used <= limit + 1e-12
+    assert found.used == pytest.approx(used, abs=1e-12)
+    assert ((found.weights > 0) & (found.weights < 1)).sum() <= 2
+    assert not (found.weights[barred == 1] > 0).any()
+
+
+def counted(seed, scale):
+    """A chain of counts, the box around it, and what its rows pay."""
+    model = compile_model(random_problem(seed, states=4, actions=2, horizon=3, constraints=1, stationary=seed % 2 == 0))
+    settings = OptCMDP(total=0.3, scale=scale)
+    active = ActiveRun(model, settings, planned=1000, seed=seed, every=0, average=False)
+    active.advance(9)
+    learner = active.learned()
+    cells, visits = Cells.of(learner.counts, model.num_rows), learner.by_row["visits"].used
+    chain = counted_chain(learner.space, cells, visits, learner.counts.begun, anywhere=True)
+    box = Box.of(cells, visits, scale, learner.box_log)
+    nothing = np.zeros(model.num_rows)
+    return learner, chain, cells, box, *learner._payoffs(chain, nothing, nothing)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scale", [0.02, 0.3])
+def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
+    learner, chain, cells, box, reward, cost = counted(seed, scale)
+    for limit in (0.05, 0.3):
+        paths, lines, bound = extended_flow(chain, learner.space, cells, box)
+        costs = sparse.csr_array(cost[paths.rows].T)
+        programme = most_reward(paths, reward[paths.rows], costs, np.array([limit]), 1.0, (lines, bound))
+        found = best_within(chain, reward, cost[:, 0], limit, box_laws(chain, learner.space, cells, box))
+        assert (found is None) == (programme is None)
+        if found is not None:
+            assert found.used <= limit + 1e-12
+            best = reward[paths.rows] @ programme.shares
+            # By duality: what the plan at the price is worth is the optimum.
+            laws = box_laws(chain, learner.space, cells, box)
+            value, charge, *_ = plan_at(
+                chain.layout, laws, chain.num_nodes, reward, cost[:, 0], NOT_BARRED, 1.0, found.price
+            )
+            at_price = chain.first_probability @ (value - found.price * charge)[chain.first_slot]
+            assert at_price + found.price * limit == pytest.approx(best, abs=1e-7)
+            if found.price > 0:
+                assert found.used == pytest.approx(limit, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("boxed", [True, False])
+def test_a_plan_at_a_price_is_the_best_of_a_plain_recursion(seed, boxed):
+    rng = np.random.default_rng(seed)
+    learner, chain, cells, box, reward, cost = counted(seed + 10, 0.05)
+    laws = box_laws(chain, learner.space, cells, box) if boxed else known_laws(chain.layout)
+    barred = np.zeros(chain.num_entries, np.int8)
+    barred[rng.integers(0, len(chain.row_of) - 3)] = 1
+    written = boxes(learner, chain, cells, box) if boxed else {}
+    plan = plan_at(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], barred, 1.0, 0.7)
+    value, charge, rows, order = plan
+    expected = priced_values(chain, reward, cost[:, 0], barred, 0.7, written)
+    stride = chain.layout.node_stride
+    for step in range(chain.layout.horizon):
+        nodes = step * stride + np.arange(*chain.layout.step_slots[step])
+        assert (value - 0.7 * charge)[nodes] == pytest.approx(expected[step][slice(*chain.layout.step_slots[step])])
+    # Valued again as a given choice it is the same, and only what it leads to is reached.
+    side = np.zeros(chain.num_nodes, np.int8)
+    again = worth_of(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], rows, side, order[None])
+    assert again[0] == pytest.approx(value)
+    assert again[1] == pytest.approx(charge)
+    reached = reached_by(chain.layout, laws, chain.num_nodes, chain.first_slot, rows, side, order[None])
+    worthless = np.where(reached, rows, np.where(rows >= 0, chain.layout.row_start[0], -1)).astype(np.int32)
+    elsewhere = worth_of(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], worthless, side, order[None])
+    assert elsewhere[0][chain.first_slot] == pytest.approx(value[chain.first_slot])
+
+
+def boxes(learner, chain, cells, box):
+    """{row of the chain: {next slot: (P^, beta)}}, read off plainly."""
+    found = {}
+    for row, own in enumerate(chain.row_of.tolist()):
+        if own >= 0 and cells.start[own + 1] > cells.start[own]:
+            law = {int(chain.place[slot]): (0.0, float(box.unseen[own])) for slot in range(learner.space.slots)}
+            for cell in range(cells.start[own], cells.start[own + 1]):
+                law[int(chain.place[cells.following[cell]])] = float(cells.probability[cell]), float(box.seen[cell])
+            found[row] = law
+    return found
