@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import peakrl
+from peakrl.problems.registry import namespaces
 
 
 def test_the_list_is_sorted_and_every_name_has_a_home():
@@ -26,7 +27,7 @@ def test_no_public_name_is_also_a_module_that_would_shadow_it():
         assert importlib.util.find_spec(f"peakrl.{name}") is None, name
 
 
-@pytest.mark.parametrize("name", ["harvesting", "scheduling"])
+@pytest.mark.parametrize("name", namespaces())
 def test_a_namespace_offers_every_name_that_it_lists(name):
     namespace = getattr(peakrl, name)
     assert sorted(namespace.__all__) == namespace.__all__ == dir(namespace)

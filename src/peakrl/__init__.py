@@ -15,6 +15,7 @@ Names are imported when they are first used, so that `import peakrl` is instant.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from peakrl.envs.registration import register_with_gymnasium as _register_with_gymnasium
@@ -118,12 +119,14 @@ _HOMES = {
     for name in names
 }
 
-#: The learners, and what belongs to one problem: `peakrl.harvesting.greedy_policy`, `peakrl.scheduling.dt_order`.
-_NAMESPACES = {
-    "harvesting": "peakrl.problems.harvesting",
-    "learners": "peakrl.learners",
-    "scheduling": "peakrl.problems.scheduling",
-}
+
+def _namespaces() -> Mapping[str, str]:
+    """The learners, and what belongs to one problem: `peakrl.harvesting.greedy_policy`."""
+    from peakrl.problems.registry import namespaces
+
+    return {"learners": "peakrl.learners", **namespaces()}
+
+
 #: What lay at the top before it had a namespace, which it can still be imported from in this release.
 _ALIASES = {
     name: namespace
@@ -183,12 +186,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMESPACES:
-        value: Any = importlib.import_module(_NAMESPACES[name])
+    if name in _HOMES:
+        value: Any = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _ALIASES:
         value = getattr(__getattr__(_ALIASES[name]), name)
-    elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif not name.startswith("_") and name in _namespaces():
+        value = importlib.import_module(_namespaces()[name])
     else:
         raise AttributeError(f"module 'peakrl' has no attribute {name!r}")
     globals()[name] = value
@@ -196,7 +199,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_NAMESPACES, "__version__"])
+    return sorted([*__all__, *_namespaces(), "__version__"])
 
 
 _register_with_gymnasium()

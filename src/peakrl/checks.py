@@ -173,6 +173,45 @@ def check_distribution(probability: NDArray[np.float64], where: str, *, error: E
         raise error(f"probabilities {where} sum to {total:.12g}, not to 1")
 
 
+def check_numbers(
+    value: Any, what: str, *, steps: int = 0, least: float | None = None, error: Error = ProblemError
+) -> tuple[float, ...]:
+    """Return a sequence of finite numbers that are not beyond the usual size, one or more, and one for each step."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or hasattr(value, "keys"):
+        raise error(f"{what} is {value!r}; it must be a list of numbers")
+    numbers = tuple(check_number(one, f"{what}[{place}]", least=least, error=error) for place, one in enumerate(value))
+    for place, number in enumerate(numbers):
+        if abs(number) > LARGEST:
+            raise error(f"{what}[{place}] is {number:g}; it must be{AT_MOST.removeprefix(',')}")
+    if len(numbers) < max(steps, 1):
+        wanted = f"one for each step of the horizon, {steps}" if steps else "at least 1"
+        raise error(f"{what} holds {len(numbers)} numbers; it must hold {wanted}")
+    return numbers
+
+
+def check_law(value: Any, what: str, count: int | None = None, *, error: Error = ProblemError) -> tuple[float, ...]:
+    """Return probabilities that sum to 1, `count` of them."""
+    law = check_numbers(value, what, least=0, error=error)
+    if count is not None and len(law) != count:
+        raise error(f"{what} holds {len(law)} numbers; it must hold {count}")
+    if abs(math.fsum(law) - 1.0) > ROUNDING:
+        raise error(f"{what}: its probabilities sum to {math.fsum(law):.12g}, not to 1")
+    return law
+
+
+def check_chain(
+    value: Any, what: str, count: int | None = None, *, error: Error = ProblemError
+) -> tuple[tuple[float, ...], ...]:
+    """Return the matrix of a Markov chain: `count` rows of as many probabilities."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or hasattr(value, "keys"):
+        raise error(f"{what} is {value!r}; it must be a square matrix of probabilities")
+    rows = list(value)
+    wanted = len(rows) if count is None else count
+    if not rows or len(rows) != wanted:
+        raise error(f"{what} holds {len(rows)} rows; it must hold {max(wanted, 1)}, one for each place of the chain")
+    return tuple(check_law(row, f"{what}[{place}]", wanted, error=error) for place, row in enumerate(rows))
+
+
 def check_each(value: Any, what: str, of: str, *, error: Error = ProblemError) -> Iterator[Any]:
     """Return an iterator over a sequence."""
     try:

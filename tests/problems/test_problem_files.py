@@ -86,7 +86,9 @@ def test_a_built_in_problem_is_what_its_function_builds(text, problem, tmp_path)
 def test_a_built_in_problem_needs_no_file():
     built = {name: read_problem_file(name).build() for name in command_names()}
     examples = {f"scheduling-{number}": scheduling_example(number) for number in (1, 2, 3)}
-    assert built == {"energy-harvesting": energy_harvesting(), **examples}
+    known = {"energy-harvesting": energy_harvesting(), **examples}
+    assert {name: built[name] for name in known} == known
+    assert all(compile_model(problem).horizon > 0 for problem in built.values())
 
 
 def test_jobs_may_come_from_a_csv_file_beside_the_problem(tmp_path):

@@ -6,6 +6,7 @@ import gymnasium
 import pytest
 from typer.testing import CliRunner
 
+import peakrl
 from peakrl import compile_model, solve
 from peakrl.cli import app
 from peakrl.envs.registration import register_environments
@@ -20,11 +21,13 @@ from peakrl.problems.registry import Kind, Template
 
 KINDS = (
     Kind(
-        "toy", "toy_of_a_test.problem:toy", environment="peakrl/Toy-v0", commands={"toy-3": {"steps": 3}},
+        "toy", "toy_of_a_test.problem:toy", parts=("place",),
+        environment="peakrl/Toy-v0", commands={"toy-3": {"steps": 3}},
         template=Template("toy", '[problem]\\nkind = "toy"\\nsteps = 4\\n', episodes=10),
     ),
 )
 """
+INIT = '__all__ = ["toy"]\nfrom toy_of_a_test.problem import toy\n'
 PROBLEM = """
 from peakrl import Outcome, Problem
 from peakrl.problems.spec import remember
@@ -46,7 +49,7 @@ def toy(steps=2):
 
 
 def forget():
-    for remembered in (registry.kinds, registry.command_names):
+    for remembered in (registry.kinds, registry.command_names, registry.namespaces):
         remembered.cache_clear()
 
 
@@ -54,13 +57,14 @@ def forget():
 def toy(tmp_path, monkeypatch):
     folder = tmp_path / "toy_of_a_test"
     folder.mkdir()
-    for name, text in (("__init__", ""), ("kinds", KINDS), ("problem", PROBLEM)):
+    for name, text in (("__init__", INIT), ("kinds", KINDS), ("problem", PROBLEM)):
         (folder / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "FOLDERS", (*registry.FOLDERS, "toy_of_a_test.kinds"))
     monkeypatch.chdir(tmp_path)
     forget()
     yield tmp_path
+    vars(peakrl).pop("toy_of_a_test", None)
     gymnasium.registry.pop("peakrl/Toy-v0", None)
     monkeypatch.undo()
     forget()
@@ -80,3 +84,13 @@ def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_g
     env = gymnasium.make("peakrl/Toy-v0", steps=6, disable_env_checker=True)
     assert env.unwrapped.model.horizon == 6
     assert env.unwrapped.model.spec == {"kind": "toy", "steps": 6}
+
+
+def test_a_new_problem_has_its_namespace_and_the_names_of_its_states_parts(toy):
+    assert peakrl.toy_of_a_test.toy().horizon == 2
+    assert "toy_of_a_test" in dir(peakrl)
+    assert registry.part_names(peakrl.toy_of_a_test.toy().spec) == ("place",)
+
+
+def test_a_problem_that_no_folder_knows_has_no_names_for_its_parts():
+    assert registry.part_names({"kind": "nonsense"}) == registry.part_names(None) == ()

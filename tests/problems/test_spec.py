@@ -208,10 +208,11 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
+#: Small parameters of each kind; a kind that has a name on the command line is good as it stands there.
 GOOD = {
+    **{kind.name: dict(next(iter(kind.commands.values()))) for kind in kinds().values() if kind.commands},
     "energy_harvesting": {"horizon": 3, "battery": 2, "max_arrival": 2},
     "machine_scheduling": {"jobs": [{"processing": 1, "due": 1, "deadline": 2}]},
-    "scheduling_example": {"number": 1},
     "tables": {"file": "t.csv", "horizon": 2},
     "python": {"function": "mine.py:make", "pay": 1},
 }

@@ -1,6 +1,6 @@
 """Problem files: a problem, a learner's settings and a run in one TOML or JSON file.
 
-    [problem]                        # kind = energy_harvesting, machine_scheduling, scheduling_example, tables, python
+    [problem]                        # kind: one that `peakrl.problems.registry` lists
     kind = "energy_harvesting"
     peak_power = 8
 

@@ -31,5 +31,6 @@ def templates() -> dict[str, Template]:
 def template_files(which: str, name: str) -> dict[str, str]:
     """Return {suffix: text} of a template for files called `name`."""
     template = templates()[which]
+    others = ", ".join(kind.name for kind in kinds().values() if kind.template is not template)
     text = template.text + LEARNING.replace("{episodes}", f"{template.episodes:_}")
-    return {".toml": text.format(name=name), **template.files}
+    return {".toml": text.format(name=name, others=others), **template.files}

@@ -1,7 +1,8 @@
 """The kinds of problems that there are: one line for each folder, and nothing of a problem is told anywhere else.
 
 A folder's module `kinds` lists its kinds: what a file calls them, which function makes them (its parameters are the
-kind's, with its defaults), their names on the command line and at Gymnasium, and what `peakrl init` writes.
+kind's, with its defaults), their names on the command line and at Gymnasium, and what `peakrl init` writes. What a
+folder's `__init__` lists in `__all__` is `peakrl.FOLDER.NAME`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from peakrl.errors import ProblemError
 FOLDERS = (
     "peakrl.problems.harvesting.kinds",
     "peakrl.problems.scheduling.kinds",
+    "peakrl.problems.heating.kinds",
+    "peakrl.problems.charging.kinds",
+    "peakrl.problems.robots.kinds",
     "peakrl.problems.tables.kinds",
     "peakrl.problems.python.kinds",
 )
@@ -58,6 +62,8 @@ class Kind:
     files: tuple[str, ...] = ()
     #: Does making it run code that its parameters name?
     runs_code: bool = False
+    #: What the parts of a state are called, on the page and in messages; none where a state is no tuple.
+    parts: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -99,6 +105,20 @@ def command_names() -> Mapping[str, Mapping[str, Any]]:
         for kind in kinds().values()
         for name, parameters in kind.commands.items()
     }
+
+
+@cache
+def namespaces() -> Mapping[str, str]:
+    """Return the packages of problems that offer names of their own, by the name that `peakrl` knows them by."""
+    packages = [folder.rpartition(".")[0] for folder in FOLDERS]
+    offering = [package for package in packages if hasattr(importlib.import_module(package), "__all__")]
+    return {package.rpartition(".")[2]: package for package in offering}
+
+
+def part_names(spec: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return what the parts of a state are called in the problem that a model says it was made from; none: unknown."""
+    kind = None if spec is None else kinds().get(str(spec.get("kind")))
+    return () if kind is None else kind.parts
 
 
 def check_names(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:

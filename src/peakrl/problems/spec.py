@@ -8,6 +8,7 @@ listed in `peakrl.problems.registry`; the parameters are those of the function t
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -112,9 +113,15 @@ def remember(problem: Made, kind: str, given: Mapping[str, Any]) -> Made:
     defaults = kind_named(kind).parameters
     told = {name: as_plain(value, name) for name, value in given.items()}
     # Set, not an argument: a copy with other fields (`dataclasses.replace`) must not tell the old parameters.
-    said = {name: value for name, value in told.items() if value != defaults[name].default}
+    said = {name: value for name, value in told.items() if value != plain_default(defaults[name])}
     object.__setattr__(problem, "spec", {"kind": kind, **said})
     return problem
+
+
+def plain_default(parameter: inspect.Parameter) -> Any:
+    """Return the default of a parameter as JSON has it: a tuple as a list; itself where there is none."""
+    default = parameter.default
+    return default if default is parameter.empty else as_plain(default, parameter.name)
 
 
 def as_plain(value: Any, what: str) -> Any:

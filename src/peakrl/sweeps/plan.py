@@ -8,7 +8,7 @@
 
     [[problems]]
     name = "harvest"
-    kind = "energy_harvesting"      # machine_scheduling, scheduling_example, tables, python: as in problem files
+    kind = "energy_harvesting"      # any kind, as in problem files
     mean = 10                       # its parameters
     grid = { peak_power = [8, 15] } # every combination of these
 

@@ -7,7 +7,7 @@ from peakrl.problems.registry import Kind, Template
 TEMPLATE = """# A transmitter that lives on harvested energy. Train it:  peakrl train {name}.toml --out {name}.run
 
 [problem]
-kind = "energy_harvesting"        # the others: machine_scheduling, scheduling_example, tables, python
+kind = "energy_harvesting"        # the others: {others}
 peak_power = 8                    # the constraint: no step may send with more
 horizon = 20                      # steps of an episode
 battery = 20                      # capacity
@@ -26,5 +26,6 @@ KINDS = (
         environment="peakrl/EnergyHarvesting-v0",
         commands={"energy-harvesting": {}},
         template=Template("energy", TEMPLATE, episodes=50_000),
+        parts=("battery", "arrival"),
     ),
 )

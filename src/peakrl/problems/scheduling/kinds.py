@@ -7,7 +7,7 @@ from peakrl.problems.registry import Kind, Template
 TEMPLATE = """# Jobs on one machine with due times and deadlines. Train it:  peakrl train {name}.toml --out {name}.run
 
 [problem]
-kind = "machine_scheduling"       # the others: energy_harvesting, scheduling_example, tables, python
+kind = "machine_scheduling"       # the others: {others}
 objective = "max_tardiness"       # or "total_tardiness", "weighted_late_work"
 # jobs = "jobs.csv"               # columns processing, due, deadline and, if wanted, weight and name; or right here:
 jobs = [

@@ -7,7 +7,7 @@ from peakrl.problems.registry import Kind, Template
 TEMPLATE = """# A problem as a list of outcomes. Train it:  peakrl train {name}.toml --out {name}.run
 
 [problem]
-kind = "tables"                   # the others: energy_harvesting, machine_scheduling, scheduling_example, python
+kind = "tables"                   # the others: {others}
 file = "{name}.csv"               # one row for each outcome: state, action, next_state, reward, probability, step;
                                   # every other column is a constraint (>= 0 is met). Or an .npz with the arrays
                                   # transitions [state, action, next_state], rewards, constraints

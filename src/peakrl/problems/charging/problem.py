@@ -1,0 +1,181 @@
+"""Electric cars charge on the connection that a household uses too, while the price changes by the hour.
+
+State (l, n_1, ..., n_m): what the household draws in this hour, and what each car still needs, in kWh. Action: what
+each car charges in this hour, c_i in 0 .. min(rate_i, n_i), whole kWh; for one car alone the number itself.
+
+    needed        n_i' = n_i - c_i                       a car that has left charges nothing more
+    constraints   f_connection = limit - l - sum_i c_i >= 0                   in kW: an hour's kWh
+                  f_departure  = - sum of n_i' of the cars that leave at the end of this hour >= 0
+    reward        r = - price_h sum_i c_i
+    household     l' with probability load[l][l'], as likely at every hour
+
+What a car could not charge before it left stays missing and is not charged later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from peakrl.checks import check_chain, check_count, check_law, check_number, check_numbers, whole
+from peakrl.errors import ProblemError
+from peakrl.model.budgets import MOST_STEPS
+from peakrl.model.problem import Outcome, Problem
+from peakrl.problems.registry import unknown_key
+from peakrl.problems.spec import remember
+
+#: Euros a kWh from six in the evening to six in the morning.
+TARIFF = (0.42, 0.42, 0.38, 0.34, 0.26, 0.22, 0.18, 0.18, 0.16, 0.16, 0.20, 0.28)
+#: How the household's draw of 0 .. 3 kW turns from hour to hour, and what it begins with.
+LOAD = ((0.6, 0.3, 0.1, 0.0), (0.3, 0.4, 0.2, 0.1), (0.1, 0.4, 0.3, 0.2), (0.0, 0.3, 0.4, 0.3))
+FIRST = (0.0, 0.2, 0.4, 0.4)
+MOST_CARS, MOST_ENERGY = 6, 1_000
+State = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Car:
+    """A car: what it needs, when it leaves and how fast it charges."""
+
+    #: kWh that it needs before it leaves.
+    energy: int
+    #: The step by which it must have them: it may charge in steps 0 .. departure - 1.
+    departure: int
+    #: kWh that it can charge in an hour.
+    rate: int = 3
+
+    def __post_init__(self) -> None:
+        check_count(self.energy, "energy", 0, MOST_ENERGY, error=ProblemError)
+        check_count(self.departure, "departure", 1, MOST_STEPS, error=ProblemError)
+        check_count(self.rate, "rate", 1, MOST_ENERGY, error=ProblemError)
+
+
+CARS = (Car(10, 12, 3), Car(6, 8, 2))
+#: The same as plain values.
+TABLES = tuple({"energy": car.energy, "departure": car.departure, "rate": car.rate} for car in CARS)
+
+
+@dataclass(frozen=True)
+class VehicleCharging(Problem):
+    """The problem of one connection; `vehicle_charging` builds it from plain arguments."""
+
+    cars: tuple[Car, ...] = CARS
+    limit: float = 5.0
+    prices: tuple[float, ...] = TARIFF
+    load: tuple[tuple[float, ...], ...] = LOAD
+    first: tuple[float, ...] = FIRST
+    horizon: int = 12
+    name: str = "vehicle charging"
+    constraint_names: Sequence[str] = field(default=("connection", "departure"), init=False)
+    stationary: bool = field(default=False, init=False)
+    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @cached_property
+    def most_load(self) -> tuple[int, ...]:
+        """[step]: the most that the household may draw then."""
+        possible = {load for load, chance in enumerate(self.first) if chance > 0}
+        most = []
+        for _ in range(self.horizon):
+            most.append(max(possible))
+            possible = {after for load in possible for after, chance in enumerate(self.load[load]) if chance > 0}
+        return tuple(most)
+
+    def initial(self) -> list[tuple[float, State]]:
+        """Return what every car needs with every draw that the household may begin with."""
+        needed = tuple(car.energy for car in self.cars)
+        return [(chance, (load, *needed)) for load, chance in enumerate(self.first) if chance > 0]
+
+    def actions(self, step: int, state: Any) -> Iterable[Any]:
+        """Return what may be charged, whether or not the connection bears it."""
+        most = [min(car.rate, needed) if step < car.departure else 0 for car, needed in self.needs(state)]
+        charges = product(*(range(top + 1) for top in most))
+        return charges if len(self.cars) > 1 else [charge[0] for charge in charges]
+
+    def needs(self, state: Any) -> list[tuple[Car, int]]:
+        """Return the cars, each with what it still needs."""
+        return list(zip(self.cars, state[1:], strict=True))
+
+    def charges(self, action: Any) -> tuple[int, ...]:
+        """Return an action as what each car charges."""
+        return tuple(action) if len(self.cars) > 1 else (action,)
+
+    def action(self, charges: Sequence[int]) -> Any:
+        """Return what each car charges as an action."""
+        return tuple(charges) if len(self.cars) > 1 else charges[0]
+
+    def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
+        """Return what is needed then, with each draw of the household that may follow."""
+        charges = self.charges(action)
+        left = tuple(needed - charge for (_, needed), charge in zip(self.needs(state), charges, strict=True))
+        missing = sum(needed for car, needed in zip(self.cars, left, strict=True) if car.departure == step + 1)
+        met = (self.limit - state[0] - sum(charges), 0.0 - missing)
+        reward = 0.0 - self.prices[step] * sum(charges)
+        return [
+            Outcome(chance, (load, *left), reward, met) for load, chance in enumerate(self.load[state[0]]) if chance > 0
+        ]
+
+
+def vehicle_charging(
+    *,
+    cars: Iterable[Car | Mapping[str, int]] = TABLES,
+    limit: float = 5.0,
+    prices: Sequence[float] = TARIFF,
+    load: Sequence[Sequence[float]] = LOAD,
+    first: Sequence[float] = FIRST,
+    horizon: int = 12,
+) -> VehicleCharging:
+    """Return the problem of cars that charge on one connection of `limit` kW during `horizon` hours.
+
+    `cars`: `Car(energy, departure, rate)` or tables with these keys. `load` is the matrix by which the household's
+    draw of 0, 1, 2, ... kW turns from hour to hour, and `first` the law of the first one; `prices` by hour.
+    """
+    steps = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
+    matrix = check_chain(load, "load")
+    problem = VehicleCharging(
+        checked_cars(cars, steps),
+        check_number(limit, "limit", least=0, error=ProblemError),
+        check_numbers(prices, "prices", steps=steps),
+        matrix,
+        check_law(first, "first", len(matrix)),
+        steps,
+    )
+    told = {
+        "cars": [{"energy": car.energy, "departure": car.departure, "rate": car.rate} for car in problem.cars],
+        "limit": limit, "prices": prices, "load": load, "first": first, "horizon": horizon,
+    }  # fmt: skip
+    return remember(problem, "vehicle_charging", told)
+
+
+def checked_cars(given: Any, horizon: int) -> tuple[Car, ...]:
+    """Return the cars, or raise naming the one that is none."""
+    if isinstance(given, str | bytes | Mapping | Car) or not hasattr(given, "__iter__"):
+        raise ProblemError(f"cars is {given!r}; it must be a list of tables with energy, departure and rate")
+    cars = tuple(checked_car(one, f"cars[{place}]") for place, one in enumerate(given))
+    if not 1 <= len(cars) <= MOST_CARS:
+        raise ProblemError(f"cars holds {len(cars)}; there may be 1 to {MOST_CARS}, since each multiplies the states")
+    for place, car in enumerate(cars):
+        if car.departure > horizon:
+            raise ProblemError(f"cars[{place}].departure is {car.departure}; the horizon is {horizon}")
+    return cars
+
+
+def checked_car(given: Any, what: str) -> Car:
+    """Return one car."""
+    if isinstance(given, Car):
+        return given
+    if not isinstance(given, Mapping):
+        raise ProblemError(f"{what} is {given!r}; it must be a table with energy, departure and rate")
+    known = ["energy", "departure", "rate"]
+    for name in given:
+        if name not in known:
+            raise ProblemError(unknown_key(f"{what}.{name}", str(name), known))
+    for name in known[:2]:
+        if name not in given:
+            raise ProblemError(f"{what}.{name} is missing")
+    try:
+        return Car(**{name: number if whole(number) is None else int(number) for name, number in given.items()})
+    except ProblemError as error:
+        raise ProblemError(f"{what}.{error}") from None
