@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from peakrl import ArrayProblem, Outcome, compile_model, solve
+from peakrl.benchmark.queues import PlainQueues, Queues
 from peakrl.errors import PeakError, ProblemError
+from peakrl.model import layers
 from peakrl.model.explore import explore
 
 
@@ -57,6 +59,20 @@ def test_the_model_is_that_of_asking_one_state_after_another(variant):
     mine, theirs = solve(fast, keep="all"), solve(slow, keep="all")
     assert mine.node_values == pytest.approx(theirs.node_values, rel=1e-12)
     assert mine.node_violations == pytest.approx(theirs.node_violations, rel=1e-12)
+
+
+def test_it_does_not_matter_how_many_states_are_asked_about_at_once(monkeypatch):
+    for variant in VARIANTS:
+        whole = compile_model(Queue(**variant))
+        with monkeypatch.context() as patch:
+            patch.setattr(layers, "MOST_STATES", 3)
+            assert compile_model(Queue(**variant)).digest == whole.digest
+
+
+def test_the_queues_of_the_benchmark_are_the_same_in_both_forms():
+    fast, slow = compile_model(Queues(3)), compile_model(PlainQueues(3))
+    assert list(fast.state_labels) == list(slow.state_labels)
+    assert solve(fast).value == pytest.approx(solve(slow).value, rel=1e-12)
 
 
 def broken(**methods):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from peakrl.benchmark.kernels import bare_run, table_bytes
+from peakrl.benchmark.queues import PlainQueues, Queues
 from peakrl.benchmark.sections import Section
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.budgets import available_memory
@@ -94,12 +95,17 @@ def timed(function: Any, repeats: int) -> tuple[Any, float]:
 
 
 def compile_rates(section: Section, repeats: int, quick: bool) -> None:
-    """Pairs a second of `compile_model`: asking a problem state by state, and where it knows a faster way."""
+    """Pairs a second of `compile_model`: state by state, many at once, and where a problem knows a faster way."""
+    room = 6 if quick else 46
+    ways: list[tuple[Any, str, Any]] = [(PlainQueues(room), "state by state", explore)]
+    ways.append((Queues(room), "many states at once", compile_model))
     for problem in (energy_harvesting(), scheduling_example(2)):
-        for way, build in (("asked state by state", explore), ("its own tables", compile_model)):
-            build(problem)
-            model, seconds = timed(lambda build=build, problem=problem: build(problem), 1 if quick else repeats)
-            section.add(
-                problem=problem.name, way=way, pairs=model.num_pairs,
-                **{"ms": 1e3 * seconds, "pairs a second": model.num_rows / max(seconds, 1e-9)},
-            )  # fmt: skip
+        ways += [(problem, "state by state", explore), (problem, "its own tables", compile_model)]
+    for problem, way, build in ways:
+        build(type(problem)(2) if problem.name == "queues" else problem)
+        often = 1 if quick or isinstance(problem, PlainQueues) else repeats
+        model, seconds = timed(lambda build=build, problem=problem: build(problem), often)
+        section.add(
+            problem=problem.name, way=way, pairs=model.num_pairs,
+            **{"ms": 1e3 * seconds, "pairs a second": model.num_rows / max(seconds, 1e-9)},
+        )  # fmt: skip

@@ -1,0 +1,80 @@
+"""Three queues and one server, in two forms: for many states at once, and for one after another.
+
+Each step one of the queues is served, at one of two speeds, and at most one customer arrives. With room for 46 in each
+queue 87,608 states and 525,648 pairs can be reached, most of them with four outcomes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from peakrl.model.array_problem import ArrayProblem
+from peakrl.model.problem import Outcome, Problem
+
+#: (probability, who arrives: how many in each queue)
+ARRIVALS = ((0.4, (0, 0, 0)), (0.3, (1, 0, 0)), (0.2, (0, 1, 0)), (0.1, (0, 0, 1)))
+ACTIONS = tuple((who, speed) for who in range(3) for speed in (1, 2))
+CROWDED = 30
+
+
+class Queues(ArrayProblem):
+    """Asked about whole layers of states."""
+
+    name, stationary, horizon = "queues", True, 150
+    constraint_names = ("crowd",)
+    all_actions = ACTIONS
+
+    def __init__(self, room: int = 46) -> None:
+        self.room = room
+        self.state_ranges = {"first": (0, room), "second": (0, room), "third": (0, room)}
+
+    def initial(self) -> Any:
+        """Begin with nobody waiting."""
+        return [(1.0, (0, 0, 0))]
+
+    def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
+        """Serve, then somebody may arrive."""
+        who, speed = action
+        served = np.minimum(state[who], speed)
+        left = tuple(queue - served if number == who else queue for number, queue in enumerate(state))
+        reward, margin = served - 0.2 * speed, 3.0 * CROWDED - sum(left)
+        return [
+            Outcome(
+                chance,
+                tuple(np.minimum(queue + more, self.room) for queue, more in zip(left, arriving, strict=True)),
+                reward,
+                (margin,),
+            )
+            for chance, arriving in ARRIVALS
+        ]
+
+
+class PlainQueues(Problem):
+    """The same, asked about one state after another."""
+
+    name, stationary, horizon = "queues", True, 150
+    constraint_names = ("crowd",)
+
+    def __init__(self, room: int = 46) -> None:
+        self.room = room
+
+    def initial(self) -> Any:
+        """Begin with nobody waiting."""
+        return [(1.0, (0, 0, 0))]
+
+    def actions(self, step: int, state: Any) -> Any:
+        """Any queue, at any speed."""
+        return ACTIONS
+
+    def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
+        """Serve, then somebody may arrive."""
+        who, speed = action
+        served, room = min(state[who], speed), self.room
+        a, b, c = (queue - served if number == who else queue for number, queue in enumerate(state))
+        reward, margin = served - 0.2 * speed, (3.0 * CROWDED - a - b - c,)
+        return [
+            Outcome(chance, (min(a + i, room), min(b + j, room), min(c + k, room)), reward, margin)
+            for chance, (i, j, k) in ARRIVALS
+        ]
