@@ -8,12 +8,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
+import pytest
 from numba.core.event import Event, EventStatus
 
 from peakrl.kernels import jit
 from peakrl.kernels.jit import DAY, Announcer, note_use, remove_old_folders, source_digest
+from peakrl.kernels.sampling import U64, seed_state
 
 NEW, OLD = "0" * 20, "1" * 20
+compiles = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled with the JIT off")
 
 
 def folder(root, name, days):
@@ -57,6 +60,7 @@ def test_several_at_once_do_not_disturb_each_other(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == [current.name]
 
 
+@compiles
 def test_a_process_that_makes_a_new_folder_clears_up(tmp_path):
     root = tmp_path / "peakrl"
     root.mkdir()
@@ -75,6 +79,7 @@ def compiling(function):
     return Event("numba:compile", EventStatus.START, {"dispatcher": numba.njit(function)})
 
 
+@compiles
 def test_compiling_our_kernels_is_announced_once_to_people(monkeypatch, capsys):
     def theirs():
         return 0
@@ -95,6 +100,7 @@ def test_compiling_our_kernels_is_announced_once_to_people(monkeypatch, capsys):
     assert capsys.readouterr().err == f"{jit.COMPILING}\n"
 
 
+@compiles
 def test_who_reads_our_errors_hears_of_compiling_and_of_kept_kernels_nothing(tmp_path):
     code = "import peakrl; peakrl.solve(peakrl.energy_harvesting(horizon=1, battery=1, max_arrival=1))"
     heard = []
@@ -109,3 +115,12 @@ def test_who_reads_our_errors_hears_of_compiling_and_of_kept_kernels_nothing(tmp
         os.close(ours)
         os.close(theirs)
     assert [text.splitlines() for text in heard] == [[jit.COMPILING, "."], ["."]]
+
+
+def test_with_the_jit_off_the_same_numbers_are_drawn_and_nothing_is_warned_of():
+    code = "from peakrl.kernels.sampling import U64, seed_state; print(seed_state(U64(1)).tolist())"
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "-c", code],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == f"{seed_state(U64(1)).tolist()}".split()

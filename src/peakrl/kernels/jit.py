@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core.event import Event, Listener, register
 
 P = ParamSpec("P")
@@ -141,6 +142,9 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        # Words of 64 bits wrap around when they are multiplied; numpy would warn of what compiled code is meant to do.
+        return np.errstate(over="ignore")(function)
     folder = _cache_folder(function.__code__.co_filename)
     if folder is None:
         return cast(Callable[P, R], numba.njit(nogil=True, **options)(function))
