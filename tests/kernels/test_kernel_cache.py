@@ -12,6 +12,7 @@ import pytest
 from numba.core.event import Event, EventStatus
 
 from peakrl.kernels import jit
+from peakrl.kernels.dirichlet import draw_normal
 from peakrl.kernels.jit import DAY, Announcer, note_use, remove_old_folders, source_digest
 from peakrl.kernels.sampling import U64, seed_state
 
@@ -124,3 +125,9 @@ def test_with_the_jit_off_the_same_numbers_are_drawn_and_nothing_is_warned_of():
         env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == f"{seed_state(U64(1)).tolist()}".split()
+
+
+@compiles
+def test_an_inner_kernel_says_so_when_python_calls_it():
+    with pytest.raises(TypeError, match="draw_normal is an inner kernel"):
+        draw_normal(seed_state(U64(1)))

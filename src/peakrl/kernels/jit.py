@@ -25,6 +25,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 from numba.core.event import Event, Listener, register
+from numba.core.registry import CPUDispatcher
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -123,7 +124,7 @@ def watched() -> bool:
 register("numba:compile", Announcer())  # type: ignore[no-untyped-call]
 
 #: max and min may ignore NaN and the sign of zero; everything else stays strictly IEEE, so results are reproducible.
-_FLOATS = {"nnan", "nsz"}
+_LOOP = {"_nrt": False, "fastmath": {"nnan", "nsz"}}
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -133,7 +134,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 def loop(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that allocates nothing: without reference counts, which would cost more than the work."""
-    return _compile(function, _nrt=False, fastmath=_FLOATS)
+    return _compile(function, **_LOOP)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
@@ -141,19 +142,44 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, inline="always")
 
 
+def inner_kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a `kernel` that only kernels call: without an entry for Python, which takes as long to compile again."""
+    return _without_entry(_compile(function, no_cpython_wrapper=True))
+
+
+def inner_loop(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a `loop` that only kernels call."""
+    return _without_entry(_compile(function, no_cpython_wrapper=True, **_LOOP))
+
+
+class _Inner(CPUDispatcher):
+    """A kernel without an entry: numba would jump to address 0."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        raise TypeError(f"{self.py_func.__name__} is an inner kernel: only kernels may call it")
+
+
+def _without_entry(compiled: Callable[P, R]) -> Callable[P, R]:
+    if isinstance(compiled, CPUDispatcher):  # with the JIT off it is a plain function
+        compiled.__class__ = _Inner
+    return compiled
+
+
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         # Words of 64 bits wrap around when they are multiplied; numpy would warn of what compiled code is meant to do.
         return np.errstate(over="ignore")(function)
+    # Nobody calls a kernel from C: an entry for it would be compiled in vain.
+    options |= {"nogil": True, "no_cfunc_wrapper": True}
     folder = _cache_folder(function.__code__.co_filename)
     if folder is None:
-        return cast(Callable[P, R], numba.njit(nogil=True, **options)(function))
+        return cast(Callable[P, R], numba.njit(**options)(function))
     # Numba fixes a function's cache folder when it is decorated: set it for that moment only, so that the
     # user's own numba functions are left alone.
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder)
     try:
-        return cast(Callable[P, R], numba.njit(nogil=True, cache=True, **options)(function))
+        return cast(Callable[P, R], numba.njit(cache=True, **options)(function))
     finally:
         config.CACHE_DIR = before

@@ -10,11 +10,11 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.backward import LEAST_COST, TIE
-from peakrl.kernels.jit import kernel
+from peakrl.kernels.jit import inner_kernel, kernel
 from peakrl.kernels.products import times
 
 
-@kernel
+@inner_kernel
 def widest_step(layout: Layout) -> int:
     """Return the most distributions that any step has."""
     widest = 0
@@ -23,7 +23,7 @@ def widest_step(layout: Layout) -> int:
     return widest
 
 
-@kernel
+@inner_kernel
 def expect_next(layout: Layout, step: int, value: Floats, cost: Floats, next_value: Floats, next_cost: Floats) -> None:
     """Set E[V] and E[C] of the next state for each distribution that a step's rows share."""
     there = (step + 1) * layout.node_stride
@@ -40,7 +40,7 @@ def expect_next(layout: Layout, step: int, value: Floats, cost: Floats, next_val
         next_cost[d - first] = max(cost_sum, LEAST_COST) if doomed else 0.0
 
 
-@kernel
+@inner_kernel
 def choose_rows(
     layout: Layout,
     step: int,
@@ -83,7 +83,7 @@ def plan(layout: Layout, nodes: int, row_reward: Floats, row_cost: Floats) -> tu
     return value, cost, choice
 
 
-@kernel
+@inner_kernel
 def expected(layout: Layout, distribution: int, there: int, table: Floats) -> float:
     """Return E[table] over the next nodes of a distribution; `there` is the next step's first node."""
     total = 0.0

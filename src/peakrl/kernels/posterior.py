@@ -37,7 +37,7 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.backward import LEAST_COST, TIE
 from peakrl.kernels.dirichlet import draw_gamma
-from peakrl.kernels.jit import inlined, loop
+from peakrl.kernels.jit import inlined, inner_loop, loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.posterior_tables import (
     CELLS,
@@ -68,7 +68,7 @@ UNKNOWN_COST = 1e200
 DRAWN = np.bool_(True)
 
 
-@loop
+@inner_loop
 def draw_law(counts: Counts, rules: Rules, law: int) -> None:
     """Draw the probabilities of a law's outcomes and of its ghost; before its first visit all is the ghost's."""
     counts.drawn[law] = counts.visits[law]
@@ -130,7 +130,7 @@ def judge(
     return q, c
 
 
-@loop
+@inner_loop
 def back_up(
     places: Places,
     counts: Counts,
@@ -230,7 +230,7 @@ def remember(
     counts.cell_cost[cell] += (violation - counts.cell_cost[cell]) / counts.cell_count[cell]
 
 
-@loop
+@inner_loop
 def drop_row(
     places: Places,
     counts: Counts,
@@ -259,7 +259,7 @@ def drop_row(
     return changes
 
 
-@loop
+@inner_loop
 def plan_anew(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log, episode: int, changes: int) -> int:
     """Draw every law and plan; return the new length of the log."""
     status = counts.status

@@ -47,7 +47,7 @@ import math
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
-from peakrl.kernels.jit import inlined, loop
+from peakrl.kernels.jit import inlined, inner_loop, loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
@@ -124,7 +124,7 @@ def doubt(tables: PracticalTables, options: Options, place: int, counted: int) -
     return DOUBT * math.sqrt(spread * tables.square[place, counted])
 
 
-@loop
+@inner_loop
 def try_again(
     layout: Layout, tables: PracticalTables, groups: Groups, options: Options, slot: int, low: int, high: int
 ) -> None:
@@ -162,7 +162,7 @@ def note_changes(
     return changes
 
 
-@loop
+@inner_loop
 def forbid(
     layout: Layout,
     tables: PracticalTables,
@@ -191,7 +191,7 @@ def forbid(
     return changes
 
 
-@loop
+@inner_loop
 def start_afresh(
     layout: Layout, tables: PracticalTables, options: Options, log: Log, episode: int, changes: int
 ) -> int:

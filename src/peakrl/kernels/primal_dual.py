@@ -31,7 +31,7 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.counting import NO_CELL, Counts, count_step
-from peakrl.kernels.jit import inlined, loop
+from peakrl.kernels.jit import inlined, inner_loop, loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.primal_dual_tables import (
     BISECT,
@@ -55,7 +55,7 @@ DOUBLINGS, HALVINGS = 40, 50
 LEAST_BATCH, BATCH_SHARE = 10, 0.02
 
 
-@loop
+@inner_loop
 def widen(counts: Counts, dual: Dual, rules: Rules) -> None:
     """Set b of every row."""
     for row in range(dual.width.shape[0]):
@@ -102,7 +102,7 @@ def judge(counts: Counts, dual: Dual, rules: Rules, row: int, column: int, step:
     return min(cap, q)
 
 
-@loop
+@inner_loop
 def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
     """Value a plan, or the policy that is followed, from the last step back."""
     costs, columns = dual.price.shape[0], counts.greedy.shape[1]
@@ -135,7 +135,7 @@ def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
     start_costs(counts, dual)
 
 
-@loop
+@inner_loop
 def start_costs(counts: Counts, dual: Dual) -> None:
     """Set the costs from where episodes began so far."""
     total = 0.0
@@ -149,7 +149,7 @@ def start_costs(counts: Counts, dual: Dual) -> None:
         dual.expected[j] /= max(total, 1.0)
 
 
-@loop
+@inner_loop
 def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: float) -> None:
     """Set pi from the gains found last."""
     for column in range(counts.greedy.shape[1]):
@@ -172,7 +172,7 @@ def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: fl
                 dual.chance[row, column] = math.exp(dual.preference[row, column])
 
 
-@loop
+@inner_loop
 def move_prices(dual: Dual, rules: Rules, step_scale: float, shrink: float) -> None:
     """Move every price towards what keeps its limit."""
     for j in range(dual.price.shape[0]):
@@ -181,7 +181,7 @@ def move_prices(dual: Dual, rules: Rules, step_scale: float, shrink: float) -> N
         dual.price[j] = min(rules.most[j], max(0.0, moved))
 
 
-@loop
+@inner_loop
 def bisect(counts: Counts, dual: Dual, rules: Rules) -> None:
     """Plan with the least price that keeps the limit; where none does, with the largest that was tried."""
     low, high = 0.0, 0.0
@@ -282,7 +282,7 @@ def count_path(counts: Counts, dual: Dual, rules: Rules, path: Path, first: int,
             dual.charge[path.row[step], c] += path.charge[step, c]
 
 
-@loop
+@inner_loop
 def exact_values(layout: Layout, dual: Dual, rules: Rules, truth: Truth, found: Floats) -> None:
     """Set the value and the violation of pi, as the model has them."""
     columns = dual.chance.shape[1]

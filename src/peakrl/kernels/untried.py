@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
-from peakrl.kernels.jit import kernel
+from peakrl.kernels.jit import inner_kernel, kernel
 from peakrl.kernels.products import times
 
 #: A: what an outcome not seen before weighs in the bets.
@@ -90,7 +90,7 @@ def least_mean(count: Longs, survival: Floats, log_share: float) -> float:
     return min(1.0, max(0.0, found))
 
 
-@kernel
+@inner_kernel
 def scale(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
     """Return exp((sum m log((S + u)/m) - R)/N)."""
     exponent = -limit
@@ -102,7 +102,7 @@ def scale(count: Longs, survival: Floats, limit: float, total: float, shift: flo
     return math.exp(exponent / total)
 
 
-@kernel
+@inner_kernel
 def slope(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
     """Return how what is maximised grows with u."""
     mass = 0.0
@@ -114,7 +114,7 @@ def slope(count: Longs, survival: Floats, limit: float, total: float, shift: flo
     return scale(count, survival, limit, total, shift) * mass - 1.0
 
 
-@kernel
+@inner_kernel
 def reached_by(courses: Courses, outcomes: Outcomes) -> tuple[Ints, Ints]:
     """Return step and slot of wherever the policy was seen to lead, the first step first; it ends where untried."""
     rows, shift = courses.rows, courses.shift

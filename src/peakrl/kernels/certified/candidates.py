@@ -14,10 +14,10 @@ import math
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, Places, Tables, Terms
 from peakrl.kernels.certified.values import mildest, next_slot
-from peakrl.kernels.jit import loop
+from peakrl.kernels.jit import inner_loop, loop
 
 
-@loop
+@inner_loop
 def counted_moments(
     places: Places, tables: Tables, joint: bool, value: Floats, estimate: Floats, step: int, row: int
 ) -> tuple[float, float, float]:
@@ -40,7 +40,7 @@ def counted_moments(
     return mean, max(square / total - mean * mean, 0.0), plain / total
 
 
-@loop
+@inner_loop
 def fallback(places: Places, tables: Tables, step: int, slot: int) -> int:
     """Return a row for a node where no pair is known well enough."""
     open_row = -1

@@ -26,10 +26,10 @@ from peakrl.kernels.certified.bounds import FINE, beta, upper_mean
 from peakrl.kernels.certified.candidates import counted_moments
 from peakrl.kernels.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, Places, Scratch, Tables, Terms
 from peakrl.kernels.certified.values import next_slot
-from peakrl.kernels.jit import loop
+from peakrl.kernels.jit import inner_loop, loop
 
 
-@loop
+@inner_loop
 def least_following(
     places: Places,
     terms: Terms,
@@ -95,7 +95,7 @@ def lower_values(
         floor = min(lowest, 0.0) if places.ends > 0 else lowest
 
 
-@loop
+@inner_loop
 def other_action(places: Places, tables: Tables, step: int, slot: int, row: int) -> tuple[float, int]:
     """Return the largest U of another action than `row` that is not ruled out, and its row (-1: there is none)."""
     best, choice = -math.inf, -1
