@@ -32,7 +32,8 @@ import numpy as np
 from peakrl.kernels.arrays import Bytes, Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
-from peakrl.kernels.sampling import Words, draw_first, draw_outcome
+from peakrl.kernels.playing import note_episode, take_row
+from peakrl.kernels.sampling import Words, draw_first
 
 #: Plans follow each other after this many episodes, or this share of the episodes so far.
 LEAST_BATCH, BATCH_SHARE = 10, 0.02
@@ -221,13 +222,7 @@ def learn_counting(
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = counts.greedy[slot, step * planning.shift]
-            record = np.int64(row_payoff[row])
-            following = np.int64(sampler.link[row])
-            if following < 0:
-                distribution = ~following
-                outcome = draw_outcome(generator, layout, sampler, distribution)
-                record += stride * (outcome - layout.outcome_start[distribution])
-                following = np.int64(layout.outcome_next[outcome])
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
             rows[step], followings[step], records[step] = row, following, record
             earned += payoff[record, 0]
             violated += payoff[record, 1]
@@ -236,10 +231,5 @@ def learn_counting(
             record = records[step]
             count_step(counts, rows[step], followings[step], payoff[record, 0], payoff[record, 1])
         heed(counts, planning, first, violated > 0.0, done + k + 1)
-        if violated > 0.0:
-            counters[0] += 1
-            counters[1] = done + k + 1
-        if experience.shape[0] > 0:
-            experience[k, 0] = earned
-            experience[k, 1] = violated
+        note_episode(experience, counters, done, k, earned, violated)
     return episodes, changes

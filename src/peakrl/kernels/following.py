@@ -15,7 +15,8 @@ from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.counting import Counts, count_step
 from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
-from peakrl.kernels.sampling import Words, draw_first, draw_outcome, uniform
+from peakrl.kernels.playing import note_episode, take_row
+from peakrl.kernels.sampling import Words, draw_first, uniform
 
 
 class Mixture(NamedTuple):
@@ -100,13 +101,7 @@ def follow_plan(
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = counts.greedy[slot, step * shift]
-            record = np.int64(row_payoff[row])
-            following = np.int64(sampler.link[row])
-            if following < 0:
-                distribution = ~following
-                outcome = draw_outcome(generator, layout, sampler, distribution)
-                record += stride * (outcome - layout.outcome_start[distribution])
-                following = np.int64(layout.outcome_next[outcome])
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
             path.row[step], path.following[step], path.record[step] = row, following, record
             earned += payoff[record, 0]
             violated += payoff[record, 1]
@@ -117,12 +112,7 @@ def follow_plan(
             for quantity in range(charges.shape[1]):
                 charge[row, quantity] += charges[record, quantity]
             due = due or doubled(counts, row)
-        if violated > 0.0:
-            counters[0] += 1
-            counters[1] = done + k + 1
-        if experience.shape[0] > 0:
-            experience[k, 0] = earned
-            experience[k, 1] = violated
+        note_episode(experience, counters, done, k, earned, violated)
         if due:
             return k + 1, changes, due
     return episodes, changes, due

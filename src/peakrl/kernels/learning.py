@@ -28,6 +28,7 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.jit import inlined, loop
+from peakrl.kernels.playing import note_episode
 from peakrl.kernels.sampling import U64, Words, draw_first, draw_outcome
 
 ONE = U64(1)
@@ -243,12 +244,7 @@ def learn_episodes(
                 log.node[changes] = node
                 log.row[changes] = tables.choice[node * NODE_COLUMNS + GREEDY]
                 changes += ONE
-        if violated > 0.0:
-            counters[0] += 1
-            counters[1] = done + k + 1
-        if experience.shape[0] > 0:
-            experience[k, 0] = earned
-            experience[k, 1] = violated
+        note_episode(experience, counters, done, k, earned, violated)
     return np.int64(changes)
 
 

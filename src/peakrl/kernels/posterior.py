@@ -39,6 +39,7 @@ from peakrl.kernels.backward import LEAST_COST, TIE
 from peakrl.kernels.dirichlet import draw_gamma
 from peakrl.kernels.jit import inlined, inner_loop, loop
 from peakrl.kernels.learning import Log
+from peakrl.kernels.playing import note_episode, take_row
 from peakrl.kernels.posterior_tables import (
     CELLS,
     DEAD_FIRST,
@@ -56,7 +57,7 @@ from peakrl.kernels.posterior_tables import (
     Plan,
     Rules,
 )
-from peakrl.kernels.sampling import Words, draw_first, draw_outcome
+from peakrl.kernels.sampling import Words, draw_first
 
 #: A gamma number costs about as much as so many cells of a backup.
 DRAW_WORK = 10
@@ -347,24 +348,13 @@ def learn_posterior(
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = plan.row[slot, step * places.shift]
-            record = np.int64(row_payoff[row])
-            following = np.int64(sampler.link[row])
-            if following < 0:
-                distribution = ~following
-                outcome = draw_outcome(generator, layout, sampler, distribution)
-                record += stride * (outcome - layout.outcome_start[distribution])
-                following = np.int64(layout.outcome_next[outcome])
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
             path.slot[step], path.row[step], path.following[step] = slot, row, following
             path.reward[step], path.violation[step] = payoff[record, 0], payoff[record, 1]
             earned += payoff[record, 0]
             violated += payoff[record, 1]
             slot = following
-        if violated > 0.0:
-            counters[0] += 1
-            counters[1] = done + k + 1
-        if experience.shape[0] > 0:
-            experience[k, 0] = earned
-            experience[k, 1] = violated
+        note_episode(experience, counters, done, k, earned, violated)
         changes = learn_path(places, counts, rules, plan, path, layout.horizon, log, done + k + 1, changes)
     return episodes, changes
 

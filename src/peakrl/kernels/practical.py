@@ -49,6 +49,7 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.jit import inlined, inner_loop, loop
 from peakrl.kernels.learning import Log
+from peakrl.kernels.playing import note_episode, take_row
 from peakrl.kernels.practical_tables import (
     DEAD_FIRST,
     DOUBT,
@@ -62,7 +63,7 @@ from peakrl.kernels.practical_tables import (
     PracticalTables,
 )
 from peakrl.kernels.practical_updates import note_reward, recompose, update_law, update_row
-from peakrl.kernels.sampling import Words, draw_first, draw_outcome
+from peakrl.kernels.sampling import Words, draw_first
 
 
 @loop
@@ -297,13 +298,7 @@ def learn_practical(
         earned, violated = 0.0, 0.0
         for step in range(horizon):
             row = tables.greedy[slot, step * options.shift]
-            record = np.int64(row_payoff[row])
-            following = np.int64(sampler.link[row])
-            if following < 0:
-                distribution = ~following
-                outcome = draw_outcome(generator, layout, sampler, distribution)
-                record += stride * (outcome - layout.outcome_start[distribution])
-                following = np.int64(layout.outcome_next[outcome])
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
             path.slot[step] = slot
             path.row[step] = row
             path.record[step] = record
@@ -311,12 +306,7 @@ def learn_practical(
             earned += payoff[record, 2]
             violated += payoff[record, 3]
             slot = following
-        if violated > 0.0:
-            counters[0] += 1
-            counters[1] = done + k + 1
-        if experience.shape[0] > 0:
-            experience[k, 0] = earned
-            experience[k, 1] = violated
+        note_episode(experience, counters, done, k, earned, violated)
         changes = learn_path(
             layout, payoff, tables, groups, options, path, before, horizon, done + k + 1, log, changes
         )  # fmt: skip

@@ -33,6 +33,7 @@ from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.counting import NO_CELL, Counts, count_step
 from peakrl.kernels.jit import inlined, inner_loop, loop
 from peakrl.kernels.learning import Log
+from peakrl.kernels.playing import note_episode, take_row
 from peakrl.kernels.primal_dual_tables import (
     BISECT,
     IMPROVE,
@@ -45,7 +46,7 @@ from peakrl.kernels.primal_dual_tables import (
     Rules,
     Truth,
 )
-from peakrl.kernels.sampling import Words, draw_first, draw_outcome, uniform
+from peakrl.kernels.sampling import Words, draw_first, uniform
 
 #: Falling steps and temperatures of the regularised form.
 STEP_POWER, HEAT_POWER, DELAY = -0.53, -0.4, 3.0
@@ -340,13 +341,7 @@ def learn_primal_dual(
         slot, earned, violated = first, 0.0, 0.0
         for step in range(layout.horizon):
             row = counts.greedy[slot, step * rules.shift]
-            record = np.int64(row_payoff[row])
-            following = np.int64(sampler.link[row])
-            if following < 0:
-                distribution = ~following
-                outcome = draw_outcome(generator, layout, sampler, distribution)
-                record += stride * (outcome - layout.outcome_start[distribution])
-                following = np.int64(layout.outcome_next[outcome])
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
             path.row[step], path.following[step] = row, following
             path.reward[step], path.violation[step] = payoff[record, 0], payoff[record, 1]
             for c in range(charges.shape[1]):
@@ -355,12 +350,7 @@ def learn_primal_dual(
             violated += payoff[record, 1]
             slot = following
         count_path(counts, dual, rules, path, first, layout.horizon)
-        if violated > 0.0:
-            counters[0] += 1
-            counters[1] = done + k + 1
-        if experience.shape[0] > 0:
-            experience[k, 0] = earned
-            experience[k, 1] = violated
-            if experience.shape[1] == 4:
-                exact_values(layout, dual, rules, truth, experience[k, 2:])
+        note_episode(experience, counters, done, k, earned, violated)
+        if experience.shape[0] > 0 and experience.shape[1] == 4:
+            exact_values(layout, dual, rules, truth, experience[k, 2:])
     return episodes, changes

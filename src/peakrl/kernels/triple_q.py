@@ -25,7 +25,8 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.jit import inlined, inner_loop, loop
 from peakrl.kernels.learning import Log
-from peakrl.kernels.sampling import Words, draw_first, draw_outcome
+from peakrl.kernels.playing import note_episode, take_row
+from peakrl.kernels.sampling import Words, draw_first
 
 
 class Tables(NamedTuple):
@@ -187,13 +188,7 @@ def learn_triple_q(
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = tables.greedy[slot, step * rules.shift]
-            record = np.int64(row_payoff[row])
-            following = np.int64(sampler.link[row])
-            if following < 0:
-                distribution = ~following
-                outcome = draw_outcome(generator, layout, sampler, distribution)
-                record += stride * (outcome - layout.outcome_start[distribution])
-                following = np.int64(layout.outcome_next[outcome])
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
             path.slot[step], path.row[step], path.reward[step] = slot, row, payoff[record, 0]
             for c in range(charges.shape[1]):
                 path.charge[step, c] = charges[record, c]
@@ -201,10 +196,5 @@ def learn_triple_q(
             violated += payoff[record, 1]
             slot = following
         changes = learn_path(tables, rules, path, layout.horizon, log, done + k + 1, changes)
-        if violated > 0.0:
-            counters[0] += 1
-            counters[1] = done + k + 1
-        if experience.shape[0] > 0:
-            experience[k, 0] = earned
-            experience[k, 1] = violated
+        note_episode(experience, counters, done, k, earned, violated)
     return episodes, changes

@@ -22,7 +22,8 @@ from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, Places, Scratc
 from peakrl.kernels.certified.values import forbid, note_change, refresh, update_entry
 from peakrl.kernels.jit import inner_loop, loop
 from peakrl.kernels.learning import Log
-from peakrl.kernels.sampling import Words, draw_first, draw_outcome
+from peakrl.kernels.playing import note_episode, take_row
+from peakrl.kernels.sampling import Words, draw_first
 
 #: Steps of the grids on which returns and gaps are counted.
 GRID = 1 << 16
@@ -213,13 +214,7 @@ def play_episodes(
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = np.int64(followed[step * layout.node_stride + slot])
-            record = np.int64(row_payoff[row])
-            following = np.int64(sampler.link[row])
-            if following < 0:
-                distribution = ~following
-                outcome = draw_outcome(generator, layout, sampler, distribution)
-                record += stride * (outcome - layout.outcome_start[distribution])
-                following = np.int64(layout.outcome_next[outcome])
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
             path.slot[step] = slot
             path.row[step] = row
             path.following[step] = following
@@ -228,12 +223,7 @@ def play_episodes(
             earned += payoff[record, 0]
             violated += payoff[record, 1]
             slot = following
-        if violated > 0.0:
-            counters[0] += 1
-            counters[1] = done + k + 1
-        if experience.shape[0] > 0:
-            experience[k, 0] = earned
-            experience[k, 1] = violated
+        note_episode(experience, counters, done, k, earned, violated)
         changes = take_episode(
             places, terms, tables, path, layout.horizon, live, gauge, evidence, done + k + 1, log, changes
         )  # fmt: skip
