@@ -99,7 +99,8 @@ _HOMES = {
         "peakrl.learning.settings": ("LearnerSettings",),
         "peakrl.model.tabular": ("TabularModel",),
         "peakrl.planning": ("Solution", "solve", "solve_budget", "solve_modified", "solve_relaxed"),
-        "peakrl.policy.tables": ("AveragedPolicy", "Policy", "StochasticPolicy"),
+        "peakrl.policy.averaged": ("AveragedPolicy",),
+        "peakrl.policy.tables": ("Policy", "StochasticPolicy"),
         "peakrl.policy.files": ("load_policy",),
         "peakrl.model.files": ("load_model",),
         "peakrl.model.problem": ("Outcome", "Problem"),
@@ -161,8 +162,9 @@ if TYPE_CHECKING:
     from peakrl.model.problem import Outcome, Problem
     from peakrl.model.tabular import TabularModel
     from peakrl.planning import Solution, solve, solve_budget, solve_modified, solve_relaxed
+    from peakrl.policy.averaged import AveragedPolicy
     from peakrl.policy.files import load_policy
-    from peakrl.policy.tables import AveragedPolicy, Policy, StochasticPolicy
+    from peakrl.policy.tables import Policy, StochasticPolicy
     from peakrl.problems import harvesting as harvesting
     from peakrl.problems import scheduling as scheduling
     from peakrl.problems.harvesting import balanced_policy as balanced_policy

@@ -12,7 +12,8 @@ import naive
 from peakrl import AveragedPolicy, PeakError, Policy, StochasticPolicy, compile_model, load_policy
 from peakrl.errors import PolicyError, StorageError
 from peakrl.kernels.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
-from peakrl.policy.tables import first_rows, model_for
+from peakrl.policy.binding import model_for
+from peakrl.policy.tables import first_rows
 from peakrl.storage import read_record, write_record
 from random_policies import averaged_policy, chance_policy, random_chances, random_table, random_tables, table_policy
 from random_problems import random_problem

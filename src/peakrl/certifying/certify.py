@@ -36,7 +36,8 @@ from peakrl.kernels.arrays import Floats
 from peakrl.model.explore import as_model, is_problem
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve
-from peakrl.policy.tables import AnyPolicy, Policy
+from peakrl.policy.binding import AnyPolicy
+from peakrl.policy.tables import Policy
 from peakrl.targets.constraints import ConstraintFunction
 
 #: On an environment, unless told otherwise; and how many come before the first look, each further one after half more.

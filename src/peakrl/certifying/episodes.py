@@ -20,8 +20,9 @@ from peakrl.evaluation.simulation import model_episodes
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state
 from peakrl.model.tabular import TabularModel
+from peakrl.policy.binding import AnyPolicy, model_for
 from peakrl.policy.export import Exported
-from peakrl.policy.tables import AnyPolicy, Policy, model_for
+from peakrl.policy.tables import Policy
 from peakrl.targets.adapters import adapt, episode_seed, is_environment
 
 #: A policy from elsewhere: which of the actions on offer to take.

@@ -7,7 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.tables import AnyPolicy, Policy
+from peakrl.policy.binding import AnyPolicy
+from peakrl.policy.tables import Policy
 
 Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 

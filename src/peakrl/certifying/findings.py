@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from peakrl.kernels.arrays import Floats, Longs
     from peakrl.learning.run import LearningRun
     from peakrl.model.tabular import TabularModel
-    from peakrl.policy.tables import AnyPolicy, Policy
+    from peakrl.policy.binding import AnyPolicy
+    from peakrl.policy.tables import Policy
 
 
 class Figures(NamedTuple):

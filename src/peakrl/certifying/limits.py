@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from peakrl.model.tabular import TabularModel
-    from peakrl.policy.tables import AveragedPolicy
+    from peakrl.policy.averaged import AveragedPolicy
 
 #: The optimum takes about a second for so many outcomes, all steps together; an averaged policy some seconds for so
 #: many changes times nodes, and a moment for so many.

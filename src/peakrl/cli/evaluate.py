@@ -11,7 +11,7 @@ from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.policy.tables import AnyPolicy
+    from peakrl.policy.binding import AnyPolicy
 
 POLICIES = ("last", "averaged")
 

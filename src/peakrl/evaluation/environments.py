@@ -14,7 +14,8 @@ import numpy as np
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
 from peakrl.kernels.arrays import Floats
 from peakrl.model.problem import violation_of
-from peakrl.policy.tables import AnyPolicy, AveragedPolicy
+from peakrl.policy.averaged import AveragedPolicy
+from peakrl.policy.binding import AnyPolicy
 from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, adapt, episode_seed, is_environment
 
 #: What to do at a step in a state, given the actions on offer.

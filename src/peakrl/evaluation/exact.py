@@ -31,7 +31,9 @@ from peakrl.kernels.products import LEAST
 from peakrl.model.explore import Target
 from peakrl.model.space import frozen
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
+from peakrl.policy.averaged import AveragedPolicy
+from peakrl.policy.binding import AnyPolicy, model_for
+from peakrl.policy.tables import Policy, StochasticPolicy
 
 #: What two exact computations of the same value may differ by, for each unit of it.
 ROUNDING = 1e-9

@@ -16,7 +16,9 @@ from peakrl.model.explore import as_model, is_problem
 from peakrl.model.problem import violation_of
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.tables import AnyPolicy, AveragedPolicy, StochasticPolicy, model_for
+from peakrl.policy.averaged import AveragedPolicy
+from peakrl.policy.binding import AnyPolicy, model_for
+from peakrl.policy.tables import StochasticPolicy
 
 if TYPE_CHECKING:
     from peakrl.evaluation.environments import Unknown

@@ -22,7 +22,9 @@ from peakrl.model.budgets import SHARE, available_memory
 from peakrl.model.explore import as_model, is_problem
 from peakrl.model.space import StateSpace, frozen
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy, model_for
+from peakrl.policy.averaged import AveragedPolicy
+from peakrl.policy.binding import AnyPolicy, model_for
+from peakrl.policy.tables import Policy, StochasticPolicy
 
 if TYPE_CHECKING:
     from peakrl.evaluation.environments import Unknown

@@ -26,7 +26,7 @@ from peakrl.learning.space import Changes, GrowingSpace, ModelSpace
 from peakrl.learning.watching import RunView, Watch
 from peakrl.model.space import MOST_INDICES, StateSpace
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.tables import AveragedPolicy
+from peakrl.policy.averaged import AveragedPolicy
 from peakrl.progress import Progress
 from peakrl.targets.adapters import Lanes
 from peakrl.targets.model_lane import ModelLane

@@ -28,7 +28,8 @@ from peakrl.learning.watching import Watch
 from peakrl.model.explore import as_model, is_problem
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
-from peakrl.policy.tables import AveragedPolicy, Policy, StochasticPolicy, simplest_policy
+from peakrl.policy.averaged import AveragedPolicy
+from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.targets.adapters import adapt, is_environment
 
 if TYPE_CHECKING:

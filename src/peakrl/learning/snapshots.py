@@ -17,7 +17,8 @@ from peakrl.learning.space import Changes, GrowingSpace, checked_rows
 from peakrl.model.labels import Arrays
 from peakrl.model.soundness import within
 from peakrl.model.space import MOST_INDICES
-from peakrl.policy.tables import AveragedPolicy, Policy, first_rows
+from peakrl.policy.averaged import AveragedPolicy
+from peakrl.policy.tables import Policy, first_rows
 
 #: More constraints than any environment tells of.
 MOST_CONSTRAINTS = 10_000

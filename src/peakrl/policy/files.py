@@ -15,9 +15,11 @@ from peakrl.errors import PolicyError, StorageError
 from peakrl.model.explore import Target, as_space
 from peakrl.model.space import StateSpace
 from peakrl.model.visited_files import load_visited, part
+from peakrl.policy.averaged import AveragedPolicy
+from peakrl.policy.binding import AnyPolicy
 from peakrl.policy.choices import checked_choices
 from peakrl.policy.export import KIND, SPACE
-from peakrl.policy.tables import AnyPolicy, AveragedPolicy, Policy, StochasticPolicy
+from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.storage import fields_of, read_record
 
 
