@@ -11,6 +11,7 @@ import numba
 import pytest
 from numba.core.event import Event, EventStatus
 
+import compile_log
 from peakrl.kernels import jit
 from peakrl.kernels.dirichlet import draw_normal
 from peakrl.kernels.jit import DAY, Announcer, note_use, remove_old_folders, source_digest
@@ -77,7 +78,7 @@ def test_a_process_that_makes_a_new_folder_clears_up(tmp_path):
 
 def compiling(function):
     """What numba tells when it begins to compile a function."""
-    return Event("numba:compile", EventStatus.START, {"dispatcher": numba.njit(function)})
+    return Event("numba:compile", EventStatus.START, {"dispatcher": numba.njit(function), "args": ()})
 
 
 @compiles
@@ -89,6 +90,7 @@ def test_compiling_our_kernels_is_announced_once_to_people(monkeypatch, capsys):
         return 1
 
     ours.__module__ = "peakrl.kernels.some"
+    monkeypatch.delenv(jit.COMPILE_LOG, raising=False)
     announcer = Announcer()
     with monkeypatch.context() as worker:
         worker.setattr(multiprocessing.current_process(), "name", "LokyProcess-1")
@@ -103,7 +105,7 @@ def test_compiling_our_kernels_is_announced_once_to_people(monkeypatch, capsys):
 
 @compiles
 def test_who_reads_our_errors_hears_of_compiling_and_of_kept_kernels_nothing(tmp_path):
-    code = "import peakrl; peakrl.solve(peakrl.energy_harvesting(horizon=1, battery=1, max_arrival=1))"
+    code = "from peakrl.kernels.sampling import U64, seed_state; seed_state(U64(1))"
     heard = []
     for _ in range(2):
         ours, theirs = os.pipe()
@@ -131,3 +133,38 @@ def test_with_the_jit_off_the_same_numbers_are_drawn_and_nothing_is_warned_of():
 def test_an_inner_kernel_says_so_when_python_calls_it():
     with pytest.raises(TypeError, match="draw_normal is an inner kernel"):
         draw_normal(seed_state(U64(1)))
+
+
+@compiles
+def test_of_two_processes_that_need_a_kernel_at_the_same_time_one_compiles_it(tmp_path):
+    code = (
+        "import numpy as np; from peakrl.kernels.sampling import alias_tables as make; print(flush=True); input(); "
+        "make(np.array([0, 2]), np.array([0.5, 0.5]))"
+    )
+    log = tmp_path / "log"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PEAKRL_COMPILE_LOG": str(log)}
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    for process in both:
+        process.stdout.readline()
+    for process in both:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=120)[1].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sorted(said) == [[], [jit.COMPILING]]
+    assert compile_log.summary(log) == ["1 kernels compiled, 0 twice, 0 for further argument types"]
+
+
+def test_the_log_of_compiling_tells_what_was_compiled_twice_and_for_which_types(tmp_path):
+    lines = ["1 home m one a", "2 home m one a", "1 home m two a", "1 home m two b", "3 other m one a"]
+    log = tmp_path / "log"
+    log.write_text("".join(line.replace(" ", "\t") + "\n" for line in lines))
+    assert compile_log.summary(log) == [
+        "5 kernels compiled, 1 twice, 1 for further argument types", "twice: m.one", "types: two 2",
+    ]  # fmt: skip

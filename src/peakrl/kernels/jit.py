@@ -4,6 +4,9 @@ Numba's own cache notices an edit of the file that holds a function, but not of 
 calls. The cache folder of a file is therefore named by a digest of that file and of all kernel files that it imports,
 directly or not: an edit starts a new folder for just the files that it may concern. Folders of other versions that
 nobody has used for a month are removed when a new one is made.
+
+Of several processes that need a kernel at the same time one compiles it; the others wait, and read it from the disk.
+With `PEAKRL_COMPILE_LOG=file` every kernel that is compiled adds a line to that file.
 """
 
 from __future__ import annotations
@@ -17,13 +20,14 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.event import Event, Listener, register
 from numba.core.registry import CPUDispatcher
 
@@ -107,13 +111,28 @@ class Announcer(Listener):
 
     def on_start(self, event: Event) -> None:
         """Numba begins to compile a function; one that is in the cache is not compiled."""
-        ours = event.data["dispatcher"].py_func.__module__.startswith("peakrl.")
+        function = event.data["dispatcher"].py_func
+        ours = function.__module__.startswith("peakrl.")
         if ours and not self.told and watched():
             self.told = True
             print(COMPILING, file=sys.stderr, flush=True)
+        if ours and COMPILE_LOG in os.environ:
+            note_compiled(function, event.data["args"])
 
     def on_end(self, event: Event) -> None:
         """Numba is done."""
+
+
+#: Names a file that `note_compiled` writes to.
+COMPILE_LOG = "PEAKRL_COMPILE_LOG"
+
+
+def note_compiled(function: Callable[..., Any], types: Any) -> None:
+    """Add a line for a kernel and its argument types: process, cache folder, module, name, digest of the types."""
+    folder = _cache_folder(function.__code__.co_filename)
+    digest = hashlib.blake2b(str(types).encode(), digest_size=5).hexdigest()
+    with open(os.environ[COMPILE_LOG], "a", encoding="utf-8") as log:
+        log.write(f"{os.getpid()}\t{folder}\t{function.__module__}\t{function.__name__}\t{digest}\n")
 
 
 def watched() -> bool:
@@ -144,28 +163,60 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 def inner_kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a `kernel` that only kernels call: without an entry for Python, which takes as long to compile again."""
-    return _without_entry(_compile(function, no_cpython_wrapper=True))
+    return _compile(function, _Inner, no_cpython_wrapper=True)
 
 
 def inner_loop(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a `loop` that only kernels call."""
-    return _without_entry(_compile(function, no_cpython_wrapper=True, **_LOOP))
+    return _compile(function, _Inner, no_cpython_wrapper=True, **_LOOP)
 
 
-class _Inner(CPUDispatcher):
+class _Kernel(CPUDispatcher):
+    """A compiled function, kept in `folder`."""
+
+    folder: Path
+
+    def compile(self, sig: Any) -> Any:
+        """Compile for some argument types, or read it from the disk; no other process compiles it at the same time."""
+        # First numba's lock: another thread may hold it and come to this kernel on its way.
+        with global_compiler_lock, alone(self.folder / f"{self.py_func.__name__}.lock"):
+            return super().compile(sig)
+
+
+class _Inner(_Kernel):
     """A kernel without an entry: numba would jump to address 0."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         raise TypeError(f"{self.py_func.__name__} is an inner kernel: only kernels may call it")
 
 
-def _without_entry(compiled: Callable[P, R]) -> Callable[P, R]:
-    if isinstance(compiled, CPUDispatcher):  # with the JIT off it is a plain function
-        compiled.__class__ = _Inner
-    return compiled
+#: Locks of this process; numba's own lock keeps its other threads out.
+_HELD: set[Path] = set()
 
 
-def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold a lock among all processes of this machine, where there are such locks."""
+    if path in _HELD:  # numba may begin anew while it compiles
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, ImportError):  # without one, a kernel may be compiled twice
+            import fcntl
+
+            fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX)
+        _HELD.add(path)
+        stack.callback(_HELD.remove, path)
+        yield
+
+
+def kept(function: Callable[..., Any]) -> bool:
+    """Is a compiled form of a kernel on the disk, or is there no room for one?"""
+    folder = getattr(function, "folder", None)
+    return folder is None or any(folder.rglob(f"*{function.__name__}-*.nbi"))
+
+
+def _compile(function: Callable[P, R], kind: type[_Kernel] = _Kernel, **options: Any) -> Callable[P, R]:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         # Words of 64 bits wrap around when they are multiplied; numpy would warn of what compiled code is meant to do.
         return np.errstate(over="ignore")(function)
@@ -173,6 +224,7 @@ def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     options |= {"nogil": True, "no_cfunc_wrapper": True}
     folder = _cache_folder(function.__code__.co_filename)
     if folder is None:
+        options.pop("no_cpython_wrapper", None)
         return cast(Callable[P, R], numba.njit(**options)(function))
     # Numba fixes a function's cache folder when it is decorated: set it for that moment only, so that the
     # user's own numba functions are left alone.
@@ -180,6 +232,8 @@ def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder)
     try:
-        return cast(Callable[P, R], numba.njit(cache=True, **options)(function))
+        compiled: Any = numba.njit(cache=True, **options)(function)
     finally:
         config.CACHE_DIR = before
+    compiled.__class__, compiled.folder = kind, folder
+    return cast(Callable[P, R], compiled)
