@@ -17,6 +17,7 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats, Ints
+from peakrl.learning.ahead import compile_ahead
 from peakrl.learning.algorithm import Algorithm, Held
 from peakrl.learning.history import History, ProofHistory
 from peakrl.learning.knowledge import NOTHING, Knowledge
@@ -224,9 +225,9 @@ def learn(
         "reward_range": reward_range, "constraint_bounds": constraint_bounds,
         "constraint_tolerances": constraint_tolerances, "constraint": constraint, "states": states,
     }  # fmt: skip
-    if is_problem(target):
+    if is_problem(target) or isinstance(target, TabularModel):
+        compile_ahead()
         target = as_model(target, progress=progress)
-    if isinstance(target, TabularModel):
         if horizon is not None and horizon != target.horizon:
             raise SettingsError(f"horizon is {horizon}, but the model's is {target.horizon}; leave it out for a model")
         refuse_for_model(**declared)
