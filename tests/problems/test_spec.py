@@ -34,6 +34,7 @@ from peakrl.cli.solve import wanted_problem
 from peakrl.problem_files import read_problem_file
 from peakrl.problems.harvesting import MarkovArrivals
 from peakrl.problems.registry import kinds
+from station_files import station_text
 
 
 class Told(Problem):
@@ -213,6 +214,7 @@ GOOD = {
     **{kind.name: dict(next(iter(kind.commands.values()))) for kind in kinds().values() if kind.commands},
     "energy_harvesting": {"horizon": 3, "battery": 2, "max_arrival": 2},
     "machine_scheduling": {"jobs": [{"processing": 1, "due": 1, "deadline": 2}]},
+    "solar_transmitter": {"station": "sun.csv", "max_arrival": 2, "hours": [11, 14]},
     "tables": {"file": "t.csv", "horizon": 2},
     "python": {"function": "mine.py:make", "pay": 1},
 }
@@ -239,6 +241,7 @@ def test_a_bad_value_of_any_parameter_is_refused_with_the_parameters_name(kind, 
     folder.mkdir(exist_ok=True)
     (folder / "t.csv").write_text(TABLE)
     (folder / "mine.py").write_text(OWN)
+    (folder / "sun.csv").write_text(station_text([[0] * 11 + [100, 200, 100] + [0] * 10]))
     names = [*kinds()[kind].parameters] if kind != "python" else ["function", "arguments"]
     name, value = data.draw(st.sampled_from(names)), data.draw(VALUES)
     message = refusal(kind, {**GOOD[kind], name: value}, folder)

@@ -23,6 +23,7 @@ FOLDERS = (
     "peakrl.problems.heating.kinds",
     "peakrl.problems.charging.kinds",
     "peakrl.problems.robots.kinds",
+    "peakrl.problems.flow_shops.kinds",
     "peakrl.problems.tables.kinds",
     "peakrl.problems.python.kinds",
 )

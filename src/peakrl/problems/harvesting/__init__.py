@@ -7,23 +7,42 @@ from typing import TYPE_CHECKING
 from peakrl.lazy import lazy_names
 
 __all__ = [
+    "ChannelState",
     "EnergyHarvesting",
+    "FadingChannel",
     "FrozenArrivals",
+    "HourlyArrivals",
     "IndependentArrivals",
     "MarkovArrivals",
     "balanced_policy",
     "balanced_rates",
+    "constant_fading_policy",
     "convex_bound",
     "draw_arrivals",
     "energy_harvesting",
+    "fading_channel",
+    "fit_arrivals",
+    "greedy_fading_policy",
     "greedy_policy",
     "greedy_rates",
     "integer_bound",
+    "judge_days",
+    "read_station",
     "simulate_balanced",
+    "solar_transmitter",
+    "station_days",
+    "water_filling_policy",
+    "water_level",
 ]
 
 if TYPE_CHECKING:
-    from peakrl.problems.harvesting.arrivals import FrozenArrivals, IndependentArrivals, MarkovArrivals, draw_arrivals
+    from peakrl.problems.harvesting.arrivals import (
+        FrozenArrivals,
+        HourlyArrivals,
+        IndependentArrivals,
+        MarkovArrivals,
+        draw_arrivals,
+    )
     from peakrl.problems.harvesting.baselines import (
         balanced_policy,
         balanced_rates,
@@ -33,16 +52,37 @@ if TYPE_CHECKING:
         integer_bound,
         simulate_balanced,
     )
+    from peakrl.problems.harvesting.fading import (
+        ChannelState,
+        FadingChannel,
+        constant_fading_policy,
+        fading_channel,
+        greedy_fading_policy,
+        water_filling_policy,
+        water_level,
+    )
     from peakrl.problems.harvesting.problem import EnergyHarvesting, energy_harvesting
+    from peakrl.problems.harvesting.sunlight import (
+        fit_arrivals,
+        judge_days,
+        read_station,
+        solar_transmitter,
+        station_days,
+    )
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "arrivals": ("FrozenArrivals", "IndependentArrivals", "MarkovArrivals", "draw_arrivals"),
+        "arrivals": ("FrozenArrivals", "HourlyArrivals", "IndependentArrivals", "MarkovArrivals", "draw_arrivals"),
         "baselines": (
             "balanced_policy", "balanced_rates", "convex_bound", "greedy_policy", "greedy_rates", "integer_bound",
             "simulate_balanced",
         ),
+        "fading": (
+            "ChannelState", "FadingChannel", "constant_fading_policy", "fading_channel", "greedy_fading_policy",
+            "water_filling_policy", "water_level",
+        ),
+        "sunlight": ("fit_arrivals", "judge_days", "read_station", "solar_transmitter", "station_days"),
         "problem": ("EnergyHarvesting", "energy_harvesting"),
     },
 )  # fmt: skip

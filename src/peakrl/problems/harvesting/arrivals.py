@@ -5,6 +5,7 @@ A process says which arrivals an episode may start with and which may follow a g
     independent   P(E_{h+1} = e) = p(e), the same at every step
     frozen        E_h is the h-th number of a sequence that every episode replays
     Markov        P(E_{h+1} = e' | E_h = e) = T[e, e'], and P(E_0 = e) = d(e)
+    hourly        P(E_{h+1} = e' | E_h = e) = T_h[e, e'], and P(E_0 = e) = d(e): Markov with a matrix for each step
 
 The truncated normal law takes X ~ normal(mean, std) given 0 <= X <= M, then rounds it: p(e) is the mass of X on
 [e - 1/2, e + 1/2], cut at 0 and M. The end values 0 and M thus get the mass of half an interval. (Rounding before
@@ -167,7 +168,58 @@ class MarkovArrivals:
         return arrivals
 
 
-Arrivals = IndependentArrivals | FrozenArrivals | MarkovArrivals
+@dataclass(frozen=True, init=False)
+class HourlyArrivals:
+    """Arrivals 0 .. n-1 with a matrix for each step: matrices[h][e][e'], and the law of the first one."""
+
+    matrices: tuple[tuple[tuple[float, ...], ...], ...]
+    initial: tuple[float, ...]
+
+    def __init__(self, matrices: Any, initial: Any) -> None:
+        law = checked_probabilities(initial, "law of the first arrival", 1)
+        tables = [checked_probabilities(matrix, f"matrix of step {step}", 2) for step, matrix in enumerate(matrices)]
+        for step, table in enumerate(tables):
+            if table.shape != (len(law), len(law)):
+                raise ProblemError(f"matrix of step {step} has shape {table.shape}; {len(law)} arrivals need a square")
+        object.__setattr__(self, "matrices", tuple(tuple(map(tuple, table.tolist())) for table in tables))
+        object.__setattr__(self, "initial", tuple(law.tolist()))
+
+    def __repr__(self) -> str:
+        return f"<HourlyArrivals: 0 to {self.largest}, {len(self.matrices) + 1} steps>"
+
+    @property
+    def largest(self) -> int:
+        """The largest arrival that the laws speak of."""
+        return len(self.initial) - 1
+
+    @property
+    def stationary(self) -> bool:
+        """False: what arrives depends on the step."""
+        return False
+
+    def first(self) -> Law:
+        """Return the law of the first arrival."""
+        return [(p, e) for e, p in enumerate(self.initial) if p > 0]
+
+    def following(self, step: int, arrival: int) -> Law:
+        """Return the law of the arrival after the one of `step`; after the last one nothing more arrives."""
+        if step >= len(self.matrices):
+            return [(1.0, 0)]
+        return [(p, e) for e, p in enumerate(self.matrices[step][arrival]) if p > 0]
+
+    def draw(self, count: int, horizon: int, seed: int) -> Longs:
+        """Return `count` sequences, [sequence, step]."""
+        numbers = draw_uniforms(count, horizon, seed)
+        arrivals = np.zeros((count, horizon), np.int64)
+        arrivals[:, 0] = invert(np.array(self.initial), numbers[:, 0])
+        for step, matrix in enumerate(self.matrices[: horizon - 1], start=1):
+            for before, law in enumerate(matrix):
+                here = arrivals[:, step - 1] == before
+                arrivals[here, step] = invert(np.array(law), numbers[here, step])
+        return arrivals
+
+
+Arrivals = IndependentArrivals | FrozenArrivals | MarkovArrivals | HourlyArrivals
 
 
 def truncated_normal(mean: float, std: float, max_arrival: int) -> Floats:
@@ -246,6 +298,14 @@ def recorded_sequences(given: Any, *, horizon: int, max_arrival: int) -> Longs:
     if numbers.shape[-1] < horizon:
         raise ProblemError(f"arrivals hold {numbers.shape[-1]} steps; a horizon of {horizon} needs at least as many")
     return np.ascontiguousarray(numbers[..., :horizon])
+
+
+def as_days(given: Any, largest: int) -> Longs:
+    """Return recorded arrivals [day, step]; one day alone may leave the first axis out."""
+    days = np.atleast_2d(whole_numbers(given, "days", largest))
+    if days.ndim != 2 or days.size == 0:
+        raise ProblemError(f"days have shape {np.shape(given)}; they must be [day, step] and not empty")
+    return days
 
 
 def whole_numbers(given: Any, what: str, largest: int | None) -> Longs:

@@ -29,6 +29,7 @@ from peakrl.problems.harvesting.arrivals import (
     LARGEST_ENERGY,
     Arrivals,
     FrozenArrivals,
+    HourlyArrivals,
     IndependentArrivals,
     MarkovArrivals,
     recorded_sequences,
@@ -85,7 +86,7 @@ class EnergyHarvesting(Problem):
         """The largest power that any state offers."""
         # A matrix names its own arrivals; a sequence may not hold the largest one, but others of its kind do, and
         # problems that differ in nothing but the sequence should have the same ranges.
-        markov = isinstance(self.arrivals, MarkovArrivals)
+        markov = isinstance(self.arrivals, MarkovArrivals | HourlyArrivals)
         return self.battery + (self.arrivals.largest if markov else self.max_arrival)
 
     @cached_property
@@ -111,8 +112,11 @@ class EnergyHarvesting(Problem):
 
     def tabulate(self, memory_limit: float = math.inf) -> TabularModel:
         """Return the compiled model, equal to that of `model.explore.explore`, without asking state by state."""
+        from peakrl.model.explore import explore
         from peakrl.problems.harvesting.tables import layered_model, shared_model
 
+        if isinstance(self.arrivals, HourlyArrivals):
+            return explore(self, memory_limit=memory_limit)
         return layered_model(self, memory_limit) if not self.stationary else shared_model(self, memory_limit)
 
 

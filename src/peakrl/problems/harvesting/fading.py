@@ -1,0 +1,204 @@
+"""A transmitter on harvested energy over a fading channel: the gain of the channel changes, and is seen before sending.
+
+State (b, e, g): the battery level, the energy that has just arrived, and which of the channel's gains holds now.
+Action: a power P in 0 .. b + e, a whole number.
+
+    reward        r = log_base(1 + gains[g] P)            rate of a channel of that gain with noise of power 1
+    constraint    f = peak - P >= 0                       in power units
+    next battery  b' = min(B, b + e - P)                  what does not fit is lost
+    next arrival  e' as in `peakrl.problems.harvesting.arrivals`
+    next gain     g' with probability fading[g][g'], whatever arrives
+
+With one gain of 1 it is `energy_harvesting`. Baselines: greedy sends min(peak, b + e), a constant power sends that much
+where it can, and water-filling sends  min(peak, b + e, round(v - 1 / gain)^+)  with the water level v at which
+
+    mean over steps and gains of min(peak, (v - 1 / gain)^+)  =  mean arrival,
+
+the best there would be if the battery were large and never empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from peakrl.checks import check_chain, check_count, check_law, check_numbers
+from peakrl.errors import ProblemError
+from peakrl.kernels.arrays import Floats
+from peakrl.model.explore import Target
+from peakrl.model.problem import Outcome, Problem
+from peakrl.policy.tables import Policy
+from peakrl.problems.harvesting.arrivals import LARGEST_ENERGY, Arrivals
+from peakrl.problems.harvesting.problem import energy_harvesting
+from peakrl.problems.spec import remember
+
+#: A bad, a usual and a good channel, and how they turn into each other.
+GAINS = (0.25, 1.0, 3.0)
+FADING = ((0.6, 0.4, 0.0), (0.2, 0.6, 0.2), (0.0, 0.4, 0.6))
+FIRST = (0.0, 1.0, 0.0)
+#: Rounds of halving: the water level is then exact to the last bit but a few.
+HALVINGS = 100
+
+
+class ChannelState(NamedTuple):
+    """What a transmitter knows."""
+
+    battery: int
+    arrival: int
+    gain: int
+
+
+@dataclass(frozen=True)
+class FadingChannel(Problem):
+    """The problem of one transmitter; `fading_channel` builds it from plain arguments."""
+
+    arrivals: Arrivals
+    gains: tuple[float, ...] = GAINS
+    fading: tuple[tuple[float, ...], ...] = FADING
+    first: tuple[float, ...] = FIRST
+    horizon: int = 20
+    battery: int = 8
+    peak_power: float = 5.0
+    log_base: float = 2.0
+    name: str = "fading channel"
+    constraint_names: Sequence[str] = field(default=("peak power",), init=False)
+    stationary: bool = field(init=False, repr=False)
+    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stationary", self.arrivals.stationary)
+
+    @cached_property
+    def rates(self) -> list[list[float]]:
+        """[gain][power]: the reward."""
+        powers = range(self.battery + self.arrivals.largest + 1)
+        return [[math.log1p(gain * power) / math.log(self.log_base) for power in powers] for gain in self.gains]
+
+    def initial(self) -> list[tuple[float, ChannelState]]:
+        """Return an empty battery with each possible first arrival and gain."""
+        laws = [(p, arrival) for p, arrival in self.arrivals.first()], self.gain_law(self.first)
+        return [(p * q, ChannelState(0, arrival, gain)) for p, arrival in laws[0] for q, gain in laws[1]]
+
+    def actions(self, step: int, state: Any) -> range:
+        """Return every whole power that the battery and the arrival can feed."""
+        return range(state[0] + state[1] + 1)
+
+    def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
+        """Return what is left in the battery with each possible next arrival and gain."""
+        battery, arrival, gain = state
+        left = min(self.battery, battery + arrival - action)
+        payoff = self.rates[gain][action], (self.peak_power - action,)
+        gains = self.gain_law(self.fading[gain])
+        return [
+            Outcome(p * q, ChannelState(left, following, after), *payoff)
+            for p, following in self.arrivals.following(step, arrival)
+            for q, after in gains
+        ]
+
+    @staticmethod
+    def gain_law(law: Sequence[float]) -> list[tuple[float, int]]:
+        """Return (probability, gain) pairs."""
+        return [(chance, gain) for gain, chance in enumerate(law) if chance > 0]
+
+
+def fading_channel(
+    *,
+    gains: Sequence[float] = GAINS,
+    fading: Sequence[Sequence[float]] = FADING,
+    first: Sequence[float] = FIRST,
+    horizon: int = 20,
+    battery: int = 8,
+    peak_power: float = 5,
+    max_arrival: int = 6,
+    mean: float = 3,
+    std: float = 2,
+    arrivals: Any = "random",
+    log_base: float = 2,
+    seed: int = 0,
+) -> FadingChannel:
+    """Return the problem of a transmitter with a battery, a peak power and a channel whose gain changes.
+
+    `fading` is the matrix by which one of the `gains` follows another, `first` the law of the first one; all else is as
+    in `energy_harvesting`.
+    """
+    given = dict(locals())
+    plain = energy_harvesting(
+        horizon=horizon, battery=battery, peak_power=peak_power, max_arrival=max_arrival, mean=mean, std=std,
+        arrivals=arrivals, log_base=log_base, seed=seed,
+    )  # fmt: skip
+    levels = check_numbers(gains, "gains", least=0)
+    problem = FadingChannel(
+        plain.arrivals,
+        levels,
+        check_chain(fading, "fading", len(levels)),
+        check_law(first, "first", len(levels)),
+        plain.horizon,
+        plain.battery,
+        plain.peak_power,
+        plain.log_base,
+    )
+    given["arrivals"] = (plain.spec or {}).get("arrivals", arrivals)
+    return remember(problem, "fading_channel", given)
+
+
+# Baselines -----------------------------------------------------------------------------------------------------
+
+
+def constant_fading_policy(problem: FadingChannel, power: int, model: Target | None = None) -> Policy:
+    """Return the policy that sends with `power` where there is so much, with what there is elsewhere."""
+    wanted = check_count(power, "power", 0, LARGEST_ENERGY, error=ProblemError)
+    return Policy.from_rule(model or problem, lambda step, state: min(wanted, state[0] + state[1]))
+
+
+def greedy_fading_policy(problem: FadingChannel, model: Target | None = None) -> Policy:
+    """Return the policy that sends all it can below the peak, however the channel is."""
+    return constant_fading_policy(problem, math.floor(min(problem.peak_power, LARGEST_ENERGY)), model)
+
+
+def water_filling_policy(problem: FadingChannel, model: Target | None = None) -> Policy:
+    """Return the policy that fills the channel up to the water level, as far as peak and battery allow."""
+    level, peak = water_level(problem), math.floor(min(problem.peak_power, LARGEST_ENERGY))
+    wanted = [max(0, round(level - 1 / gain)) if gain > 0 else 0 for gain in problem.gains]
+    return Policy.from_rule(model or problem, lambda step, state: min(wanted[state[2]], peak, state[0] + state[1]))
+
+
+def water_level(problem: FadingChannel) -> float:
+    """Return the level at which the mean power is the mean arrival; where the peak forbids that, the peak's own."""
+    chances = mean_law(problem, problem.first, lambda law: law @ np.array(problem.fading))
+    arrivals = arrival_mean(problem)
+    floor = np.array([1 / gain if gain > 0 else math.inf for gain in problem.gains])
+    low, high = 0.0, float(problem.peak_power + floor[np.isfinite(floor)].max(initial=0.0))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        spent = float(chances @ np.clip(middle - floor, 0.0, problem.peak_power))
+        low, high = (middle, high) if spent < arrivals else (low, middle)
+    return high
+
+
+def arrival_mean(problem: FadingChannel) -> float:
+    """Return the mean energy that arrives in a step of an episode."""
+    process, size = problem.arrivals, problem.arrivals.largest + 1
+    law, total = np.zeros(size), 0.0
+    for chance, arrival in process.first():
+        law[arrival] += chance
+    for step in range(problem.horizon):
+        total += float(law @ np.arange(size))
+        following = np.zeros(size)
+        for arrival in np.flatnonzero(law).tolist():
+            for chance, after in process.following(step, arrival):
+                following[after] += law[arrival] * chance
+        law = following
+    return total / problem.horizon
+
+
+def mean_law(problem: FadingChannel, first: Sequence[float], turn: Callable[[Floats], Floats]) -> Floats:
+    """Return how often each gain holds in an episode, on average."""
+    law, total = np.array(first), np.zeros(len(first))
+    for _ in range(problem.horizon):
+        total, law = total + law, turn(law)
+    return total / problem.horizon

@@ -1,0 +1,73 @@
+"""A transmitter over a fading channel, against the problem without fading and the formulas written out again."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import pytest
+
+from peakrl import PeakError, compile_model, energy_harvesting, evaluate, solve
+from peakrl.problems.harvesting import (
+    constant_fading_policy,
+    fading_channel,
+    greedy_fading_policy,
+    water_filling_policy,
+    water_level,
+)
+
+SMALL = {"horizon": 6, "battery": 3, "max_arrival": 3, "mean": 1.5, "std": 1, "peak_power": 3}
+
+
+def test_with_one_gain_of_1_it_is_energy_harvesting():
+    plain = solve(energy_harvesting(**SMALL)).value
+    assert solve(fading_channel(gains=[1], fading=[[1]], first=[1], **SMALL)).value == pytest.approx(plain, abs=1e-12)
+
+
+def test_the_optimum_is_the_most_that_whole_powers_below_the_peak_earn():
+    problem = fading_channel(gains=[0.5, 2], fading=[[0.7, 0.3], [0.4, 0.6]], first=[0.5, 0.5], **SMALL)
+    law = {arrival: chance for chance, arrival in problem.arrivals.first()}
+
+    @cache
+    def most(step, battery, arrival, gain):
+        if step == 6:
+            return 0.0
+        found = []
+        for power in range(min(3, battery + arrival) + 1):
+            left = min(3, battery + arrival - power)
+            ahead = sum(
+                p * q * most(step + 1, left, e, g) for e, p in law.items() for g, q in enumerate(problem.fading[gain])
+            )
+            found.append(math.log2(1 + problem.gains[gain] * power) + ahead)
+        return max(found)
+
+    expected = sum(p * 0.5 * most(0, 0, e, g) for e, p in law.items() for g in (0, 1))
+    assert solve(problem).value == pytest.approx(expected, abs=1e-12)
+
+
+def test_every_baseline_keeps_the_peak_and_earns_less_than_the_optimum():
+    problem = fading_channel()
+    model = compile_model(problem)
+    best = solve(model).value
+    for policy in (
+        greedy_fading_policy(problem, model),
+        constant_fading_policy(problem, 3, model),
+        water_filling_policy(problem, model),
+    ):
+        found = evaluate(model, policy)
+        assert found.violation_probability == 0.0
+        assert 0.9 * best < found.value < best
+
+
+def test_the_water_level_of_two_equally_likely_gains_is_the_textbooks():
+    # (v - 1/2) / 2 + (v - 1/4) / 2 = 3, the mean arrival, where neither is below 0 or above the peak: v = 3.375.
+    even = [[0.5, 0.5], [0.5, 0.5]]
+    problem = fading_channel(gains=[2, 4], fading=even, first=[0.5, 0.5], peak_power=5)
+    assert water_level(problem) == pytest.approx(3.375, abs=1e-12)
+
+
+def test_a_matrix_that_does_not_fit_the_gains_is_named():
+    with pytest.raises(PeakError, match="fading holds 3 rows; it must hold 2"):
+        fading_channel(gains=[1, 2])
+    with pytest.raises(PeakError, match="peak_power is -1"):
+        fading_channel(peak_power=-1)
