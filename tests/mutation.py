@@ -27,15 +27,25 @@ os.environ["NUMBA_DISABLE_JIT"] = "1"
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src"
-#: Each module with the tests that must notice.
+#: Each module with the tests that must notice: files, and words that choose among their tests.
 TARGETS = {
     "peakrl/storage.py": ["test_storage.py", "test_failing_disk.py"],
     "peakrl/certificates/bounds.py": ["certificates/test_bounds.py"],
+    "peakrl/certificates/verify_exact.py": ["certificates/test_verify.py"],
     "peakrl/model/soundness.py": ["model/test_soundness.py"],
     "peakrl/learning/practical_checks.py": ["learning/test_forged_runs.py"],
+    "peakrl/planning/exact.py": ["planning/test_planning.py", "-k", "not quantecon"],
+    "peakrl/kernels/planning.py": ["planning/test_planning.py", "-k", "not quantecon"],
+    "peakrl/kernels/safety.py": ["safety/test_safe_set.py", "-k", "not scheduling"],
     "peakrl/kernels/sampling.py": ["kernels/test_sampling.py"],
-    "peakrl/kernels/planning.py": ["planning/test_planning.py", "planning/test_backward.py"],
-    "peakrl/planning/exact.py": ["planning/test_planning.py", "planning/test_backward.py"],
+    "peakrl/kernels/learning.py": ["learning/test_learning.py", "-k", "not jit_off"],
+    "peakrl/kernels/evaluation.py": ["evaluation/test_evaluation.py", "-k", "not compiled"],
+    "peakrl/kernels/untried.py": ["learning/test_untried.py", "-k", "not 10_000"],
+    "peakrl/kernels/triple_q.py": ["learning/test_q_tables.py", "-k", "twin or cut"],
+    "peakrl/kernels/certified/bounds.py": ["kernels/test_certified.py"],
+    "peakrl/kernels/certified/values.py": ["kernels/test_certified.py"],
+    "peakrl/kernels/certified/gaps.py": ["kernels/test_certified.py"],
+    "peakrl/kernels/certified/candidates.py": ["kernels/test_certified.py"],
 }
 #: Imported before the first fork, so that no mutant has to.
 ONCE = (
@@ -135,7 +145,7 @@ def tried(module, tree, tests, seconds):
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "-m", "not slow"]
         for harmless in ("ignore::RuntimeWarning", "ignore:Module already imported"):
             options += ["-W", harmless]
-        os._exit(int(pytest.main([*options, *(str(TESTS / test) for test in tests)])))
+        os._exit(int(pytest.main([*options, *(str(TESTS / test) if test.endswith(".py") else test for test in tests)])))
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +10,9 @@ import pytest
 
 from peakrl import StochasticPolicy, evaluate, learn, safe_set, simulate, solve
 from peakrl.paper.records import Request, read_figure
-from peakrl.paper.robustness import LEARNERS, QUICK, measure
+from peakrl.paper.robustness import LEARNERS, POSTERIOR, QUICK, STUCK, measure
 from peakrl.paper.robustness_problems import FAMILIES, instance
-from peakrl.paper.robustness_tasks import learn_instance, viable_chances
+from peakrl.paper.robustness_tasks import CATASTROPHE, learn_instance, viable_chances
 from peakrl.report import draw_figure
 
 
@@ -48,3 +49,22 @@ def test_the_yardstick_draws_among_viable_actions():
             viable = [model.action_of_row(row) in safe.actions(0, model.state_of_slot(slot)) for row in rows]
             assert np.allclose(drawn[rows], np.array(viable) / sum(viable))
     assert simulate(model, policy, episodes=200, seed=0).violation == 0
+
+
+def is_stuck(family, number, seed):
+    """More than 2 % short after 10,000 episodes, and still after 100,000."""
+    config = {
+        "family": family,
+        "number": number,
+        "seed": seed,
+        "exact": False,
+        "learner": LEARNERS[POSTERIOR].as_dict(),
+    }
+    return all(learn_instance({**config, "places": [episodes]})["gap"][0] > STUCK for episodes in (10_000, 100_000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != CATASTROPHE])
+def test_none_of_sixty_runs_of_a_family_is_stuck(family):
+    """600 runs in all, on instances that nothing else looks at; of a catastrophe there is no gap, but a probability."""
+    assert [run for run in itertools.product(range(500, 520), range(3)) if is_stuck(family, *run)] == []
