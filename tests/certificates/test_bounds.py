@@ -46,6 +46,20 @@ def test_the_bound_is_the_least_that_a_dense_search_finds(seed):
     assert upper_mean(values, most, failure) <= dense(values, most, failure) + 1e-12
 
 
+def test_the_best_nu_is_found_in_few_evaluations(monkeypatch):
+    """Eleven on average over these samples, twenty at most."""
+    evaluations, plain = [], bounds.excess
+    monkeypatch.setattr(bounds, "excess", lambda *given: evaluations.append(1) or plain(*given))
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        count = int(rng.integers(2, 3000))
+        draws = [rng.random(count), rng.random(count) < 0.05, rng.random(count) ** 8, rng.normal(size=count)][seed % 4]
+        before = len(evaluations)
+        upper_mean(np.asarray(draws, float), float(draws.max()) + rng.choice([0, 1e-3, 1.0]), 0.05)
+        assert len(evaluations) - before <= 20
+    assert len(evaluations) <= 60 * 11.5
+
+
 @given(
     values=st.lists(st.floats(-5, 5), min_size=1, max_size=60),
     room=st.sampled_from([0.0, 1e-12, 1.0, 1e6]),

@@ -10,6 +10,7 @@ import pytest
 
 import naive_certified
 from peakrl import Knowledge, LearnerSettings, compile_model, learn
+from peakrl.kernels.certified import bounds
 from peakrl.kernels.certified.bounds import FINE, ROUGH, beta, upper_mean
 from peakrl.kernels.certified.candidates import plan_candidate
 from peakrl.kernels.certified.gaps import measure_gaps
@@ -44,6 +45,24 @@ def test_upper_means_are_the_least_over_nu(seed):
         width = max(bound - float(values @ counts) / total, 1e-12)
         assert nu >= bound
         assert -1e-9 * width - 1e-12 * abs(bound) <= found - expected <= close * width + 2e-9 * abs(bound)
+
+
+@pytest.mark.parametrize(("precision", "usual"), [(ROUGH, 2.2), (FINE, 3.0)])
+def test_the_best_nu_is_found_in_few_evaluations(precision, usual, monkeypatch):
+    """Two and nearly three on average over these samples; a start or a step that is wrong takes twice as many."""
+    evaluations = []
+    plain = getattr(bounds.growth, "py_func", bounds.growth)
+    monkeypatch.setattr(bounds, "growth", lambda *given: evaluations.append(1) or plain(*given))
+    for seed in range(100):
+        generator = np.random.default_rng(seed)
+        size = int(generator.integers(1, 7))
+        values = generator.normal(size=size) * 10.0 ** generator.integers(-3, 4)
+        counts = generator.integers(1, 10 ** int(generator.integers(1, 6)), size)
+        bound = values.max() + float(generator.choice([0.0, 0.1, 5.0])) * (np.ptp(values) + 1.0)
+        total, share = float(counts.sum()), float(generator.uniform(0.1, 20))
+        search = getattr(upper_mean, "py_func", upper_mean)
+        search(values, counts, size, total, bound, share, beta(total, share), -math.inf, precision)
+    assert len(evaluations) <= 100 * usual
 
 
 @pytest.mark.parametrize("apart", [1e-7, 1e-8, 3e-9, 1e-9, 1e-12, 0.0])

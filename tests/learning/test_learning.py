@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import naive
-from peakrl import LearnerSettings, compile_model, learn, learners
+from peakrl import LearnerSettings, TabularModel, compile_model, learn, learners
 from peakrl.errors import SettingsError
 from random_problems import random_problem
 
@@ -104,6 +104,27 @@ def test_the_followed_policy_is_that_of_the_last_episode():
     for episodes in (1, 2, 7, 50):
         run = learn(model, LearnerSettings.published(0.25), episodes=episodes)
         assert np.array_equal(run.followed_policy.rows, run.averaged_policy.policy(episodes).rows)
+
+
+def surely(seed):
+    """A random problem in which every action has one outcome."""
+    rng = np.random.default_rng(seed)
+    transitions = np.zeros((4, 3, 4))
+    transitions[np.arange(4)[:, None], np.arange(3), rng.integers(4, size=(4, 3))] = 1.0
+    return TabularModel.from_arrays(transitions, rng.random((4, 3)), rng.uniform(-0.3, 1, (2, 4, 3)), horizon=3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [LearnerSettings.published(0.25), LearnerSettings.practical(), LearnerSettings.posterior(), learners.UCBVI()],
+    ids=lambda settings: type(settings).__name__,
+)
+def test_where_nothing_is_random_an_episode_earns_what_its_policy_is_worth(settings):
+    for seed in range(3):
+        history = learn(surely(seed), settings, episodes=60, seed=seed, record=1).history
+        assert np.unique(history.value).size > 1
+        assert history.episode_reward == pytest.approx(history.value, rel=1e-12)
+        assert history.episode_violation == pytest.approx(history.violation, rel=1e-12)
 
 
 def test_violations_are_counted_as_experienced():

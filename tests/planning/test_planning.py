@@ -186,6 +186,14 @@ def test_a_danger_too_unlikely_for_a_float_is_still_avoided():
     assert "at step 50 in state 50" in doomed.reason
 
 
+def test_a_first_state_too_unlikely_for_its_small_danger_to_be_a_float_still_counts():
+    table = {(0, 0, "go"): [(1.0, 0, 1.0, (0.0,))], (0, 1, "go"): [(1.0, 0, 1.0, (-1e-300,))]}
+    with pytest.warns(RuntimeWarning, match="may be rounding"):
+        best = solve(compile_model(Scripted(1, [(1.0, 0), (1e-40, 1)], table)))
+    assert not best.feasible
+    assert best.violation > 0.0  # 1e-340 would be 0
+
+
 def test_ties_go_to_the_action_offered_first():
     table = {(0, 0, name): [(1.0, 0, 1.0, (0.0,))] for name in ("b", "a", "c")}
     model = compile_model(Scripted(1, [(1.0, 0)], table))
@@ -282,6 +290,7 @@ def test_without_a_penalty_the_slack_must_be_above_0():
     with pytest.raises(SettingsError, match="slack is 0: give a penalty as well"):
         solve_modified(model, 0)
     assert math.isfinite(solve_modified(model, 0, 5.0).value)
+    assert math.isfinite(solve_modified(model, 0, 0).value)
 
 
 @pytest.mark.parametrize("penalty", [-1.0, math.nan, math.inf, "a", False])
