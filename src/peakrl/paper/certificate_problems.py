@@ -1,6 +1,7 @@
-"""Random problems and slippery grids on which certificates are counted: none of them had a part in any setting.
+"""Random problems and slippery grids on which certificates are counted.
 
-An instance is a number, drawn from a generator of its own; draws that no policy can keep are made again.
+An instance is a number, drawn from a generator of its own; draws that no policy can keep are made again. How many
+episodes they should take was set on the "first" draws; none of the others had a part in any setting.
 
     random    5 to 20 states, 2 to 5 actions, 5 to 10 steps, one or two constraints; a fifth of the pairs violates; two
               or three next states for even numbers, all of them for odd ones
@@ -11,6 +12,7 @@ An instance is a number, drawn from a generator of its own; draws that no policy
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -26,9 +28,9 @@ MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 
 
 def drawn(family: str, number: int) -> TabularModel:
-    """Return an instance of "random" or "grid"."""
+    """Return an instance of a family."""
     make, seed = FAMILIES[family]
-    generator = np.random.default_rng([seed, number])
+    generator = np.random.default_rng(seed + number if family.startswith("first") else [seed, number])
     while True:
         model = make(generator, number)
         best = solve(model)
@@ -36,21 +38,23 @@ def drawn(family: str, number: int) -> TabularModel:
             return model
 
 
-def random_problem(generator: Generator, number: int) -> TabularModel:
-    """Return a random problem."""
+def random_problem(generator: Generator, number: int, *, first: bool = False) -> TabularModel:
+    """Return a random problem; of the `first` draws rewards come before constraints, and all states are in order."""
     states, actions, horizon = (int(generator.integers(*between)) for between in ((5, 21), (2, 6), (5, 11)))
     constraints = int(generator.integers(1, 3))
     transitions = np.zeros((states, actions, states))
     for state in range(states):
         for action in range(actions):
             size = int(generator.integers(2, 4)) if number % 2 == 0 else states
-            chosen = generator.choice(states, size, replace=False)
+            every = first and size == states
+            chosen = np.arange(states) if every else generator.choice(states, size, replace=False)
             transitions[state, action, chosen] = generator.dirichlet(np.ones(size))
     shape = constraints, states, actions
+    rewards = generator.random((states, actions)) if first else None
     margins = np.where(generator.random(shape) < 0.2 / constraints, -generator.random(shape), generator.random(shape))
     return TabularModel.from_arrays(
-        transitions, generator.random((states, actions)), margins, horizon, reward_range=(0.0, 1.0),
-        constraint_bounds=[1.0] * constraints, name=f"random {number}",
+        transitions, generator.random((states, actions)) if rewards is None else rewards, margins, horizon,
+        reward_range=(0.0, 1.0), constraint_bounds=[1.0] * constraints, name=f"random {number}",
     )  # fmt: skip
 
 
@@ -81,4 +85,6 @@ def grid(generator: Generator, number: int) -> TabularModel:
 FAMILIES: dict[str, tuple[Callable[[Generator, int], TabularModel], int]] = {
     "random": (random_problem, 71),
     "grid": (grid, 72),
+    "first random": (partial(random_problem, first=True), 1000),
+    "first grid": (grid, 2000),
 }

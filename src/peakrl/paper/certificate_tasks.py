@@ -34,22 +34,25 @@ def learn_certified(config: Mapping[str, Any]) -> dict[str, Any]:
         model, settings, planned=config["episodes"], seed=config["seed"], every=0, average=False,
         knowledge=declared(config["declared"], model),
     )  # fmt: skip
+    made = judge(active, model, best, config["episodes"])
+    theorem = [asked(model, epsilon, config["failure_probability"]) for epsilon in epsilons]
+    return {**made, "theorem": np.array(theorem), "violations": int(active.counters[0])}
+
+
+def judge(active: ActiveRun, model: TabularModel, best: float, most: int) -> dict[str, Any]:
+    """Run a certified learner to its end; the episodes of every certificate, how many there are and how many false."""
     learner = active.learned()
     assert isinstance(learner, CertifiedLearner)
     false, judged = 0, 0
-    while active.done < config["episodes"] and learner.stopped is None:
-        active.advance(min(learner.until_review, config["episodes"] - active.done))
+    while active.done < most and learner.stopped is None:
+        active.advance(min(learner.until_review, most - active.done))
         for line in learner.rounds.issued[judged:]:
             found = evaluate(model, Policy(model, learner.decided()))
             wrong = best - found.value > line["gap"] + ROUNDING or found.violation > line["violation_high"] + ROUNDING
             false, judged = false + int(wrong), judged + 1
-    lines = learner.rounds.issued
-    episodes = [line["episodes"] for line in lines] + [math.inf] * (len(epsilons) - len(lines))
-    theorem = [asked(model, epsilon, config["failure_probability"]) for epsilon in epsilons]
-    return {
-        "episodes": np.array(episodes), "theorem": np.array(theorem), "issued": len(lines), "false": false,
-        "violations": int(active.counters[0]),
-    }  # fmt: skip
+    lines, asked_for = learner.rounds.issued, len(learner.rounds.goal.epsilons)
+    episodes = [line["episodes"] for line in lines] + [math.inf] * (asked_for - len(lines))
+    return {"episodes": np.array(episodes), "issued": len(lines), "false": false}
 
 
 def declared(names: list[str], model: TabularModel) -> Knowledge:
