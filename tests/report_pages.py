@@ -7,7 +7,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, scheduling_example
+import gymnasium
+
+from peakrl import LearnerSettings, Outcome, Problem, compile_model, energy_harvesting, learn, scheduling_example
 from peakrl.paper.records import PAPER, Check, FigureRecord, Row
 
 #: A label that would end a script, open a tag and break a template if it were not escaped.
@@ -37,6 +39,53 @@ def save_runs(folder: Path) -> None:
     small = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
     for name, problem in (("energy", small), ("jobs", scheduling_example(1))):
         learn(compile_model(problem), LearnerSettings.practical(), episodes=300).save(folder / f"{name}.run")
+
+
+class Corridor(gymnasium.Env[int, int]):
+    """Five cells; going right earns 1 in the last but violates with `risk` in the fourth."""
+
+    observation_space = gymnasium.spaces.Discrete(5)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, risk: float = 0.0, floor: float = 0.0) -> None:
+        self.risk, self.floor = risk, floor
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.cell = 0
+        return self.cell, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        self.cell = min(4, self.cell + 1) if action else max(0, self.cell - 1)
+        cost = float(self.cell == 3 and self.np_random.random() < self.risk)
+        return self.cell, float(self.cell == 4), False, False, {"cost": max(cost, self.floor)}
+
+
+class Rooms(Problem):
+    """Three fields: the temperature of two rooms and whether it is night; only one room can be heated at a time."""
+
+    horizon, stationary, name, constraint_names = 3, True, "two rooms", ("warm enough",)
+
+    def initial(self) -> Any:
+        return [(0.5, (1, 1, "day")), (0.5, (1, 2, "night"))]
+
+    def actions(self, step: int, state: Any) -> Any:
+        return ("none", "left", "right")
+
+    def outcomes(self, step: int, state: Any, action: Any) -> Any:
+        left, right, _ = state
+        for chance, after in ((0.5, "day"), (0.5, "night")):
+            cold = 1 if after == "night" else 0
+            warm = [min(2, max(0, one + (action == side) - cold)) for one, side in ((left, "left"), (right, "right"))]
+            yield Outcome(chance, (*warm, after), -float(action != "none"), (left + right - 1.0,))
+
+
+def save_all_kinds(folder: Path) -> None:
+    """Write runs of a transmitter, of jobs, of a problem of three fields, and on an environment."""
+    save_runs(folder)
+    learn(compile_model(Rooms()), LearnerSettings.practical(), episodes=100).save(folder / "rooms.run")
+    settings = LearnerSettings.posterior()
+    learn(Corridor(0.3), settings, episodes=60, horizon=6, reward_range=(0, 1)).save(folder / "corridor.run")
 
 
 class Taken(HTMLParser):

@@ -1,30 +1,10 @@
 """The page of a run on an environment: what was experienced, and no claim beyond what is proved."""
 
-import gymnasium
 import numpy as np
 import pytest
 
 import peakrl
-
-
-class Corridor(gymnasium.Env):
-    """Five cells; going right earns 1 in the last but violates with `risk` in the fourth."""
-
-    observation_space = gymnasium.spaces.Discrete(5)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, risk=0.0, floor=0.0):
-        self.risk, self.floor = risk, floor
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.cell = 0
-        return self.cell, {}
-
-    def step(self, action):
-        self.cell = min(4, self.cell + 1) if action else max(0, self.cell - 1)
-        cost = float(self.cell == 3 and self.np_random.random() < self.risk)
-        return self.cell, float(self.cell == 4), False, False, {"cost": max(cost, self.floor)}
+from report_pages import Corridor
 
 
 def learned(risk=0.0, floor=0.0, **more):
@@ -55,7 +35,9 @@ def test_what_was_merely_unseen_is_not_called_safe(tmp_path):
 def test_violations_are_told_with_the_last_of_them(tmp_path):
     run = learned(risk=0.5)
     page = written(run, tmp_path / "page.html")
-    assert f"{run.violations:,} of 80 episodes violated, the last of them {run.last_violation_episode:,}" in page
+    assert (
+        f"{run.violations:,} of 80 episodes violated, the last of them episode {run.last_violation_episode:,}" in page
+    )
 
 
 def test_a_proof_of_infeasibility_is_shown_with_its_observations(tmp_path):

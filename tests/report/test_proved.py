@@ -25,7 +25,7 @@ from peakrl import (
 from peakrl.certifying.findings import RunFindings
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
-from peakrl.report.run_sections import proof_chart
+from peakrl.report.curve_blocks import proof_chart
 
 MODEL = problems.near_tie()
 SETTINGS = LearnerSettings.certified((0.4, 0.2), relative=True)

@@ -30,17 +30,21 @@ from peakrl import (
     solve,
     write_report,
 )
-from peakrl.certifying.findings import ModelFindings, RunFindings
+from peakrl.certifying.findings import RunFindings
+from peakrl.certifying.policy_tables import risks
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.paper.records import FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
+from peakrl.report.answer import answer_of
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
 from peakrl.report.efficiency import FLOOR
+from peakrl.report.episode_blocks import safe_chart
+from peakrl.report.map_blocks import field_count, run_map
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
 from peakrl.report.paper_sections import quartile_chart
 from peakrl.report.plotly_bundle import KINDS, reduced
-from peakrl.report.policy_blocks import explorer, kept_slots, map_blocks, safe_counts, safe_map_blocks
+from peakrl.report.policy_blocks import explorer, kept_slots
 from peakrl.report.run_sections import section_of
 from peakrl.report.schedule_blocks import schedule_blocks
 from peakrl.runs.store import Store
@@ -224,9 +228,9 @@ def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
     assert run.feasible is False
     section = section_of(RunFindings.of(run), "infeasible")
     assert section.badge == ("bad", "infeasible")
-    proof = next(block for block in section.aside if isinstance(block, Table) and block.id.endswith("-proof"))
+    proof = next(block for block in section.blocks if isinstance(block, Table) and block.id.endswith("-proof"))
     assert len(proof.rows) == len(run.proof)
-    assert "proved by the learner" in str(section.main[0])
+    assert section.blocks[0].headline == "No policy keeps every constraint here, as the learner has proved."  # type: ignore[union-attr]
 
 
 def test_the_charts_show_the_jobs_that_the_problem_was_made_of_whatever_the_objective() -> None:
@@ -282,21 +286,100 @@ def test_run_lengths_say_every_number(values: list[int]) -> None:
     assert unrun(run_lengths(np.array(values, np.int64))) == values
 
 
-def test_a_map_shows_the_action_of_every_state_that_can_be_reached() -> None:
+def layer(content: Any, name: str) -> Any:
+    """The numbers or labels of a layer, place by place."""
+    (found,) = [one for one in content["layers"] if one["name"] == name]
+    return [found["labels"][code] for code in unrun(found["runs"])] if "labels" in found else floats(found["numbers"])
+
+
+def positions(content: Any) -> list[tuple[Any, ...]]:
+    """Step and fields of each place."""
+    at = [np.frombuffer(base64.b64decode(text), "<u2").tolist() for text in content["at"]]
+    values = [field["values"] for field in content["fields"]]
+    return [tuple(own[place] for own, place in zip(values, one, strict=True)) for one in zip(*at, strict=True)]
+
+
+def test_a_map_shows_what_is_done_safe_met_and_risked_wherever_an_episode_can_come_by() -> None:
     model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
     run = learn(model, LearnerSettings.practical(), episodes=200)
-    (block,) = map_blocks(run, solve(model), "x", 10_000)
+    found, best, safe = RunFindings.of(run), solve(model), safe_set(model)
+    (block,) = run_map(found, "x")
     content: Any = block.data  # type: ignore[union-attr]
-    codes = unrun(content["maps"]["the last policy"])
-    assert len(codes) == 3 * content["rows"] * content["columns"]
-    assert (content["y"], content["x"]) == ("battery", "arrival")
-    for step in range(3):
-        for battery, arrival in model.state_labels:  # type: ignore[misc]
-            code = codes[(step * content["rows"] + battery) * content["columns"] + arrival]
-            if code >= 0:
-                assert content["actions"][code] == run.policy.action(step, (battery, arrival))
-            else:
-                assert not model.reachable[step * model.node_stride + model.slot_of(step, (battery, arrival))]
+    places = positions(content)
+    assert [field["name"] for field in content["fields"]] == ["step", "battery", "arrival"]
+    assert (content["x"], content["y"]) == (2, 1)
+    assert sorted(places) == sorted((step, *model.state_of_slot(slot)) for step, slot, _ in model.decisions())
+    columns = {
+        "what the policy does": [run.policy.action(step, state) for step, state in map(pair, places)],
+        "what the optimum does": [best.policy.action(step, state) for step, state in map(pair, places)],
+        "how many actions are safe": [len(safe.actions(step, state)) for step, state in map(pair, places)],
+    }
+    for name, expected in columns.items():
+        assert list(layer(content, name)) == expected
+    differ = [("alike", "different")[mine != other] for mine, other in zip(*list(columns.values())[:2], strict=True)]
+    assert layer(content, "where the two differ") == differ
+    for (step, *fields), value, harm in zip(
+        places, layer(content, "value from here on"), layer(content, "expected violation from here on"), strict=True
+    ):
+        slot = model.slot_of(step, tuple(fields))
+        row = run.policy.row(step, slot)
+        assert value == pytest.approx(total_from(model, run.policy, step, slot, row, model.row_reward), rel=1e-5)
+        violation = model.row_violation.sum(axis=1)
+        assert harm == pytest.approx(total_from(model, run.policy, step, slot, row, violation), rel=1e-5)
+    met = layer(content, "how often the policy comes by")
+    assert [sum(met[i] for i, place in enumerate(places) if place[0] == step) for step in range(3)] == pytest.approx(
+        [1.0] * 3
+    )
+
+
+def pair(place: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Step and state of a place."""
+    return place[0], place[1:]
+
+
+def test_visits_on_the_map_are_what_the_learner_counted() -> None:
+    model = compile_model(scheduling_example(1))
+    assert learn(model, LearnerSettings.practical(), episodes=50).visits.sum() == 50 * model.horizon  # type: ignore[union-attr]
+    small = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
+    for settings_of in (LearnerSettings.posterior(), LearnerSettings.published(slack=0.1)):
+        run = learn(small, settings_of, episodes=40)
+        (block,) = run_map(RunFindings.of(run), "x")
+        counts = layer(block.data, "visits while learning, all steps together")  # type: ignore[union-attr]
+        states = {place[1:]: count for place, count in zip(positions(block.data), counts, strict=True)}  # type: ignore[union-attr]
+        assert sum(states.values()) == 40 * 3
+
+
+def test_risks_add_up_to_the_violation_of_an_episode() -> None:
+    rng = np.random.default_rng(5)
+    for stationary in (True, False):
+        model = compile_model(random_problem(rng, stationary=stationary))
+        found = RunFindings.of(learn(model, LearnerSettings.published(slack=0.5), episodes=3))
+        every = risks(model, found.run.policy.likeliest, 10**6)
+        assert sum(one.contribution for one in every) == pytest.approx(found.last.violation)
+        assert found.risks == every[: len(found.risks)]
+        assert all(one.contribution == pytest.approx(one.probability * one.violation) for one in every)
+
+
+def test_states_of_more_fields_than_three_or_that_are_no_plain_values_have_no_map() -> None:
+    assert [field_count(label) for label in (3, "a", (1, 2), (1, "b", True), (1, 2, 3, 4), ((1, 2), 3), None)] == [
+        1, 1, 2, 3, None, None, None,
+    ]  # fmt: skip
+
+
+def test_the_answer_is_the_word_of_the_certificate() -> None:
+    model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
+    learned = learn(model, LearnerSettings.practical(), episodes=400)
+    careless = learn(model, LearnerSettings.published(slack=0.5), episodes=3)
+    for run in (learned, careless):
+        found = RunFindings.of(run)
+        answer, certificate = answer_of(found, "x"), found.certificate
+        assert ("never violates" in answer.headline) == (certificate.violation_high == 0) == certificate.holds
+        assert (answer.tone == "good") == certificate.holds
+        rests_on = answer.facts[2].details
+        assert [line[1:] for line in rests_on] == [f"{line.rstrip('.')}."[1:] for line in certificate.rests_on]
+        marks = {mark.name: mark.low for mark in answer.scales[0].marks}
+        assert marks["this policy"] == certificate.value_low
+        assert marks["the best safe policy"] == certificate.optimum_high
 
 
 def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int, payoff: Any) -> float:
@@ -356,10 +439,10 @@ def test_the_page_calls_safe_what_the_safe_set_does(problem: Problem) -> None:
             reason = safe.reason(step, model.state_of_slot(slot), model.action_of_row(row))
             entry = step * model.layout.entry_stride + row
             assert told[entry] == (0 if reason is None else 1 if reason.violates else 2)
-    table = safe_counts(found.known, "x")
-    assert [tuple(row) for row in table.rows] == [
-        (step, *map(len, counted(safe, step))) for step in range(model.horizon)
-    ]
+    (chart,) = safe_chart(found.known, "x")
+    told = [[round(share * 1e6) for share in series.y] for series in chart.series]  # type: ignore[operator]
+    counts = [[len(part) for part in counted(safe, step)] for step in range(model.horizon)]
+    assert told == [[round(1e8 * count[2 * kind + 1] / count[2 * kind]) for count in counts] for kind in (0, 1)]
 
 
 def counted(safe: SafeSet, step: int) -> tuple[list[Any], ...]:
@@ -369,19 +452,6 @@ def counted(safe: SafeSet, step: int) -> tuple[list[Any], ...]:
     offered = [row for state in states for row in model.rows_of_slot(model.slot_of(step, state))]
     allowed = [action for state in states for action in safe.actions(step, state)]
     return states, [s for s in states if safe.contains(step, s)], offered, allowed
-
-
-def test_a_map_shows_how_many_actions_are_safe_in_every_state_that_can_be_reached() -> None:
-    model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
-    (block,) = safe_map_blocks(ModelFindings(model), "x", 10_000)
-    content: Any = block.data  # type: ignore[union-attr]
-    counts, safe = unrun(content["maps"]["safe actions"]), safe_set(model)
-    for step in range(3):
-        for battery, arrival in model.state_labels:  # type: ignore[misc]
-            count = counts[(step * content["rows"] + battery) * content["columns"] + arrival]
-            if count >= 0:
-                assert count == len(safe.actions(step, (battery, arrival))) == min(battery + arrival, 2) + 1
-    assert safe_map_blocks(ModelFindings(model), "x", 10) == []
 
 
 def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
@@ -412,7 +482,7 @@ def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
 
 def test_states_that_are_no_numbers_have_no_map() -> None:
     run = learn(compile_model(scheduling_example(1)), LearnerSettings.practical(), episodes=5)
-    assert map_blocks(run, None, "x", 10_000) == []
+    assert run_map(RunFindings.of(run), "x") == []
 
 
 # The command ---------------------------------------------------------------------------------------------------------

@@ -12,14 +12,14 @@ from browsing import Opened, chromium
 from peakrl import load_run, sweep
 from peakrl.paper.records import read_figure
 from peakrl.report.page import write_page
-from report_pages import figure_record, save_runs
+from report_pages import figure_record, save_all_kinds
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     figure_record().write(folder)
-    save_runs(folder)
+    save_all_kinds(folder)
     write_page(folder)
     return folder
 
@@ -140,16 +140,67 @@ def test_a_search_narrows_the_states_to_pick_from(opened: Opened) -> None:
     assert explorer.locator("[data-answer]").inner_text() == "No state of this step matches."
 
 
+def grid(opened: Opened, run: str) -> Any:
+    return opened.page.evaluate("(id) => document.getElementById(id).data[0].z", f"run-{run}-run-map")
+
+
 def test_a_map_goes_from_step_to_step(opened: Opened) -> None:
     opened.draw_all()
-    grid = "document.getElementById('run-energy-run-map').data[0].z"
-    opened.page.locator("[data-frame=run-energy-run-map]").focus()
+    opened.page.locator("[data-slice=run-energy-run-map]").focus()
     opened.page.keyboard.press("Home")
-    first = opened.page.evaluate(grid)
+    first = grid(opened, "energy")
     # The battery is empty at first: all other rows are blank.
     assert all(cell is None for row in first[1:] for cell in row)
     opened.page.keyboard.press("End")
-    assert opened.page.evaluate(grid) != first
+    assert grid(opened, "energy") != first
+
+
+def test_of_three_fields_two_are_picked_and_the_third_is_sliced(opened: Opened, folder: Path) -> None:
+    opened.draw_all()
+    run, page, place = load_run(folder / "rooms.run"), opened.page, "run-rooms-run-map"
+    names = page.locator(f"[data-map={place}][data-choice=x] option").all_inner_texts()
+    assert names == ["step", "field 1", "field 2", "field 3"]
+    assert page.locator(f"[data-slice={place}]").count() == 2  # the step and the third field
+    page.select_option(f"[data-map={place}][data-choice=x]", label="step")
+    page.select_option(f"[data-map={place}][data-choice=y]", label="field 3")
+    for field, value in ((1, "2"), (2, "1")):
+        slider = page.locator(f"[data-slice={place}][data-field='{field}']")
+        slider.focus()
+        page.keyboard.press("Home")
+        for _ in range(int(value)):
+            page.keyboard.press("ArrowRight")
+        assert slider.locator("xpath=following-sibling::output").inner_text() == value
+    labels = page.locator(f"[data-key={place}] .key").all_inner_texts()
+    assert labels == ["none", "left", "right"]
+    told = {time: grid(opened, "rooms")[row][2] for row, time in enumerate(("day", "night"))}
+    assert told == {time: labels.index(run.policy.action(2, (2, 1, time))) for time in told}
+    # An axis that is picked twice changes places with the other.
+    page.select_option(f"[data-map={place}][data-choice=x]", label="field 3")
+    assert page.locator(f"[data-map={place}][data-choice=y]").input_value() == "0"
+
+
+def test_a_click_on_the_map_asks_about_the_state_there(opened: Opened) -> None:
+    opened.page.evaluate(
+        "document.getElementById('run-rooms-run-map').emit('plotly_click', { points: [{ pointIndex: [0, 0] }] })"
+    )
+    told = opened.page.locator("#run-rooms-run-explorer [data-answer]").inner_text()
+    assert told.startswith("Step ")
+    assert ": the policy takes " in told
+
+
+def test_no_control_lies_on_a_picture(opened: Opened) -> None:
+    opened.draw_all()
+    covering = opened.page.evaluate("""() => {
+      const boxes = peakrl.all('button, select, input, label').map((one) => [one, one.getBoundingClientRect()]);
+      return peakrl.all('.plot').flatMap((plot) => {
+        const area = plot.getBoundingClientRect();
+        return boxes.filter(([one, box]) => box.width && box.bottom > area.top + 1 && box.top < area.bottom - 1
+          && box.right > area.left + 1 && box.left < area.right - 1)
+          .map(([one]) => `${plot.id}: ${one.outerHTML.slice(0, 80)}`);
+      });
+    }""")
+    assert covering == []
+    assert opened.page.locator(".modebar").count() == 0
 
 
 def test_the_theme_follows_the_system_until_it_is_switched(browser: Any, folder: Path) -> None:
@@ -171,13 +222,13 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, folder:
     )
     opened.draw_all()
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    inside = "peakrl.all('.scroll').filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.innerHTML)"
+    assert opened.page.evaluate(inside) == []
     assert opened.complaints == []
     opened.context.close()
 
 
-def test_the_tables_of_a_sweep_have_the_whole_width_and_on_a_phone_scroll_in_their_box(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_the_tables_of_a_sweep_have_the_whole_width_and_become_cards_on_a_phone(browser: Any, tmp_path: Path) -> None:
     learners = [{"learner": "practical"}, {"learner": "published", "slack": 0.1, "name": "with a name of some length"}]
     problem = {"name": "jobs", "kind": "scheduling_example", "number": 3}
     place = {"name": "small", "seeds": 2, "episodes": 200, "folder": str(tmp_path)}
@@ -185,10 +236,10 @@ def test_the_tables_of_a_sweep_have_the_whole_width_and_on_a_phone_scroll_in_the
     write_page(tmp_path)
     wide = "(id) => { const box = document.getElementById(id).parentElement; return box.scrollWidth > box.clientWidth }"
     tables = ["sweep-jobs-groups", "sweep-jobs-pairs"]
-    for width, overflowing in ((1300, False), (360, True)):
+    for width in (1300, 360):
         opened = Opened(browser, tmp_path / "report.html", viewport={"width": width, "height": 740})
         opened.draw_all()
-        assert [opened.page.evaluate(wide, table) for table in tables] == [overflowing] * 2
+        assert [opened.page.evaluate(wide, table) for table in tables] == [False] * 2
         assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert opened.complaints == []
         opened.context.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ from peakrl.auditing import Audit, audit
 from peakrl.certificates import Certificate
 from peakrl.certifying.certify import below, certificate_on_model
 from peakrl.certifying.limits import can_average, can_explore, can_solve
-from peakrl.certifying.policy_tables import after_laws, presence
+from peakrl.certifying.policy_tables import NodeTables, Risk, after_laws, node_tables, presence, risks
 from peakrl.certifying.schedules import Ordered, is_schedule, ordered
 from peakrl.evaluation import Evaluation, evaluate
+from peakrl.evaluation.rollouts import RolloutStep, rollout
 from peakrl.model.explore import as_model
 from peakrl.planning import Solution, solve
 from peakrl.safety.safe_set import SafeSet
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from peakrl.model.tabular import TabularModel
     from peakrl.policy.binding import AnyPolicy
     from peakrl.policy.tables import Policy
+
+#: Places with a risk that a page lists.
+MOST_RISKS = 12
 
 
 class Figures(NamedTuple):
@@ -199,6 +204,32 @@ class RunFindings:
     def presence(self) -> Floats:
         """[slot]: how often the last policy is expected to be there in an episode."""
         return presence(self.known.model, self.run.policy.likeliest)
+
+    @cached_property
+    def node_tables(self) -> NodeTables:
+        """[node]: how likely the last policy is to be there, and what follows."""
+        return node_tables(self.known.model, self.run.policy.likeliest)
+
+    @cached_property
+    def risks(self) -> list[Risk]:
+        """Where the last policy violates most."""
+        return risks(self.known.model, self.run.policy.likeliest, MOST_RISKS)
+
+    @cached_property
+    def episode(self) -> list[RolloutStep]:
+        """One episode of the last policy, step by step: the one that `peakrl.rollout` shows with seed 0."""
+        return rollout(self.known.model, self.run.policy)
+
+    def gaps(self, values: Floats) -> list[float | None]:
+        """Return how far each of these values lies below the optimum; None where one of the two is not known."""
+        return [None if isnan(value) else self.known.below_optimum(value) for value in values.tolist()]
+
+    def percent(self, gap: float | None) -> float | None:
+        """Return a gap in percent of the optimum; None where that says nothing."""
+        best = self.best_figures
+        if gap is None or best is None:
+            return None
+        return 0.0 if gap == 0 else 100.0 * gap / abs(best.value) if best.value else None
 
     def after_laws(self, laws: Longs) -> tuple[Floats, Floats]:
         """[step, law]: value and violation that follow under the last policy."""

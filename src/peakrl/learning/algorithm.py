@@ -192,9 +192,14 @@ class Algorithm(ABC):
         """What has been seen to fail, and how; None where no such record is kept."""
         return None
 
+    def visits(self) -> Longs | None:
+        """[row]: how often it was taken, at any step; None where that is not counted."""
+        return None
+
     def tried(self) -> NDArray[np.bool_] | None:
         """[row]: was it ever taken? None where visits are not counted."""
-        return None
+        visits = self.visits()
+        return None if visits is None else np.asarray(visits > 0)
 
     def outcomes(self) -> Outcomes | None:
         """What followed each row, and where episodes began; None where that is not counted."""
@@ -252,7 +257,8 @@ class Held:
     """What an algorithm held at one moment, for a run that is looked at while it goes on."""
 
     def __init__(self, algorithm: Algorithm) -> None:
-        known, memory = algorithm.known(), algorithm.memory()
+        known, memory, visits = algorithm.known(), algorithm.memory(), algorithm.visits()
+        self._visits = None if visits is None else visits.copy()
         self._values, self._known = algorithm.values().copy(), None if known is None else known.copy()
         self._memory = None if memory is None else Memory(memory.witness.copy(), memory.harm.copy())
         self._multipliers, self._multiplier_curve = algorithm.multipliers(), algorithm.multiplier_curve()
@@ -266,6 +272,10 @@ class Held:
     def known(self) -> NDArray[np.int8] | None:
         """[entry]: what had been seen to fail."""
         return self._known
+
+    def visits(self) -> Longs | None:
+        """[row]: how often it had been taken."""
+        return self._visits
 
     def memory(self) -> Memory | None:
         """How it had been seen to fail."""

@@ -231,10 +231,9 @@ class OptimisticQ(SamplingAlgorithm):
         rows = self.tables.choice[CHOSEN : nodes * COLUMNS : COLUMNS].astype(np.int64)
         return rows.reshape(self.columns, -1).T
 
-    def tried(self) -> NDArray[np.bool_]:
-        """[row]: was it ever taken?"""
-        visits = self.by_entry["visits"].used.reshape(self.columns, -1)
-        return np.asarray(visits.max(axis=0) > 0)
+    def visits(self) -> Longs:
+        """[row]: how often it was taken, at any step."""
+        return np.asarray(self.by_entry["visits"].used.reshape(self.columns, -1).sum(axis=0, dtype=np.int64))
 
     def values(self) -> Floats:
         """[entry]: the Q-table of the modified problem."""

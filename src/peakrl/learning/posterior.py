@@ -278,9 +278,9 @@ class PosteriorLearner(SamplingAlgorithm):
         """[slot, column]: the rows of the plan on plain means."""
         return self.decision().row
 
-    def tried(self) -> NDArray[np.bool_]:
-        """[row]: was it ever taken?"""
-        return self.by_row["tried"].used > 0
+    def visits(self) -> Longs:
+        """[row]: how often it was taken."""
+        return np.asarray(self.by_row["tried"].used)
 
     def outcomes(self) -> Outcomes:
         """What followed each law."""

@@ -290,10 +290,10 @@ class PracticalLearner(SamplingAlgorithm):
         """[slot, column]: the largest Q of each state; nothing known to fail while anything else is left."""
         return best_rows(self.space, self.by_row["q"].used, self.by_row["harm"].used)
 
-    def tried(self) -> NDArray[np.bool_]:
-        """[row]: was it ever taken, since a proof of infeasibility if there is one?"""
+    def visits(self) -> Longs:
+        """[row]: how often it was taken, since a proof of infeasibility if there is one."""
         counts = self.by_row["tried"].used[:, None] if self.by_law else self.by_place["visits"].used
-        return np.asarray(counts.max(axis=1) > 0)
+        return np.asarray(counts.sum(axis=1, dtype=np.int64))
 
     def values(self) -> Floats:
         """[entry]: the Q-table; minus infinity where an action is known to fail."""

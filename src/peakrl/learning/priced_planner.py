@@ -168,9 +168,9 @@ class PricedPlanner(CountingPlanner):
         """[point, 1 + cost]: episode, and the prices that it was planned with or moved to."""
         return self.curve[: self.status[POINTS]].copy()
 
-    def tried(self) -> NDArray[np.bool_] | None:
-        """[row]: was it ever taken? Where laws are known visits are not counted."""
-        return None if self.numbers["known"] else super().tried()
+    def visits(self) -> Longs | None:
+        """[row]: how often it was taken. Where laws are known that is not counted."""
+        return None if self.numbers["known"] else super().visits()
 
     def outcomes(self) -> Outcomes | None:
         """What followed each row, as far as it was counted."""

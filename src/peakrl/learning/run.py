@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
-from peakrl.kernels.arrays import Floats, Ints
+from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.learning.ahead import compile_ahead
 from peakrl.learning.algorithm import Algorithm, Held
 from peakrl.learning.history import History, ProofHistory
@@ -140,6 +140,11 @@ class LearningRun:
         if isinstance(self._learned, Held) or not isinstance(self.policy, Policy):
             return None
         return find_untried(self._learned, self.policy.rows, model)
+
+    @cached_property
+    def visits(self) -> Longs | None:
+        """[row]: how often the learner took each action, at any step; None of learners that do not count."""
+        return self._learned.visits()
 
     @property
     def multipliers(self) -> Floats | None:

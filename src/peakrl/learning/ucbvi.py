@@ -177,9 +177,9 @@ class CountingPlanner(SamplingAlgorithm):
         """[slot, column]: the latest plan."""
         return self.by_slot["greedy"].used.copy()
 
-    def tried(self) -> NDArray[np.bool_] | None:
-        """[row]: was it ever taken?"""
-        return self.by_row["visits"].used > 0
+    def visits(self) -> Longs | None:
+        """[row]: how often it was taken."""
+        return np.asarray(self.by_row["visits"].used)
 
     def outcomes(self) -> Outcomes | None:
         """What followed each row."""

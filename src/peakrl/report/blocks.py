@@ -1,7 +1,8 @@
 """What a page is made of: sections of text, tables, charts, policy maps and explorers, all plain data.
 
-A block says what to show, never how: `templates/page.html` lays blocks out, `templates/page.js` draws and answers. What
-a chart needs is its `data`, JSON-ready; the page embeds it once under the block's id.
+A block says what to show, never how: `templates/page.html` lays blocks out, its scripts draw and answer. What a chart
+needs is its `data`, JSON-ready; the page embeds it once under the block's id. A section is either laid out in two
+columns (`main` and `aside`), or told in `parts`, one after another.
 """
 
 from __future__ import annotations
@@ -30,6 +31,62 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A question, what is known of it, and what that rests on or how it was found."""
+
+    question: str
+    answer: str
+    details: Sequence[str] = ()
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on a scale: a number, or what lies between two."""
+
+    name: str
+    low: float
+    high: float
+    colour: str = "blue"
+
+    @property
+    def shown(self) -> str:
+        """The number, or both."""
+        return shown(self.low) if self.low == self.high else f"{shown(self.low)} to {shown(self.high)}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Marks on one axis, a line for each: a picture that needs no script."""
+
+    title: str
+    marks: Sequence[Mark]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest number; an axis of some length where all are equal."""
+        low, high = min(mark.low for mark in self.marks), max(mark.high for mark in self.marks)
+        return (low, high) if high > low else (low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0))
+
+    def place(self, number: float) -> float:
+        """Return where a number stands, in percent of the axis."""
+        low, high = self.ends
+        return 100.0 * (number - low) / (high - low)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a page begins with: the answer in words, and a picture of it."""
+
+    id: str
+    headline: str
+    tone: str
+    facts: Sequence[Fact]
+    scales: Sequence[Scale] = ()
+    kind: ClassVar[str] = "answer"
+
+
+@dataclass(frozen=True)
 class Table:
     """Rows of plain cells, with a CSV download of every digit."""
 
@@ -39,6 +96,8 @@ class Table:
     rows: Sequence[Sequence[Any]]
     #: A column whose values the reader may filter by; -1 for none.
     filter_column: int = -1
+    #: Is it shown only when somebody asks?
+    folded: bool = False
     kind: ClassVar[str] = "table"
 
     @property
@@ -119,6 +178,8 @@ class Chart:
     log_y: bool = False
     #: Where a logarithmic axis ends: smaller numbers are drawn there.
     floor: float | None = None
+    #: What a reader must know to read it.
+    note: str = ""
     kind: ClassVar[str] = "chart"
 
     @property
@@ -138,7 +199,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Anything else that the page's script draws: "heatmap", "gantt" or "explorer"."""
+    """Anything else that the page's script draws: "map", "gantt" or "explorer"."""
 
     id: str
     title: str
@@ -152,7 +213,17 @@ class Drawn:
         return {"kind": self.kind, "title": self.title, **self.content}
 
 
-Block = Text | Table | Settings | Chart | Drawn
+Block = Text | Answer | Table | Settings | Chart | Drawn
+
+
+@dataclass(frozen=True)
+class Part:
+    """A step of the story that a section tells: blocks under a title, two beside each other where there is room."""
+
+    id: str
+    title: str
+    lead: str
+    blocks: Sequence[Block]
 
 
 @dataclass(frozen=True)
@@ -167,11 +238,12 @@ class Section:
     #: "good", "bad" or "" and a few words, shown beside the title.
     badge: tuple[str, str] = ("", "")
     wide: Sequence[Block] = ()
+    parts: Sequence[Part] = ()
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         """All of them."""
-        return (*self.main, *self.aside, *self.wide)
+        return (*self.main, *self.aside, *self.wide, *(block for part in self.parts for block in part.blocks))
 
     @property
     def data(self) -> dict[str, Any]:

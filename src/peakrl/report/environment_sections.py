@@ -8,8 +8,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, shown_state, slug
-from peakrl.report.run_sections import certificate_tables, proof_table, thinned
+from peakrl.report.answer import environment_answer, seen
+from peakrl.report.blocks import Block, Chart, Part, Section, Series, Settings, Table, Text, shown_state, slug
+from peakrl.report.curve_blocks import finite, multiplier_chart, proved_chart, thinned
+from peakrl.report.map_blocks import environment_map
+from peakrl.report.run_sections import certificate_tables, proof_table
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
@@ -27,14 +30,21 @@ def environment_section(run: LearningRun, name: str) -> Section:
         f"{states.horizon} steps, constraints: {', '.join(states.constraint_names) or 'none'}; "
         f"{run.episodes:,} episodes with seed {run.seed}."
     )
-    main: list[Block] = [Text(said, tone), *curves(run, place)]
-    aside: list[Block] = [experience_table(run, place)]
-    if run.certificate is not None:
-        aside += certificate_tables([run.certificate], place)
+    details: list[Block] = [experience_table(run, place)]
     if run.proof:
-        aside.append(proof_table(run, place))
-    aside.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
-    return Section(place, f"{name}: {states.name}", lead, main, aside, (tone, short), [decisions(run, place)])
+        details.append(proof_table(run, place))
+    if run.certificate is not None:
+        details += certificate_tables([run.certificate], place)
+    details.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
+    went = [*curves(run, place), *proved_chart(run, place), *multiplier_chart(run, place)]
+    maps = environment_map(run, place)
+    parts = [
+        Part(f"{place}-story-answer", "The answer", "", [environment_answer(run, place, said, tone)]),
+        Part(f"{place}-story-curve", "How learning went", "", went),
+        Part(f"{place}-story-policy", "What the policy does", "", [*maps, decisions(run, place, folded=bool(maps))]),
+        Part(f"{place}-story-details", "In full", "", details),
+    ]
+    return Section(place, f"{name}: {states.name}", lead, (), badge=(tone, short), parts=parts)
 
 
 def verdict(run: LearningRun) -> tuple[str, str, str]:
@@ -48,10 +58,7 @@ def verdict(run: LearningRun) -> tuple[str, str, str]:
         )
     if certificate is not None and certificate.holds:
         return "good", "certified", f"Certified: {certificate.claim}."
-    seen = "no episode violated" if not run.violations else f"{run.violations:,} of {run.episodes:,} episodes violated"
-    last = f", the last of them {run.last_violation_episode:,}" if run.last_violation_episode else ""
-    untried = f" The policy is {run.untried}." if run.untried is not None else ""
-    return "", "not proved", f"Nothing is proved of this policy: while learning {seen}{last}.{untried}"
+    return "", "not proved", "Nothing is proved of this policy: " + seen(run)[0][0].lower() + seen(run)[0][1:]
 
 
 def curves(run: LearningRun, place: str) -> list[Block]:
@@ -62,10 +69,10 @@ def curves(run: LearningRun, place: str) -> list[Block]:
     keep = thinned(len(history))
     x = history.episode[keep].tolist()
     reward = [
-        Series("of the episode", x, history.episode_reward[keep].tolist(), None, "grey", mode="markers"),
-        Series("mean of all so far", x, history.averaged_value[keep].tolist(), None, "blue"),
+        Series("of the episode", x, finite(history.episode_reward[keep]), None, "grey", mode="markers"),
+        Series("mean of all so far", x, finite(history.averaged_value[keep]), None, "blue"),
     ]
-    violation = [Series("all so far", x, history.cumulative_violation[keep].tolist(), None, "orange")]
+    violation = [Series("all so far", x, finite(history.cumulative_violation[keep]), None, "orange")]
     return [
         Chart(f"{place}-value", "Reward of an episode, as experienced", "episode", "reward", reward),
         Chart(f"{place}-violation", "Violation, summed up over the episodes", "episode", "violation", violation),
@@ -88,14 +95,18 @@ def experience_table(run: LearningRun, place: str) -> Table:
     return Table(f"{place}-experience", "What was experienced", ("", ""), rows)
 
 
-def decisions(run: LearningRun, place: str) -> Table:
+def decisions(run: LearningRun, place: str, *, folded: bool = False) -> Table:
     """Return what the policy does, in the order of steps; states that were never met are not in it."""
     columns, rows = run.policy._table()
     first = [tuple(map(shown_cell, columns, row)) for row in itertools.islice(rows, MOST_DECISIONS)]
     more = f", the first {MOST_DECISIONS:,}" if len(first) == MOST_DECISIONS else ""
-    return Table(f"{place}-decisions", f"What the policy does in states that were met{more}", columns, first)
+    return Table(
+        f"{place}-decisions", f"What the policy does in states that were met{more}", columns, first, folded=folded
+    )
 
 
 def shown_cell(column: str, value: object) -> object:
     """Return a cell for reading."""
+    if column == "safe" and value is None:
+        return "nobody knows"
     return shown_state(value) if column == "state" else repr(value) if column == "action" else value

@@ -1,6 +1,6 @@
-"""The policy of a run on the page: maps by step, an explorer of every action, Gantt charts for schedules.
+"""The policy of a run on the page, to be asked: an explorer of every action at every step and state.
 
-The explorer embeds what an answer is made of, not the answers. With pi the last policy, D the law of the next state
+It embeds what an answer is made of, not the answers. With pi the last policy, D the law of the next state
 that a pair has (many pairs share one), and V the exact value of pi:
 
     value from here on      r(s, a) + sum_s' D(s') V_{h+1}(s')         by pair and by (step, law), never by (step, pair)
@@ -15,150 +15,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.model.explore import as_model
 from peakrl.model.space import StateSpace, starts_of
-from peakrl.report.blocks import Block, Drawn, Table, Text, packed, run_lengths, shown_state
+from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
+from peakrl.report.map_blocks import LIKELIEST, plain_label
 
 if TYPE_CHECKING:
-    from peakrl.certifying.findings import ModelFindings, RunFindings
+    from peakrl.certifying.findings import RunFindings
     from peakrl.kernels.arrays import Longs
     from peakrl.learning.run import LearningRun
     from peakrl.model.tabular import TabularModel
-    from peakrl.planning import Solution
     from peakrl.policy.tables import Policy
 
-#: How much a page embeds of its policies: (step, state, action) entries, states, and cells of maps.
-MOST_ENTRIES, MOST_STATES, MOST_CELLS = 190_000, 20_000, 60_000
-#: A grid larger than this in one direction cannot be read.
-LONGEST_SIDE = 400
-NO_WITNESS, VIOLATES = -2, -1
-#: Said of a policy that draws its actions.
-LIKELIEST = " The policy draws its actions; of each state the likeliest is shown and followed."
+#: How much a page embeds of its policies: (step, state, action) entries, and states.
+MOST_ENTRIES, MOST_STATES = 190_000, 20_000
 #: What the page says of an action: safe, may violate at once, may lead where no policy is safe.
 SAFE, BREAKS, DEAD_END = 0, 1, 2
 
 
-def policy_blocks(found: RunFindings, place: str, share: int = 1) -> list[Block]:
-    """Return what shows the policy of a run; `share` runs divide the room among them."""
-    from peakrl.report.schedule_blocks import schedule_blocks
-
-    run, optimum = found.run, found.optimum
-    blocks: list[Block] = [*schedule_blocks(found, place)]
-    blocks += map_blocks(run, optimum, place, MOST_CELLS // share)
-    blocks += safe_map_blocks(found.known, place, MOST_CELLS // share)
-    blocks.append(safe_counts(found.known, place))
-    if found.can_explore:
-        blocks.append(explorer(found, place, MOST_ENTRIES // share, MOST_STATES // share))
-    else:
-        blocks.append(Text("The policy is too large to be explored on a page."))
-    return blocks
-
-
-# Maps ------------------------------------------------------------------------------------------------------------
-
-
-def map_blocks(run: LearningRun, optimum: Solution[Policy] | None, place: str, most: int) -> list[Block]:
-    """Return a map of the policy where its states are one or two whole numbers."""
-    model = as_model(run.model)
-    grid = grid_of(model)
-    if grid is None:
-        return []
-    frames, shape, cell, names = grid
-    if frames * shape[0] * shape[1] > most or max(shape) > LONGEST_SIDE:
-        return [Text("The policy has too many states for a map on a page.")]
-    labels = [plain_label(label) for label in model.action_labels]
-    policies = {"the last policy": run.policy.likeliest}
-    if optimum is not None:
-        policies["the optimum"] = optimum.policy
-    nodes = np.flatnonzero(cell >= 0)
-    maps = {}
-    for name, policy in policies.items():
-        values = np.full(frames * shape[0] * shape[1], -1, np.int64)
-        values[cell[nodes]] = model.row_action[policy.rows[nodes]]
-        maps[name] = run_lengths(values)
-    numeric = all(isinstance(label, int | float) for label in labels)
-    if len(maps) == 2 and numeric:
-        maps["the last policy minus the optimum"] = []
-    content = {
-        "frames": frames, "start": frames // 2, "rows": shape[0], "columns": shape[1], "x": names[0], "y": names[1],
-        "maps": maps, "actions": labels, "numeric": numeric,
-    }  # fmt: skip
-    by = f"by {names[1]} and {names[0]}" if frames == 1 else f"by step, {names[1]} and {names[0]}"
-    note = (
-        "White: no policy can be there."
-        if frames == 1
-        else "White: no policy can be there. Click a cell to explore it."
-    )
-    if not run.policy.deterministic:
-        note += LIKELIEST
-    return [Drawn(f"{place}-map", f"What the policy does, {by}", "heatmap", content, note)]
-
-
-def safe_map_blocks(known: ModelFindings, place: str, most: int) -> list[Block]:
-    """Return a map of how many actions are safe where, for models whose states make a grid that a page can hold."""
-    model = known.model
-    grid = grid_of(model)
-    if grid is None or grid[0] * grid[1][0] * grid[1][1] > most or max(grid[1]) > LONGEST_SIDE:
-        return []
-    frames, shape, cell, names = grid
-    nodes, values = np.flatnonzero(cell >= 0), np.full(frames * shape[0] * shape[1], -1, np.int64)
-    values[cell[nodes]] = known.safe_actions(nodes)
-    content = {
-        "frames": frames, "start": frames // 2, "rows": shape[0], "columns": shape[1], "x": names[0], "y": names[1],
-        "maps": {"safe actions": run_lengths(values)}, "actions": list(range(model.max_actions + 1)), "numeric": True,
-        "unit": "safe actions",
-    }  # fmt: skip
-    by = f"by {names[1]} and {names[0]}" if frames == 1 else f"by step, {names[1]} and {names[0]}"
-    note = "0: no policy keeps every constraint from there. White: no policy can be there."
-    return [Drawn(f"{place}-safe", f"How many actions are safe, {by}", "heatmap", content, note)]
-
-
-def safe_counts(known: ModelFindings, place: str) -> Table:
-    """Return how much is safe at each step, among the states that an episode can be in there."""
-    columns = ("step", "states", "safe states", "actions", "safe actions")
-    return Table(f"{place}-safe-counts", "How much is safe, by step", columns, known.safe_set.counts)
-
-
-def grid_of(model: StateSpace) -> tuple[int, tuple[int, int], Longs, tuple[str, str]] | None:
-    """Return frames, (rows, columns), the cell of each node (-1: none) and the names of x and y; None if no grid."""
-    label = model.state_labels[0]
-    width = len(label) if isinstance(label, tuple) else 1
-    if width > 2 or any(not whole(one, width) for one in model.state_labels):
-        return None
-    table = np.array(model.state_labels, np.int64).reshape(len(model.state_labels), width)[model.slot_state]
-    energy = model.name.startswith("energy harvesting")
-    first, second = ("battery", "arrival") if energy else ("first part of the state", "second part of the state")
-    if table.min() < 0:
-        return None
-    nodes, steps, slots = decision_nodes(model)
-    one_dimension = width == 1 or all(
-        len(np.unique(table[slots[steps == step], 1])) <= 1 for step in range(model.horizon)
-    )
-    cell = np.full(model.num_nodes, -1, np.int64)
-    if one_dimension:
-        height = int(table[:, 0].max()) + 1
-        cell[nodes] = table[slots, 0] * model.horizon + steps
-        return 1, (height, model.horizon), cell, ("step", first if width == 2 else "state")
-    height, length = (int(side) + 1 for side in table.max(axis=0))
-    cell[nodes] = (steps * height + table[slots, 0]) * length + table[slots, 1]
-    return model.horizon, (height, length), cell, (second, first)
-
-
-def whole(label: Any, width: int) -> bool:
-    """Is a label a whole number, or a plain tuple of `width` of them?"""
-    if isinstance(label, tuple):
-        return width > 1 and len(label) == width and all(type(part) is int for part in label)
-    return width == 1 and type(label) is int
-
-
-def decision_nodes(model: StateSpace) -> tuple[Longs, Longs, Longs]:
-    """Return node, step and slot wherever something is to be decided and an episode can come by."""
-    found = [model.decision_slots(step) for step in range(model.horizon)]
-    steps, slots = np.repeat(np.arange(model.horizon), [len(here) for here in found]), np.concatenate(found)
-    return steps * model.node_stride + slots, steps, slots
-
-
-# Explorer --------------------------------------------------------------------------------------------------------
+def explorer_blocks(found: RunFindings, place: str, share: int = 1) -> list[Block]:
+    """Return the explorer of a run; `share` runs divide the room among them."""
+    if not found.can_explore:
+        return [Text("The policy is too large to be explored on a page.")]
+    return [explorer(found, place, MOST_ENTRIES // share, MOST_STATES // share)]
 
 
 def explorer(found: RunFindings, place: str, most_entries: int, most_states: int) -> Drawn:
@@ -202,7 +80,7 @@ def explorer(found: RunFindings, place: str, most_entries: int, most_states: int
             f" The page holds {len(kept):,} of {total:,} states, those that the last policy comes by most; "
             "`Policy.explain` answers for all of them."
         )
-    return Drawn(f"{place}-explorer", "Policy explorer: pick a step and a state", "explorer", content, note)
+    return Drawn(f"{place}-explorer", "Ask the policy: pick a step and a state", "explorer", content, note)
 
 
 def kept_slots(found: RunFindings, most_entries: int, most_states: int) -> Longs:
@@ -248,10 +126,3 @@ def memory(run: LearningRun, rows: Longs) -> dict[str, Any]:
         "harm": packed(found.harm[rows], "<f4"),
         "dead": {str(slot): shown_state(run.model.state_of_slot(slot)) for slot in dead},
     }
-
-
-def plain_label(label: Any) -> Any:
-    """Return an action as the page writes it: a number stays one."""
-    if isinstance(label, np.generic):
-        label = label.item()
-    return label if isinstance(label, int | float | str) and not isinstance(label, bool) else repr(label)

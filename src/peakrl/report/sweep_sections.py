@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
-from peakrl.report.run_sections import thinned
+from peakrl.report.curve_blocks import thinned
 from peakrl.sweeps.summary import ENOUGH_SEEDS
 
 COLOURS = ("blue", "orange", "green", "purple", "sky", "yellow", "grey")

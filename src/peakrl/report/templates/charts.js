@@ -6,8 +6,8 @@
   const all = (selector, where = document) => [...where.querySelectorAll(selector)];
   const coarse = matchMedia("(pointer: coarse)").matches;
   const config = {
-    responsive: true, displaylogo: false, displayModeBar: coarse ? false : "hover",
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    // The page's own buttons stand below a chart: plotly's would lie on it.
+    responsive: true, displayModeBar: false,
   };
   // What the reader has changed: {hidden, logX, logY, revision} by chart.
   const states = {};
@@ -50,8 +50,20 @@
     return {
       title: { text: title, standoff: 8, font: { size: 12 } }, type: log ? "log" : undefined, automargin: true,
       gridcolor: colour("grid"), linecolor: colour("line"), zerolinecolor: colour("line"), showline: true,
-      exponentformat: "none", separatethousands: true, nticks: log ? 6 : undefined,
+      exponentformat: "none", separatethousands: true,
     };
+  }
+
+  // A logarithmic axis names 1, 2 and 5 in full where it is short, and powers of ten where it is long.
+  function logTicks(values) {
+    const above = values.filter((value) => value > 0);
+    if (!above.length) return {};
+    const low = Math.log10(Math.min(...above)), high = Math.log10(Math.max(...above));
+    const parts = high - low <= 2.5 ? [1, 2, 5] : [1], every = Math.max(1, Math.ceil((high - low) / 7)), found = [];
+    for (let power = Math.floor(low) - every; power <= Math.ceil(high) + every; power += parts.length > 1 ? 1 : every) {
+      for (const part of parts) found.push(part * 10 ** power);
+    }
+    return { tickmode: "array", tickvals: found, ticktext: found.map((value) => (value >= 1e-4 ? short(value) : value.toExponential(0))) };
   }
 
   function layout(spec, more = {}) {
@@ -60,7 +72,6 @@
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
       margin: { l: 48, r: 12, t: 10, b: 40 }, dragmode: coarse ? false : "zoom",
       hoverlabel: { bgcolor: colour("head"), bordercolor: colour("line"), font: { color: colour("ink") }, namelength: -1 },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
       ...more,
     };
   }
@@ -94,7 +105,7 @@
       x: series.x, y: series.y.map((y) => (y === null ? null : Math.max(y, floor))), name: series.name, mode: series.mode,
       customdata: series.y.map((y, i) => short(y) + spread(series, i)),
       line: { color: paint, dash: series.dash, width: series.level ? 1.6 : 2 },
-      marker: { color: theirs ? colour("panel") : paint, size: theirs ? 9 : series.mode === "markers" && !single ? 4 : 7, line: { color: paint, width: theirs ? 2 : 0 } },
+      marker: { color: theirs ? colour("panel") : paint, size: theirs || series.x.length === 1 ? 9 : series.mode === "markers" && !single ? 4 : 7, line: { color: paint, width: theirs ? 2 : 0 } },
       error_y: single && series.std ? { type: "data", array: series.std, color: paint, thickness: 1.5 } : undefined,
       hovertemplate: `${series.level || single ? "" : "%{x:,}: "}%{customdata}<extra>${escaped(series.name)}</extra>`,
     };
@@ -110,7 +121,8 @@
     const bands = shown.filter((series) => (series.std || series.low) && !single).map((series) => band(series, spec, state));
     const lines = shown.map((series) => trace(series, single, spec, state));
     Plotly.react(id, [...bands, ...lines], layout(spec, {
-      xaxis: axis(single ? "" : spec.x, state.logX && !single), yaxis: axis(spec.y, state.logY),
+      xaxis: { ...axis(single ? "" : spec.x, state.logX && !single), ...(state.logX && !single ? logTicks(spec.series.flatMap((s) => s.x)) : {}) },
+      yaxis: { ...axis(spec.y, state.logY), ...(state.logY ? logTicks(lines.flatMap((line) => line.y)) : {}) },
       // A zoom lasts as long as the axes keep their kind.
       uirevision: `${state.logX}${state.logY}${state.revision}`,
     }), config);
@@ -235,7 +247,18 @@
     script.textContent = document.getElementById("plotly-source").textContent;
     document.body.append(script);
     observe();
-    addEventListener("beforeprint", () => plots().forEach((element) => drawn.has(element.id) || draw(element.id)));
+    // Paper is white: charts are printed in the light colours, whatever the screen has.
+    let before;
+    addEventListener("beforeprint", () => {
+      before = root.dataset.theme;
+      root.dataset.theme = "light";
+      plots().forEach((element) => draw(element.id));
+    });
+    addEventListener("afterprint", () => {
+      if (before === undefined) delete root.dataset.theme;
+      else root.dataset.theme = before;
+      themed();
+    });
     root.dataset.charts = String(Math.round(performance.now()));
   }
 

@@ -19,7 +19,7 @@
 
   // --- merging new content into the page ---
   // Filled by a script or by the reader: charts, pickers, switches.
-  const OWN = ".plot, input, select, output, [data-answer], .explorer tbody, noscript";
+  const OWN = ".plot, input, select, output, [data-answer], [data-slices], [data-key], .explorer tbody, noscript";
   const OWN_ATTRIBUTES = new Set(["aria-pressed", "hidden", "open", "style"]);
   const key = (node) => (node.nodeType === Node.ELEMENT_NODE
     ? `${node.nodeName}#${node.id || node.querySelector("[id]")?.id || ""}` : node.nodeName);

@@ -23,83 +23,164 @@
   const scale = () => (window.peakrl.dark()
     ? [[0, "#2b2350"], [0.35, "#31688e"], [0.7, "#35b779"], [1, "#fde725"]]
     : [[0, "#edf4fb"], [0.35, "#9fc9e8"], [0.7, "#2f7fbd"], [1, "#08306b"]]);
+  const KEYS = ["sky", "orange", "green", "purple", "yellow", "blue", "grey", "ink"];
 
-  function frame(spec, name, index) {
-    const size = spec.rows * spec.columns;
-    const cells = (key) => (spec.cache[key] ??= unrun(spec.maps[key])).subarray(index * size, (index + 1) * size);
-    const value = (code) => (code < 0 ? null : spec.numeric ? Number(spec.actions[code]) : code);
-    const apart = name === "the last policy minus the optimum";
-    const [mine, best] = apart ? [cells("the last policy"), cells("the optimum")] : [null, null];
-    const shown = apart ? null : cells(name);
-    const grid = [], words = [];
-    for (let y = 0; y < spec.rows; y += 1) {
-      const line = [], text = [];
-      for (let x = 0; x < spec.columns; x += 1) {
-        const at = y * spec.columns + x;
-        const here = apart ? (mine[at] < 0 ? null : value(mine[at]) - value(best[at])) : value(shown[at]);
-        line.push(here);
-        text.push(here === null ? "" : apart ? `${here}` : escaped(String(spec.actions[shown[at]])));
-      }
-      grid.push(line);
-      words.push(text);
+  function opened(spec) {
+    if (!spec.opened) {
+      spec.opened = {
+        at: spec.at.map((text) => unpack(text, Uint16Array)), state: unpack(spec.state, Int32Array),
+        layers: spec.layers.map((layer) => (layer.labels ? unrun(layer.runs) : unpack(layer.numbers, Float32Array))),
+      };
     }
-    return { grid, words, apart };
+    return spec.opened;
   }
 
-  drawers.heatmap = (id, spec, state) => {
-    spec.cache ??= {};
-    state.which ??= Object.keys(spec.maps)[0];
-    state.frame ??= spec.start;
-    const { grid, words, apart } = frame(spec, state.which, state.frame);
-    const numbers = spec.actions.map(Number);
-    const range = !spec.numeric ? [0, spec.actions.length - 1]
-      : apart ? [-Math.max(...numbers) / 4, Math.max(...numbers) / 4] : bounds(spec, state.which);
-    const diverging = [[0, colour("orange")], [0.5, colour("head")], [1, colour("blue")]];
+  // The fields that are neither axis and that two places in one cell differ in: they are sliced.
+  function sliced(spec, state) {
+    const { at } = opened(spec), { x, y } = state;
+    const key = `${x},${y}`;
+    spec.sliced ??= {};
+    if (!(key in spec.sliced)) {
+      const cells = new Set();
+      for (let i = 0; i < spec.places; i += 1) cells.add(at[y][i] * spec.fields[x].values.length + at[x][i]);
+      const rest = spec.fields.map((_, f) => f).filter((f) => f !== x && f !== y && spec.fields[f].values.length > 1);
+      spec.sliced[key] = cells.size === spec.places ? [] : rest;
+    }
+    return spec.sliced[key];
+  }
+
+  // [y][x]: the place that stands there, or -1.
+  function cells(spec, state) {
+    const { at } = opened(spec), { x, y } = state, others = sliced(spec, state);
+    const grid = spec.fields[y].values.map(() => new Array(spec.fields[x].values.length).fill(-1));
+    for (let i = 0; i < spec.places; i += 1) {
+      if (others.every((f) => at[f][i] === state.slices[f])) grid[at[y][i]][at[x][i]] = i;
+    }
+    return grid;
+  }
+
+  function sliders(id, spec, state) {
+    const box = document.querySelector(`[data-slices="${id}"]`), wanted = sliced(spec, state);
+    const shown = wanted.join();
+    if (box.dataset.shown === shown && box.childElementCount === wanted.length) return;
+    box.dataset.shown = shown;
+    box.replaceChildren(...wanted.map((f) => {
+      const label = document.createElement("label"), input = document.createElement("input"), output = document.createElement("output");
+      Object.assign(input, { type: "range", min: 0, max: spec.fields[f].values.length - 1, value: state.slices[f] });
+      input.dataset.slice = id;
+      input.dataset.field = f;
+      output.textContent = spec.fields[f].values[state.slices[f]];
+      label.append(`at ${spec.fields[f].name}`, input, output);
+      return label;
+    }));
+  }
+
+  // The colours of a layer stay the same from slice to slice.
+  function range(spec, layer) {
+    spec.ranges ??= {};
+    if (!(layer in spec.ranges)) {
+      let low = Infinity, high = -Infinity;
+      for (const value of opened(spec).layers[layer]) {
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
+      spec.ranges[layer] = low < high ? [low, high] : [Math.min(low, 0), Math.max(high, low + 1)];
+    }
+    return spec.ranges[layer];
+  }
+
+  // A few labels get a colour each, and a key below the map.
+  function labelled(id, layer) {
+    const paints = layer.labels.map((_, i) => colour(KEYS[i % KEYS.length])), last = Math.max(layer.labels.length - 1, 1);
+    const steps = paints.flatMap((paint, i) => [[i / (last + 1), paint], [(i + 1) / (last + 1), paint]]);
+    document.querySelector(`[data-key="${id}"]`).replaceChildren(...layer.labels.slice(0, 16).map((text, i) => {
+      const item = document.createElement("span"), box = document.createElement("i");
+      item.className = "key";
+      box.style.background = paints[i];
+      item.append(box, text);
+      return item;
+    }));
+    return { zmin: -0.5, zmax: last + 0.5, colorscale: steps, showscale: false };
+  }
+
+  function mapState(spec, state) {
+    state.layer ??= 0;
+    state.x ??= spec.x;
+    state.y ??= spec.y;
+    state.slices ??= spec.slices.slice();
+    if (state.layer >= spec.layers.length) state.layer = 0;
+    return state;
+  }
+
+  drawers.map = (id, spec, given) => {
+    const state = mapState(spec, given), layer = spec.layers[state.layer], values = opened(spec).layers[state.layer];
+    sliders(id, spec, state);
+    const across = spec.fields[state.x], upwards = spec.fields[state.y], places = cells(spec, state);
+    const tell = (i) => (i < 0 ? null : layer.labels ? layer.labels[values[i]] : number(values[i]));
+    const axes = [state.x, state.y, ...sliced(spec, state)];
+    const where = (i) => axes.map((f) => `${spec.fields[f].name} ${spec.fields[f].values[opened(spec).at[f][i]]}`).join(", ");
+    const words = places.map((line) => line.map((i) => (i < 0 ? "" : escaped(String(tell(i))))));
+    const hover = places.map((line) => line.map((i) => (i < 0 ? "" : escaped(`${where(i)}: ${tell(i)}`))));
+    const element = document.getElementById(id), longest = Math.max(...words.flat().map((text) => text.length), 1);
+    const roomy = element.clientWidth / across.values.length > 8 * longest + 12 && upwards.values.length <= 22;
+    const narrow = element.clientWidth < 600;
+    let look;
+    if (layer.labels) {
+      look = labelled(id, layer);
+    } else {
+      document.querySelector(`[data-key="${id}"]`).replaceChildren();
+      const [zmin, zmax] = range(spec, state.layer);
+      look = {
+        zmin, zmax, colorscale: scale(), showscale: true,
+        colorbar: {
+          thickness: 12, outlinewidth: 0, title: { text: layer.unit, side: narrow ? "bottom" : "right" },
+          orientation: narrow ? "h" : "v", ...(narrow ? { y: -0.22, yanchor: "top", len: 1 } : {}),
+        },
+      };
+    }
     const trace = {
-      type: "heatmap", z: grid, text: words, zmin: range[0], zmax: range[1], colorscale: apart ? diverging : scale(),
-      hovertemplate: `${spec.y} %{y}, ${spec.x} %{x}: %{text}<extra></extra>`, hoverongaps: false, xgap: 1, ygap: 1,
-      showscale: spec.numeric, colorbar: { thickness: 12, outlinewidth: 0, title: { text: apart ? "difference" : spec.unit ?? "action" } },
+      type: "heatmap", x: across.values.map(String), y: upwards.values.map(String), text: words, customdata: hover,
+      z: places.map((line) => line.map((i) => (i < 0 ? null : values[i]))), hovertemplate: "%{customdata}<extra></extra>",
+      hoverongaps: false, xgap: 1, ygap: 1, ...(roomy ? { texttemplate: "%{text}" } : {}), ...look,
     };
-    Plotly.react(id, [trace], layout(spec, { xaxis: axis(spec.x), yaxis: axis(spec.y), dragmode: false }), config);
-    const element = document.getElementById(id);
-    if (!state.listening) {
-      state.listening = true;
-      element.on("plotly_click", (event) => explore(id, spec, state, event.points[0]));
+    const labelled_axis = (field) => ({ ...axis(field.name), type: "category", showgrid: false, nticks: Math.min(field.values.length, narrow ? 8 : 16) });
+    Plotly.react(id, [trace], layout(spec, { xaxis: { ...labelled_axis(across), automargin: false }, yaxis: labelled_axis(upwards), dragmode: false }), config);
+    if (!element.listening) {
+      element.listening = true;
+      element.on("plotly_click", (event) => {
+        const [line, column] = event.points[0].pointIndex, spec_now = data[id], now = stateOf(id);
+        const place = cells(spec_now, now)[line][column];
+        if (place >= 0) explore(id, spec_now, place);
+      });
     }
   };
 
-  // The colours of a map stay the same from step to step.
-  function bounds(spec, name) {
-    spec.range ??= {};
-    if (!(name in spec.range)) {
-      const used = new Set(unrun(spec.maps[name]));
-      used.delete(-1);
-      const values = [...used].map((code) => Number(spec.actions[code]));
-      spec.range[name] = [Math.min(...values), Math.max(...values)];
-    }
-    return spec.range[name];
-  }
-
-  function explore(id, spec, state, point) {
-    const target = explorers[id.replace(/-(map|safe)$/, "-explorer")];
-    if (!target) return;
-    const step = spec.frames > 1 ? state.frame : point.x;
-    const label = spec.frames > 1 ? `(${point.y}, ${point.x})` : String(point.y);
-    target.go(step, (text) => text === label || (spec.frames === 1 && text.startsWith(`(${point.y}, `)));
+  function explore(id, spec, place) {
+    const box = document.getElementById(id.replace(/-map$/, "-explorer"));
+    if (!box) return;
+    window.peakrl.ready(box);
+    const { at, state } = opened(spec);
+    explorers[box.id].go(at[0][place], (text) => text === spec.labels[state[place]]);
   }
 
   document.addEventListener("change", (event) => {
-    const select = event.target.closest("[data-which]");
+    const select = event.target.closest("[data-map]");
     if (!select) return;
-    stateOf(select.dataset.which).which = select.value;
-    draw(select.dataset.which);
+    const id = select.dataset.map, spec = data[id], state = mapState(spec, stateOf(id)), choice = select.dataset.choice;
+    const other = { x: "y", y: "x" }[choice], before = state[choice];
+    state[choice] = Number(select.value);
+    if (other && state[other] === state[choice]) { // two axes of one field would be a line: the other one gives way
+      state[other] = before;
+      document.querySelector(`[data-map="${id}"][data-choice="${other}"]`).value = String(before);
+    }
+    draw(id);
   });
   document.addEventListener("input", (event) => {
-    const slider = event.target.closest("[data-frame]");
+    const slider = event.target.closest("[data-slice]");
     if (!slider) return;
-    const id = slider.dataset.frame;
-    stateOf(id).frame = Number(slider.value);
-    document.querySelector(`[data-frame-shown="${id}"]`).textContent = slider.value;
+    const id = slider.dataset.slice, spec = data[id], field = Number(slider.dataset.field);
+    mapState(spec, stateOf(id)).slices[field] = Number(slider.value);
+    slider.nextElementSibling.textContent = spec.fields[field].values[Number(slider.value)];
     draw(id);
   });
 
@@ -135,6 +216,7 @@
       this.element = element;
       this.pick = (name) => element.querySelector(`[data-pick="${name}"]`);
       this.body = element.querySelector("tbody");
+      this.heads = [...element.querySelectorAll("thead th")].map((head) => head.textContent);
       this.take(spec);
       this.pick("step").addEventListener("change", () => this.list());
       this.pick("find").addEventListener("input", () => this.list());
@@ -253,6 +335,7 @@
       for (const [text, value] of cells) {
         const cell = row.insertCell();
         cell.textContent = text;
+        cell.dataset.label = this.heads[row.cells.length - 1];
         if (value !== undefined) {
           cell.className = "number";
           cell.dataset.value = value ?? "";
