@@ -22,3 +22,11 @@ def test_the_reference_describes_every_public_name():
     assert sorted(described.pop("peakrl")) == sorted(peakrl.__all__)
     for module, names in described.items():
         assert set(names) <= set(importlib.import_module(module).__all__)
+
+
+def test_the_page_can_be_read_without_a_build_since_a_table_tells_every_name(monkeypatch):
+    monkeypatch.syspath_prepend(PAGE.parent)
+    api_tables = importlib.import_module("api_tables")
+    text = PAGE.read_text(encoding="utf-8")
+    assert api_tables.tables(text) == text, "python docs/api_tables.py writes the tables anew"
+    assert "| `solve(...)` | Solve the original problem" in text

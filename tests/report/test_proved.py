@@ -23,9 +23,11 @@ from peakrl import (
     solve,
 )
 from peakrl.certifying.findings import RunFindings
+from peakrl.errors import SettingsError
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
 from peakrl.report.curve_blocks import proof_chart
+from peakrl.report.proof import draw_proof
 
 MODEL = problems.near_tie()
 SETTINGS = LearnerSettings.certified((0.4, 0.2), relative=True)
@@ -146,3 +148,14 @@ def test_the_progress_line_tells_what_is_proved_and_forecasts_the_end(on: str) -
     for done, fields in told[:-1]:
         if run.episodes / 2 < done < 0.9 * run.episodes:
             assert 0.1 < (done + fields["about left"]) / run.episodes < 10
+
+
+def test_the_picture_of_a_proof_shows_what_the_history_holds(run: LearningRun) -> None:
+    proved = run.proof_history
+    assert proved is not None
+    lines = draw_proof(run, solve(MODEL).value).axes[0].get_lines()
+    drawn = {str(line.get_label()): np.asarray(line.get_ydata()) for line in lines}
+    assert np.array_equal(drawn["proved: at most so far below the best safe policy"], proved.gap)
+    assert np.allclose(drawn["the true gap"], solve(MODEL).value - proved.value)
+    with pytest.raises(SettingsError, match="this run proved nothing"):
+        draw_proof(learn(MODEL, LearnerSettings.practical(), episodes=2), 1.0)
