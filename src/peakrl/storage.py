@@ -27,6 +27,8 @@ from peakrl.errors import PeakError, StorageError
 
 MAGIC = b"peakrl "
 VERSION = 1
+#: Characters of a digest.
+DIGEST_LENGTH = 64
 #: A cell that begins so is a formula to a spreadsheet, which may read other files or run programs.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 #: A temporary file is named by its process and a number, so that threads may write the same file at once; and those
@@ -76,18 +78,27 @@ def file_digest(path: str | Path) -> str:
 
 def write_file(path: str | Path, data: bytes) -> None:
     """Replace `path` with `data` atomically and durably; where it is a link, the file that it leads to."""
+    with replacing(path) as temporary:
+        disk.write(temporary, data)
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield the name of a new file, which is put in the place of `path` when all went well, and else removed."""
     path = writable(path)
     temporary = path.with_name(f".{_short(path.name)}.{os.getpid()}-{next(_numbers)}.tmp")
     _in_use.add(temporary.name)
     try:
         remove_leftovers(path)
-        disk.write(temporary, data)
+        yield temporary
         disk.rename(temporary, path)
         disk.flush_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             disk.remove(temporary)
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        if isinstance(error, OSError):
+            raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
     finally:
         _in_use.discard(temporary.name)
 
@@ -172,6 +183,40 @@ def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], array
     write_file(path, MAGIC + str(VERSION).encode() + b"\n" + _digest(body) + b"\n" + body)
 
 
+@contextlib.contextmanager
+def streamed_record(
+    path: str | Path, kind: str, manifest: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Iterator[NDArray[Any]]:
+    """Yield an array of unsigned numbers on disk, to be filled in any order; then `path` is the record that holds it.
+
+    What `write_record` would write, for an array that memory need not hold. The room on disk is taken beforehand.
+    """
+    size = int(np.prod(shape)) * dtype.itemsize
+    tensor = {name: {"dtype": f"U{8 * dtype.itemsize}", "shape": list(shape), "data_offsets": [0, size]}}
+    lead = MAGIC + str(VERSION).encode() + b"\n"
+    head = json.dumps({"kind": kind, **manifest}, allow_nan=False, sort_keys=True).encode() + b"\n"
+    table = json.dumps(tensor).encode()
+    body = len(lead) + DIGEST_LENGTH + 1
+    table += b" " * (-(body + len(head) + 8 + len(table)) % 8)
+    begin = body + len(head) + 8 + len(table)
+    with replacing(path) as temporary:
+        with open(temporary, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, begin + size)
+            file.write(lead + b"0" * DIGEST_LENGTH + b"\n" + head + len(table).to_bytes(8, "little") + table)
+        array = np.memmap(temporary, dtype, "r+", begin, shape)
+        yield array
+        array.flush()
+        with open(temporary, "r+b") as file:
+            file.seek(body)
+            digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
+            while part := file.read(1 << 22):
+                digest.update(part)
+            file.seek(len(lead))
+            file.write(digest.hexdigest().encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
 def quoted(value: Any) -> Any:
     """Return what may stand in a cell of a CSV file: a text that a spreadsheet would run as a formula is quoted."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
@@ -231,4 +276,4 @@ def fields_of(path: str | Path) -> Iterator[None]:
 
 
 def _digest(body: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(body, digest_size=32).hexdigest().encode()
+    return hashlib.blake2b(body, digest_size=DIGEST_LENGTH // 2).hexdigest().encode()

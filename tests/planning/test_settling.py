@@ -1,5 +1,6 @@
 """Long horizons: actions that are left out for certain, and policies kept by change, against every step in full."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,8 +9,8 @@ import numpy as np
 import pytest
 
 import naive.planning
-from peakrl import TabularModel, evaluate, load_policy, solve
-from peakrl.errors import StorageError
+from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
+from peakrl.errors import SettingsError, StorageError
 from peakrl.planning import backward, keeping
 from peakrl.policy.choices import Runs, Table
 from peakrl.storage import read_record, write_record
@@ -189,3 +190,50 @@ def test_a_million_states_take_the_stated_memory():
     assert kept < 0.4 * table
     assert solving < 1.5 * table
     assert evaluating < 1.0 * table
+
+
+@pytest.mark.parametrize("share", [-1.0, 1e9], ids=["lines", "changes"])
+def test_a_policy_written_while_it_is_found_is_the_one_kept_in_memory(share, tmp_path, monkeypatch):
+    path = tmp_path / "policy.peakrl"
+    for model in (growing(8), late_bloomer(10), compile_model(scheduling_example(1))):
+        kept = solve(model).policy.rows
+        monkeypatch.setattr(keeping, "SHARE", share)
+        found = solve(model, policy_file=path)
+        assert np.array_equal(found.policy.rows, kept)
+        assert np.array_equal(load_policy(path, model).rows, kept)
+        assert found.value == solve(model).value
+        whole = bytearray(path.read_bytes())
+        whole[-1] ^= 1
+        path.write_bytes(whole)
+        with pytest.raises(StorageError, match="digest"):
+            load_policy(path, model)
+    assert [file.name for file in tmp_path.iterdir()] == ["policy.peakrl"]
+
+
+def test_what_is_interrupted_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path, model = tmp_path / "policy.peakrl", late_bloomer(12)
+    path.write_bytes(b"old")
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backward, "equal", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        solve(model, policy_file=path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"policy.peakrl": b"old"}
+
+
+def test_a_policy_file_that_cannot_be_is_refused_before_the_work(tmp_path, monkeypatch):
+    model = late_bloomer(12)
+    with pytest.raises(StorageError, match="no folder"):
+        solve(model, policy_file=tmp_path / "nowhere" / "policy.peakrl")
+    with pytest.raises(SettingsError, match="keeps no policy"):
+        solve(model, keep="value", policy_file=tmp_path / "policy.peakrl")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(StorageError, match="No space left"):
+        solve(model, policy_file=tmp_path / "policy.peakrl")
+    assert list(tmp_path.iterdir()) == []

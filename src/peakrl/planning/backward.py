@@ -35,6 +35,7 @@ SHARED = 1.5
 #: What goes on threads: a function of the first and one past the last of what it does.
 Part = Callable[[int, int], None]
 Share = Callable[[Part, Longs, int, int], None]
+Room = Callable[[], NDArray[Any]]
 NO_LINE: NDArray[Any] = np.empty(0, np.uint8)
 
 
@@ -53,13 +54,17 @@ class Induction:
 
 
 def induction(
-    model: TabularModel, pays: Pays, *, choices: bool = True, values: bool = False, threads: int | None = None
-) -> Induction:
-    """Go through the steps from the last to the first, and keep the choices and the values by node where asked."""
+    model: TabularModel, pays: Pays, *, choices: bool = True, values: bool = False, threads: int | None = None,
+    room: Room | None = None,
+) -> Induction:  # fmt: skip
+    """Go through the steps from the last to the first, and keep the choices and the values by node where asked.
+
+    `room` makes the table of choices of all steps, where it is needed; by default in memory.
+    """
     if values:
         every_step = model.num_slots if model.stationary else 1
         check_tables(model.name, model.horizon, every_step, each=BYTES_WITH_VALUES)
-    recursion = Recursion(model, pays, choices, values)
+    recursion = Recursion(model, pays, Keeper(model, room) if choices else None, values)
     with threads_for(model, threads) as share:
         recursion.run(share)
     return recursion.found()
@@ -68,12 +73,12 @@ def induction(
 class Recursion:
     """The two layers of a backward induction, and what is kept of those that were."""
 
-    def __init__(self, model: TabularModel, pays: Pays, choices: bool, values: bool) -> None:
+    def __init__(self, model: TabularModel, pays: Pays, keeper: Keeper | None, values: bool) -> None:
         self.model, self.each = model, 2 if len(pays.cost) else 1
         #: [slot]: V, or V and C in turns, of the step after and of the one at hand.
         self.ahead, self.here = (np.zeros(self.each * widest_layer(model)) for _ in range(2))
         self.expected = np.empty(self.each * shared_distributions(model, pays.link))
-        self.keeper = Keeper(model) if choices else None
+        self.keeper = keeper
         #: [node, V and C]
         self.tables = np.zeros((model.num_nodes if values else 0, self.each))
         self.left, self.next_look = Candidates(model.layout, pays), model.horizon - FIRST_LOOK

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Generic, Literal, TypeVar, get_args
 
 import numpy as np
 
 from peakrl.checks import check_choice, check_count, check_number
-from peakrl.errors import PolicyError
+from peakrl.errors import PolicyError, SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.backward import LEAST_COST, Pays
 from peakrl.kernels.planning import value_of
@@ -26,6 +27,8 @@ from peakrl.model.explore import Target, as_model
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.backward import induction, pays_of
 from peakrl.planning.reasons import explain
+from peakrl.policy.choices import Table
+from peakrl.policy.files import table_room
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.theory import default_penalty
@@ -96,26 +99,37 @@ class Solution(Generic[PolicyKind]):
         return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, {held}>"
 
 
-def solve(model: Target, *, keep: Keep = "policy", threads: int | None = None) -> Solution[Policy]:
+def solve(
+    model: Target, *, keep: Keep = "policy", threads: int | None = None, policy_file: str | Path | None = None
+) -> Solution[Policy]:
     """Solve the original problem, given as a model or as a `Problem`: the most reward without any violation.
 
     Where every policy may violate, the policy of least expected violation (then most reward) is returned with
     feasible=False, and `reason` names the constraint, the state and the step that leave no way out.
 
-    `keep`: "policy" (a byte for each step and state, more where a state offers over 256 actions), "value" (nothing but
-    the numbers) or "all" (the values by step and state as well, 16 bytes each; otherwise they are worked out when asked
-    for). `threads`: how many work on it, by default every core where the model is large; the result is the same.
+    `keep`: "policy" (what changes from step to step, at most a byte for each step and state, more where a state offers
+    over 256 actions), "value" (nothing but the numbers) or "all" (the values by step and state as well, 16 bytes each;
+    otherwise they are worked out when asked for). `threads`: how many work on it, by default every core where the model
+    is large; the result is the same. `policy_file`: also write the policy there, for `load_policy`; one that takes a
+    byte for each step and state is written while it is found and stays on disk, so that it need not fit into memory.
     """
     check_choice(keep, "keep", get_args(Keep))
     threads = None if threads is None else check_count(threads, "threads")
-    model = as_model(model)
-    found = induction(model, original(model), choices=keep != "value", values=keep == "all", threads=threads)
+    model, planned = as_model(model), keep != "value"
+    if policy_file is not None and not planned:
+        raise SettingsError('policy_file is given, but keep="value" keeps no policy; leave one of them out')
+    with table_room(model, policy_file) as room:
+        pays = original(model)
+        found = induction(model, pays, choices=planned, values=keep == "all", threads=threads, room=room)
+    policy = None if found.choices is None else Policy(model, found.choices)
+    if policy is not None and policy_file is not None and not isinstance(found.choices, Table):
+        policy.save(policy_file)
     return Solution(
         model=model,
         value=at_start(model, found.first_values),
         violation=at_start(model, found.first_costs),
         feasible=not found.first_costs[model.first_slot].any(),
-        _policy=None if found.choices is None else Policy(model, found.choices),
+        _policy=policy,
         _tables=(found.values, found.costs) if keep == "all" else None,
     )
 

@@ -7,6 +7,7 @@ on with a line for each step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,13 @@ Line = NDArray[Any]
 class Keeper:
     """What is chosen at the steps from `step` on; `line` is written to, then `keep` is told."""
 
-    def __init__(self, model: TabularModel) -> None:
+    def __init__(self, model: TabularModel, room: Callable[[], NDArray[Any]] | None = None) -> None:
         self.model, self.step = model, model.horizon
+        #: Makes a table of all steps.
+        self.room = room or (lambda: np.zeros(shape_of(model), type_of(model)))
         by_change = model.stationary and model.horizon >= SHORT
         #: [step, slot] or, in a layered model, [slot]; None while changes are kept.
-        self.table: NDArray[Any] | None = None if by_change else np.zeros(shape_of(model), type_of(model))
+        self.table: NDArray[Any] | None = None if by_change else self.room()
         #: The choices of the step at hand and of the one after.
         self.here, self.after = (np.zeros(model.num_slots if by_change else 0, type_of(model)) for _ in range(2))
         self.last: Line = self.after
@@ -71,7 +74,7 @@ class Keeper:
 
     def lay_out(self) -> None:
         """Go over to a table, and put what is known of it there."""
-        self.table = np.zeros(shape_of(self.model), type_of(self.model))
+        self.table = self.room()
         line, latest = self.last, self.model.horizon - 1
         for step, slots, numbers in self.changes:
             self.table[step + 1 : latest + 1] = line

@@ -6,9 +6,12 @@ number, and whoever reads it brings the problem.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import PolicyError, StorageError
@@ -17,10 +20,10 @@ from peakrl.model.space import StateSpace
 from peakrl.model.visited_files import load_visited, part
 from peakrl.policy.averaged import AveragedPolicy
 from peakrl.policy.binding import AnyPolicy
-from peakrl.policy.choices import checked_choices
+from peakrl.policy.choices import Table, checked_choices, shape_of, type_of
 from peakrl.policy.export import KIND, SPACE
 from peakrl.policy.tables import Policy, StochasticPolicy
-from peakrl.storage import fields_of, read_record
+from peakrl.storage import fields_of, read_record, streamed_record, writable
 
 
 def load_policy(path: str | Path, model: Target | None = None) -> AnyPolicy:
@@ -69,3 +72,17 @@ def rebuilt(path: str | Path, model: StateSpace, plain: dict[str, Any], arrays: 
         columns = (arrays[name] for name in ("first", "change_episode", "change_node", "change_row"))
         return AveragedPolicy(model, int(plain["episodes"]), *columns)
     raise StorageError(f"{path} holds a policy of form {form!r}, which this peakrl does not know")
+
+
+@contextmanager
+def table_room(model: StateSpace, path: str | Path | None) -> Iterator[Callable[[], NDArray[Any]]]:
+    """Yield what makes room for the choices of a policy: in memory, or in a policy file that is whole in the end."""
+    if path is None:
+        yield lambda: np.zeros(shape_of(model), type_of(model))
+        return
+    writable(path)  # said before the work begins
+    head = {"problem": model.name, "model": model.digest, "form": Table.form}
+    with ExitStack() as open_files:
+        yield lambda: open_files.enter_context(
+            streamed_record(path, KIND, head, "choices", shape_of(model), type_of(model))
+        )
