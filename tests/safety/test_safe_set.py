@@ -63,6 +63,13 @@ def test_larger_problems_agree_with_a_plain_recursion(seed):
         assert safe.contains(*point) == any(entry[:2] == point for entry in found)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_long_horizon_agrees_with_a_plain_recursion(seed):
+    problem = random_problem(seed, states=5, actions=3, horizon=40, stationary=True)
+    found, reachable = entries_of(safe_set(problem), problem), set(naive.decision_points(problem))
+    assert found == {entry for entry in naive.safe_entries(problem) if entry[:2] in reachable}
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_the_start_is_in_it_exactly_where_the_problem_is_feasible(seed):
     problem = random_problem(seed)

@@ -77,7 +77,8 @@ def safe_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) -> tup
     node_safe[after:] = True
     leads_well = np.empty(layout.outcome_start.shape[0] - 1, np.bool_)
     for step in range(layout.horizon - 1, -1, -1):
-        there = (step + 1) * layout.node_stride
+        here, there = step * layout.node_stride, (step + 1) * layout.node_stride
+        changed = layout.node_stride == 0 or promised.shape[0] > 0
         for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
             well = True
             for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
@@ -86,13 +87,21 @@ def safe_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) -> tup
                     break
             leads_well[d] = well
         for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
-            promise = promised[step * layout.node_stride + slot] if promised.shape[0] > 0 else NO_PROMISE
+            promise = promised[here + slot] if promised.shape[0] > 0 else NO_PROMISE
             some = promise == UNLISTED
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
                 safe = row == promise or (keeps[row] and leads_well[layout.row_distribution[row]])
                 entry_safe[step * layout.entry_stride + row] = safe
                 some = some or safe
-            node_safe[step * layout.node_stride + slot] = some
+            node_safe[here + slot] = some
+            changed = changed or some != node_safe[there + slot]
+        if not changed:  # what the next step has, all earlier ones have as well
+            for earlier in range(step):
+                first = earlier * layout.entry_stride
+                entry_safe[first : first + rows] = entry_safe[step * rows : (step + 1) * rows]
+            for node in range(here - 1, -1, -1):
+                node_safe[node] = node_safe[node + layout.node_stride]
+            break
     return entry_safe, node_safe
 
 

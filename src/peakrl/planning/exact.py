@@ -21,9 +21,10 @@ from peakrl.checks import check_choice, check_count, check_number
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.backward import LEAST_COST, Pays
-from peakrl.kernels.planning import value_of
+from peakrl.kernels.planning import value_of, value_step
 from peakrl.kernels.products import LEAST
 from peakrl.model.explore import Target, as_model
+from peakrl.model.space import frozen
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.backward import induction, pays_of
 from peakrl.planning.reasons import explain
@@ -54,6 +55,8 @@ class Solution(Generic[PolicyKind]):
     #: V and C by node, and the reason; None: to be worked out for the original problem when somebody asks.
     _tables: tuple[Floats, Floats] | None = None
     _reason: str | None = None
+    #: Slack and penalty, where the modified problem was solved.
+    _modified: tuple[float, float] | None = None
     #: Of `solve_budget`: what another unit of each limit is worth; None where no limit on expectations was solved for.
     multipliers: Floats | None = None
     #: Of `solve_budget`: how much of each limit is used.
@@ -85,6 +88,11 @@ class Solution(Generic[PolicyKind]):
     def _by_node(self) -> tuple[Floats, Floats]:
         if self._tables is not None:
             return self._tables
+        if self._modified is not None:
+            found = induction(self.model, modified(self.model, *self._modified), choices=False, values=True)
+            assert isinstance(self._policy, Policy)
+            costs = value_of(self.model.layout, self.model.num_nodes, row_costs(self.model), self._policy.rows)
+            return found.values, costs
         found = induction(self.model, original(self.model), choices=False, values=True)
         return found.values, found.costs
 
@@ -156,12 +164,10 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     if penalty is None:
         penalty = default_penalty(model, slack)
     slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
-    reward = model.row_means(model.modified_rewards(slack, penalty))
-    found = induction(model, pays_of(model, reward), values=True)
+    found = induction(model, modified(model, slack, penalty))
     assert found.choices is not None
     policy = Policy(model, found.choices)
-    cost = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
-    violation = at_start(model, cost)
+    violation = at_start(model, first_totals(model, row_costs(model), policy))
     reason = None
     if violation > 0:
         reason = (
@@ -174,9 +180,28 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
         violation=violation,
         feasible=reason is None,
         _policy=policy,
-        _tables=(found.values, cost),
         _reason=reason,
+        _modified=(slack, penalty),
     )
+
+
+def modified(model: TabularModel, slack: float, penalty: float) -> Pays:
+    """Return what the modified problem's rows pay."""
+    return pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
+
+
+def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
+    """Return [slot, of the first step at least]: the expected sum of a quantity by row under a policy."""
+    if policy.choices is None or not model.stationary:
+        return value_of(model.layout, model.num_nodes, quantity, policy.rows)
+    ahead, here = np.zeros(model.num_slots), np.zeros(model.num_slots)
+    following = np.empty(len(model.outcome_start) - 1)
+    known = np.full(len(following), -1, np.int64)
+    for step in range(model.horizon - 1, -1, -1):
+        rows = frozen(policy.step_rows(step), np.int32, own=True)
+        value_step(model.layout, step, quantity, rows, ahead, here, following, known)
+        ahead, here = here, ahead
+    return ahead
 
 
 def row_rewards(model: TabularModel) -> Floats:
