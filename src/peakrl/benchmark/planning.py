@@ -1,7 +1,8 @@
 """Planning on a large random model of the shape of a model checker's benchmark, against C and other planners.
 
 Every planner gets the same model and does the same backward induction; Storm and quantecon in their own formats, built
-outside of the clock. Memory is the peak of what a planner allocates beside its model, as far as Python can see it.
+outside of the clock. All of them say what the first state is worth. Memory is the peak of what a planner allocates
+beside its model, as far as Python can see it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from peakrl.planning import solve
 STATES, CHOICES, HORIZON = 1_000_000, 3.2, 100
 #: The share of pairs with a second outcome, and the far ones among next states: most lie near, as breadth first has it.
 BRANCHING, FAR, REACH = 0.1, 0.05, 1_000
-Run = Callable[[], Any]
+#: Plans, and returns what the first state is worth.
+Run = Callable[[], float]
 
 
 def random_model(states: int, horizon: int, seed: int = 0) -> TabularModel:
@@ -54,8 +56,8 @@ def random_model(states: int, horizon: int, seed: int = 0) -> TabularModel:
 def planning_rates(section: Section, repeats: int, quick: bool) -> None:
     """One core in turns by process time; then all cores, by the clock on the wall."""
     model = random_model(2_000 if quick else STATES, 5 if quick else HORIZON)
-    runs: dict[str, Run] = {"peakrl": lambda: solve(model, threads=1)}
-    planners = (("C, policy kept", ReferencePlan), ("Storm, value only", storm), ("quantecon", quantecon))
+    runs: dict[str, Run] = {"peakrl": lambda: solve(model, threads=1).value}
+    planners = (("C, policy kept", plain_c), ("Storm, value only", storm), ("quantecon", quantecon))
     for name, make in (*planners, ("mdpsolver", mdpsolver)):
         try:
             runs[name] = make(model)
@@ -64,19 +66,23 @@ def planning_rates(section: Section, repeats: int, quick: bool) -> None:
     seconds = dict(zip(runs, in_turns(list(runs.values()), repeats), strict=True))
     compared = seconds.get("C, policy kept", seconds["peakrl"])
     for name, run in runs.items():
-        section.add(**columns(model, name, seconds[name], compared, peak_megabytes(run)))
+        section.add(**columns(model, name, seconds[name], compared, *value_and_megabytes(run)))
     cores = len(os.sched_getaffinity(0))
-    one, every = in_turns([runs["peakrl"], lambda: solve(model)], repeats, time.perf_counter)
+    one, every = in_turns([runs["peakrl"], lambda: solve(model).value], repeats, time.perf_counter)
     policy = solve(model).policy.choices
     assert policy is not None
+    values = [row["first state's value"] for row in section.rows]
     section.notes += [
+        f"values of the first state differ by {(max(values) - min(values)) / abs(values[0]):.1g} of it at most",
         f"{model.num_states:,} states, {model.num_pairs:,} pairs, {model.horizon} steps; a policy takes "
         f"{policy.nbytes / 1e6:.0f} MB, the model {model.nbytes / 1e6:.0f} MB",
         f"peakrl on {cores} cores: {every:.3g} s, {one / every:.2f} times as fast as on one (time on the wall)",
     ]
 
 
-def columns(model: TabularModel, name: str, seconds: float, compared: float, megabytes: float) -> dict[str, Any]:
+def columns(
+    model: TabularModel, name: str, seconds: float, compared: float, value: float, megabytes: float
+) -> dict[str, Any]:
     """Return a line of the table."""
     return {
         "planner": name,
@@ -84,17 +90,23 @@ def columns(model: TabularModel, name: str, seconds: float, compared: float, meg
         "ns a pair and step": 1e9 * seconds / model.num_entries,
         "times C": seconds / compared,
         "MB beside the model": megabytes,
+        "first state's value": value,
     }
 
 
-def peak_megabytes(run: Run) -> float:
-    """Return the most that a planner has allocated at a time, as far as it is allocated through Python or numpy."""
+def value_and_megabytes(run: Run) -> tuple[float, float]:
+    """Return what the first state is worth, and the most that was allocated at a time through Python or numpy."""
     tracemalloc.start()
     try:
-        run()
-        return tracemalloc.get_traced_memory()[1] / 1e6
+        return run(), tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
+
+
+def plain_c(model: TabularModel) -> Run:
+    """The C loop that one would write on a first day (`benchmarks/solve.c`)."""
+    plan, first = ReferencePlan(model), int(model.first_slot[0])
+    return lambda: float(plan()[first])
 
 
 def storm(model: TabularModel) -> Run:
@@ -106,7 +118,13 @@ def storm(model: TabularModel) -> Run:
             file.writelines(explicit(model))
         built = stormpy.build_model_from_drn(str(path))
     (asked,) = stormpy.parse_properties(f'R{{"reward"}}max=? [C<={model.horizon}]')
-    return lambda: stormpy.model_checking(built, asked, only_initial_states=False)
+    first = built.initial_states[0]
+
+    def run() -> float:
+        found = stormpy.model_checking(built, asked, only_initial_states=False)
+        return float(found.get_value(first) if hasattr(found, "get_value") else found.at(first))  # before 2.0: at
+
+    return run
 
 
 def explicit(model: TabularModel) -> Iterator[str]:
@@ -138,7 +156,8 @@ def quantecon(model: TabularModel) -> Run:
     with warnings.catch_warnings():  # of what it cannot do without a discount, which nobody asks of it
         warnings.simplefilter("ignore")
         problem = markov.DiscreteDP(reward, laws, 1.0, model.slot_of_row, model.row_action)
-    return lambda: markov.backward_induction(problem, model.horizon)
+    first = int(model.first_slot[0])
+    return lambda: float(markov.backward_induction(problem, model.horizon)[0][0, first])
 
 
 def mdpsolver(model: TabularModel) -> Run:

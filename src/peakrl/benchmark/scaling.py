@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from peakrl.benchmark.kernels import bare_run, table_bytes
-from peakrl.benchmark.queues import PlainQueues, Queues
+from peakrl.benchmark.queues import PlainQueues, Prism, Queues, storm_built
 from peakrl.benchmark.sections import Section
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.budgets import available_memory
@@ -78,6 +78,7 @@ def measure(section: Section, states: int, repeats: int) -> None:
             "ns a step": 1e9 * median(times) / STEPS,
             "s to build": build_seconds,
             "s to solve": solve_seconds,
+            "ns to solve, a pair and step": 1e9 * solve_seconds / built.num_entries,
             "model bytes a pair": built.nbytes / built.num_pairs,
             "table bytes an entry": table_bytes(learner) / built.num_entries,
         },
@@ -101,6 +102,10 @@ def compile_rates(section: Section, repeats: int, quick: bool) -> None:
     ways.append((Queues(room), "many states at once", compile_model))
     for problem in (energy_harvesting(), scheduling_example(2)):
         ways += [(problem, "state by state", explore), (problem, "its own tables", compile_model)]
+    try:
+        ways.append((Prism(room), "Storm's builder", storm_built))
+    except ImportError as error:
+        section.notes.append(f"Storm's builder left out: {error}")
     for problem, way, build in ways:
         build(type(problem)(2) if problem.name == "queues" else problem)
         often = 1 if quick or isinstance(problem, PlainQueues) else repeats
