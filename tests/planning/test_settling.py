@@ -161,7 +161,7 @@ def test_a_policy_kept_by_change_survives_its_file_and_nothing_else_passes_for_i
 
 MEASURE = """
 import sys
-from peakrl import evaluate, solve
+from peakrl import audit, evaluate, solve
 from peakrl.benchmark.planning import random_model
 
 def peak(run, *given):
@@ -173,9 +173,9 @@ def memory(field):
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
 
 small, model = random_model(2_000, 20), random_model(1_000_000, 100)
-evaluate(small, solve(small, threads=2).policy)
+evaluate(small, solve(small, threads=2).policy), audit(small, 0.1)
 found, most = peak(solve, model)
-print(most, peak(evaluate, model, found.policy)[1], found.policy.choices.nbytes)
+print(most, peak(evaluate, model, found.policy)[1], peak(audit, model, 0.1)[1], found.policy.choices.nbytes)
 """
 
 
@@ -185,11 +185,12 @@ def test_a_million_states_take_the_stated_memory():
     # Blocks above a megabyte go back to the system at once, so that what building took is not used again unseen.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000", "OMP_NUM_THREADS": "1"}
     told = subprocess.run([sys.executable, "-c", MEASURE], env=environment, capture_output=True, check=True, text=True)
-    solving, evaluating, kept = map(int, told.stdout.split())
+    solving, evaluating, auditing, kept = map(int, told.stdout.split())
     table = 100 * 1_000_000
     assert kept < 0.4 * table
     assert solving < 1.5 * table
-    assert evaluating < 1.0 * table
+    assert evaluating < 1.5 * table
+    assert auditing < 2.5 * table
 
 
 @pytest.mark.parametrize("share", [-1.0, 1e9], ids=["lines", "changes"])

@@ -23,6 +23,8 @@ NUMBERS = "the reward must be a number and the constraints a sequence of numbers
 NO_TRUTH_VALUES = "constraints must be numbers, >= 0 where they are met: False would count as 0, which is met"
 NO_NUMBERS = {bool, np.bool_, str}
 PLAIN = {float, int}
+#: Next slots and their probabilities.
+Key = tuple[tuple[int, ...], tuple[float, ...]]
 #: Payoffs that were found in order are remembered up to this many.
 MOST_KNOWN = 100_000
 
@@ -44,7 +46,7 @@ class Builder:
         self.row_distribution: list[int] = []
         self.row_payoff: list[int] = []
         self.actions: dict[Hashable, int] = {}
-        self.distributions: dict[tuple[tuple[int, ...], tuple[float, ...]], int] = {}
+        self.distributions: dict[Key, int] = {}
         self.outcome_start = [0]
         self.outcome_next: list[int] = []
         self.outcome_probability: list[float] = []
@@ -104,6 +106,18 @@ class Builder:
             records = records[:1]
         else:
             self.outcome_dependent = True
+        self.add_record(action, key, records)
+
+    def add_plain_row(self, action: Hashable, merged: dict[int, float], payoff: tuple[float, ...]) -> None:
+        """Store a pair whose outcomes {next slot: probability} are all paid the same."""
+        if len(merged) > 1:
+            order = sorted(merged)
+            self.add_record(action, (tuple(order), tuple([merged[slot] for slot in order])), (payoff,))
+        else:
+            self.add_record(action, (tuple(merged), tuple(merged.values())), (payoff,))
+
+    def add_record(self, action: Hashable, key: Key, records: tuple[tuple[float, ...], ...]) -> None:
+        """Store a pair with its next slots and their probabilities, and one payoff or one for each of them."""
         self.row_distribution.append(self.distribution(key))
         known = self.payoff_keys.setdefault(records, len(self.payoff_keys))
         if known == len(self.payoff_keys) - 1:
@@ -111,7 +125,7 @@ class Builder:
         self.row_payoff.append(known)
         self.row_action.append(self.actions.setdefault(action, len(self.actions)))
 
-    def distribution(self, key: tuple[tuple[int, ...], tuple[float, ...]]) -> int:
+    def distribution(self, key: Key) -> int:
         """Return the index of a next-slot distribution, stored once."""
         index = self.distributions.get(key)
         if index is None:

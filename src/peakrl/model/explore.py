@@ -159,7 +159,7 @@ def answers_of(problem: Problem, builder: Builder, step: int, state: Hashable) -
     told: list[tuple[Hashable, Any]] = []
     for action in problem.actions(step, state):
         where = Place(step, state, action)
-        outcomes = told_outcomes(problem, step, state, action, where)
+        outcomes = each_outcome(problem.outcomes(step, state, action), where)
         merged = merge(outcomes, builder, where, {}, lambda following, _: following)
         told.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
     return told
@@ -204,8 +204,12 @@ def expand(
             where = Place(step, state, action)
             refuse_action(action, seen, where)
             seen.add(action)
-            outcomes = told_outcomes(problem, step, state, action, where)
-            builder.add_row(action, merge(outcomes, builder, where, index, slot_of))
+            told = problem.outcomes(step, state, action)
+            plain = merge_plain(told, builder, where, index, slot_of) if type(told) in (list, tuple) else None
+            if plain is None:
+                builder.add_row(action, merge(each_outcome(told, where), builder, where, index, slot_of))
+            else:
+                builder.add_plain_row(action, *plain)
             if len(seen) % PAUSE == 0:
                 yield
     except PeakError:
@@ -229,9 +233,8 @@ def refuse_action(action: Any, seen: set[Hashable], where: Place) -> None:
         raise ProblemError(f"{where}: the action is offered twice")
 
 
-def told_outcomes(problem: Problem, step: int, state: Hashable, action: Hashable, where: Place) -> Iterator[Any]:
-    """Ask for the outcomes of an action."""
-    told = problem.outcomes(step, state, action)
+def each_outcome(told: Any, where: Place) -> Iterator[Any]:
+    """Return an iterator over the outcomes of an action."""
     if isinstance(told, Outcome):
         raise ProblemError(f"{where}: outcomes() gave a single Outcome; it must give a sequence: [Outcome(...)]")
     return each_told(told, where, "outcomes")
@@ -240,6 +243,38 @@ def told_outcomes(problem: Problem, step: int, state: Hashable, action: Hashable
 def each_told(told: Any, where: Place, of: str) -> Iterator[Any]:
     """Return an iterator over actions or outcomes that a problem told."""
     return iter(told) if type(told) in (list, tuple) else check_each(told, f"{where}: {of}()", of)
+
+
+def merge_plain(
+    outcomes: Any, builder: Builder, where: Place, index: Mapping[Hashable, int], slot_of: SlotOf
+) -> tuple[dict[int, float], tuple[float, ...]] | None:
+    """Return {next slot: probability} and the payoff of outcomes that are all paid the same, where nothing is unusual.
+
+    None: `merge` looks more closely, and says what is wrong if anything is.
+    """
+    if not outcomes or type(outcomes[0]) is not Outcome:
+        return None
+    _, _, reward, constraints = outcomes[0]
+    if type(constraints) is not tuple or type(reward) not in PLAIN or not PLAIN.issuperset(map(type, constraints)):
+        return None
+    payoff = builder.known_payoffs.get((reward, constraints)) or builder.plain_payoff(reward, constraints)
+    if payoff is None:
+        return None
+    merged: dict[int, float] = {}
+    total = 0.0
+    for outcome in outcomes:
+        if type(outcome) is not Outcome:
+            return None
+        probability, following, earned, told = outcome
+        if told is not constraints or earned is not reward or type(probability) is not float or not probability > 0.0:
+            return None
+        total += probability
+        try:
+            slot = index[following]
+        except (KeyError, TypeError):
+            slot = slot_of(following, where)
+        merged[slot] = merged.get(slot, 0.0) + probability
+    return (merged, payoff) if abs(total - 1.0) <= ROUNDING else None
 
 
 def merge(

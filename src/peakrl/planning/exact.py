@@ -167,7 +167,7 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     found = induction(model, modified(model, slack, penalty))
     assert found.choices is not None
     policy = Policy(model, found.choices)
-    violation = at_start(model, first_totals(model, row_costs(model), policy))
+    violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
     reason = None
     if violation > 0:
         reason = (
