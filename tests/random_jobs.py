@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from peakrl import Job
 
 
-def random_jobs(seed, *, most=8, random_times=False):
+def random_jobs(seed, *, most=8, random_times=False, releases=False):
     """Draw up to `most` jobs; deadlines are tight enough that a good part of the instances is infeasible."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, most + 1))
@@ -24,6 +26,9 @@ def random_jobs(seed, *, most=8, random_times=False):
             jobs.append(Job(dict(zip(times.tolist(), chances.tolist(), strict=True)), due, deadline, weight))
         else:
             jobs.append(Job(duration, due, deadline, weight))
+    if releases:
+        later = rng.integers(0, total // 2 + 1, count).tolist()
+        jobs = [replace(job, release=at, deadline=job.deadline + at) for job, at in zip(jobs, later, strict=True)]
     return jobs
 
 

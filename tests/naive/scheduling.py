@@ -10,16 +10,21 @@ import numpy as np
 
 
 def order_costs(jobs, orders):
-    """Violation and the three objectives of every order, straight from the definitions: orders is [order, place]."""
-    fields = ("processing", "due", "deadline", "weight")
-    take, due, deadline, weight = (np.array([getattr(job, field) for job in jobs])[orders] for field in fields)
-    end = np.cumsum(take, axis=1)
+    """Violation and the objectives of every order, straight from the definitions: orders is [order, place]."""
+    fields = ("processing", "due", "deadline", "weight", "release")
+    take, due, deadline, weight, release = (np.array([getattr(job, f) for job in jobs])[orders] for f in fields)
+    end, now = np.empty_like(take), np.zeros(len(take), take.dtype)
+    for place in range(take.shape[1]):
+        now = np.maximum(now, release[:, place]) + take[:, place]
+        end[:, place] = now
     late = np.maximum(0, end - due)
     return {
         "violation": np.maximum(0, end - deadline).sum(axis=1),
         "max_tardiness": late.max(axis=1),
         "total_tardiness": late.sum(axis=1),
         "weighted_late_work": (weight * np.minimum(take, late)).sum(axis=1),
+        "weighted_completion": (weight * end).sum(axis=1),
+        "weighted_tardiness": (weight * late).sum(axis=1),
     }
 
 

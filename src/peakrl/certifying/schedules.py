@@ -36,8 +36,10 @@ def ordered(model: TabularModel, policy: Policy) -> list[Ordered]:
     problem = problem_of(model) if is_schedule(model) and model.deterministic else None
     if problem is None:
         return []
-    found = []
-    for maker, order in (("learned", order_of(policy)), ("DT", dt_order_or_least_late(problem.jobs))):
+    found, orders = [], [("learned", order_of(policy))]
+    if not any(job.release for job in problem.jobs):  # DT is for jobs that are all there at time 0
+        orders.append(("DT", dt_order_or_least_late(problem.jobs)))
+    for maker, order in orders:
         schedule = evaluate_order(problem.jobs, order)
         cost = float(schedule.objective(problem.objective))
         found.append(Ordered(maker, tuple(order), schedule, problem.objective, cost))

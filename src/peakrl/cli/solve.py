@@ -31,7 +31,7 @@ def solve(
     ] = None,
     jobs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.csv", help="Jobs of one machine: columns processing, due, deadline, weight, name."),
+        typer.Option(metavar="FILE.csv", help="Jobs: columns processing, due, deadline, weight, name, release."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="For jobs with fixed times: write the Gantt chart.")

@@ -212,7 +212,7 @@ class SchedulingEnvironment(ProblemEnvironment):
 
     def make_observation_space(self) -> spaces.Space[Any]:
         """Done: one bit for each job; time and worst: whole numbers up to the longest schedule."""
-        longest = sum(job.longest for job in self.problem.jobs)
+        longest = self.problem.latest_end
         return spaces.Dict(
             {
                 "done": spaces.MultiBinary(len(self.problem.jobs)),
@@ -234,9 +234,7 @@ class SchedulingEnvironment(ProblemEnvironment):
 
     def picture(self) -> drawing.Pixels:
         """Return the Gantt chart."""
-        return drawing.gantt_chart(
-            self._bars(), self._deadlines(), float(sum(job.longest for job in self.problem.jobs))
-        )
+        return drawing.gantt_chart(self._bars(), self._deadlines(), float(self.problem.latest_end))
 
     def _deadlines(self) -> dict[str, float]:
         return {str(job.name): float(job.deadline) for job in self.problem.jobs}
@@ -244,8 +242,9 @@ class SchedulingEnvironment(ProblemEnvironment):
     def _bars(self) -> list[drawing.Bar]:
         states: list[Any] = [entry[0] for entry in self.trace] + [self.state]
         times = [float(self.problem.time(state)) for state in states]
+        release: dict[Any, int] = {job.name: job.release for job in self.problem.jobs}
         return [
-            drawing.Bar(str(entry[1]), times[place], times[place + 1], min(entry[3]))
+            drawing.Bar(str(entry[1]), max(times[place], release[entry[1]]), times[place + 1], min(entry[3]))
             for place, entry in enumerate(self.trace)
         ]
 

@@ -1,11 +1,13 @@
 """One layer of a scheduling problem at a time: every job tried in every state.
 
 A state is (done, time, worst): a bitmask of the jobs done, the time, and the largest tardiness so far (0 where the
-objective does not need it). Job j takes p, ends at C = time + p, and costs
+objective does not need it). Job j, released at r_j, takes p, ends at C = max(time, r_j) + p, and costs
 
     max tardiness        max(0, (C - d_j)^+ - worst)
     total tardiness      (C - d_j)^+
     weighted late work   w_j * min(p, (C - d_j)^+)
+    weighted completion  w_j * C
+    weighted tardiness   w_j * (C - d_j)^+
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Words = NDArray[np.uint64]
 #: Unsigned words turn sums with integers into floats, so what is read from one is made signed.
 Integer = int | np.int64
 
-MAX_TARDINESS, TOTAL_TARDINESS, WEIGHTED_LATE_WORK = 0, 1, 2
+MAX_TARDINESS, TOTAL_TARDINESS, WEIGHTED_LATE_WORK, WEIGHTED_COMPLETION, WEIGHTED_TARDINESS = 0, 1, 2, 3, 4
 SHIFT = np.uint64(32)
 LOW = np.uint64(0xFFFFFFFF)
 ONE = np.uint64(1)
@@ -36,6 +38,7 @@ class JobTable(NamedTuple):
     due: Longs
     deadline: Longs
     weight: Floats
+    release: Longs
     #: [job + 1]: the (probability, time) pairs of a job are pair_start[job] .. pair_start[job + 1].
     pair_start: Longs
     pair_time: Longs
@@ -64,7 +67,9 @@ def job_cost(jobs: JobTable, job: int, end: int, duration: int, worst: Integer) 
         return float(max(0, tardiness - worst))
     if jobs.objective == TOTAL_TARDINESS:
         return float(tardiness)
-    return float(jobs.weight[job] * min(duration, tardiness))
+    if jobs.objective == WEIGHTED_LATE_WORK:
+        return float(jobs.weight[job] * min(duration, tardiness))
+    return float(jobs.weight[job] * (end if jobs.objective == WEIGHTED_COMPLETION else tardiness))
 
 
 @kernel
@@ -79,7 +84,7 @@ def expand_layer(jobs: JobTable, done: Words, clock: Words, out: Expansion) -> N
             if done[slot] & bit != ZERO:
                 continue
             for pair in range(jobs.pair_start[job], jobs.pair_start[job + 1]):
-                end = time + jobs.pair_time[pair]
+                end = max(time, jobs.release[job]) + jobs.pair_time[pair]
                 after = max(worst, end - jobs.due[job]) if jobs.objective == MAX_TARDINESS else 0
                 out.next_done[outcome] = done[slot] | bit
                 out.next_clock[outcome] = (np.uint64(end) << SHIFT) | np.uint64(after)

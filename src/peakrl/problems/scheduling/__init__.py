@@ -11,6 +11,7 @@ __all__ = [
     "Job",
     "MachineScheduling",
     "Schedule",
+    "best_order",
     "dt_order",
     "dt_order_or_least_late",
     "earliest_deadline_order",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         order_of,
         scheduling_example,
     )
+    from peakrl.problems.scheduling.subsets import best_order
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -62,6 +64,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         "job_files": ("read_jobs",),
         "jobs": ("Job", "uniform"),
+        "subsets": ("best_order",),
         "problem": ("MachineScheduling", "machine_scheduling", "order_of", "scheduling_example"),
     },
 )  # fmt: skip

@@ -1,14 +1,16 @@
 """Orders of jobs on one machine: what they cost, and the classical rules that make them.
 
-With jobs done in an order without idle time, C_j is the completion time of job j, and
+With jobs done in an order, each as soon as it is released and the one before it has ended, C_j is the completion time
+of job j, and
 
     tardiness            T_j = max(0, C_j - d_j)
-    objectives           max_j T_j,   sum_j T_j,   sum_j w_j min(p_j, T_j)
+    objectives           max_j T_j,   sum_j T_j,   sum_j w_j min(p_j, T_j),   sum_j w_j C_j,   sum_j w_j T_j
     slack                D_j - C_j, below 0 where the deadline is missed
 
 DT (Koulamas and Kyparisis, 2001) minimises the largest tardiness under deadlines. It works backwards: among the jobs
 whose deadline allows them to end where the remaining jobs together end, the one with the largest due time goes last;
-then the same for what is left. No such job: no order meets every deadline.
+then the same for what is left. No such job: no order meets every deadline. It is for jobs that are all there at time 0;
+with release times `best_order` finds the optimum.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from peakrl.model.schedule_states import JobName
 from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, with_time
 
 Order = tuple[JobName, ...]
-OBJECTIVES = ("max_tardiness", "total_tardiness", "weighted_late_work")
+OBJECTIVES = ("max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion", "weighted_tardiness")
 
 
 class InfeasibleSchedule(ProblemError):
@@ -64,6 +66,8 @@ class Schedule:
     max_tardiness: int
     total_tardiness: int
     weighted_late_work: float
+    weighted_completion: float
+    weighted_tardiness: float
 
     @property
     def completion(self) -> dict[JobName, int]:
@@ -86,21 +90,22 @@ class Schedule:
         return self.violation == 0
 
     def objective(self, name: str) -> float:
-        """Return one of the three objectives by its name."""
+        """Return one of the objectives by its name."""
         if name not in OBJECTIVES:
             raise ProblemError(f"objective {name!r} is unknown; there are {', '.join(OBJECTIVES)}")
         return float(getattr(self, name))
 
 
 def gantt(jobs: Iterable[Job], order: Sequence[JobName]) -> tuple[Bar, ...]:
-    """Return the bars of the jobs done in `order` without idle time; processing times must be fixed."""
-    by_name = _by_name(_fixed_jobs(jobs, "an order"))
+    """Return the bars of the jobs done in `order`, each as soon as it can be; processing times must be fixed."""
+    by_name = _by_name(fixed_jobs(jobs, "an order"))
     _check_order(order, by_name)
     bars, time = [], 0
     for name in order:
         job = by_name[name]
-        bars.append(Bar(name, time, time + job.longest, job.due, job.deadline))
-        time += job.longest
+        start = max(time, job.release)
+        time = start + job.longest
+        bars.append(Bar(name, start, time, job.due, job.deadline))
     return tuple(bars)
 
 
@@ -111,7 +116,9 @@ def evaluate_order(jobs: Iterable[Job], order: Sequence[JobName]) -> Schedule:
     bars = gantt(named, order)
     tardiness = [bar.tardiness for bar in bars]
     late_work = sum(by_name[bar.job].weight * min(bar.end - bar.start, bar.tardiness) for bar in bars)
-    return Schedule(tuple(order), bars, max(tardiness), sum(tardiness), late_work)
+    completion = sum(by_name[bar.job].weight * bar.end for bar in bars)
+    late = sum(by_name[bar.job].weight * bar.tardiness for bar in bars)
+    return Schedule(tuple(order), bars, max(tardiness), sum(tardiness), late_work, completion, late)
 
 
 # Rules ---------------------------------------------------------------------------------------------------------
@@ -122,7 +129,8 @@ def dt_order(jobs: Iterable[Job]) -> Order:
 
     Raises `InfeasibleSchedule`, which names the jobs that cannot all be in time, where no order does.
     """
-    named = _fixed_jobs(jobs, "DT")
+    named = fixed_jobs(jobs, "DT")
+    _all_there(named, "DT")
     reason = infeasible_reason(named)
     if reason is not None:
         raise InfeasibleSchedule(reason)
@@ -133,7 +141,8 @@ def infeasible_reason(jobs: Iterable[Job]) -> str | None:
     """Return which jobs cannot all meet their deadlines, None where all can.
 
     With random times every job may take its longest, so deadlines can be met with certainty exactly where they can be
-    met with the longest times.
+    met with the longest times. Release times are left out of account: with them, None says no more than that the
+    deadlines alone do not stand in the way.
     """
     _, stuck = _backwards(named_jobs(jobs))
     if not stuck:
@@ -149,7 +158,7 @@ def infeasible_reason(jobs: Iterable[Job]) -> str | None:
 
 def dt_order_or_least_late(jobs: Iterable[Job]) -> Order:
     """Return DT's order; where no job may go last, the one with the latest deadline does, and is late."""
-    return _backwards(_fixed_jobs(jobs, "DT"))[0]
+    return _backwards(fixed_jobs(jobs, "DT"))[0]
 
 
 def _backwards(jobs: Sequence[Job]) -> tuple[Order, tuple[Job, ...]]:
@@ -212,6 +221,8 @@ class KnownTimes:
     max_tardiness: Floats
     total_tardiness: Floats
     weighted_late_work: Floats
+    weighted_completion: Floats
+    weighted_tardiness: Floats
     violation: Floats
 
 
@@ -232,13 +243,11 @@ def simulate_known_times(
     check_seed(seed)
     named = named_jobs(jobs)
     state = seed_state(np.uint64(seed))
-    results = np.empty((tests, 4))
+    results = np.empty((tests, len(OBJECTIVES) + 1))
     for test in range(tests):
         drawn = draw_jobs(named, state)
         schedule = evaluate_order(drawn, choose(drawn))
-        results[test] = (
-            schedule.max_tardiness, schedule.total_tardiness, schedule.weighted_late_work, schedule.violation,
-        )  # fmt: skip
+        results[test] = (*(schedule.objective(name) for name in OBJECTIVES), schedule.violation)
     return KnownTimes(*(np.ascontiguousarray(column) for column in results.T))
 
 
@@ -258,7 +267,8 @@ def _by_name(jobs: Iterable[Job]) -> dict[JobName, Job]:
     return {name_of(job): job for job in jobs}
 
 
-def _fixed_jobs(jobs: Iterable[Job], what: str) -> tuple[Job, ...]:
+def fixed_jobs(jobs: Iterable[Job], what: str) -> tuple[Job, ...]:
+    """Return the jobs, named, or raise where a processing time is random."""
     named = named_jobs(jobs)
     for job in named:
         if not job.fixed:
@@ -266,6 +276,16 @@ def _fixed_jobs(jobs: Iterable[Job], what: str) -> tuple[Job, ...]:
                 f"job {job.name!r} has a random processing time; {what} is worked out for fixed times only"
             )
     return named
+
+
+def _all_there(jobs: Iterable[Job], what: str) -> None:
+    """Raise where a job is released after time 0."""
+    for job in jobs:
+        if job.release > 0:
+            raise ProblemError(
+                f"job {job.name!r} is released at {job.release}; {what} is for jobs that are all there at time 0 "
+                "(best_order finds the best order with release times)"
+            )
 
 
 def _check_order(order: Sequence[JobName], jobs: Mapping[JobName, Job]) -> None:

@@ -1,4 +1,4 @@
-"""Instances from CSV files: one job a row, columns processing, due, deadline and, if wanted, weight and name.
+"""Instances from CSV files: one job a row, columns processing, due, deadline and, if wanted, weight, name, release.
 
 `processing` is a whole number or a range such as 2-4, meaning uniform over the whole numbers in it.
 """
@@ -19,7 +19,7 @@ from peakrl.problems.scheduling.jobs import Job, Processing, check_time, named_j
 Parsed = TypeVar("Parsed")
 
 REQUIRED = ("processing", "due", "deadline")
-OPTIONAL = ("weight", "name")
+OPTIONAL = ("weight", "name", "release")
 #: A hyphen, or the dash that word processors make of it.
 _RANGE = re.compile(r"([0-9]{1,12})\s*[-\u2013]\s*([0-9]{1,12})")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,12}")
@@ -95,7 +95,7 @@ def _job(cells: dict[str, str], where: str) -> Job:
 
     parts = cell("processing", _processing), cell("due", _whole), cell("deadline", _whole), cell("weight", _weight)
     # What is left to be wrong lies between two columns: the deadline and the time that the job takes.
-    return _located(f"{where}, column 'deadline'", Job, *parts, cells.get("name") or None)
+    return _located(f"{where}, column 'deadline'", Job, *parts, cells.get("name") or None, cell("release", _release))
 
 
 def _located(where: str, make: Callable[..., Parsed], *arguments: Any) -> Parsed:
@@ -120,6 +120,11 @@ def _whole(cell: str, otherwise: str = "") -> int:
     if not _WHOLE.fullmatch(cell):
         raise ProblemError(f"the cell is {_shown(cell)}; it must be a whole number{otherwise}")
     return check_time(int(cell), "the cell")
+
+
+def _release(cell: str) -> int:
+    # An empty cell means the default, and here 0 is a time as well.
+    return 0 if cell in ("", "0") else _whole(cell)
 
 
 def _weight(cell: str) -> float:

@@ -68,4 +68,5 @@ def as_table(job: Job) -> dict[str, Any]:
     """Return a job as plain values."""
     processing: Any = job.longest if job.fixed else [list(pair) for pair in job.pairs]
     table = {"processing": processing, "due": job.due, "deadline": job.deadline}
-    return table | ({} if job.weight == 1 else {"weight": job.weight}) | {"name": job.name}
+    table |= ({} if job.weight == 1 else {"weight": job.weight}) | {"name": job.name}
+    return table | ({"release": job.release} if job.release else {})

@@ -1,7 +1,8 @@
-"""Jobs of a single machine: processing time p_j, due time d_j, deadline D_j and weight w_j.
+"""Jobs of a single machine: processing time p_j, due time d_j, deadline D_j, weight w_j and release time r_j.
 
 A due time may be missed at a cost, a deadline must not be missed at all; which of the two comes first is free. All
-times are whole numbers of at least 1. A processing time is one number or a discrete distribution.
+times are whole numbers of at least 1, a release time, before which a job cannot begin, may be 0. A processing time is
+one number or a discrete distribution.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ class Job:
     due: int
     #: When it must have ended: the constraint.
     deadline: int
-    #: Only the objective "weighted_late_work" reads it.
+    #: Only the weighted objectives read it.
     weight: float = 1
     #: A word or a number; by default its place.
     name: JobName | None = None
+    #: When it may begin.
+    release: int = 0
 
     def __post_init__(self) -> None:
         if not (self.name is None or isinstance(self.name, str) or whole(self.name) is not None) or self.name == "":
@@ -53,10 +56,14 @@ class Job:
         object.__setattr__(self, "due", check_time(self.due, f"{who}: due"))
         object.__setattr__(self, "deadline", check_time(self.deadline, f"{who}: deadline"))
         object.__setattr__(self, "weight", check_number(self.weight, f"{who}: weight", above=0, error=ProblemError))
-        if self.deadline < self.shortest:
+        release = check_count(self.release, f"{who}: release", 0, LARGEST_TIME, error=ProblemError)
+        object.__setattr__(self, "release", release)
+        if self.deadline < release + self.shortest:
             least = "processing" if self.fixed else "its shortest processing"
+            after = f" after its release at {release}" if release else ""
             raise ProblemError(
-                f"{who}: deadline {self.deadline} lies before {least} time {self.shortest}, so that it can never be met"
+                f"{who}: deadline {self.deadline} lies before {least} time {self.shortest}{after}, "
+                "so that it can never be met"
             )
 
     def _describe(self) -> str:
@@ -129,12 +136,18 @@ def named_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
             )
         places[str(name)] = place
         named.append(job if job.name is not None else replace(job, name=name))
-    total = sum(job.longest for job in named)
+    total = latest_end(named)
     if total > LARGEST_TOTAL:
         raise ProblemError(
             f"the jobs take up to {total:,} time units; use a coarser unit: {LARGEST_TOTAL:,} are possible"
         )
     return tuple(named)
+
+
+def latest_end(jobs: Iterable[Job]) -> int:
+    """Return a time by which the jobs are done in whatever order: all of them after the last release."""
+    listed = tuple(jobs)
+    return max(job.release for job in listed) + sum(job.longest for job in listed)
 
 
 def name_of(job: Job) -> JobName:

@@ -1,15 +1,16 @@
 """Single-machine scheduling with deadlines (the paper's second experiment) as a problem with a peak constraint.
 
-At step h, h jobs are done. In state s = (done, time t, largest tardiness so far m), doing job a takes p:
+At step h, h jobs are done. In state s = (done, time t, largest tardiness so far m), doing job a, which takes p:
 
-    C   = t + p                                     it ends; T = max(0, C - d_a) is its tardiness
+    C   = max(t, r_a) + p                           it ends; T = max(0, C - d_a) is its tardiness
     f   = D_a - C >= 0                              its deadline is met
     r   = -max(0, T - m)                            max tardiness;   m' = max(m, T)
     r   = -T                                        total tardiness
     r   = -w_a min(p, T)                            weighted late work: the part of p done after the due time
+    r   = -w_a C   or   -w_a T                      weighted completion, weighted tardiness
 
 so that the rewards of an episode add up to minus the objective. What follows from the rest is no part of a state: t
-where times are fixed (the jobs done say it), m where the objective adds up over jobs.
+where times are fixed and nothing is released later (the jobs done say it), m where the objective adds up over jobs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import Policy
 from peakrl.problems.scheduling.baselines import OBJECTIVES, Order, infeasible_reason
 from peakrl.problems.scheduling.job_tables import as_table
-from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, uniform
+from peakrl.problems.scheduling.jobs import Job, latest_end, name_of, named_jobs, uniform
 from peakrl.problems.spec import remember
 
 
@@ -51,10 +52,10 @@ class MachineScheduling(Problem):
         if self.objective not in OBJECTIVES:
             raise ProblemError(f"objective {self.objective!r} is unknown; there are {', '.join(OBJECTIVES)}")
         jobs = named_jobs(self.jobs)
-        total = sum(job.longest for job in jobs)
+        total = latest_end(jobs)
         # The costliest step is a job that comes last, and the farthest from a deadline a job that comes first or last.
         largest = max(self._cost(job, total, job.longest, 0) for job in jobs)
-        bound = max(max(job.deadline - job.shortest, total - job.deadline) for job in jobs)
+        bound = max(max(job.deadline - job.release - job.shortest, total - job.deadline) for job in jobs)
         object.__setattr__(self, "jobs", jobs)
         object.__setattr__(self, "horizon", len(jobs))
         object.__setattr__(self, "reward_range", (0.0 - largest, 0.0))
@@ -64,6 +65,16 @@ class MachineScheduling(Problem):
     def fixed_times(self) -> bool:
         """True when no processing time is random."""
         return all(job.fixed for job in self.jobs)
+
+    @property
+    def keeps_time(self) -> bool:
+        """True when the time is part of a state: the jobs done do not tell it."""
+        return any(job.release > 0 or not job.fixed for job in self.jobs)
+
+    @property
+    def latest_end(self) -> int:
+        """A time by which all jobs are done, in whatever order."""
+        return latest_end(self.jobs)
 
     @property
     def keeps_worst(self) -> bool:
@@ -76,7 +87,7 @@ class MachineScheduling(Problem):
 
     def initial(self) -> Iterable[tuple[float, ScheduleState]]:
         """Nothing is done yet."""
-        return [(1.0, ScheduleState((), None if self.fixed_times else 0, 0 if self.keeps_worst else None))]
+        return [(1.0, ScheduleState((), 0 if self.keeps_time else None, 0 if self.keeps_worst else None))]
 
     def actions(self, step: int, state: Any) -> Iterable[JobName]:
         """The jobs not yet done, in the order of the instance."""
@@ -85,7 +96,7 @@ class MachineScheduling(Problem):
     def outcomes(self, step: int, state: Any, action: Any) -> Iterable[Outcome]:
         """One outcome for each time that the job may take."""
         job = self._job(state, action)
-        start = self.time(state)
+        start = max(self.time(state), job.release)
         for probability, duration in job.pairs:
             cost = self._cost(job, start + duration, duration, state.worst or 0)
             following = self._following(state, job, start + duration)
@@ -109,7 +120,8 @@ class MachineScheduling(Problem):
                     else f"is unknown; the jobs are {', '.join(map(repr, self._by_name))}"
                 )
                 raise ProblemError(f"job {name!r} {why}")
-            state = self._following(state, job, self.time(state) + self._duration(job, times or {}))
+            start = max(self.time(state), job.release)
+            state = self._following(state, job, start + self._duration(job, times or {}))
         return state
 
     def tabulate(self, memory_limit: float) -> TabularModel:
@@ -137,7 +149,7 @@ class MachineScheduling(Problem):
     def _following(self, state: ScheduleState, job: Job, end: int) -> ScheduleState:
         done = tuple(name for name in self._by_name if name == job.name or name in state.done)
         worst = None if state.worst is None else max(state.worst, end - job.due)
-        return ScheduleState(done, None if self.fixed_times else end, worst)
+        return ScheduleState(done, end if self.keeps_time else None, worst)
 
     def _cost(self, job: Job, end: int, duration: int, worst: int) -> float:
         """Return by how much the objective grows."""
@@ -146,7 +158,9 @@ class MachineScheduling(Problem):
             return float(max(0, tardiness - worst))
         if self.objective == "total_tardiness":
             return float(tardiness)
-        return job.weight * min(duration, tardiness)
+        if self.objective == "weighted_late_work":
+            return job.weight * min(duration, tardiness)
+        return job.weight * (end if self.objective == "weighted_completion" else tardiness)
 
     def _duration(self, job: Job, times: Mapping[JobName, int]) -> int:
         if job.fixed:
@@ -160,7 +174,8 @@ class MachineScheduling(Problem):
 def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness") -> MachineScheduling:
     """Return the problem of doing `jobs` one after another; a policy's value is minus the expected objective.
 
-    `objective` is "max_tardiness", "total_tardiness" or "weighted_late_work". Actions are the jobs' names (their
+    `objective` is "max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion" (the sum of weighted
+    completion times) or "weighted_tardiness". Actions are the jobs' names (their
     places 1, 2, ... where they have none), states are `ScheduleState`, the horizon is the number of jobs.
     """
     named = named_jobs(jobs)

@@ -58,6 +58,7 @@ def job_table(jobs: Sequence[Job], objective: int) -> JobTable:
         np.array([job.due for job in jobs], np.int64),
         np.array([job.deadline for job in jobs], np.int64),
         np.array([job.weight for job in jobs], np.float64),
+        np.array([job.release for job in jobs], np.int64),
         starts_of([len(job.pairs) for job in jobs]),
         np.array([time for _, time in pairs], np.int64),
         np.array([probability for probability, _ in pairs], np.float64),
@@ -86,7 +87,7 @@ def tabulate_schedule(
         [name_of(job) for job in jobs],
         frozen(np.concatenate(done), np.uint64, own=True),
         frozen(np.concatenate(clock), np.uint64, own=True),
-        timed=not all(job.fixed for job in jobs),
+        timed=any(job.release > 0 or not job.fixed for job in jobs),
         worst=keeps_worst,
     )
     return joined_model(header, labels, [len(layer) for layer in done], parts)

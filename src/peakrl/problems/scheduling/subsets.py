@@ -1,0 +1,48 @@
+"""The best order of jobs with fixed times, without a table of states: `kernels.subset_orders` for some twenty jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peakrl.checks import check_choice
+from peakrl.errors import ProblemError
+from peakrl.problems.scheduling.baselines import (
+    OBJECTIVES,
+    InfeasibleSchedule,
+    Schedule,
+    evaluate_order,
+    fixed_jobs,
+    infeasible_reason,
+)
+from peakrl.problems.scheduling.jobs import Job, name_of
+from peakrl.problems.scheduling.tables import job_table
+
+#: Every set of jobs has a label or more: 40 bytes each.
+MOST_JOBS, MOST_LABELS = 22, 50_000_000
+
+
+def best_order(jobs: Iterable[Job], *, objective: str = "total_tardiness") -> Schedule:
+    """Return the schedule of least objective among those that meet every deadline; processing times must be fixed.
+
+    The same optimum as `solve(machine_scheduling(jobs, objective=...))`, for up to 22 jobs, and release times are no
+    matter. Raises `InfeasibleSchedule` where no order meets every deadline.
+    """
+    from peakrl.kernels.subset_orders import subset_labels
+
+    named = fixed_jobs(jobs, "best_order")
+    which = OBJECTIVES.index(check_choice(objective, "objective", OBJECTIVES, error=ProblemError))
+    if len(named) > MOST_JOBS:
+        raise ProblemError(f"jobs holds {len(named)}; best_order looks at every set of them: {MOST_JOBS} are the most")
+    start, _, _, before, last = subset_labels(job_table(named, which), MOST_LABELS)
+    if start[0] < 0:
+        raise ProblemError(
+            f"jobs: their release times leave more than {MOST_LABELS:,} orders worth keeping; plan fewer jobs"
+        )
+    if start[-2] == start[-1]:
+        raise InfeasibleSchedule(infeasible_reason(named) or "no order meets every deadline with these release times")
+    # A front falls in cost, so its last label is the cheapest.
+    label, backwards = int(start[-1]) - 1, []
+    while label > 0:
+        backwards.append(name_of(named[last[label]]))
+        label = int(before[label])
+    return evaluate_order(named, tuple(reversed(backwards)))
