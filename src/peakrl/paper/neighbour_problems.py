@@ -150,6 +150,12 @@ def scheduling() -> Problem:
     return scheduling_example(2)
 
 
+def thrifty(step: int, state: Any) -> int:
+    """Send with one unit of power, if there is one."""
+    held: int = min(1, sum(state))
+    return held
+
+
 @dataclass(frozen=True)
 class CommonProblem:
     """A problem that all methods share."""
@@ -157,17 +163,18 @@ class CommonProblem:
     make: Callable[[], Problem]
     #: On the expected total violation of an episode; of a peak problem 0.
     limit: float
-    #: A limit that leaves room: what meets it is a safe policy to begin with.
-    safe_limit: float
+    #: A limit that leaves room: what meets it is a safe policy to begin with; or a rule that never violates.
+    safe_limit: float = 0.0
+    safe_rule: Callable[[int, Any], Any] | None = None
 
 
 #: By name.
 PROBLEMS = {
     "inventory": CommonProblem(Inventory, limit=3.5, safe_limit=0.7),
     "grid": CommonProblem(ObstacleGrid, limit=1.0, safe_limit=0.5),
-    "tiny harvesting": CommonProblem(tiny_harvesting, limit=0.0, safe_limit=0.0),
-    "transmitter": CommonProblem(transmitter, limit=0.0, safe_limit=0.0),
-    "scheduling": CommonProblem(scheduling, limit=0.0, safe_limit=0.0),
+    "tiny harvesting": CommonProblem(tiny_harvesting, limit=0.0, safe_rule=thrifty),
+    "transmitter": CommonProblem(transmitter, limit=0.0, safe_rule=thrifty),
+    "scheduling": CommonProblem(scheduling, limit=0.0),
 }
 
 

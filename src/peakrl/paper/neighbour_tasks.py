@@ -10,11 +10,12 @@ import numpy as np
 
 from peakrl.evaluation import evaluate
 from peakrl.learning.active import ActiveRun, drive
-from peakrl.learning.knowledge import NOTHING, Knowledge
+from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.run import LearningRun
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.explore import compile_model
 from peakrl.model.tabular import TabularModel
+from peakrl.paper.certificate_tasks import declared
 from peakrl.paper.neighbour_problems import common_problem
 
 #: What exact expectations may exceed a limit by.
@@ -30,14 +31,15 @@ def compiled(name: str) -> TabularModel:
 def learn_neighbour(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn, and tell how every policy that was followed stood to the limit."""
     model, limit = compiled(config["problem"]), common_problem(config["problem"]).limit
-    knowledge = Knowledge(support=model) if config["support"] else NOTHING
+    knowledge = Knowledge(support=model) if config["support"] else declared(config["declared"], model)
     settings = LearnerSettings.from_dict(config["learner"])
     active = ActiveRun(
         model, settings, planned=config["episodes"], seed=config["seed"], every=1, average=False, knowledge=knowledge
     )
     run = drive(active, config["episodes"])
     stored = sum(array.size for array in active.learned().arrays().values())
-    return {**figures(run, model, limit), "stored": stored, "violations": run.violations}
+    proved = {} if run.certificate is None else {"proved_gap": run.certificate.gap}
+    return {**figures(run, model, limit), **proved, "stored": stored, "violations": run.violations}
 
 
 def figures(run: LearningRun, model: TabularModel, limit: float) -> dict[str, float]:

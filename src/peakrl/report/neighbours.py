@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 COLOURS = {"memory or mask": GREEN, "linear programme": BLUE, "prices": ORANGE, "penalty or queue": PURPLE}
 OPTIMUM = "model known"
+#: Of a name, as shares of a panel.
+NAME_WIDTH, LINE = 0.16, 0.035
 #: Smaller violations are drawn here, the left end of a logarithmic axis.
 FLOOR = 1e-5
 
@@ -29,7 +31,7 @@ def draw_problem(record: FigureRecord, problem: str, axes: Axes) -> None:
     """Draw the methods of one problem."""
     values = record.curves(problem, "median value")
     sums = record.curves(problem, "median positive sum")
-    shown = set()
+    shown, points = set(), {}
     for name, rows in values.items():
         if name == OPTIMUM:
             axes.axhline(rows[0].mean, color=BLACK, linewidth=0.8, linestyle=":", label="optimum, model known")
@@ -37,12 +39,30 @@ def draw_problem(record: FigureRecord, problem: str, axes: Axes) -> None:
         family = record.settings["methods"][name]["family"]
         x, y = max(sums[name][0].mean, FLOOR), rows[0].mean
         axes.plot([x], [y], "o", color=COLOURS[family], label=None if family in shown else family)
-        axes.annotate(name, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=6)
+        points[name] = x, y
         shown.add(family)
     axes.set_xscale("log")
+    axes.margins(x=0.12)
+    name_points(axes, points)
     axes.set_xlabel(
         f"mean positive part of the violation of what was followed (log axis; {FLOOR:g} stands for less, or 0)"
     )
     axes.set_ylabel("value of the policy handed out")
     axes.set_title(problem.capitalize(), loc="left")
     axes.legend(fontsize=6)
+
+
+def name_points(axes: Axes, points: dict[str, tuple[float, float]]) -> None:
+    """Write the name of every point beside it, above one another where they would overlap."""
+    taken: list[tuple[float, float]] = []
+    places = {name: axes.transAxes.inverted().transform(axes.transData.transform(at)) for name, at in points.items()}
+    for name in sorted(points, key=lambda one: (places[one][1], places[one][0])):
+        right, up = (float(part) for part in places[name])
+        lifted = up
+        while any(abs(right - other) < NAME_WIDTH and abs(lifted - height) < LINE for other, height in taken):
+            lifted += LINE
+        taken.append((right, lifted))
+        axes.annotate(
+            name, points[name], xytext=(right + 0.008, lifted + 0.01), textcoords=axes.transAxes, fontsize=6,
+            annotation_clip=False,
+        )  # fmt: skip

@@ -15,8 +15,8 @@ until they know better. (Efroni, Mannor and Pirotta, 2020.) The pessimists are i
 
 One limit is kept by a search for its price (`model.one_limit`), which finds the programme's optimum; several by the
 programme itself. Rewards and costs of pairs are observed, so there is no margin for them. Plans are made anew when the
-visits of some pair have doubled, not in every episode. Nobody doubts the law of the first state: it is as it was
-counted. What is declared to fail has no part in any programme.
+visits of some pair have doubled, and no more often than every `episodes_per_plan` episodes. Nobody doubts the law of
+the first state: it is as it was counted. What is declared to fail has no part in any programme.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class LinearSettings(BudgetSettings):
     scale: float = Field(default=1.0, ge=0)
     #: p, with which the theorem's statement may fail.
     failure_probability: float = Field(default=0.1, gt=0, lt=1)
+    #: A plan is followed at least so many times; more of them make large problems cheaper.
+    episodes_per_plan: int = Field(default=1, ge=1)
 
     @property
     def bound_to_plan(self) -> str | None:
@@ -93,7 +95,7 @@ class LinearPlanner(CountingPlanner):
 
     def __init__(self, task: Task, settings: LinearSettings, *, extended: bool) -> None:
         super().__init__(task, UCBVI(bonus=0.0))
-        self.extended, self.scale = extended, settings.scale
+        self.extended, self.scale, self.batch = extended, settings.scale, settings.episodes_per_plan
         self.budget = settings.budget(task.sizes)
         sizes = task.sizes
         pairs = sizes.states * sizes.actions * sizes.horizon * task.episodes / settings.failure_probability
@@ -103,8 +105,8 @@ class LinearPlanner(CountingPlanner):
             "charge": Table(0.0, np.float64, quantities),
             "chance": Table(0.0, np.float64, self.columns),
         }
-        #: Plans so far, and is one due?
-        self.plans = np.array([0, 1], np.int64)
+        #: Plans so far, is one due, and the first episode that may have it.
+        self.plans = np.array([0, 1, 0], np.int64)
         #: [cost]: what another unit of each limit is worth in the latest plan.
         self.prices = np.zeros(len(self.budget.limits))
         self.path = Path(*(np.zeros(horizon, np.int64) for _ in range(3)))
@@ -139,13 +141,13 @@ class LinearPlanner(CountingPlanner):
 
     def _plan_if_due(self, episode: int, log: Log, changes: int) -> int:
         """Plan where it is time to; log what changes of the rows that are not drawn."""
-        if not self.plans[1]:
+        if not self.plans[1] or episode < self.plans[2]:
             return changes
         visits = self.by_row["visits"].used
         if visits.any():
             self.own["chance"].used[...] = self._chances(episode)
         changes = self._settle(episode, log, changes)
-        self.plans[:] = self.plans[0] + 1, 0
+        self.plans[:] = self.plans[0] + 1, 0, episode + self.batch
         self._exact = None
         return changes
 
@@ -302,13 +304,14 @@ class LinearPlanner(CountingPlanner):
                 break
             changes = self._plan_if_due(done + ran + 1, log, changes)
             part = experience[ran:]
-            played, changes, self.plans[1] = follow_plan(
+            played, changes, due = follow_plan(
                 model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff, self.charges,
                 self.counts, self.own["charge"].room, self.mixture, int(self.space.shared), self.path,
                 generator, done + ran, episodes - ran, log, changes, part, counters,
             )  # fmt: skip
             if len(part):
                 part[:played, 2:] = self._expected()
+            self.plans[1] |= due
             ran += played
         return ran, changes
 
@@ -349,7 +352,7 @@ class LinearPlanner(CountingPlanner):
             raise ValueError("engine.charge holds what cannot be")
         if not np.isfinite(self.prices).all() or (self.prices < 0).any():
             raise ValueError("engine.prices holds what cannot be")
-        if self.plans[0] < 0 or self.plans[1] not in (0, 1):
+        if self.plans[0] < 0 or self.plans[1] not in (0, 1) or not 0 <= self.plans[2] <= done + self.batch + 1:
             raise ValueError("engine.plans holds a number that cannot be")
         self._mix()
         self._exact = None
