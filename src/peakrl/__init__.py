@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from peakrl.envs.registration import register_with_gymnasium as _register_with_gymnasium
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ArrayProblem",
