@@ -56,14 +56,16 @@ def story(found: RunFindings, place: str, share: int) -> list[Part]:
     from peakrl.report.episode_blocks import episode_blocks, risk_blocks
     from peakrl.report.map_blocks import run_map
     from peakrl.report.policy_blocks import explorer_blocks
+    from peakrl.report.problem_pictures import picture_blocks
     from peakrl.report.schedule_blocks import schedule_blocks
 
+    episode = [*picture_blocks(found, place), *episode_blocks(found, place)]
     does = [*schedule_blocks(found, place), *run_map(found, place, share), *explorer_blocks(found, place, share)]
     return [
         Part(f"{place}-story-answer", "The answer", "", [answer_of(found, place)]),
         Part(f"{place}-story-curve", "How learning went", "", curve_blocks(found, place)),
         Part(f"{place}-story-policy", "What the policy does", "", does),
-        Part(f"{place}-story-episode", "One episode, step by step", EPISODE, episode_blocks(found, place)),
+        Part(f"{place}-story-episode", "One episode, step by step", EPISODE, episode),
         Part(f"{place}-story-risk", "Where the risk is", "", risk_blocks(found, place)),
         Part(f"{place}-story-details", "In full", "", detail_blocks(found, place)),
     ]

@@ -1,0 +1,86 @@
+"""The pictures of built-in problems show the episode that was played, and nothing where there is nothing to show."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from peakrl import compile_model, energy_harvesting, rollout, solve
+from peakrl.problems.charging import vehicle_charging
+from peakrl.problems.flow_shops import flow_shop, schedule_of
+from peakrl.problems.heating import thermostat
+from peakrl.problems.robots import battery_robot
+from peakrl.report.problem_pictures import PICTURES, picture_blocks
+
+
+def played(problem, **changes):
+    """Findings of the optimal policy, as far as pictures ask for them."""
+    model = compile_model(problem)
+    policy = solve(model).policy
+    told = SimpleNamespace(spec=changes.get("spec", model.spec), horizon=model.horizon)
+    return SimpleNamespace(known=SimpleNamespace(model=told), episode=rollout(model, policy)), policy
+
+
+def curves(block):
+    return {series.name: list(series.y) for series in block.series}
+
+
+def test_a_thermostats_picture_shows_temperatures_within_their_band():
+    found, _ = played(thermostat())
+    band, heating = picture_blocks(found, "run")
+    shown = curves(band)
+    assert all(
+        low <= inside <= high
+        for low, inside, high in zip(shown["not below"], shown["inside"], shown["not above"], strict=True)
+    )
+    # What an hour leads to is what the next hour begins with.
+    assert [2 * degrees for degrees in shown["inside"][:-1]] == [one.state[0] for one in found.episode[1:]]
+    assert curves(heating)["heating (kW)"] == [one.action for one in found.episode]
+
+
+def test_the_connections_picture_adds_the_cars_to_the_household():
+    found, _ = played(vehicle_charging())
+    (chart,) = picture_blocks(found, "run")
+    shown = curves(chart)
+    assert shown["and car 2"] == [one.state[0] + sum(one.action) for one in found.episode]
+    assert max(shown["and car 2"]) <= shown["limit"][0] == 5.0
+
+
+def test_the_robots_picture_shows_its_way_from_the_start_and_its_battery():
+    found, _ = played(battery_robot())
+    floor, battery = picture_blocks(found, "run")
+    way = next(series for series in floor.series if series.name == "its way")
+    assert (way.x[0], way.y[0]) == (2, 0)
+    assert curves(floor)["goal"] == [4]
+    assert curves(battery)["battery"] == [one.state[2] for one in found.episode]
+
+
+def test_the_shops_picture_is_the_schedule():
+    problem = flow_shop()
+    found, policy = played(problem)
+    (gantt,) = picture_blocks(found, "run")
+    bars = {(bar["job"], bar["start"], bar["end"]) for bar in gantt.content["bars"]}
+    assert bars == {(f"{one.job} on machine {one.machine}", one.start, one.end) for one in schedule_of(problem, policy)}
+    assert max(end for _, _, end in bars) == 13
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        None,
+        {"kind": "nonsense"},
+        {"kind": "thermostat", "horizon": -1},
+        {"kind": "thermostat", "horizon": 3},
+        {"kind": "battery_robot", "horizon": 24},
+        {"kind": "flow_shop", "horizon": 24},
+    ],
+)
+def test_a_run_that_does_not_truly_tell_its_problem_has_no_picture(spec):
+    found, _ = played(thermostat(), spec=spec)
+    assert picture_blocks(found, "run") == []
+
+
+def test_a_problem_without_a_picture_has_none():
+    assert "energy_harvesting" not in PICTURES
+    assert picture_blocks(played(energy_harvesting(horizon=2, battery=2, max_arrival=2))[0], "run") == []
