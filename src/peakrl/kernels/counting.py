@@ -211,7 +211,7 @@ def learn_counting(
     counters: Longs,
 ) -> tuple[int, int]:
     """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged."""
-    changes = 0
+    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
     for k in range(episodes):
         if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
             return k, changes

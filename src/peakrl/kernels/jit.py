@@ -128,11 +128,13 @@ COMPILE_LOG = "PEAKRL_COMPILE_LOG"
 
 
 def note_compiled(function: Callable[..., Any], types: Any) -> None:
-    """Add a line for a kernel and its argument types: process, cache folder, module, name, digest of the types."""
+    """Add a line for a kernel: process, cache folder, module, name, argument types (of long ones a digest)."""
     folder = _cache_folder(function.__code__.co_filename)
-    digest = hashlib.blake2b(str(types).encode(), digest_size=5).hexdigest()
+    texts = [str(each) for each in types]
+    short = [text if len(text) < 50 else hashlib.blake2b(text.encode(), digest_size=4).hexdigest() for text in texts]
+    line = (str(os.getpid()), str(folder), function.__module__, function.__name__, " ".join(short))
     with open(os.environ[COMPILE_LOG], "a", encoding="utf-8") as log:
-        log.write(f"{os.getpid()}\t{folder}\t{function.__module__}\t{function.__name__}\t{digest}\n")
+        log.write("\t".join(line) + "\n")
 
 
 def watched() -> bool:

@@ -339,7 +339,7 @@ def learn_posterior(
 
     It stops early when the log or the cells might not hold the next episode.
     """
-    changes = np.int64(0)  # a plain 0 would have everything compiled twice
+    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
     for k in range(episodes):
         full = log.node.shape[0] > 0 and changes + rules.reserve > log.node.shape[0]
         if k > 0 and (full or counts.status[CELLS] + layout.horizon > counts.cell_next.shape[0]):

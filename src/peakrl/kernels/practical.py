@@ -290,7 +290,7 @@ def learn_practical(
     It stops early when the log might not hold the next episode.
     """
     horizon = layout.horizon
-    changes = 0
+    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
     for k in range(episodes):
         if log.node.shape[0] > 0 and k > 0 and changes + options.reserve > log.node.shape[0]:
             return k, changes

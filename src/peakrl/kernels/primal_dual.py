@@ -249,7 +249,7 @@ def begin_episode(counts: Counts, dual: Dual, rules: Rules, log: Log, episode: i
             dual.curve[dual.status[POINTS], 1 + j] = dual.price[j]
         dual.status[POINTS] += 1
     if due or rules.rule == IMPROVE:
-        changes = follow(counts, dual, rules, 0, log, episode, changes)
+        changes = follow(counts, dual, rules, np.int64(0), log, episode, changes)
     return changes
 
 
@@ -332,7 +332,7 @@ def learn_primal_dual(
     counters: Longs,
 ) -> tuple[int, int]:
     """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged."""
-    changes = 0
+    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
     for k in range(episodes):
         if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
             return k, changes

@@ -201,11 +201,11 @@ class GrowingSpace:
     @property
     def layout(self) -> Layout:
         """What kernels need to know of slots and rows."""
-        nothing, none = np.empty((0, 2), np.int64), np.empty(0, np.int32)
-        return Layout(
-            self.horizon, self.node_stride, 0, nothing, nothing, self._start.used,
-            none, np.empty(0, np.int64), none, np.empty(0),
-        )  # fmt: skip
+        nothing, none, start = np.empty((0, 2), np.int64), np.empty(0, np.int32), self._start.used
+        arrays = (nothing, nothing, start, none, np.empty(0, np.int64), none, np.empty(0))
+        for array in arrays:
+            array.flags.writeable = False  # as a model's are: kernels would be compiled once more for others
+        return Layout(self.horizon, self.node_stride, 0, *arrays)
 
     def state_of_slot(self, slot: int) -> Hashable:
         """Return the label of a slot's state."""

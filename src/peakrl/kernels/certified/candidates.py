@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, Places, Tables, Terms
 from peakrl.kernels.certified.values import mildest, next_slot
@@ -25,7 +27,7 @@ def counted_moments(
 
     Where the reward depends on the outcome it is part of all three.
     """
-    law = places.law_of_row[row]
+    law = np.int64(places.law_of_row[row])
     base, total = places.cell_start[law], tables.law[law, SAMPLES]
     mean, square, plain = 0.0, 0.0, 0.0
     for i in range(tables.law[law, CELLS]):
@@ -60,7 +62,7 @@ def plan_candidate(
     for step in range(places.horizon - 1, -1, -1):
         low = least * (places.horizon - step - 1)
         for i in range(places.step_first[step], places.step_last[step]):
-            slot = places.slots[i]
+            slot = np.int64(places.slots[i])
             if places.row_start[slot] == places.row_start[slot + 1]:
                 continue
             best, plain, choice = -math.inf, 0.0, -1
@@ -86,11 +88,11 @@ def estimate_policy(places: Places, terms: Terms, tables: Tables, least: float, 
     """Set E [node] of a policy on the counted transitions; `least` a step where nothing is known."""
     for step in range(places.horizon - 1, -1, -1):
         for i in range(places.step_first[step], places.step_last[step]):
-            slot = places.slots[i]
+            slot = np.int64(places.slots[i])
             if places.row_start[slot] == places.row_start[slot + 1]:
                 continue
             node = step * places.node_stride + slot
-            row = rows[node]
+            row = np.int64(rows[node])
             if tables.law[places.law_of_row[row], SAMPLES] == 0 or not (terms.joint or tables.known[row]):
                 estimate[node] = least * (places.horizon - step)
             else:

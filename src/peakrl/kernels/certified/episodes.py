@@ -128,7 +128,7 @@ def forbid_path(
     """Rule out what an episode was seen to violate with; return the new length of the log."""
     for step in range(length):
         if path.violated[step] > 0.0:
-            group = places.group_of_row[path.row[step]]
+            group = np.int64(places.group_of_row[path.row[step]])
             changes = forbid(places, tables, group, path.violated[step], live, episode + 1, log, changes)
     return changes
 
@@ -206,7 +206,7 @@ def play_episodes(
 
     It stops early when the log might not hold the next episode.
     """
-    changes = 0
+    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
     for k in range(episodes):
         if log.node.shape[0] > 0 and changes + reserve > log.node.shape[0]:
             return k, changes

@@ -21,12 +21,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.certified.bounds import FINE, beta, upper_mean
 from peakrl.kernels.certified.candidates import counted_moments
 from peakrl.kernels.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, Places, Scratch, Tables, Terms
 from peakrl.kernels.certified.values import next_slot
 from peakrl.kernels.jit import inner_loop, loop
+
+#: Rewards are no part of what is counted. No literal False: numba would compile what takes it once more for that.
+NOT_JOINT = np.bool_(False)
 
 
 @inner_loop
@@ -42,7 +47,7 @@ def least_following(
     log_share: float,
 ) -> float:
     """Return the lower bound of what follows a row, from new samples; `floor` is at most what follows any."""
-    law = places.law_of_row[row]
+    law = np.int64(places.law_of_row[row])
     samples = tables.law[law, SAMPLES] - tables.law[law, BEFORE]
     if step == places.horizon - 1 and not terms.joint:
         return 0.0
@@ -78,11 +83,11 @@ def lower_values(
         lowest = math.inf
         rest = least * (places.horizon - step - 1)
         for i in range(places.step_first[step], places.step_last[step]):
-            slot = places.slots[i]
+            slot = np.int64(places.slots[i])
             if places.row_start[slot] == places.row_start[slot + 1]:
                 continue
             node = step * places.node_stride + slot
-            row = rows[node]
+            row = np.int64(rows[node])
             if not terms.joint and not tables.known[row]:
                 low[node] = least + rest
             else:
@@ -122,17 +127,17 @@ def measure_gaps(
     top = 0.0
     for step in range(places.horizon - 1, -1, -1):
         for i in range(places.step_first[step], places.step_last[step]):
-            slot = places.slots[i]
+            slot = np.int64(places.slots[i])
             if places.row_start[slot] == places.row_start[slot + 1]:
                 continue
             node = step * places.node_stride + slot
-            row = rows[node]
+            row = np.int64(rows[node])
             best, other = other_action(places, tables, step, slot, row)
             gap[node] = max(0.0, best - low[node]) if other >= 0 and not tables.dead[node] else 0.0
             top = max(top, gap[node])
             later = 0.0
             if tables.law[places.law_of_row[row], SAMPLES] > 0:
-                later, _, _ = counted_moments(places, tables, False, stopping, stopping, step, row)
+                later, _, _ = counted_moments(places, tables, NOT_JOINT, stopping, stopping, step, row)
             stopping[node] = max(gap[node], later)
             challenger[node] = other if gap[node] > 0.0 and gap[node] >= later else row
     return top

@@ -107,7 +107,7 @@ def mildest(places: Places, tables: Tables, slot: int) -> int:
 @inner_loop
 def update_entry(places: Places, terms: Terms, tables: Tables, scratch: Scratch, step: int, row: int) -> None:
     """Compute U of one entry anew, or rule it out."""
-    entry, law = step * places.entry_stride + row, places.law_of_row[row]
+    entry, law = step * places.entry_stride + row, np.int64(places.law_of_row[row])
     follows, witness = following_value(places, terms, tables, scratch, step, row, law, 0.02)
     tables.updated[entry] = tables.law[law, SAMPLES]
     if witness == OPEN:
@@ -124,11 +124,11 @@ def sweep(places: Places, terms: Terms, tables: Tables, scratch: Scratch, precis
     for step in range(places.horizon - 1, -1, -1):
         top = -math.inf
         for i in range(places.step_first[step], places.step_last[step]):
-            slot = places.slots[i]
+            slot = np.int64(places.slots[i])
             if places.row_start[slot] == places.row_start[slot + 1]:
                 continue
             for row in range(places.row_start[slot], places.row_start[slot + 1]):
-                entry, law = step * places.entry_stride + row, places.law_of_row[row]
+                entry, law = step * places.entry_stride + row, np.int64(places.law_of_row[row])
                 if tables.witness[entry] != OPEN:
                     continue
                 if not shared or scratch.law_step[law] != step:
@@ -151,7 +151,8 @@ def sweep(places: Places, terms: Terms, tables: Tables, scratch: Scratch, precis
 def first_value(places: Places, terms: Terms, tables: Tables, scratch: Scratch, precision: float) -> tuple[float, int]:
     """Return the upper bound of the optimum, and a first slot that was seen and is dead (or OPEN)."""
     law = tables.law.shape[0] - 1
-    return following_value(places, terms, tables, scratch, -1, -1, law, precision)
+    none = np.int64(-1)  # a plain -1 would have everything compiled twice
+    return following_value(places, terms, tables, scratch, none, none, law, precision)
 
 
 @inner_loop
@@ -168,8 +169,8 @@ def forbid(
         return changes
     steps = places.horizon if places.entry_stride > 0 else 1
     for i in range(places.group_start[group], places.group_start[group + 1]):
-        row = places.group_rows[i]
-        slot = places.slot_of_row[row]
+        row = np.int64(places.group_rows[i])
+        slot = np.int64(places.slot_of_row[row])
         for step in range(steps):
             entry, node = step * places.entry_stride + row, step * places.node_stride + slot
             if tables.witness[entry] == OPEN:
