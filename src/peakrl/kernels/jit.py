@@ -100,8 +100,8 @@ def remove_old_folders(folder: Path, days: float = 30.0) -> None:
                     shutil.rmtree(other, ignore_errors=True)
 
 
-#: Seconds are those of a first `learn` and a first `solve` on one core of a server of 2020.
-COMPILING = "peakrl: compiling kernels, once on this machine: some 25 s for a first learn, 5 s for a first solve"
+#: Seconds are those of a first `learn` with a free second core and without, and of a first `solve`; a server of 2020.
+COMPILING = "peakrl: compiling kernels, once on this machine: 10 to 20 s for a first learn, 5 s for a first solve"
 
 
 class Announcer(Listener):
