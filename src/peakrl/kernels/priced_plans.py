@@ -153,7 +153,7 @@ def worth_of(
             row = choice[here + slot]
             if row >= 0:
                 order = orders[side[here + slot], laws.start[step] : laws.start[step + 1]]
-                n = write_law(layout, laws, layout.row_distribution[row], order, room)
+                n = write_law(layout, laws, np.int64(layout.row_distribution[row]), order, room)
                 v, c = expect(room, n, there, value, cost)
                 value[here + slot], cost[here + slot] = reward[row] + v, charge[row] + c
     return value, cost
@@ -174,7 +174,7 @@ def reached_by(
             row = choice[here + slot]
             if reached[here + slot] and row >= 0:
                 order = orders[side[here + slot], laws.start[step] : laws.start[step + 1]]
-                n = write_law(layout, laws, layout.row_distribution[row], order, room)
+                n = write_law(layout, laws, np.int64(layout.row_distribution[row]), order, room)
                 for i in range(n):
                     if room.chance[i] > 0.0:
                         reached[there + room.slot[i]] = True
