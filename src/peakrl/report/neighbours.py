@@ -42,7 +42,7 @@ def draw_problem(record: FigureRecord, problem: str, axes: Axes) -> None:
         points[name] = x, y
         shown.add(family)
     axes.set_xscale("log")
-    axes.margins(x=0.12)
+    axes.margins(x=0.12, y=0.15)
     name_points(axes, points)
     axes.set_xlabel(
         f"mean positive part of the violation of what was followed (log axis; {FLOOR:g} stands for less, or 0)"
@@ -53,16 +53,13 @@ def draw_problem(record: FigureRecord, problem: str, axes: Axes) -> None:
 
 
 def name_points(axes: Axes, points: dict[str, tuple[float, float]]) -> None:
-    """Write the name of every point beside it, above one another where they would overlap."""
+    """Write the name of every point beside it, below one another where they would overlap."""
+    axes.autoscale_view()  # places are shares of the panel as it will be
     taken: list[tuple[float, float]] = []
     places = {name: axes.transAxes.inverted().transform(axes.transData.transform(at)) for name, at in points.items()}
-    for name in sorted(points, key=lambda one: (places[one][1], places[one][0])):
-        right, up = (float(part) for part in places[name])
-        lifted = up
-        while any(abs(right - other) < NAME_WIDTH and abs(lifted - height) < LINE for other, height in taken):
-            lifted += LINE
-        taken.append((right, lifted))
-        axes.annotate(
-            name, points[name], xytext=(right + 0.008, lifted + 0.01), textcoords=axes.transAxes, fontsize=6,
-            annotation_clip=False,
-        )  # fmt: skip
+    for name in sorted(points, key=lambda one: (-places[one][1], places[one][0])):
+        right, height = (float(part) for part in places[name])
+        while any(abs(right - other) < NAME_WIDTH and abs(height - own) < LINE for other, own in taken):
+            height -= LINE
+        taken.append((right, height))
+        axes.text(right + 0.012, height, name, transform=axes.transAxes, fontsize=6, verticalalignment="center")
