@@ -25,8 +25,8 @@ from peakrl.kernels.counting import count_step
 from peakrl.kernels.sampling import draw_first, draw_outcome, seed_state, uniform
 from peakrl.learners import DOPE, OptCMDP, OptPessLP
 from peakrl.learning.active import ActiveRun
+from peakrl.learning.lane_source import NO_CHANGES
 from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
-from peakrl.learning.sources import NO_CHANGES
 from peakrl.model.occupancy import most_reward
 from peakrl.model.one_limit import best_within
 from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting

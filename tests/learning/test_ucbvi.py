@@ -26,7 +26,7 @@ from peakrl.errors import StorageError
 from peakrl.kernels.counting import NO_CELL, count_step, plan
 from peakrl.learners import SUCBVI, UCBVI
 from peakrl.learning.active import ActiveRun
-from peakrl.learning.sources import NO_CHANGES
+from peakrl.learning.lane_source import NO_CHANGES
 from peakrl.paper.theory_tasks import doors
 from peakrl.storage import read_record, write_record
 from random_problems import random_problem

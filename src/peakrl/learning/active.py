@@ -18,10 +18,11 @@ from peakrl.learning.constants import Sizes
 from peakrl.learning.contradictions import DeclarationCheck
 from peakrl.learning.history import Experience, Recorder, current_figures
 from peakrl.learning.knowledge import NOTHING, Knowledge
+from peakrl.learning.lane_source import LaneSource
 from peakrl.learning.limits import Limits
 from peakrl.learning.run import LearningRun
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.sources import KernelSource, LaneSource, Source
+from peakrl.learning.sources import KernelSource
 from peakrl.learning.space import Changes, GrowingSpace, ModelSpace
 from peakrl.learning.watching import RunView, Watch
 from peakrl.model.space import MOST_INDICES, StateSpace
@@ -67,7 +68,7 @@ class ActiveRun:
         self.space: ModelSpace | GrowingSpace
         #: [slot, column]: pi^k of the episode that was started last.
         self.greedy: NDArray[np.int64]
-        self.source: Source
+        self.source: KernelSource | LaneSource
         if isinstance(target, TabularModel):
             self._begin_on_model(target, every)
         else:

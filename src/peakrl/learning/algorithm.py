@@ -15,7 +15,7 @@ Its life:
 
 On a compiled model a `SamplingAlgorithm` offers `run`: many episodes in one kernel, the drawing of outcomes included.
 It gives the same, bit for bit, as the calls above on the same draws. Elsewhere episodes are played step by step
-(`learning.sources`).
+(`learning.lane_source`).
 
 Changes of the policy that is followed are logged, so that every pi^k is known: from `episode` on, `node` takes `row`.
 What is called from outside of a kernel returns the new length of the log; a log without room asks for nothing.

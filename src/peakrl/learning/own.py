@@ -2,7 +2,7 @@
 
 Its life: `begin(task)` once; then in every episode `act` and `observe` in turn, step after step, and `end_episode`.
 `decide` says at any time what it would do without exploring. A learner that has no kernel plays step by step on models
-and environments alike (`learning.sources`).
+and environments alike (`learning.lane_source`).
 
 What it follows between two looks counts as what it said at the first of them. Looks come as episodes grow by 2 %, more
 rarely on large models: at each, `decide` is asked about every state that can be met or, of an environment, was met.
