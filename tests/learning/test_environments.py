@@ -19,6 +19,7 @@ from peakrl import (
     energy_harvesting,
     evaluate,
     learn,
+    learners,
     simulate,
     solve,
 )
@@ -291,12 +292,30 @@ def test_environments_stepped_together_learn_one_table(mode, settings):
     assert simulate(envs, run.policy, episodes=5, horizon=8, constraint=lake_constraint).violation == 0
 
 
-def test_a_vector_of_one_learns_what_the_environment_alone_does():
-    alone = learn(lake(), LearnerSettings.practical(), constraint=lake_constraint, **LAKE)
+@pytest.mark.parametrize("stationary", [None, True])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LearnerSettings.practical(),
+        LearnerSettings.posterior(),
+        LearnerSettings.published(0.1),
+        LearnerSettings.certified(0.5),
+        learners.UCBVI(),
+        learners.TripleQ(total=1.0),
+    ],
+    ids=lambda settings: type(settings).__name__,
+)
+def test_a_vector_of_one_learns_what_the_environment_alone_does(settings, stationary):
+    """A single environment plays whole episodes and learns of new states at their end, a vector goes step by step."""
+    given = LAKE | {"episodes": 200, "constraint": lake_constraint, "constraint_bounds": (1.0,)}
+    knowledge = Knowledge(stationary=stationary, most_reward=1.0)
     vector = SyncVectorEnv([lake], autoreset_mode=AutoresetMode.DISABLED)
-    together = learn(vector, LearnerSettings.practical(), constraint=lake_constraint, **LAKE)
+    alone, together = (learn(env, settings, knowledge=knowledge, **given) for env in (lake(), vector))
     assert np.array_equal(alone.q, together.q)
-    assert np.array_equal(alone.averaged_policy.change_episode, together.averaged_policy.change_episode)
+    assert alone.violations == together.violations
+    assert np.array_equal(alone.history.episode_reward, together.history.episode_reward)
+    for name in ("change_episode", "change_node", "change_row"):
+        assert np.array_equal(getattr(alone.averaged_policy, name), getattr(together.averaged_policy, name))
 
 
 class Chain(gymnasium.Env):

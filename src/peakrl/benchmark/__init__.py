@@ -18,6 +18,7 @@ CASES = {
     "history": ("peakrl.benchmark.runs", "history_costs", "what the exact learning curve costs"),
     "overhead": ("peakrl.benchmark.runs", "run_overheads", "short runs: `learn` against its kernel"),
     "cores": ("peakrl.benchmark.runs", "core_rates", "`learn_many` on one core and on all"),
+    "environments": ("peakrl.benchmark.environments", "environment_rates", "`learn(env)` against the bare loop"),
     "figure-2": ("peakrl.benchmark.figure", "figure_rates", "a figure's runs against their kernel on every core"),
     "scaling": ("peakrl.benchmark.scaling", "scaling_rates", "learning and planning as the model grows"),
     "solve": ("peakrl.benchmark.planning", "planning_rates", "`solve` on a million states: C and other planners"),

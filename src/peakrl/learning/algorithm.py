@@ -92,6 +92,17 @@ class Episode:
         self.length = step + 1
         return violation
 
+    def fill(
+        self, slots: list[int], rows: list[int], rewards: list[float], constraints: list[tuple[float, ...]]
+    ) -> None:
+        """Note all steps at once, as `add` would one by one; the last of `slots` is where the last step led."""
+        self.length = length = len(rows)
+        self.slot[:length], self.following[:length] = slots[:-1], slots[1:]
+        self.row[:length], self.reward[:length] = rows, rewards
+        given = self.constraints[:length]
+        given[...] = constraints
+        np.maximum(-given, 0.0).sum(axis=1, out=self.violation[:length])
+
     def modified_reward(self, slack: float, penalty: float) -> Floats:
         """[step]: as `TabularModel.modified_rewards`."""
         return modified_reward(self.reward[: self.length], self.constraints[: self.length], slack, penalty)
@@ -107,6 +118,9 @@ class Algorithm(ABC):
     #: Where several episodes run side by side: must all of them begin together, by what was decided before, and be
     #: learned from in the order in which they began, once all are over?
     together: ClassVar[bool] = False
+    #: Does it take the first row of a state that it has not met before? Then such states can wait for the end of the
+    #: episode, when it is told of all of them at once.
+    starts_first: bool = False
     #: Do its policies draw their actions?
     randomised: ClassVar[bool] = False
 

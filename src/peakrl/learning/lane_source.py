@@ -24,9 +24,12 @@ from peakrl.learning.observations import Observations
 from peakrl.learning.sources import Ledger
 from peakrl.learning.space import Space
 from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, episode_seed
+from peakrl.targets.single import SingleLane
 
 #: Steps between two looks at the clock: at first, and at most.
 LANE_STEPS = 1 << 10, 1 << 16
+#: Of an episode: slots, where the last step led included, rows, rewards and constraints.
+Walked = tuple[list[int], list[int], list[float], list[tuple[float, ...]]]
 NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
@@ -39,11 +42,8 @@ class Lane:
         self.first: Observed | None = None
         self.slot = self.row = -1
         self.played = played
-
-    @property
-    def step(self) -> int:
-        """Steps taken so far."""
-        return 0 if self.played is None else self.played.length
+        #: Steps taken so far.
+        self.step = 0
 
 
 class LaneSource:
@@ -65,6 +65,13 @@ class LaneSource:
         self._over: list[Lane] = []
         self._waiting: list[Episode] = []
         self.observations = Observations(knowledge, space)
+        #: Is anything declared that a step may contradict?
+        self._watchful = self.check is not None or self.observations.active or knowledge.most_reward is not None
+        #: Do new states wait for the end of the episode, and the first of those that do.
+        self._waits = False
+        self._unknown: int | None = None
+        #: The only lane there is, where it is an environment's.
+        self._alone = lanes if isinstance(lanes, SingleLane) else None
         self.started = 0
         horizon = self.rules.horizon
         self.pieces = max(1, LANE_STEPS[0] // horizon), max(1, LANE_STEPS[1] // horizon)
@@ -84,6 +91,8 @@ class LaneSource:
                     self._complete(ledger, ledger.algorithm, self._waiting.pop(0))
                     continue
                 self._start(ledger, goal)
+                if self._alone is not None and self._play_alone(ledger, self._alone):
+                    continue
                 actions: list[int | None] = [None] * len(self._running)
                 for place, lane in enumerate(self._running):
                     if lane is not None and lane.first is not None:
@@ -173,6 +182,54 @@ class LaneSource:
             if lane is not None:
                 lane.first = seen
 
+    def _play_alone(self, ledger: Ledger, alone: SingleLane) -> bool:
+        """Play the episode of the only lane to its end, and learn from it; say whether that could be done.
+
+        The same as `_choose` and `_take` step by step. What can wait until the end waits, and what has no use is not
+        asked for: this loop is what an environment has to wait for.
+        """
+        (lane,), algorithm = self._running, ledger.algorithm
+        if lane is None or lane.first is None or lane.slot >= 0 or algorithm is None or algorithm.observes:
+            return False
+        played = lane.played or Episode(self.rules.horizon, self.rules.constraints.count or 0)
+        self._waits = algorithm.starts_first and self.limits is None
+        try:
+            played.fill(*self._walk(ledger, algorithm, lane, lane.first, alone))
+        finally:
+            self._waits = False
+            if self._unknown is not None:
+                first, self._unknown = self._unknown, None
+                self._grow(ledger, algorithm, first)
+        self._running[0] = None
+        self._complete(ledger, algorithm, played)
+        return True
+
+    def _walk(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, first: Observed, alone: SingleLane) -> Walked:
+        """Walk from the first state to the end of the episode; return slots, rows, rewards and constraints."""
+        space, horizon, watchful = self.space, self.rules.horizon, self._watchful
+        slots, rows, rewards, constraints = [self._place(ledger, algorithm, 0, first)], [], [], []
+        for step in range(horizon):
+            lane.step, slot = step, slots[-1]
+            known = self._unknown is None or slot < self._unknown
+            row = algorithm.row(step, slot) if known else space.first_row(slot)
+            if watchful:
+                self._check_choice(step, slot, row)
+            seen = alone.take(space.action_number(row))
+            reward, values, after, terminated, truncated = seen
+            goes_on = after is not None and not (terminated or truncated) and step + 1 < horizon
+            following = space.find(step + 1, after) if goes_on else -1  # type: ignore[arg-type]  # not None then
+            if following < 0:
+                following = self._following(ledger, algorithm, step, seen)
+            if watchful:
+                self._check_step(step, slot, row, seen, following)
+            rows.append(row)
+            slots.append(following)
+            rewards.append(reward)
+            constraints.append(values)
+            if terminated or truncated:
+                break
+        return slots, rows, rewards, constraints
+
     def _choose(self, ledger: Ledger, lane: Lane) -> int:
         """Return the number of the action to take."""
         algorithm, first = ledger.algorithm, lane.first
@@ -182,10 +239,14 @@ class LaneSource:
         if lane.slot < 0:
             lane.slot = self._place(ledger, algorithm, 0, first)
         lane.row = algorithm.row(lane.step, lane.slot)
+        if self._watchful:
+            self._check_choice(lane.step, lane.slot, lane.row)
+        return self.space.action_number(lane.row)
+
+    def _check_choice(self, step: int, slot: int, row: int) -> None:
+        """Raise before an action is taken that nothing declared allows."""
         if self.check is not None:
-            state, action = self.space.state_of_slot(lane.slot), self.space.action_of_row(lane.row)
-            self.check.check_choice(lane.step, state, action)
-        return int(self.space.row_action[lane.row])
+            self.check.check_choice(step, self.space.state_of_slot(slot), self.space.action_of_row(row))
 
     def _first_choice(self, first: Observed) -> int:
         """Return the place of the action to take before there are tables: the first of those that are allowed."""
@@ -209,7 +270,10 @@ class LaneSource:
         slot = self.space.find(step, seen)
         if slot < 0:
             slot = self.space.add(step, seen)
-            self._grow(ledger, algorithm, slot)
+            if not self._waits:
+                self._grow(ledger, algorithm, slot)
+            elif self._unknown is None:
+                self._unknown = slot
         return slot
 
     def _take(self, ledger: Ledger, place: int, lane: Lane, seen: Step) -> None:
@@ -222,18 +286,13 @@ class LaneSource:
         if lane.played is None:
             lane.played = Episode(self.rules.horizon, self.rules.constraints.count or 0)
         step, last = lane.step, lane.step + 1 == self.rules.horizon
-        if self.check is not None:
-            after = None if seen.over or seen.following is None else seen.following.state
-            harm = sum(max(-value, 0.0) for value in seen.constraints)
-            state, action = self.space.state_of_slot(lane.slot), self.space.action_of_row(lane.row)
-            self.check.check_step(step, state, action, after, harm)
         following = self._following(ledger, algorithm, step, seen)
-        violation = lane.played.add(lane.slot, lane.row, following, seen.reward, seen.constraints)
-        self._check(seen, violation)
-        self.observations.check(step, lane.row, seen, following)
+        if self._watchful:
+            self._check_step(step, lane.slot, lane.row, seen, following)
+        lane.played.add(lane.slot, lane.row, following, seen.reward, seen.constraints)
         if algorithm.observes:
             algorithm.observe(lane.played)
-        lane.slot = following
+        lane.slot, lane.step = following, step + 1
         if seen.over or last:
             self._running[place] = None
             self._end(ledger, algorithm, lane, lane.played)
@@ -275,11 +334,17 @@ class LaneSource:
                 f"{(lo, hi)}: widen reward_range so that it holds 0, or keep episodes as long as the horizon"
             )
 
-    def _check(self, seen: Step, violation: float) -> None:
+    def _check_step(self, step: int, slot: int, row: int, seen: Step, following: int) -> None:
         """Raise where a step contradicts what is declared."""
+        harm = sum(max(-value, 0.0) for value in seen.constraints)
+        if self.check is not None:
+            after = None if seen.over or seen.following is None else seen.following.state
+            state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
+            self.check.check_step(step, state, action, after, harm)
         most = self.knowledge.most_reward
-        if most is not None and violation == 0 and seen.reward > most + ROUNDING * abs(most):
+        if most is not None and harm == 0 and seen.reward > most + ROUNDING * abs(most):
             raise TargetError(f"the reward is {seen.reward:g} without a violation, but most_reward is {most:g}")
+        self.observations.check(step, row, seen, following)
 
     def _complete(self, ledger: Ledger, algorithm: Algorithm, played: Episode) -> None:
         """Learn from an episode that is over, and tell of it."""

@@ -24,7 +24,7 @@ class Observations:
 
     def __init__(self, knowledge: Knowledge, space: Space) -> None:
         self.knowledge, self.space = knowledge, space
-        self._active = bool(knowledge.deterministic or knowledge.rewards)
+        self.active = bool(knowledge.deterministic or knowledge.rewards)
         self._first: Hashable = None
         self._begun = False
         #: [row]: reward, constraints and next slot.
@@ -40,7 +40,7 @@ class Observations:
 
     def check(self, step: int, row: int, seen: Step, following: int) -> None:
         """Look at one step."""
-        if not self._active:
+        if not self.active:
             return
         last = step + 1 == self.space.horizon
         before = self._seen.setdefault(row, (seen.reward, seen.constraints, -1))

@@ -64,6 +64,8 @@ class Posterior(LearnerSettings):
 class PosteriorLearner(SamplingAlgorithm):
     """Counts of what was seen, and the plan on the latest draw."""
 
+    starts_first = True
+
     def __init__(self, task: Task, settings: Posterior) -> None:
         super().__init__(task)
         check_most_reward(task.model, task.knowledge.most_reward)
@@ -190,8 +192,7 @@ class PosteriorLearner(SamplingAlgorithm):
         order = np.argsort(steps, kind="stable")
         groups = (NO_INTS, np.zeros(1, np.int64), NO_INTS)
         if self.depends_on is not None and self.task.model is not None:
-            made = make_groups(space, self.depends_on, self.task.model)
-            groups = (made.of_row, made.start, made.rows)
+            groups = (made := make_groups(space, self.depends_on, self.task.model)).of_row, made.start, made.rows
         self._group_size = int(np.diff(groups[1]).max(initial=1))
         # Copies: arrays of a model are read-only, and kernels would be compiled once more for them.
         self.places = Places(

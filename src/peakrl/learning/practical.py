@@ -89,6 +89,7 @@ class PracticalLearner(SamplingAlgorithm):
         super().__init__(task)
         check_declarations(task, settings)
         self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
+        self.starts_first = self.depends_on is None
         self.shares_steps = settings.share_steps and self.space.shared
         self.slack, self.penalty = settings.slack, settings.penalty_of(task.sizes)
         self.start = levels(

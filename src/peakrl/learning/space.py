@@ -78,6 +78,8 @@ class Space(Protocol):
     @property
     def row_action(self) -> Ints: ...
 
+    def action_number(self, row: int) -> int: ...
+    def first_row(self, slot: int) -> int: ...
     def find(self, step: int, seen: Observed) -> int: ...
     def add(self, step: int, seen: Observed) -> int: ...
     def decisions(self) -> Iterable[tuple[int, int]]: ...
@@ -111,6 +113,14 @@ class ModelSpace:
     def slot_step(self) -> Longs:
         """[slot]: the step of each slot where steps do not share them; the last step for those met only after it."""
         return np.minimum(self.model.step_of_slot, self.horizon - 1)
+
+    def action_number(self, row: int) -> int:
+        """Return the number of a row's action."""
+        return int(self.row_action[row])
+
+    def first_row(self, slot: int) -> int:
+        """Return the first of a slot's rows."""
+        return int(self.layout.row_start[slot])
 
     def find(self, step: int, seen: Observed) -> int:
         """Return the slot of a state."""
@@ -214,6 +224,14 @@ class GrowingSpace:
     def action_of_row(self, row: int) -> Hashable:
         """Return the label of a row's action."""
         return self.rules.actions.labels[int(self._action.room[row])]
+
+    def action_number(self, row: int) -> int:
+        """Return the number of a row's action."""
+        return int(self._action.room[row])
+
+    def first_row(self, slot: int) -> int:
+        """Return the first of a slot's rows."""
+        return int(self._start.room[slot])
 
     def decisions(self) -> Iterable[tuple[int, int]]:
         """Return (step, slot) for every state that was met; where steps share slots, at every step."""

@@ -55,6 +55,8 @@ class TripleQ(BudgetSettings):
 class TripleQLearner(SamplingAlgorithm):
     """A table of rewards, one of each cost, and their queues."""
 
+    starts_first = True
+
     def __init__(self, task: Task, settings: TripleQ) -> None:
         super().__init__(task)
         self.budget = settings.budget(task.sizes)

@@ -57,6 +57,8 @@ class SUCBVI(UCBVI):
 class CountingPlanner(SamplingAlgorithm):
     """Counts on a space, and the plan that is followed."""
 
+    starts_first = True
+
     def __init__(self, task: Task, settings: UCBVI, *, heeds: bool = False) -> None:
         super().__init__(task)
         self.bonus, self.heeds = settings.bonus, heeds

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -28,6 +29,9 @@ from peakrl.targets.spaces import ActionNumbers, ActionSet, check_observation_sp
 
 #: More states than this are as good as unknown: the bonus formulas need a hint.
 MOST_STATES = 2**53
+#: Types that are labels as they are; not bool, which is equal to a number.
+NUMBERS = frozenset({int, np.int64, np.int32})
+LARGEST_FLOAT = sys.float_info.max
 
 
 class Observed(NamedTuple):
@@ -90,15 +94,28 @@ class Rules:
 
     def __post_init__(self) -> None:
         self._known: set[State] = set()
+        #: States that were shown as plain numbers with every action on offer.
+        self._numbered: dict[int, Observed] = {}
+        lo, hi = self.reward_range
+        room = ROUNDING * max(1.0, abs(lo), abs(hi)) if math.isfinite(lo) and math.isfinite(hi) else 0.0
+        self._rewards = max(lo - room, -LARGEST_FLOAT), min(hi + room, LARGEST_FLOAT)
 
     def seen(self, observation: Any, info: dict[str, Any]) -> Observed:
         """Return the state and the offer that the environment shows."""
+        if type(observation) in NUMBERS and "action_mask" not in info:
+            known = self._numbered.get(observation)
+            if known is None:
+                known = self._numbered[int(observation)] = self._looked_at(observation, None)
+            return known
+        return self._looked_at(observation, info.get("action_mask"))
+
+    def _looked_at(self, observation: Any, mask: Any) -> Observed:
         state = label_of(observation)
         if state not in self._known:
             if not self.observation_space.contains(observation):
                 raise TargetError(f"the observation {shown(observation)} is not in {self.observation_space}")
             self._known.add(state)
-        return Observed(state, self.actions.offer(info.get("action_mask")))
+        return Observed(state, self.actions.offer(mask))
 
     def seen_last(self, observation: Any, info: dict[str, Any], *, terminated: bool) -> Observed | None:
         """Return the state in which an episode is over; None where there is nothing left to do."""
@@ -109,22 +126,22 @@ class Rules:
 
     def reward(self, given: Any) -> float:
         """Return a validated reward."""
+        least, most = self._rewards
+        if type(given) is float and least <= given <= most:  # by far the most frequent
+            return given
         try:
             reward = float(given)
         except (TypeError, ValueError, OverflowError):
             raise TargetError(f"the reward is {shown(given)}; it must be a number") from None
-        lo, hi = self.reward_range
-        room = ROUNDING * max(1.0, abs(lo), abs(hi))
-        if not lo - room <= reward <= hi + room:
+        if not least <= reward <= most:
             why = "it must be finite" if not math.isfinite(reward) else f"reward_range is {self.reward_range}"
             raise TargetError(f"the reward is {reward}; {why}")
         return reward
 
     def step(self, transition: Transition, following: Observed | None) -> Step:
         """Return a validated step."""
-        constraints = self.constraints.read(transition)
-        over = transition.terminated, transition.truncated and not transition.terminated
-        return Step(transition.reward, constraints, following, *over)
+        over, cut_off = transition.terminated, transition.truncated and not transition.terminated
+        return Step(transition.reward, self.constraints.read(transition), following, over, cut_off)
 
 
 def is_environment(target: Any) -> bool:
@@ -228,6 +245,8 @@ def kept(observation: Any) -> Any:
 
 def truth(value: Any, what: str) -> bool:
     """Return a validated flag."""
+    if value is True or value is False:
+        return value
     if not isinstance(value, bool | np.bool_):
         raise TargetError(f"{what} is {shown(value)}; it must be True or False")
     return bool(value)

@@ -8,6 +8,7 @@ there are, is settled by the first step and holds for the whole run.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -48,10 +49,24 @@ class ConstraintReader:
         self._told = False
         self.count = None if bounds is None else len(bounds)
         self._source: str | None = None
+        #: Of one constraint that is met: how large it may be.
+        self._most = sys.float_info.max if not bounds else bounds[0]
 
     def read(self, transition: Transition) -> tuple[float, ...]:
         """Return one number for each constraint, >= 0 where it is met."""
-        source, given = self._given(transition)
+        if self.function is None or self.count == 0:
+            return self._checked(*self._told_of(transition.info))
+        try:
+            given = self.function(transition)
+        except PeakError:
+            raise
+        except Exception as error:  # of the user's own code: anything may come
+            raise TargetError(self._raised(error)) from error
+        if type(given) is float and self.count == 1 and 0.0 <= given <= self._most:
+            return (given,)  # by far the most frequent
+        return self._checked(given, FUNCTION)
+
+    def _checked(self, given: Any, source: str) -> tuple[float, ...]:
         values = numbers(given, source)
         if source == COST:
             values = tuple(0.0 - value for value in values)
@@ -83,16 +98,14 @@ class ConstraintReader:
             )
         return values
 
-    def _given(self, transition: Transition) -> tuple[str, Any]:
-        """Return where the constraints stand and what stands there."""
+    def _told_of(self, info: dict[str, Any]) -> tuple[Any, str]:
+        """Return what an environment tells of its constraints, and where."""
         if self.count == 0:
-            return "constraint_bounds", ()
-        if self.function is not None:
-            return FUNCTION, self._called(self.function, transition)
+            return (), "constraint_bounds"
         for source, key in ((CONSTRAINTS, "constraints"), (COST, "cost")):
-            if key in transition.info and self._source in (None, source):
+            if key in info and self._source in (None, source):
                 self._source = source
-                return source, transition.info[key]
+                return info[key], source
         if self._source is not None:
             raise TargetError(
                 f"{self._source} is missing; an environment that gives it once must give it at every step"
@@ -102,17 +115,10 @@ class ConstraintReader:
             "function of the transition, or constraint_bounds=() if there is nothing to meet"
         )
 
-    def _called(self, function: ConstraintFunction, transition: Transition) -> Any:
-        """Call the user's function; what it raises is no fault of the environment."""
-        try:
-            return function(transition)
-        except PeakError:
-            raise
-        except Exception as error:  # of the user's own code: anything may come
-            name = getattr(function, "__qualname__", None) or repr(function)
-            raise TargetError(
-                f"the function that was passed as constraint=, {name}, raised {type(error).__name__}: {error}"
-            ) from error
+    def _raised(self, error: Exception) -> str:
+        """Return the words for what the user's function raised, which is no fault of the environment."""
+        name = getattr(self.function, "__qualname__", None) or repr(self.function)
+        return f"the function that was passed as constraint=, {name}, raised {type(error).__name__}: {error}"
 
 
 FUNCTION, CONSTRAINTS, COST = "what constraint() returned", 'info["constraints"]', 'info["cost"]'
@@ -122,6 +128,8 @@ def numbers(given: Any, source: str) -> tuple[float, ...]:
     """Return one finite number, or a flat sequence of them, as a tuple of floats."""
     if isinstance(given, float):  # by far the most frequent
         values: tuple[float, ...] = (given,)
+    elif type(given) in (tuple, list) and all(type(value) is float for value in given):
+        values = tuple(given)
     else:
         try:
             array = np.asarray(given)
@@ -133,7 +141,7 @@ def numbers(given: Any, source: str) -> tuple[float, ...]:
             )
         if array.dtype.kind not in "biuf" or array.ndim > 1:
             raise TargetError(f"{source} is {shown(given)}; it must be a number or a flat sequence of numbers")
-        values = tuple(float(value) for value in array.ravel())
+        values = tuple(map(float, array.ravel().tolist()))
     if not all(map(math.isfinite, values)):
         raise TargetError(f"{source} is {shown(given)}; it must be finite")
     return values

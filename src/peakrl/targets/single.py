@@ -18,6 +18,8 @@ class SingleLane:
 
     def __init__(self, env: Any, rules: Rules) -> None:
         self.env, self.rules = env, rules
+        #: Only a user's function asks what was seen before a step.
+        self._remembers = rules.constraints.function is not None
         self._observation: Any = None
         self._step = 0
 
@@ -30,43 +32,63 @@ class SingleLane:
     def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step."""
         (index,) = actions
-        if index is None:
-            return [None]
-        result = guarded(self._advance, index)
+        return [None if index is None else self.take(index)]
+
+    def take(self, index: int) -> Step:
+        """Take one step with an action given by its number."""
+        try:
+            action = self.rules.actions.value(index)
+            result = self._after(action, self.env.step(action))
+        except PeakError as error:
+            raise LaneError(str(error), 0) from None
+        except Exception as error:
+            raise LaneError(f"the environment raised {type(error).__name__}: {error}", 0) from error
         self._step += 1
-        return [result]
+        return result
 
     def _reset(self, seed: int | None) -> Observed:
         result = self.env.reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
             raise TargetError(f"reset() returned {shown(result)}; it must return (observation, info)")
         seen = self.rules.seen(result[0], info_of(result[1], "reset()"))
-        self._observation = kept(result[0]) if self.rules.constraints.function is not None else None
+        self._observation = kept(result[0]) if self._remembers else None
         return seen
 
-    def _advance(self, index: int) -> Step:
-        action = self.rules.actions.value(index)
-        result = self.env.step(action)
-        if not isinstance(result, tuple) or len(result) not in (5, 6):
-            raise TargetError(
-                f"step() returned {shown(result)}; it must return (observation, reward, terminated, truncated, info), "
-                "or six values with the cost in third place"
-            )
-        observation, reward, *cost, terminated, truncated, info = result
-        info = info_of(info, "step()")
-        if cost:
-            info = {**info, "cost": cost[0]}
-        over = truth(terminated, "terminated"), truth(truncated, "truncated")
-        transition = Transition(
-            self._step, self._observation, action, self.rules.reward(reward), observation, *over, info
-        )
-        if any(over):
-            following = self.rules.seen_last(observation, info, terminated=over[0])
+    def _after(self, action: Any, result: Any) -> Step:
+        """Return what a step came to; one that goes on with a plain number of a state is through soonest."""
+        rules = self.rules
+        if type(result) is not tuple or len(result) != 5:
+            result = five_values(result)
+        observation, reward, over, cut_off, info = result
+        if type(info) is not dict:
+            info = info_of(info, "step()")
+        if over is not False or cut_off is not False:
+            over, cut_off = truth(over, "terminated"), truth(cut_off, "truncated")
+        reward = rules.reward(reward)
+        following: Observed | None
+        if over or cut_off:
+            following = rules.seen_last(observation, info, terminated=over)
         else:
-            following = self.rules.seen(observation, info)
-        if self.rules.constraints.function is not None:
-            self._observation = kept(observation)
-        return self.rules.step(transition, following)
+            following = rules.seen(observation, info)
+        constraints = rules.constraints.read(
+            Transition(self._step, self._observation, action, reward, observation, over, cut_off, info)
+        )
+        if self._remembers:
+            self._observation = observation if type(observation) is int else kept(observation)
+        return Step(reward, constraints, following, over, cut_off and not over)
+
+
+def five_values(result: Any) -> tuple[Any, ...]:
+    """Return what a step came to with a cost in third place moved into `info`."""
+    if not isinstance(result, tuple) or len(result) not in (5, 6):
+        raise TargetError(
+            f"step() returned {shown(result)}; it must return (observation, reward, terminated, truncated, info), "
+            "or six values with the cost in third place"
+        )
+    if len(result) == 5:
+        return result
+    observation, reward, cost, terminated, truncated, info = result
+    return observation, reward, terminated, truncated, {**info_of(info, "step()"), "cost": cost}
 
 
 def guarded(call: Any, *arguments: Any) -> Any:

@@ -1,0 +1,116 @@
+"""Learning on environments: what `learn` adds to an environment's own steps.
+
+The bare loop takes as many random actions as the run took steps, with `reset` wherever an episode is over; its time
+over that of `learn` is the share of the bare loop's speed. Whatever a run does is counted: seeding every episode,
+reading constraints, learning, planning, history.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from peakrl.benchmark.sections import Section, in_turns
+from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.run import learn
+from peakrl.learning.settings import LearnerSettings
+
+
+@dataclass(frozen=True)
+class Case:
+    """An environment of Gymnasium's toy text with a constraint."""
+
+    names: tuple[str, ...]
+    reward_range: tuple[float, float]
+    constraint: Callable[[Any], float]
+    horizon: int
+    episodes: int
+
+    def make(self) -> Any:
+        """Return the environment, in the newest of the versions that this Gymnasium has."""
+        import gymnasium
+
+        name = next(name for name in self.names if name in gymnasium.registry)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return gymnasium.make(name)
+
+    def learn(self, env: Any, settings: LearnerSettings, knowledge: Knowledge, episodes: int) -> None:
+        """Learn on it."""
+        learn(
+            env, settings, episodes=episodes, knowledge=knowledge, horizon=self.horizon,
+            reward_range=self.reward_range, constraint=self.constraint, constraint_bounds=(1.0,),
+        )  # fmt: skip
+
+
+HOLES = frozenset({5, 7, 11, 12})
+CASES = {
+    "FrozenLake": Case(("FrozenLake-v1",), (0, 1), lambda t: -1.0 if t.next_observation in HOLES else 1.0, 100, 2000),
+    "CliffWalking": Case(
+        ("CliffWalking-v1", "CliffWalking-v0"), (-100, 0), lambda t: -1.0 if t.reward <= -100 else 1.0, 100, 1000
+    ),
+    "Taxi": Case(("Taxi-v4", "Taxi-v3"), (-10, 20), lambda t: -1.0 if t.reward <= -10 else 1.0, 200, 500),
+}
+
+
+def learner_settings() -> dict[str, LearnerSettings]:
+    """Return the learners that are timed."""
+    from peakrl import learners
+
+    return {
+        "posterior (default)": LearnerSettings.posterior(),
+        "practical": LearnerSettings.practical(),
+        "Algorithm 1": LearnerSettings.published(0.1),
+        "certified": LearnerSettings.certified(0.5),
+        "UCBVI": learners.UCBVI(),
+        "Triple-Q": learners.TripleQ(total=1.0),
+    }
+
+
+def environment_rates(section: Section, repeats: int, quick: bool) -> None:
+    """Every learner on every environment, each step apart and declared stationary."""
+    for name, case in CASES.items():
+        env, episodes = case.make(), case.episodes // (50 if quick else 1)
+        for learner, settings in learner_settings().items():
+            for declared, stationary in (("apart", None), ("shared", True)):
+                run = partial(case.learn, env, settings, Knowledge(stationary=stationary), episodes)
+                steps = counted(env, run)
+                bare, taken = in_turns([partial(bare_loop, env, steps), run], repeats)
+                section.add(
+                    environment=name,
+                    learner=learner,
+                    steps=declared,
+                    **{"steps a second": steps / taken, "bare loop": steps / bare, "share": bare / taken},
+                )
+    section.notes.append("share: the speed of `learn` over that of the bare loop; shared: declared stationary")
+
+
+def counted(env: Any, run: Callable[[], None]) -> int:
+    """Return how many steps a run takes."""
+    step, count = env.step, 0
+
+    def counting(action: Any) -> Any:
+        nonlocal count
+        count += 1
+        return step(action)
+
+    env.step = counting
+    try:
+        run()
+    finally:
+        del env.step
+    return count
+
+
+def bare_loop(env: Any, steps: int) -> None:
+    """Take random actions, which are drawn beforehand."""
+    import numpy as np
+
+    env.reset(seed=0)
+    for action in np.random.default_rng(0).integers(env.action_space.n, size=steps).tolist():
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset()
