@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -101,3 +102,49 @@ def test_bad_arguments_are_refused_by_name(arguments, culprit):
     good = {"models": model_number(1), "learner": SETTINGS["published"], "episodes": 5, "seeds": 0}
     with pytest.raises(SettingsError, match=culprit):
         learn_many(**(good | arguments))
+
+
+# --- Environments ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_function_that_makes_an_environment_is_asked_once_a_run_and_each_run_is_that_of_learn(name):
+    made = []
+
+    def make():
+        made.append(gymnasium.make("FrozenLake-v1"))
+        return made[-1]
+
+    given = {
+        "horizon": 8,
+        "reward_range": (0, 1),
+        "constraint_bounds": (1.0,),
+        "constraint": lambda seen: -1.0 if seen.next_observation == 5 else 1.0,
+    }
+    together = learn_many(make, SETTINGS[name], 100, range(3), record=10, workers=2, **given)
+    assert len({id(env) for env in made}) == 3
+    for seed, run in enumerate(together):
+        alone = learn(gymnasium.make("FrozenLake-v1"), SETTINGS[name], episodes=100, seed=seed, record=10, **given)
+        for column, values in run.history.columns().items():
+            assert np.array_equal(values, alone.history.columns()[column], equal_nan=True)
+        assert np.array_equal(run.q, alone.q)
+    each = learn_many([make(), make()], SETTINGS[name], 20, 7, keep=lambda run: run.violations, **given)
+    assert each[0] == each[1]
+
+
+@pytest.mark.parametrize(
+    ("models", "declared", "culprit"),
+    [
+        (
+            lambda: gymnasium.make("FrozenLake-v1"),
+            {"bounds": 1},
+            "no argument bounds; environments take horizon",
+        ),
+        (lambda: 3, {"horizon": 8}, "models returned 3; a function must return a Gymnasium environment"),
+        (gymnasium.make("FrozenLake-v1"), {"horizon": 8}, "an environment belongs to one run: pass a function"),
+        (model_number(1), {"horizon": 8}, "horizon belong to environments; a model has them already"),
+    ],
+)
+def test_what_is_wrong_with_environments_is_said(models, declared, culprit):
+    with pytest.raises(SettingsError, match=culprit):
+        learn_many(models, SETTINGS["practical"], 10, range(2), **declared)
