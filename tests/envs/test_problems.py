@@ -132,6 +132,43 @@ def area(picture, colour):
     return int((picture == np.array(colour)).all(axis=2).sum())
 
 
+@pytest.mark.parametrize("shielded", [False, True])
+def test_what_an_environment_shows_is_all_that_the_best_policy_asks_for(shielded):
+    """Followed by the observation alone, which knows no step of its own, it does what it does by step and state."""
+    model = compile_model(random_problem(30, states=3, actions=2, horizon=3, stationary=False))
+    best, env = solve(model).policy, to_gymnasium(model, shielded=shielded)
+    check_env(env.unwrapped, skip_render_check=True)
+    assert env.observation_space == gymnasium.spaces.MultiDiscrete([4, model.num_states])
+    rule = {
+        (step, model.state_labels.index(state)): model.action_labels.index(action)
+        for step in range(3)
+        for state, action in best.table(step).items()
+    }
+    for seed in range(20):
+        observation, _ = env.reset(seed=seed)
+        for step in range(3):
+            action = rule[tuple(observation.tolist())]
+            assert model.action_labels[action] == best.action(step, env.unwrapped.state)
+            observation, *_ = env.step(action)
+        assert observation[0] == 3
+
+
+def test_the_step_is_shown_where_it_is_needed_and_where_it_is_asked_for():
+    stationary = random_problem(9, states=3, actions=2, horizon=2, stationary=True)
+    assert to_gymnasium(stationary).reset(seed=1)[0] in range(3)
+    asked = to_gymnasium(stationary, with_step=True)
+    assert asked.reset(seed=1)[0].tolist() == [0, to_gymnasium(stationary).reset(seed=1)[0]]
+    layered = random_problem(8, states=3, actions=2, horizon=3, stationary=False)
+    assert isinstance(to_gymnasium(layered, with_step=False).observation_space, gymnasium.spaces.Discrete)
+    jobs = gymnasium.make("peakrl/MachineScheduling-v0", example=1, with_step=True)
+    assert jobs.reset(seed=1)[0]["step"] == 0
+    assert "step" not in gymnasium.make("peakrl/MachineScheduling-v0", example=1).reset(seed=1)[0]
+    power = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=2, with_step=True)
+    assert power.observation_space.contains(power.reset(seed=1)[0])
+    several = gymnasium.vector.SyncVectorEnv([lambda: to_gymnasium(layered)] * 2)
+    assert several.reset(seed=1)[0].shape == (2, 2)
+
+
 def test_the_battery_is_drawn_over_time_with_powers_above_the_peak_in_red():
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", arrivals=[10, 10, 0], horizon=3, render_mode="rgb_array")
     env.reset(seed=0)

@@ -311,7 +311,7 @@ def test_a_vector_of_one_learns_what_the_environment_alone_does(settings, statio
     knowledge = Knowledge(stationary=stationary, most_reward=1.0)
     vector = SyncVectorEnv([lake], autoreset_mode=AutoresetMode.DISABLED)
     alone, together = (learn(env, settings, knowledge=knowledge, **given) for env in (lake(), vector))
-    assert np.array_equal(alone.q, together.q)
+    assert np.array_equal(alone.q, together.q, equal_nan=True)  # UCBVI has no value for what it never tried
     assert alone.violations == together.violations
     assert np.array_equal(alone.history.episode_reward, together.history.episode_reward)
     for name in ("change_episode", "change_node", "change_row"):

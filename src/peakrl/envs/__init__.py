@@ -18,27 +18,42 @@ __all__ = ["register_environments", "to_gymnasium"]
 
 @overload
 def to_gymnasium(
-    problem: Problem | TabularModel | ProblemSpec, render_mode: str | None = None, *, shielded: Literal[False] = False
+    problem: Problem | TabularModel | ProblemSpec,
+    render_mode: str | None = None,
+    *,
+    shielded: Literal[False] = False,
+    with_step: bool | None = None,
 ) -> ProblemEnvironment: ...
 
 
 @overload
 def to_gymnasium(
-    problem: Problem | TabularModel | ProblemSpec, render_mode: str | None = None, *, shielded: bool
+    problem: Problem | TabularModel | ProblemSpec,
+    render_mode: str | None = None,
+    *,
+    shielded: bool,
+    with_step: bool | None = None,
 ) -> ProblemEnvironment | Shield: ...
 
 
 def to_gymnasium(
-    problem: Problem | TabularModel | ProblemSpec, render_mode: str | None = None, *, shielded: bool = False
+    problem: Problem | TabularModel | ProblemSpec,
+    render_mode: str | None = None,
+    *,
+    shielded: bool = False,
+    with_step: bool | None = None,
 ) -> ProblemEnvironment | Shield:
     """Return a problem as a Gymnasium environment, with masks and constraints in `info`.
 
     Observations and actions are indices into the environment's `states` and `actions`, which hold the labels.
-    `shielded` puts the `shield` of its safe set around it.
+    `shielded` puts the `shield` of its safe set around it. `with_step` says whether observations are [step, index]; by
+    default they are where the problem changes with the step and a state can be met at several. A stationary problem
+    with a horizon may have a best policy that goes by the step as well: say with_step=True for an agent that is to
+    find it.
     """
     from peakrl.envs.problems import make_environment
 
-    env = make_environment(problem, render_mode)
+    env = make_environment(problem, render_mode, with_step=with_step)
     if not shielded:
         return env
     from peakrl.safety.safe_set import SafeSet

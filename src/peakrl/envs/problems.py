@@ -11,6 +11,9 @@ and `metadata["peakrl"]` declares horizon, reward range, constraint names and bo
 more. Where nothing depends on the step the horizon cuts an episode off (`truncated`); where states belong to steps the
 last of them are terminal (`terminated`). An action that is not on offer ends the episode as well, with the lowest
 reward and every constraint violated by its bound: nothing is silently put in its place.
+
+Where the same state can be met at several steps of a problem that changes with the step, the best action depends on
+both, and an observation tells both: the step comes first (`envs.steps`).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from peakrl.envs import drawing
+from peakrl.envs.steps import needs_step, shown_with_step, space_with_step
 from peakrl.errors import ProblemError
 from peakrl.model.explore import compile_model
 from peakrl.model.problem import Problem
@@ -44,13 +48,16 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012  # Gymnasium's own form
 
-    def __init__(self, model: TabularModel, render_mode: str | None = None) -> None:
+    def __init__(self, model: TabularModel, render_mode: str | None = None, with_step: bool | None = None) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ProblemError(f"render_mode is {render_mode!r}; there are {', '.join(map(repr, RENDER_MODES))}")
         self.model, self.render_mode = model, render_mode
         self.metadata = {**type(self).metadata, "peakrl": declaration(model)}
         self.actions = tuple(model.action_labels)
-        self.observation_space = self.make_observation_space()
+        #: Do observations tell the step?
+        self.with_step = needs_step(model) if with_step is None else with_step
+        shown = self.make_observation_space()
+        self.observation_space = space_with_step(shown, model.horizon) if self.with_step else shown
         self.action_space = spaces.Discrete(len(self.actions))
         self._slot = -1
         self._step = 0
@@ -71,6 +78,11 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
     def observe(self, slot: int) -> Any:
         """Return the observation of a stored state."""
         return int(self.model.slot_state[slot])
+
+    def _observed(self) -> Any:
+        """Return what the environment shows now."""
+        shown = self.observe(self._slot)
+        return shown_with_step(shown, self._step) if self.with_step else shown
 
     def text(self) -> str:
         """Return the latest state in words."""
@@ -94,7 +106,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         model = self.model
         self._slot = int(model.first_slot[self._draw(model.first_probability)])
         self._step, self.trace = 0, []
-        return self.observe(self._slot), self._info()
+        return self._observed(), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take an action, given by its index."""
@@ -112,7 +124,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         costs = [max(0.0, -value) for value in constraints]
         info["cost"] = costs[0] if len(costs) == 1 else np.array(costs)
         over, limited = self._step >= model.horizon, bool(rows) and model.stationary and model.horizon > 1
-        return self.observe(self._slot), reward, over and not limited, over and limited, info
+        return self._observed(), reward, over and not limited, over and limited, info
 
     def _take(self, row: int) -> tuple[float, tuple[float, ...]]:
         """Draw what comes of a stored pair."""
@@ -173,9 +185,11 @@ def declaration(model: TabularModel) -> dict[str, Any]:
 class HarvestingEnvironment(ProblemEnvironment):
     """Energy harvesting: observations are (battery, arrival), actions the powers 0, 1, ..."""
 
-    def __init__(self, problem: EnergyHarvesting, render_mode: str | None = None) -> None:
+    def __init__(
+        self, problem: EnergyHarvesting, render_mode: str | None = None, with_step: bool | None = None
+    ) -> None:
         self.problem = problem
-        super().__init__(compile_model(problem), render_mode)
+        super().__init__(compile_model(problem), render_mode, with_step)
 
     def make_observation_space(self) -> spaces.Space[Any]:
         """Battery level and arrival."""
@@ -206,9 +220,11 @@ class HarvestingEnvironment(ProblemEnvironment):
 class SchedulingEnvironment(ProblemEnvironment):
     """Machine scheduling: observations are the jobs done, the time and the largest tardiness; actions are jobs."""
 
-    def __init__(self, problem: MachineScheduling, render_mode: str | None = None) -> None:
+    def __init__(
+        self, problem: MachineScheduling, render_mode: str | None = None, with_step: bool | None = None
+    ) -> None:
         self.problem = problem
-        super().__init__(compile_model(problem), render_mode)
+        super().__init__(compile_model(problem), render_mode, with_step)
 
     def make_observation_space(self) -> spaces.Space[Any]:
         """Done: one bit for each job; time and worst: whole numbers up to the longest schedule."""
@@ -260,6 +276,7 @@ def make_environment(
     problem: Problem | TabularModel | ProblemSpec | Mapping[str, Any] | str | Path,
     render_mode: str | None = None,
     *,
+    with_step: bool | None = None,
     trust: Trust = False,
 ) -> ProblemEnvironment:
     """Return a problem as an environment, also one told as data or by a problem file; `peakrl.to_gymnasium` is this.
@@ -267,10 +284,12 @@ def make_environment(
     A file that names code is refused unless `trust` is True, or lists "." (its own folder) and installed packages.
     """
     model = compile_model(built(problem, trust))
-    env = ProblemEnvironment(model, render_mode)
+    env = ProblemEnvironment(model, render_mode, with_step)
     # A specification, so that Gymnasium's checker and wrappers can make the environment anew.
     name, entry_point = "peakrl/Problem-v0", "peakrl.envs.problems:make_environment"
-    env.spec = EnvSpec(id=name, entry_point=entry_point, kwargs={"problem": model, "render_mode": render_mode})
+    env.spec = EnvSpec(
+        id=name, entry_point=entry_point, kwargs={"problem": model, "render_mode": render_mode, "with_step": with_step}
+    )
     return env
 
 
@@ -284,10 +303,14 @@ def built(problem: Any, trust: Trust) -> Any:
     return problem.compile() if isinstance(problem, ProblemSpec) else problem
 
 
-def make_built_in(kind: str, render_mode: str | None = None, **parameters: Any) -> ProblemEnvironment:
+def make_built_in(
+    kind: str, render_mode: str | None = None, with_step: bool | None = None, **parameters: Any
+) -> ProblemEnvironment:
     """Return a problem of a kind with its parameters (`peakrl.problems.registry`)."""
     if kind == "machine_scheduling" and "jobs" not in parameters:
         kind, parameters["number"] = "scheduling_example", parameters.pop("example", 1)
     problem = kind_named(kind).build(parameters, Path())
     make = ENVIRONMENTS.get(type(problem))
-    return make_environment(problem, render_mode) if make is None else make(problem, render_mode)
+    if make is None:
+        return make_environment(problem, render_mode, with_step=with_step)
+    return make(problem, render_mode, with_step)
