@@ -148,7 +148,7 @@ class RunFindings:
             return None
         if can_average(run.averaged_policy, at_once=self.at_once):
             return self._figures(self.known.evaluated(run.averaged_policy))
-        if not len(run.history) or np.isnan(run.history.averaged_value[-1]):
+        if not len(run.history) or run.history.sampled or np.isnan(run.history.averaged_value[-1]):
             return None
         value, violation = float(run.history.averaged_value[-1]), float(run.history.averaged_violation[-1])
         return Figures(value, self.known.below_optimum(value), violation, None)

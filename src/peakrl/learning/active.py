@@ -54,9 +54,12 @@ class ActiveRun:
         every: int,
         average: bool = True,
         knowledge: Knowledge = NOTHING,
+        sampled: bool = False,
     ) -> None:
         self.target, self.settings, self.knowledge = target, settings, knowledge
         self.planned, self.seed, self.average = planned, seed, average
+        #: Does the history of a model hold what episodes earned in place of what policies are worth?
+        self.sampled = sampled
         self.generator = seed_state(np.uint64(seed))
         self.done = 0
         #: Violating episodes, and the last of them.
@@ -78,8 +81,12 @@ class ActiveRun:
         self.space = ModelSpace(model)
         self.knowledge.check_model(model)
         algorithm = self.algorithm = self._make()
-        recorder = self.recorder = Recorder(model, every, randomised=algorithm.randomised) if every else None
-        self.logs = self.average or (recorder is not None and recorder.curve is not None)
+        if every and self.sampled:
+            self.recorder = Experience(every)
+        elif every:
+            self.recorder = Recorder(model, every, randomised=algorithm.randomised)
+        exact = self.recorder.curve if isinstance(self.recorder, Recorder) else None
+        self.logs = self.average or exact is not None
         if self.logs and model.num_nodes > MOST_INDICES:
             raise SettingsError(
                 f"{model.name!r} has {model.num_nodes:,} states by step, and a change list numbers {MOST_INDICES:,}: "

@@ -52,6 +52,7 @@ WORDS = {
     "planned": "number of episodes",
     "every": "record",
     "average": "average",
+    "sampled": "record",
     "model": "problem",
     "environment": "environment",
 }
@@ -151,6 +152,7 @@ def description(active: ActiveRun) -> dict[str, Any]:
         "planned": int(active.planned),
         "every": active.recorder.every if active.recorder is not None else 0,
         "average": active.average,
+        "sampled": active.sampled,
     }
     if not isinstance(active.target, TabularModel):
         rules = active.target.rules
@@ -204,6 +206,7 @@ def read_run(
             every=int(plain["every"]),
             average=bool(plain["average"]),
             knowledge=declared,
+            sampled=plain.get("sampled") is True,
         )
         found = description(active).get("environment")
         if found != plain.get("environment"):
@@ -263,6 +266,7 @@ def refuse_other_run(path: str | Path, plain: Mapping[str, Any], active: ActiveR
     if isinstance(active.target, TabularModel):
         wanted["model"], found["model"] = active.target.digest, plain["model"]["digest"]
     found.setdefault("knowledge", wanted["knowledge"])
+    found.setdefault("sampled", False)  # as older files were
     different = [WORDS[key] for key, value in wanted.items() if found[key] != value]
     if different:
         raise StorageError(

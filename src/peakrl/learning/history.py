@@ -4,6 +4,12 @@ Exact on a model. Of an environment only experience is known: there the mean of 
 whose value it estimates without bias, and pi^k has no value of its own. Summed up over the episodes until k,
 
     violation so far = k * averaged_violation,        regret so far = k * (optimum - averaged_value).
+
+On models so large that exact curves would take minutes, history holds experience as well, and `sampled` means of many
+episodes each stand for the curve. The mean of a stretch of episodes estimates the mean value of its policies without
+bias; its interval is Student's, on the means of the shorter stretches between recorded points,
+
+    mean +- t(n - 1) * s / sqrt(n)        n shorter stretches, s the standard deviation of their means.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_number
+from peakrl.checks import check_confidence, check_count, check_number
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.curve import policy_curve
@@ -58,12 +64,40 @@ class History:
         return len(self.episode)
 
     def __repr__(self) -> str:
-        until = f", episodes {self.episode[0]:,} to {self.episode[-1]:,}" if len(self) else ""
-        return f"<History of {len(self):,} points{until}: {', '.join(self.columns())}>"
+        if not len(self):
+            return '<History of nothing: record="none" was asked for>'
+        until = f", episodes {self.episode[0]:,} to {self.episode[-1]:,}"
+        kind = ", what episodes earned, nothing exact (see stretches())" if self.sampled else ""
+        return f"<History of {len(self):,} points{until}{kind}: {', '.join(self.columns())}>"
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return {name: array}."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def sampled(self) -> bool:
+        """Is it made of what episodes earned, with nothing exact: of an environment, or of a very large model?"""
+        return bool(len(self)) and bool(np.isnan(self.value).all())
+
+    def stretches(self, count: int = 50, confidence: float = 0.95) -> Stretches:
+        """Return means over about `count` stretches of episodes, with intervals: what a curve is drawn from."""
+        from scipy.special import stdtrit
+
+        check_confidence(confidence)
+        ends = np.unique(np.linspace(0, len(self), check_count(count, "count") + 1).astype(np.int64)[1:] - 1)
+        ends = ends[ends >= 0]
+        starts = np.concatenate([[-1], ends[:-1]])
+        episodes = np.concatenate([[0], self.episode]).astype(np.float64)
+        columns: list[Floats] = []
+        for averaged in (self.averaged_value, self.averaged_violation):
+            sums = np.concatenate([[0.0], self.episode * averaged])
+            means = np.diff(sums) / np.diff(episodes)
+            parts = [means[start + 1 : end + 1] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+            sizes = np.array([len(part) for part in parts])
+            spread = np.array([part.std(ddof=1) / np.sqrt(len(part)) if len(part) > 1 else np.nan for part in parts])
+            whole = (sums[ends + 1] - sums[starts + 1]) / (episodes[ends + 1] - episodes[starts + 1])
+            columns += [whole, spread * stdtrit(np.maximum(sizes - 1, 1), 0.5 + confidence / 2)]
+        return Stretches(self.episode[ends], *columns)
 
     @property
     def cumulative_violation(self) -> Floats:
@@ -85,6 +119,21 @@ class History:
                 "a table needs pandas, which is not installed; history.columns() needs nothing"
             ) from None
         return pandas.DataFrame(self.columns() | {"cumulative_violation": self.cumulative_violation})
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Means over stretches of episodes, each until `episode`; margins are half an interval, NaN where none is known."""
+
+    episode: Longs
+    #: Mean reward of an episode.
+    value: Floats
+    #: The interval is value - margin to value + margin.
+    value_margin: Floats
+    #: Mean violation of an episode.
+    violation: Floats
+    #: The same of the violation.
+    violation_margin: Floats
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,6 +26,7 @@ from peakrl.learning.run import (
     Record,
     check_knowledge,
     check_learner,
+    is_sampled,
     recording_interval,
 )
 from peakrl.learning.settings import LearnerSettings
@@ -108,14 +109,17 @@ def learn_many(
     threads = usable_cores() if workers is None else workers
     check_count(threads, "workers")
     refuse_undeclared(declared, [target for target, _ in pairs])
+    every = recording_interval(record, episodes)
     done, stop = [0] * len(pairs), threading.Event()
 
     def run(index: int) -> Any:
         given, seed = pairs[index]
         own = settings.fresh() if isinstance(settings, OwnLearner) else settings
         with opened(given, declared) as target:
-            every = recording_interval(record, episodes, target if isinstance(target, TabularModel) else None)
-            active = ActiveRun(target, own, planned=episodes, seed=seed, every=every, average=average, knowledge=known)
+            sampled = isinstance(target, TabularModel) and is_sampled(record, episodes, target)
+            active = ActiveRun(
+                target, own, planned=episodes, seed=seed, every=every, average=average, knowledge=known, sampled=sampled
+            )
             for count in pieces(active, episodes):
                 done[index] = count
                 if stop.is_set():

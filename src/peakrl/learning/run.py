@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from peakrl.learning.active import ActiveRun
     from peakrl.targets.constraints import ConstraintFunction
 
-#: "auto" records this many points, and nothing where the exact curve might have to look at more outcomes than this.
+#: "auto" records this many points, sampled ones where the exact curve might have to look at more outcomes than this.
 AUTO_POINTS, AUTO_WORK = 1000, 1e10
 
-Record = Literal["auto", "none"] | int
+Record = Literal["auto", "sampled", "none"] | int
 FEASIBLE = {True: "feasible", False: "proved infeasible", None: "feasibility not proved"}
 
 
@@ -209,12 +209,13 @@ def learn(
 
     `target` is a model, a `Problem` (compiled here) or a Gymnasium environment; `learner` is
     `LearnerSettings.posterior()` unless given. `knowledge` is what you declare of the target.
-    `record`: "auto" (about a thousand points; none on models so large that exact curves would take minutes), "none" (no
-    history, full speed), or every how many episodes. `average=False` keeps no averaged policy, so that memory does not
-    grow with the run. `checkpoint` names a file that the run is saved to every `checkpoint_every` episodes (None: about
-    every half minute), when it is interrupted and at its end; if it holds the same run already, that one goes on from
-    there. `watch` is called about twice a second with the run as it stands (`episodes`, `goal`, `violations`,
-    `history_after(episode)`, `run()`); the result is the same with and without it.
+    `record`: "auto" (about a thousand points; on models so large that exact curves would take minutes what episodes
+    earned, as `history` says), "sampled" (that on any model), "none" (no history, full speed), or every how many
+    episodes. `average=False` keeps no averaged policy, so that memory does not grow with the run. `checkpoint` names a
+    file that the run is saved to every `checkpoint_every` episodes (None: about every half minute), when it is
+    interrupted and at its end; if it holds the same run already, that one goes on from there. `watch` is called about
+    twice a second with the run as it stands (`episodes`, `goal`, `violations`, `history_after(episode)`, `run()`); the
+    result is the same with and without it.
 
     The rest is for environments that do not declare it themselves: `horizon`, the `reward_range` (lowest, highest) of a
     step, `constraint_bounds`, `constraint_tolerances` (how far below 0 each still counts as met: 0 unless given), a
@@ -236,15 +237,17 @@ def learn(
         if horizon is not None and horizon != target.horizon:
             raise SettingsError(f"horizon is {horizon}, but the model's is {target.horizon}; leave it out for a model")
         refuse_for_model(**declared)
-        every = recording_interval(record, episodes, target)
+        sampled = is_sampled(record, episodes, target)
     elif is_environment(target):
-        target = adapt(target, horizon=horizon, **declared)
-        every = recording_interval(record, episodes, None)
+        target, sampled = adapt(target, horizon=horizon, **declared), False
     else:
         raise SettingsError(
             f"target is {type(target).__name__}; it must be a Problem, a TabularModel or a Gymnasium environment"
         )
-    active = ActiveRun(target, settings, planned=episodes, seed=seed, every=every, average=average, knowledge=knowledge)
+    active = ActiveRun(
+        target, settings, planned=episodes, seed=seed, every=recording_interval(record, episodes), average=average,
+        knowledge=knowledge, sampled=sampled,
+    )  # fmt: skip
     if checkpoint is None:
         if checkpoint_every is not None:
             raise SettingsError("checkpoint_every says how often to save; checkpoint must say where")
@@ -283,15 +286,20 @@ def refuse_for_model(**arguments: Any) -> None:
             raise SettingsError(f"{name} is given, but a model has it already; leave it out for a model")
 
 
-def recording_interval(record: Record, episodes: int, model: TabularModel | None) -> int:
-    """Return every how many episodes to record; 0 for never. `model`: None for an environment."""
+def recording_interval(record: Record, episodes: int) -> int:
+    """Return every how many episodes to record; 0 for never."""
     if record == "none":
         return 0
-    if record == "auto":
-        work = 0.0 if model is None or model.deterministic else float(episodes) * model.num_outcomes
-        return max(1, episodes // AUTO_POINTS) if work <= AUTO_WORK else 0
+    if record in ("auto", "sampled"):
+        return max(1, episodes // AUTO_POINTS)
     try:
         check_episodes(record, "record")
     except SettingsError as error:
-        raise SettingsError(f'{error}, "auto" or "none"') from None
+        raise SettingsError(f'{error}, "auto", "sampled" or "none"') from None
     return int(record)
+
+
+def is_sampled(record: Record, episodes: int, model: TabularModel) -> bool:
+    """Does the history of a model hold what episodes earned in place of what policies are worth?"""
+    too_dear = not model.deterministic and float(episodes) * model.num_outcomes > AUTO_WORK
+    return record == "sampled" or (record == "auto" and too_dear)

@@ -27,6 +27,8 @@ def curve_blocks(found: RunFindings, place: str) -> list[Block]:
     run = found.run
     if not len(run.history):
         blocks: list[Block] = [Text("No history was recorded: learn(..., record=...) says how often.")]
+    elif run.history.sampled:
+        blocks = [sampled_chart(found, place), violation_chart(run, place)]
     else:
         blocks = [gap_chart(found, place) or value_chart(found, place), violation_chart(run, place)]
     return [*blocks, *proof_chart(found, place), *multiplier_chart(run, place)]
@@ -63,6 +65,18 @@ def value_chart(found: RunFindings, place: str) -> Chart:
         name = "optimum" if optimum.feasible else "least violating policy"
         series.append(Series(name, [x[0], x[-1]], [optimum.value] * 2, None, "ink", "dash", level=True))
     return Chart(f"{place}-value", "Value over the episodes", "episode", "value", drawable(series))
+
+
+def sampled_chart(found: RunFindings, place: str) -> Chart:
+    """Return means of what episodes earned, with intervals: exact curves would have taken too long."""
+    curve, optimum = found.run.history.stretches(), found.optimum
+    x, low, high = curve.episode.tolist(), curve.value - curve.value_margin, curve.value + curve.value_margin
+    told = "means of stretches of episodes"
+    series = [Series(told, x, finite(curve.value), None, "blue", low=finite(low), high=finite(high))]
+    if optimum is not None:
+        series.append(Series("optimum", [x[0], x[-1]], [optimum.value] * 2, None, "ink", "dash", level=True))
+    title = f"Reward of an episode, sampled, nothing exact: {told} with 95 % intervals"
+    return Chart(f"{place}-value", title, "episode", "reward", drawable(series))
 
 
 def violation_chart(run: LearningRun, place: str) -> Chart:

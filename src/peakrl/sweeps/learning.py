@@ -17,7 +17,7 @@ import numpy as np
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate
 from peakrl.learning.own import learner_from
-from peakrl.learning.run import Record, learn, recording_interval
+from peakrl.learning.run import Record, is_sampled, learn
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve
@@ -86,6 +86,6 @@ def prepared(problem: str, seed: int, folder: str) -> tuple[TabularModel, Soluti
 
 def interval(points: int, episodes: int, model: TabularModel) -> Record:
     """Return every how many episodes to record for about `points` points; none where the exact curve costs too much."""
-    if points == 0 or recording_interval("auto", episodes, model) == 0:
+    if points == 0 or is_sampled("auto", episodes, model):
         return "none"
     return max(1, -(-episodes // points))
