@@ -24,6 +24,8 @@ from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.runs.tasks import canonical
 from peakrl.runs.worker import FOLDER
+from peakrl.sweeps.environments import KIND as ENVIRONMENT
+from peakrl.sweeps.environments import environment_result
 from peakrl.sweeps.problems import compiled_problem
 from peakrl.user_code import source_digest
 
@@ -35,6 +37,8 @@ SOURCE = "source file"
 def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     """Learn once and return what came out, ready to be stored."""
     episodes, seed, points = config["episodes"], config["seed"], config["points"]
+    if config["problem"]["kind"] == ENVIRONMENT:
+        return environment_result(config, learner_of(config["settings"], Path(FOLDER.get())), FOLDER.get())
     follow = seed if config["problem"].get("follow_seed") else 0
     model, best = prepared(canonical(config["problem"], "problem"), follow, FOLDER.get())
     if model.digest != config.get("model", model.digest):

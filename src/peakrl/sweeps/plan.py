@@ -36,6 +36,8 @@ from peakrl.problems.files import parsed
 from peakrl.problems.registry import unknown_key
 from peakrl.problems.spec import ProblemSpec, located
 from peakrl.runs.tasks import Task, check_plain
+from peakrl.sweeps.environments import KIND as ENVIRONMENT
+from peakrl.sweeps.environments import check_environment, describe_environment
 from peakrl.sweeps.learning import FUNCTION, with_source
 from peakrl.sweeps.problems import describe_problem, digest_of_run, undigested
 from peakrl.user_code import Trust, is_name, permit
@@ -174,6 +176,11 @@ def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
     if not isinstance(follow, bool):
         raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
     for suffix, parameters in combinations(entry, ("kind", "name", "follow_seed"), where):
+        if kind == ENVIRONMENT:
+            check_environment(parameters, where)
+            code = [(f"{where}.constraint", parameters["constraint"])] if "constraint" in parameters else []
+            yield Wanted(name + suffix, name, where, {"kind": kind, **parameters}, code)
+            continue
         with refused(), located(where):
             spec = ProblemSpec.from_dict({"kind": kind, **parameters})
         yield Wanted(name + suffix, name, where, spec.as_dict(), spec.code(where), follow)
@@ -191,6 +198,12 @@ def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
 
 def problem_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
     """Return a problem with its digests."""
+    if wanted.values["kind"] == ENVIRONMENT:
+        parameters = {name: value for name, value in wanted.values.items() if name != "kind"}
+        if wanted.code and not run_code:
+            return Choice(wanted.name, wanted.entry, {"kind": ENVIRONMENT, "parameters": parameters}, known=False)
+        with refused(), located(wanted.where):
+            return Choice(wanted.name, wanted.entry, describe_environment(parameters, base))
     with refused(), located(wanted.where):
         spec = ProblemSpec.from_dict(wanted.values)
         if wanted.code and not run_code:
