@@ -209,7 +209,8 @@ def inventory_medians(settings, seeds=5):
     ],
 )
 def test_medians_on_the_inventory_are_those_of_the_prototypes_or_better(settings, gap, violation, share):
-    found = inventory_medians(settings)
+    # Plain means depend most on their first samples: gaps of single seeds lie between .003 and .052, so more are run.
+    found = inventory_medians(settings, 15 if settings.scale == 0 else 5)
     assert found[0] <= 1.1 * gap
     assert found[1] <= 1.1 * violation
     if share is not None:
