@@ -17,7 +17,7 @@ POLICY = peakrl.solve(MODEL).policy
         (lambda: peakrl.learn(MODEL, 1000, episodes=10), r"settings is 1000; it must be settings such as"),
         (
             lambda: peakrl.learn(MODEL, episodes=10, record="all"),
-            r"record is 'all'; it must be .*, .auto. or .none.",
+            r"record is 'all'; it must be .*, .auto., .sampled. or .none.",
         ),
         (lambda: peakrl.LearnerSettings(), "names no learner: make settings with"),
         (lambda: peakrl.learners.AlgorithmOne(), "slack is missing"),

@@ -133,7 +133,10 @@ SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[s
     [
         (["train"], "name a problem file"),
         (["train", "absent.toml"], "cannot read absent.toml: No such file"),
-        (["audit", "absent"], "no built-in problem has that name; there are energy-harvesting, scheduling-1"),
+        (
+            ["audit", "absent"],
+            "no built-in problem has that name; there are energy-harvesting, fading-channel",
+        ),
         (["train", "tiny.toml", "--episodes", "0"], "episodes is 0"),
         (["train", "tiny.toml", "--episodes", "many"], "--episodes"),
         (["train", "tiny.toml", "--out", "no/such/a.run"], "there is no folder no/such"),

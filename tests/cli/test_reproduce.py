@@ -188,7 +188,7 @@ def test_any_parameter_of_a_problem_is_an_option_of_solve_before_and_after_its_n
     [
         ((), "name a problem"),
         (("energy-harvesting", "--jobs", "jobs.csv"), "one of the two"),
-        (("chess",), "no built-in problem has that name; there are energy-harvesting, scheduling-1"),
+        (("chess",), "no built-in problem has that name; there are energy-harvesting, fading-channel"),
         (("energy-harvesting", "--peak-power", "-1"), "peak_power is -1"),
         (("energy-harvesting", "--log-base", "1"), "log_base is 1"),
         (("energy-harvesting", "--peek-power=1"), "problem.peek_power is not a key here; do you mean peak_power?"),

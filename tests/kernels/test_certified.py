@@ -51,8 +51,9 @@ def test_upper_means_are_the_least_over_nu(seed):
 def test_the_best_nu_is_found_in_few_evaluations(precision, usual, monkeypatch):
     """Two and nearly three on average over these samples; a start or a step that is wrong takes twice as many."""
     evaluations = []
-    plain = getattr(bounds.growth, "py_func", bounds.growth)
-    monkeypatch.setattr(bounds, "growth", lambda *given: evaluations.append(1) or plain(*given))
+    growth, moments = (getattr(kernel, "py_func", kernel) for kernel in (bounds.growth, bounds.moments))
+    monkeypatch.setattr(bounds, "growth", lambda *given: evaluations.append(1) or growth(*given))
+    monkeypatch.setattr(bounds, "moments", moments)
     for seed in range(100):
         generator = np.random.default_rng(seed)
         size = int(generator.integers(1, 7))

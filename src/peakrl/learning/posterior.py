@@ -361,8 +361,8 @@ def check_tables(learner: PosteriorLearner, done: int) -> None:
     """Raise where tables from a file hold what posterior sampling cannot have written after `done` episodes."""
     space, status, arrays = learner.space, learner.status, learner.arrays()
     start, rows = space.layout.row_start, arrays["row"]
-    has = (np.diff(start) > 0)[:, None]
-    if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has).any():
+    has = np.diff(start) > 0
+    if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has[:, None]).any():
         raise ValueError("engine.row names a row that its state has not")
     cells, steps = int(status[CELLS]), done * space.horizon
     limits = {
@@ -377,7 +377,7 @@ def check_tables(learner: PosteriorLearner, done: int) -> None:
     for name in ("cell_reward", "row_reward", "value", "cost"):
         if not np.isfinite(arrays[name]).all():
             raise ValueError(f"engine.{name} holds a number that cannot be")
-    if (arrays["begun"] < 0).any() or int(arrays["begun"].sum()) != done:
+    if (arrays["begun"] < 0).any() or arrays["begun"][~has].any() or int(arrays["begun"].sum()) != done:
         raise ValueError("engine.begun holds a number that cannot be")
     if status[EPISODES] != done or (status < 0).any() or status[PROVED] > done or status[DEAD_FIRST] >= space.slots:
         raise ValueError("engine.status holds a number that cannot be")

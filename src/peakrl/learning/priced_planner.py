@@ -36,6 +36,8 @@ KNOWN_VISITS = float(1 << 40)
 class PricedPlanner(CountingPlanner):
     """Counts, prices, and the plan with them."""
 
+    starts_first = False  # policies may draw what is done in a new state, too
+
     def __init__(self, task: Task, budget: Budget, numbers: dict[str, Any]) -> None:
         super().__init__(task, UCBVI(bonus=0.0))
         #: What `Rules` has of the settings.

@@ -92,6 +92,7 @@ class LinearPlanner(CountingPlanner):
     """Counts, and the optimist's plan on them."""
 
     randomised = True
+    starts_first = False
 
     def __init__(self, task: Task, settings: LinearSettings, *, extended: bool) -> None:
         super().__init__(task, UCBVI(bonus=0.0))
