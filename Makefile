@@ -17,6 +17,8 @@ FIGURES ?=
 
 # Processes run side by side: one numba thread each.
 export NUMBA_NUM_THREADS ?= 1
+# Many processes are started: byte code that is kept makes each start a second or two sooner.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup test test-slow mutate check format bench reproduce docs maskable-ppo clean
 
