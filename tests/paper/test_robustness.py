@@ -14,6 +14,7 @@ from peakrl.paper.robustness import LEARNERS, POSTERIOR, QUICK, STUCK, measure
 from peakrl.paper.robustness_problems import FAMILIES, instance
 from peakrl.paper.robustness_tasks import CATASTROPHE, learn_instance, viable_chances
 from peakrl.report import draw_figure
+from peakrl.report.paper_sections import figure_section
 
 
 def test_every_family_has_median_and_worst_gap_of_every_learner_and_what_it_lost(tmp_path):
@@ -27,6 +28,8 @@ def test_every_family_has_median_and_worst_gap_of_every_learner_and_what_it_lost
     record.write(tmp_path)
     assert read_figure(tmp_path, "robustness").rows == record.rows
     assert all(path.stat().st_size > 5_000 for path in draw_figure("robustness", tmp_path))
+    charts = figure_section(record).blocks
+    assert {"robustness-dense-gap", "robustness-dense-worst-gap"} <= {chart.id for chart in charts}
 
 
 def test_what_is_lost_is_what_all_policies_that_were_followed_fall_short_by():

@@ -142,17 +142,21 @@ def variant_charts(record: FigureRecord, variant: str) -> list[Chart]:
 
 
 def quartile_chart(record: FigureRecord, variant: str, quantity: str) -> Chart:
-    """Return the medians of a quantity with bands from quartile to quartile, on logarithmic axes."""
+    """Return the medians of a quantity, with bands from quartile to quartile where known, on logarithmic axes."""
     lower, median, upper = (record.curves(variant, word + quantity) for word in ORDERS[:3])
-    series = []
+    banded, series = bool(lower and upper), []
     for place, (name, rows) in enumerate(median.items()):
         x = [row.x for row in rows if row.x is not None]
-        low, y, high = ([row.mean for row in curves[name] if row.x is not None] for curves in (lower, median, upper))
+        low, y, high = (
+            [row.mean for row in curves.get(name, []) if row.x is not None] for curves in (lower, median, upper)
+        )
         if x:
-            series.append(Series(name, x, y, None, (*CYCLE, "ink", "grey")[place % 8], low=low, high=high))
+            colour, band = (*CYCLE, "ink", "grey")[place % 8], (low, high) if banded else (None, None)
+            series.append(Series(name, x, y, None, colour, low=band[0], high=band[1]))
     floor = FLOOR.get(quantity.removeprefix("averaged "))
     ends = f"; log axis from {floor:g}" if floor else ""
-    title = f"{quantity.capitalize()}, {variant}: median and quartiles over seeds{ends}"
+    middle = "median and quartiles over seeds" if banded else "median over runs"
+    title = f"{quantity.capitalize()}, {variant}: {middle}{ends}"
     axis = f"{quantity} ({next(iter(median.values()))[0].unit})"
     place_of = f"{record.name}-{slug(variant)}-{slug(quantity)}"
     return Chart(place_of, title, record.x, axis, series, log_x=True, log_y=True, floor=floor)
