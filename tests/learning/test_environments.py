@@ -447,3 +447,29 @@ def test_a_run_cut_in_two_and_taken_over_equals_the_whole(settings, depends_on):
     assert np.array_equal(one.averaged_policy.change_row, two.averaged_policy.change_row)
     assert np.array_equal(one.history.episode_reward, two.history.episode_reward)
     assert (one.violations, one.feasible, one.model.digest) == (two.violations, two.feasible, two.model.digest)
+
+
+class EverNew(gymnasium.Env):
+    """A thousand states in no order; the first action always costs something, the second earns."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(1000), gymnasium.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return int(self.np_random.integers(1000)), {}
+
+    def step(self, action):
+        return int(self.np_random.integers(1000)), float(action == 1), False, False, {"cost": float(action == 0)}
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()], ids=["post", "prac"])
+def test_an_action_that_failed_anywhere_is_not_tried_in_new_states_where_it_is_the_same_everywhere(
+    settings, stationary
+):
+    known = Knowledge(constraint_depends_on="action", stationary=stationary)
+    run = learn(EverNew(), settings, episodes=40, horizon=5, reward_range=(0.0, 1.0), knowledge=known)
+    assert (run.violations, run.last_violation_episode) == (1, 1)
+    # What is on record for the last episode is what it did: never the first action, wherever it came to.
+    rows = run.averaged_policy.policy(40).rows
+    assert not (run.model.row_action[rows[rows >= 0]] == 0).any()

@@ -65,12 +65,11 @@ class Posterior(LearnerSettings):
 class PosteriorLearner(SamplingAlgorithm):
     """Counts of what was seen, and the plan on the latest draw."""
 
-    starts_first = True
-
     def __init__(self, task: Task, settings: Posterior) -> None:
         super().__init__(task)
         check_most_reward(task.model, task.knowledge.most_reward)
         self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
+        self.starts_first = self.depends_on is None
         self.shares_steps = self.space.shared
         self.grouping = task.knowledge.outcome_groups
         if task.model is None and self.grouping is True:
@@ -140,7 +139,23 @@ class PosteriorLearner(SamplingAlgorithm):
         if self.failed:
             for new in range(new_row, space.rows):
                 self.by_row["harm"].room[new] = self.failed.get(self._key(new), 0.0)
+            changes = self._begin_with_others(first, episode, log, changes)
         self._gather()
+        return changes
+
+    def _begin_with_others(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """In slots from `first` on, begin with a row that is not known to fail where there is one, and note it."""
+        space, start, harm = self.space, self.space.layout.row_start, self.by_row["harm"].room
+        for slot in range(first, space.slots):
+            good = np.flatnonzero(harm[start[slot] : start[slot + 1]] == 0.0)
+            if not good.size or good[0] == 0:
+                continue
+            self.by_slot["row"].room[slot] = chosen = start[slot] + good[0]
+            steps = range(space.horizon) if space.shared else [int(space.slot_step[slot])]
+            for step in steps if len(log.node) else ():
+                node = step * space.layout.node_stride + slot
+                log.episode[changes], log.node[changes], log.row[changes] = max(episode, 1), node, chosen
+                changes += 1
         return changes
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
