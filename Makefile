@@ -14,6 +14,8 @@ DOCS_STAMP := $(VENV)/.installed-docs
 PYTHON ?= $(shell for name in python3.11 python3; do "$$name" -c '' 2>/dev/null && { echo "$$name"; break; }; done)
 WORKERS ?= 2
 FIGURES ?=
+# FULL=1: all seeds and episodes of the experiments that take long.
+FULL ?=
 
 # Processes run side by side: one numba thread each.
 export NUMBA_NUM_THREADS ?= 1
@@ -77,8 +79,8 @@ format: $(STAMP) ## format the code and mend what the linter can
 bench: $(STAMP) ## time the kernels, planners and learners
 	$(BIN)/peakrl bench
 
-reproduce: $(RUN_STAMP) ## rerun the paper's experiments into results/ and draw the report (FIGURES="..." for some only)
-	$(BIN)/peakrl reproduce $(FIGURES)
+reproduce: $(RUN_STAMP) ## rerun the paper's experiments into results/ and draw the report (FIGURES="..." some only, FULL=1 full size)
+	$(BIN)/peakrl reproduce $(if $(filter-out 0,$(FULL)),--full) $(FIGURES)
 	$(BIN)/peakrl report
 
 docs: $(DOCS_STAMP) ## build the documentation into docs/_build/html

@@ -50,21 +50,49 @@ def test_a_wheel_built_from_the_sdist_holds_what_the_wheel_does(built: Path, tmp
     assert {name for name in own if "__pycache__" not in name} <= names
 
 
-def test_the_example_of_the_readme_runs_from_the_wheel_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """The Python of a new environment, in which there is pip and nothing else."""
     venv.create(tmp_path / "empty", with_pip=True)
-    python = tmp_path / "empty" / "bin" / "python"
-    wheel = only(built, "*.whl")
-    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True)
-    # What it depends on comes from here, without asking anybody; peakrl itself is found in the new environment first.
-    site = Path(
-        subprocess.check_output(
-            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
-        ).strip()
-    )
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    return tmp_path / "empty" / "bin" / "python"
+
+
+def pip(python: Path, *words: str | Path) -> bool:
+    return subprocess.run([python, "-m", "pip", *words, "-q"], capture_output=True).returncode == 0
+
+
+def site_of(python: Path) -> Path:
+    told = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
+    return Path(told.strip())
+
+
+def check_example(python: Path, folder: Path) -> None:
+    """The README's example prints what it says, and peakrl is the one of this environment."""
     text = (ROOT / "README.md").read_text()
     code, told = re.search(r"^```python\n(.*?)^```\s+```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL).groups()  # type: ignore[union-attr]
     where = "import peakrl, sys; print(peakrl.__file__, file=sys.stderr)\n"
-    ran = subprocess.run([python, "-I", "-c", where + code], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert str(site) in ran.stderr
+    ran = subprocess.run([python, "-I", "-c", where + code], cwd=folder, check=True, capture_output=True, text=True)
+    assert str(site_of(python)) in ran.stderr
     assert ran.stdout == told
+
+
+def test_the_example_of_the_readme_runs_from_the_wheel_with_what_is_installed_here(
+    built: Path, empty: Path, tmp_path: Path
+) -> None:
+    assert pip(empty, "install", "--no-deps", "--no-index", only(built, "*.whl"))
+    # What it depends on comes from here, without asking anybody; peakrl itself is found in the new environment first.
+    (site_of(empty) / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    check_example(empty, tmp_path)
+
+
+def test_the_wheel_brings_along_all_that_the_example_of_the_readme_and_its_command_need(
+    built: Path, empty: Path, tmp_path: Path
+) -> None:
+    if not pip(empty, "download", "--no-deps", "-d", tmp_path / "probe", "typing_extensions"):
+        pytest.skip("no package index can be reached: the wheel's dependencies cannot be installed")
+    assert pip(empty, "install", only(built, "*.whl"))
+    check_example(empty, tmp_path)
+    command = [empty.with_name("peakrl"), "train", "scheduling-1", "--episodes", "50", "--out", "jobs.run"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([empty.with_name("peakrl"), "report", "jobs.run"], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "jobs.html").stat().st_size > 1_000_000

@@ -21,6 +21,16 @@ def fitting(parts: Sequence[str], room: int) -> str:
     return line
 
 
+def told(value: Any) -> str:
+    """Return a field of a progress line: a number in few digits, words as they are."""
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def rate_words(rate: float) -> str:
+    """Return a rate; a slow one is not told as 0."""
+    return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.2g}"
+
+
 class Progress:
     """A progress line with count, rate, free fields and time left; it costs nothing while disabled."""
 
@@ -60,10 +70,9 @@ class Progress:
         if self._bar is None:
             return
         elapsed = max(time.monotonic() - self._begun, 1e-9)
-        form = {True: "{} {:,.4g}", False: "{} {:,}"}
         of = f"/{self.total:,}" if self.total is not None else ""
-        parts = [f"{count:,}{of} {self.unit}", f"{(count - self.begin) / elapsed:,.0f}/s"]
-        parts += [form[isinstance(value, float)].format(key, value) for key, value in fields.items()]
+        parts = [f"{count:,}{of} {self.unit}", f"{rate_words((count - self.begin) / elapsed)}/s"]
+        parts += [f"{name.replace('_', ' ')} {told(value)}" for name, value in fields.items()]
         self._bar.update(self._task, completed=count, note=fitting(parts, self._room))
 
     @property

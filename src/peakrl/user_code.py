@@ -100,6 +100,13 @@ def load_named(named: Any, folder: Path, what: str) -> Any:
     return found
 
 
+def import_named(module: str, folder: Path, what: str) -> None:
+    """Import a module for what it does when it is imported; `what` begins the messages."""
+    refuse_python(f"{module}:", folder, what)
+    with running(what):
+        imported(module, folder, what)
+
+
 def refuse_python(named: str, folder: Path, what: str) -> None:
     """Raise for a part of Python itself, which makes neither problems nor learners."""
     module = named.rpartition(":")[0]

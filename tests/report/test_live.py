@@ -29,7 +29,7 @@ from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
 from peakrl.report.live_server import HEADERS, LiveServer
-from report_pages import Taken
+from report_pages import Corridor, Taken
 from watched_runs import PacedRun
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
@@ -412,3 +412,20 @@ def test_ctrl_c_stops_a_watched_run_and_keeps_it(tmp_path: Path) -> None:
     assert (process.returncode, out) == (130, "")
     assert "interrupted; a.run holds the run so far" in error
     assert load_run(tmp_path / "a.run").episodes > 0
+
+
+def test_the_page_follows_a_run_on_an_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[Any] = []
+    with LiveView("corridor") as view:
+
+        def watch(moment: RunView) -> None:
+            view.watch(moment)
+            if moment.episodes:
+                view._publish(moment.run())
+                told.append(json.loads(view.content()))
+
+        run = learn(Corridor(0.3), episodes=60, horizon=6, reward_range=(0, 1), watch=watch)
+        assert view.news()["trouble"] == ""
+    assert told[-1]["version"] == len(told) > 0
+    assert f"{run.model.num_states:,} states and {run.model.num_pairs:,} pairs were met" in told[-1]["html"]
+    assert "run-corridor-value" in told[-1]["data"]

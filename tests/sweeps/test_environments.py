@@ -6,10 +6,11 @@ import gymnasium
 import pytest
 
 import peakrl
+from commands import caller
 from peakrl import LearnerSettings, sweep
 from peakrl.errors import SweepError, TrustError
 from peakrl.sweeps.plan import read_plan
-from peakrl.sweeps.summary import read_records
+from peakrl.sweeps.summary import read_curves, read_records
 
 HOLES = "def holes(seen):\n    return -1.0 if seen.next_observation in {5, 7, 11, 12} else 1.0\n"
 SWEEP = """
@@ -77,10 +78,56 @@ def test_code_that_tells_of_constraints_is_not_run_untrusted(described):
         ({"id": 3}, r"problems\[0\].id is 3; it must be a text"),
         ({"id": "FrozenLake-v1", "horizn": 3}, "horizn is not a key here; do you mean horizon"),
         ({"id": "NoSuchLake-v7"}, "gymnasium cannot make 'NoSuchLake-v7'"),
-        ({"id": "CartPole-v1"}, "shows no table"),
+        ({"id": "Blackjack-v1"}, "horizon is not given"),
+        ({"id": "Blackjack-v1", "horizon": 9}, "reward_range is not given"),
+        ({"id": "FrozenLake-v1", "follow_seed": True}, "an environment is reset with the run's seeds"),
         ({"id": "FrozenLake-v1", "arguments": 3}, r"arguments is 3; it must be a table"),
     ],
 )
 def test_what_is_wrong_with_an_environment_is_said_before_anything_runs(problem, culprit):
     with pytest.raises(SweepError, match=culprit):
         read_plan({"seeds": 1, "episodes": 1, "problems": [{"kind": "gymnasium", **problem}], "settings": [{}]})
+
+
+UNSHOWN = """
+seeds = 3
+episodes = 50
+points = 10
+folder = "out"
+
+[[problems]]
+name = "corridor"
+kind = "gymnasium"
+id = "own.py:Corridor"
+horizon = 6
+reward_range = [0, 1]
+grid = { arguments = [{ risk = 0.0 }, { risk = 1.0 }] }
+
+[[settings]]
+learner = "posterior"
+"""
+
+
+def test_an_environment_that_shows_no_table_is_swept_and_nothing_of_it_is_called_exact(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own.py").write_text("import sys\nfrom report_pages import Corridor\n")
+    (tmp_path / "own.toml").write_text(UNSHOWN)
+    assert sweep(tmp_path / "own.toml", workers=1, trust=True).made == 6
+    records = read_records(tmp_path / "out")
+    for record in records:
+        risk = float("1.0" in record["problem"])
+        # Right all the way earns 1 from the fourth step on; where that surely violates, going back and forth does not.
+        assert (record["value"], record["violation"]) == (3.0 * (1 - risk), 0.0)
+        assert record["sampled"] == 100
+        assert record["value_low"] <= record["value"] <= record["value_high"]
+        assert 0 < record["violation_probability_high"] < 0.05
+        assert record["optimum"] is record["gap"] is record["solved"] is record["episodes_to_reach"] is None
+    points = read_curves(tmp_path / "out")
+    assert len(points) == 60
+    assert {"value_margin", "violation_margin"} <= set(points[0])
+    code, out, _ = caller(monkeypatch, capsys, tmp_path)("summarize", "out", "--csv", "runs.csv")
+    assert code == 0
+    assert "shows no table" in out
+    assert "not known" in out
+    page = peakrl.write_report(tmp_path / "out", tmp_path / "page.html").read_text()
+    assert "no optimum known" in page
+    assert "that the others never do is not shown" in page

@@ -30,6 +30,7 @@ from peakrl.certifying.evidence import model_evidence, policy_evidence
 from peakrl.certifying.limits import can_solve
 from peakrl.checks import check_count, check_fraction, check_number, check_seed
 from peakrl.errors import SettingsError
+from peakrl.evaluation.environments import Unknown
 from peakrl.evaluation.exact import Evaluation, evaluate
 from peakrl.evaluation.simulation import most_kept
 from peakrl.kernels.arrays import Floats
@@ -61,6 +62,7 @@ def certify(
     constraint_bounds: Sequence[float] | None = None,
     constraint_tolerances: Sequence[float] | None = None,
     constraint: ConstraintFunction | None = None,
+    unknown: Unknown = "raise",
 ) -> Certificate:
     """Return what is known of `policy` on `target`: a model, a `Problem` or a Gymnasium environment.
 
@@ -70,8 +72,9 @@ def certify(
     (step, state, actions) -> action, also one that was trained elsewhere. It must have been fixed before, and must not
     be picked by its certificate: each certificate has a failure probability of its own.
 
-    `seed` makes the episodes repeatable; by default they are as fresh as the system can make them. The rest is for
-    environments that do not declare it themselves, as for `learn`.
+    `seed` makes the episodes repeatable; by default they are as fresh as the system can make them. `unknown` says what
+    is done on an environment in a state that the policy never met while learning, as for `simulate`: what is certified
+    is the policy with that. The rest is for environments that do not declare it themselves, as for `learn`.
     """
     asked = Asked.checked(epsilon, failure_probability, episodes, seed)
     declared = {
@@ -80,7 +83,7 @@ def certify(
     }  # fmt: skip
     declared = {name: given for name, given in declared.items() if given is not None}
     if not isinstance(target, TabularModel) and not is_problem(target):
-        return sampled(EnvironmentEpisodes(target, policy, asked.stream, declared), None, asked)
+        return sampled(EnvironmentEpisodes(target, policy, asked.stream, declared, unknown), None, asked)
     if declared:
         raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
     model = as_model(target)

@@ -15,7 +15,7 @@ from peakrl.certificates import Evidence
 from peakrl.certifying.evidence import model_evidence
 from peakrl.checks import ROUNDING
 from peakrl.errors import PolicyError, TargetError
-from peakrl.evaluation.environments import followed_episodes
+from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
 from peakrl.evaluation.simulation import model_episodes
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state
@@ -191,12 +191,20 @@ def name_of(policy: Any, where: str | None = None) -> str:
 class EnvironmentEpisodes:
     """Episodes on a Gymnasium environment, which may be vectorised."""
 
-    def __init__(self, env: Any, policy: AnyPolicy | AnyRule, seed: int, declared: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        env: Any,
+        policy: AnyPolicy | AnyRule,
+        seed: int,
+        declared: Mapping[str, Any],
+        unknown: Unknown = "raise",
+    ) -> None:
         if not is_environment(env):
             raise TargetError(f"{env!r} cannot be certified on; give a Problem, a TabularModel or an environment")
         self.model: TabularModel | None = None
         self._lanes, self._policy, self._seed, self._done = adapt(env, **declared), policy, seed, 0
         self._generator = np.random.default_rng(stream_of(seed))
+        self._unknown, self._fallback = unknown, Fallback(unknown, stream_of(seed, 2))
         rules = self._lanes.rules
         self.horizon, self.subject = rules.horizon, name_of(policy, rules.name)
         self.low, self.high = ends(rules.horizon, rules.reward_range, may_end_early=True)
@@ -207,7 +215,7 @@ class EnvironmentEpisodes:
         begin, seed = self._done, stream_of(self._seed, 1)
         self._done += count
         seeds = [episode_seed(seed, number) for number in range(begin, begin + count)]
-        return followed_episodes(self._lanes, self._policy, seeds, self._generator, begin)
+        return followed_episodes(self._lanes, self._policy, seeds, self._generator, begin, self._fallback)
 
     def rests_on(self, optimum: str | None) -> tuple[str, ...]:
         """Return what must be true for bounds from these episodes to be."""
@@ -224,7 +232,14 @@ class EnvironmentEpisodes:
             rooms = ", ".join(f"{room:g}" for room in rules.constraints.tolerances or ())
             forgiven = f"a constraint counts as met down to {rooms} below 0, as declared"
         best = "nothing is known of the optimum but the most that an episode can earn"
-        return (*same_for_all(episodes), rewards, *filter(None, [limits, forgiven]), optimum or best)
+        return (*same_for_all(episodes), rewards, *filter(None, [limits, forgiven, self._filled()]), optimum or best)
+
+    def _filled(self) -> str | None:
+        """Return what is done in states of which the policy knows nothing, where that has come up."""
+        if not self._fallback.uses:
+            return None
+        how = "an action on offer is drawn at random" if self._unknown == "random" else "the function given decides"
+        return f"in a state that learning never met {how}: that was so at {self._fallback.uses:,} steps"
 
     def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
         """Return what the bounds can be computed from again."""

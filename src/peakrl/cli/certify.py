@@ -27,7 +27,8 @@ def certify(
         typer.Option(help="Ask for a value within this of the best safe policy, and at most this much violation."),
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option(metavar="N", help="Draw up to N fresh episodes, in place of exact figures.")
+        int | None,
+        typer.Option(metavar="N", help="Draw up to N fresh episodes, in place of exact figures."),
     ] = None,
     failure_probability: Annotated[float, typer.Option(help="Of bounds from episodes, all together.")] = 0.05,
     seed: Annotated[int | None, typer.Option(help="Of the episodes; by default fresh ones.")] = None,
@@ -37,17 +38,31 @@ def certify(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Certify a policy on a problem. Exit code 1 where the certificate does not hold."""
-    from peakrl.certifying import certify as examine
-
-    model = read_problem(file).model(progress=True)
-    certificate = examine(
-        model, stored_policy(policy, model), epsilon=epsilon, failure_probability=failure_probability,
-        episodes=episodes, seed=seed,
-    )  # fmt: skip
+    certificate = examined(
+        file, policy, epsilon=epsilon, failure_probability=failure_probability, episodes=episodes, seed=seed
+    )
     if out is not None:
         certificate.save(out)
     show(certificate, as_json=as_json, kept=out)
     raise typer.Exit(0 if certificate.holds else 1)
+
+
+def examined(file: Path, policy: Path, **asked: Any) -> Certificate:
+    """Return the certificate of a stored policy: of an environment by its table, or from episodes where there is none.
+
+    Of an environment the certificate is of the policy with what it does in states that learning never met.
+    """
+    from peakrl.certifying import certify as examine
+    from peakrl.certifying.environment_findings import certified_on_table
+
+    target = read_problem(file).target(progress=True)
+    if not target.is_environment:
+        return examine(target.subject, stored_policy(policy, target.subject), **asked)
+    chosen = stored_policy(policy, None)
+    if target.table is not None and asked["episodes"] is None:
+        return certified_on_table(target.table, chosen, asked["epsilon"])
+    declared = {name: given for name, given in target.declared.items() if name != "states"}
+    return examine(target.subject, chosen, unknown="random", **asked, **declared)
 
 
 def verify(

@@ -11,6 +11,7 @@ from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
+    from peakrl.envs.described import LearningTarget
     from peakrl.policy.binding import AnyPolicy
 
 POLICIES = ("last", "averaged")
@@ -45,47 +46,57 @@ def evaluate(
         raise SettingsError(f"--policy is {policy!r}; it must be {' or '.join(POLICIES)}")
     if file.suffix in (".toml", ".json"):
         raise SettingsError(f"{file} is a problem file; train it first: peakrl train {file} --out {file.stem}.run")
-    chosen, which, episodes = read_policy(file, policy, problem)
-    answer = figures(chosen, which, episodes)
+    target = None if problem is None else read_problem(problem).target(progress=True)
+    chosen, which, episodes = read_policy(file, policy, target)
+    answer = figures(chosen, which, episodes, target)
     if simulate is not None:
-        answer["simulation"] = simulated(chosen, simulate, seed)
+        answer["simulation"] = simulated(chosen, simulate, seed, target)
     if as_json:
         print_json(answer)
     else:
         after = "" if episodes is None else f" after {episodes:,} episodes"
         print_table(f"{answer['problem']}: {which} policy{after}", *table_of(answer))
         margins = [(name, margin, margin >= 0) for name, margin in answer["worst_margin"].items()]
-        print_table("Constraints", ("constraint", "least value that can come up", "always met"), margins)
-    raise typer.Exit(1 if check and answer["violation_probability"] > 0 else 0)
+        if margins:
+            print_table("Constraints", ("constraint", "least value that can come up", "always met"), margins)
+        if answer["value"] is None:
+            print("The environment shows no table: nothing exact is known of the policy (--simulate N plays it).")
+    raise typer.Exit(1 if check and answer["violation_probability"] != 0 else 0)
 
 
-def read_policy(file: Path, which: str, problem: Path | None) -> tuple[AnyPolicy, str, int | None]:
+def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[AnyPolicy, str, int | None]:
     """Return the policy of a file, what to call it, and how many episodes a run had."""
     from peakrl.learning.checkpoint import load_run
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
     from peakrl.storage import kind_of
 
-    saved = kind_of(file) == KIND
-    if saved and problem is None:
-        raise SettingsError(f"{file} holds a policy without its problem; name the problem's file with --problem")
-    model = None if problem is None else read_problem(problem).model(progress=True)
-    if saved and model is not None:
+    model = None if target is None or target.is_environment else target.table
+    if kind_of(file) == KIND:
+        if target is None:
+            raise SettingsError(f"{file} holds a policy without its problem; name the problem's file with --problem")
         return load_policy(file, model), "saved", None
     run = load_run(file, model=model)
     return run.policy if which == "last" else run.averaged_policy, which, run.episodes
 
 
-def figures(policy: AnyPolicy, which: str, episodes: int | None) -> dict[str, Any]:
-    """Return the exact figures of a policy."""
+def figures(policy: AnyPolicy, which: str, episodes: int | None, target: LearningTarget | None) -> dict[str, Any]:
+    """Return the exact figures of a policy; none where an environment shows no table to compute them from."""
+    from peakrl.certifying.environment_findings import on_table
     from peakrl.evaluation import evaluate as exact
+    from peakrl.model.tabular import TabularModel
 
     model = policy.model
+    told = {"problem": model.name, "policy": which, "episodes": episodes}
+    if not isinstance(model, TabularModel):
+        if target is None:
+            raise SettingsError("an environment's policy is judged on it: name its problem file with --problem")
+        if target.table is None:
+            return {**told, **dict.fromkeys(("value", "violation", "violation_probability")), "worst_margin": {}}
+        model, policy = target.table, on_table(target.table, policy)
     found = exact(model, policy)
     return {
-        "problem": model.name,
-        "policy": which,
-        "episodes": episodes,
+        **told,
         "value": found.value,
         "violation": found.violation,
         "violation_probability": found.violation_probability,
@@ -95,11 +106,13 @@ def figures(policy: AnyPolicy, which: str, episodes: int | None) -> dict[str, An
     }
 
 
-def simulated(policy: AnyPolicy, episodes: int, seed: int) -> dict[str, Any]:
-    """Return what was seen in simulated episodes."""
+def simulated(policy: AnyPolicy, episodes: int, seed: int, target: LearningTarget | None) -> dict[str, Any]:
+    """Return what was seen in simulated episodes, on the environment where it is one."""
     from peakrl.evaluation import simulate
 
-    seen = simulate(policy.model, policy, episodes=episodes, seed=seed)
+    subject, declared = (policy.model, {}) if target is None else (target.subject, target.declared)
+    taken = {name: given for name, given in declared.items() if name not in ("reward_range", "states")}
+    seen = simulate(subject, policy, episodes=episodes, seed=seed, **taken)
     return {
         "episodes": episodes,
         "seed": seed,
@@ -110,6 +123,7 @@ def simulated(policy: AnyPolicy, episodes: int, seed: int) -> dict[str, Any]:
         "violation_interval": list(seen.violation_interval),
         "violation_probability": seen.violation_frequency,
         "violation_probability_interval": list(seen.violation_frequency_interval),
+        "unknown_steps": seen.unknown_steps,
     }
 
 

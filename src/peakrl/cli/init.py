@@ -12,7 +12,7 @@ from peakrl.errors import SettingsError, StorageError
 
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the file, with or without .toml.")],
-    kind: Annotated[str, typer.Option(help="What it describes: energy, jobs, tables, python, ...")] = "energy",
+    kind: Annotated[str, typer.Option(help="What: energy, jobs, tables, python, gymnasium, ...")] = "energy",
 ) -> None:
     """Write a commented problem file (and the files it needs) that trains as it stands."""
     from peakrl.problem_files.templates import template_files, templates

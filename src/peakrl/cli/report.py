@@ -30,7 +30,8 @@ def report(
 
     model = None
     if problem is not None:
-        model = read_problem(problem).model(progress=True)
+        target = read_problem(problem).target(progress=True)
+        model = None if target.is_environment else target.table
     place, page = write_page(source, out, model)
     size = place.stat().st_size
     if as_json:

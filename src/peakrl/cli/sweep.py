@@ -144,6 +144,11 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
             f"With {fewest} seed{'s' * (fewest > 1)} the intervals of value, gap and violation are narrower than the "
             f"doubt: make at least {ENOUGH_RUNS} for a table that others are to trust."
         )
+    if any(group.sampled for group in groups):
+        print(
+            "Where no gap is told the environment shows no table: value and violation are means of fresh episodes of "
+            "each policy, nothing is exact, and no optimum is known (--csv has the intervals of each run)."
+        )
     if comparisons:
         print_table(
             "Probability that a run is better: it violates less, or as much with more value",
@@ -152,8 +157,10 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
         )
 
 
-def shown(estimate: Estimate, *, percent: bool = False) -> str:
+def shown(estimate: Estimate | None, *, percent: bool = False) -> str:
     """Return an estimate with its interval."""
+    if estimate is None:
+        return "not known"
     if percent:
         return f"{estimate.value:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]"
     return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"

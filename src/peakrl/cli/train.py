@@ -18,10 +18,17 @@ from peakrl.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
     from peakrl.certificates import Certificate
+    from peakrl.envs.described import LearningTarget
     from peakrl.learning.run import LearningRun
     from peakrl.learning.watching import Watch
 
 PROOF_LINES = 12
+#: By whether it is an environment.
+WHY_SAMPLED = {
+    True: "of an environment only what its episodes earned is known",
+    False: "it holds what episodes earned (the exact curve of a very large model would take minutes; "
+    "record = 1000 in the file asks for it all the same, every 1,000 episodes)",
+}
 
 
 @trusting
@@ -80,16 +87,16 @@ def train(
             vars(warnings)["showwarning"] = show_warning
             watch = watchers.watch
             if resume is not None:
-                run, kept = resumed(resume, file, episodes, out, checkpoint, checkpoint_every, overwrite, watch)
+                run, kept, target = resumed(resume, file, episodes, out, checkpoint, checkpoint_every, overwrite, watch)
             elif file is not None:
-                run, kept = learned(file, episodes, seed, out, checkpoint, checkpoint_every, overwrite, watch)
+                run, kept, target = learned(file, episodes, seed, out, checkpoint, checkpoint_every, overwrite, watch)
             watchers.finish(run)
     except KeyboardInterrupt:
         place = checkpoint or out or resume
         kept_in = f"; {place} holds the run so far" if place is not None and place.exists() else ""
         print(f"peakrl: interrupted{kept_in}", file=sys.stderr)
         raise typer.Exit(130) from None
-    answer = report(run, time.perf_counter() - begun)
+    answer = report(run, target, time.perf_counter() - begun)
     answer["episodes_before"] = watchers.begun_at or 0
     answer["run_file"] = None if kept is None else str(kept)
     certificates = answer.pop("certificates")
@@ -109,18 +116,18 @@ def learned(
     every: int | None,
     overwrite: bool,
     watch: Watch | None = None,
-) -> tuple[LearningRun, Path | None]:
-    """Learn what a problem file describes; return the run and where it is kept."""
+) -> tuple[LearningRun, Path | None, LearningTarget | None]:
+    """Learn what a problem file describes; return the run, where it is kept and what was learned on."""
     from peakrl.learning.run import learn
 
     described = read_problem(file)
     asked = described.run
     place = checkpoint or out or described.checkpoint
     refuse_loss(out, place, overwrite)
-    model = described.model(progress=True)
+    target = described.target(progress=True)
     with set_aside(place if overwrite else None):
         run = learn(
-            model,
+            target.subject,
             described.settings,
             knowledge=described.knowledge,
             episodes=asked.episodes if episodes is None else episodes,
@@ -131,10 +138,11 @@ def learned(
             checkpoint_every=(every or asked.checkpoint_every) if place is not None else every,
             progress=True,
             watch=watch,
+            **target.declared,
         )
     if out is not None and out != place:
         run.save(out)
-    return run, out or place
+    return run, out or place, target
 
 
 def resumed(
@@ -146,20 +154,33 @@ def resumed(
     every: int | None,
     overwrite: bool,
     watch: Watch | None = None,
-) -> tuple[LearningRun, Path | None]:
-    """Continue a run file; the problem file is needed only where the run file could not hold its model."""
+) -> tuple[LearningRun, Path | None, LearningTarget | None]:
+    """Continue a run file; the problem file is needed for an environment, and where the file could not hold a model."""
     from peakrl.learning.checkpoint import resume
 
-    model = None if file is None else read_problem(file).model(progress=True)
+    target = target_for(path, file)
     place = checkpoint or out or path
     for other in {out, place} - {None, path}:
         refuse_loss(other, None, overwrite)
     run = resume(
-        path, episodes=episodes, model=model, checkpoint=place, checkpoint_every=every, progress=True, watch=watch
-    )
+        path, episodes=episodes, checkpoint=place, checkpoint_every=every, progress=True, watch=watch,
+        **({} if target is None else target.as_arguments()),
+    )  # fmt: skip
     if (out or place) != path:
         run.save(out or place)
-    return run, out or place
+    return run, out or place, target
+
+
+def target_for(path: Path, file: Path | None) -> LearningTarget | None:
+    """Return what the run of a file was learned on, as its problem file describes it; a model is in the file itself."""
+    from peakrl.learning.checkpoint import ENVIRONMENT_KIND
+    from peakrl.storage import kind_of
+
+    if file is not None:
+        return read_problem(file).target(progress=True)
+    if kind_of(path) == ENVIRONMENT_KIND:
+        raise SettingsError(f"{path} holds a run on an environment: name its problem file too, to go on")
+    return None
 
 
 def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
@@ -193,13 +214,16 @@ def set_aside(path: Path | None) -> Iterator[None]:
 # What came out --------------------------------------------------------------------------------------------------------
 
 
-def report(run: LearningRun, seconds: float) -> dict[str, Any]:
+def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> dict[str, Any]:
     """Return what there is to say about a run."""
+    from peakrl.certifying.environment_findings import EnvironmentFindings
     from peakrl.certifying.findings import RunFindings
 
-    found = RunFindings.of(run)
+    on_environment = target is not None and target.is_environment
+    found = EnvironmentFindings(run, target.table) if target and on_environment else RunFindings.of(run)
     return {
         "problem": run.model.name,
+        "environment": on_environment,
         "states": run.model.num_states,
         "pairs": run.model.num_pairs,
         "horizon": run.model.horizon,
@@ -208,6 +232,7 @@ def report(run: LearningRun, seconds: float) -> dict[str, Any]:
         "episodes": run.episodes,
         "seed": run.seed,
         "seconds": seconds,
+        "history": "none" if not len(run.history) else "sampled" if run.history.sampled else "exact",
         **found.as_dict(),
         "violating_episodes": run.violations,
         "last_violation_episode": run.last_violation_episode,
@@ -219,24 +244,18 @@ def report(run: LearningRun, seconds: float) -> dict[str, Any]:
 
 def show(answer: dict[str, Any], certificates: Sequence[Certificate]) -> None:
     """Print it for people."""
-    from peakrl.cli.output import print_table
-
-    sizes = f"{answer['states']:,} states, {answer['pairs']:,} pairs, horizon {answer['horizon']}"
+    met = "were met" if answer["environment"] else ""
+    sizes = f"{answer['states']:,} states, {answer['pairs']:,} pairs {met}".rstrip() + f", horizon {answer['horizon']}"
     print(f"{answer['problem']}: {sizes}; {answer['episodes']:,} episodes with seed {answer['seed']}")
     if answer["episodes_before"] == answer["episodes"]:
         print("The run was complete already: it was only read back, and nothing was learned now.")
     elif answer["episodes_before"]:
         print(f"It went on from episode {answer['episodes_before']:,}, which it had reached before.")
-    rows: list[tuple[Any, ...]] = []
-    for label, key in (("last policy", "policy"), ("averaged policy", "averaged_policy"), ("optimum", "optimum")):
-        found = answer[key]
-        if found is not None:
-            numbers = ("value", "below_optimum", "violation", "violation_probability")
-            rows.append((label, *(found.get(number) for number in numbers)))
-    columns = ("", "value", "below optimum", "violation", "violation probability")
-    print_table("", columns, rows)
+    show_figures(answer)
     last = answer["last_violation_episode"]
     print(f"violating episodes: {answer['violating_episodes']:,}" + (f", the last of them {last:,}" if last else ""))
+    if answer["history"] == "sampled":
+        print(f"history: sampled, not exact: {WHY_SAMPLED[answer['environment']]}")
     if answer["untried"] is not None:
         print(f"last policy: {answer['untried']['text']}")
     print(f"verdict: {answer['verdict']}")
@@ -248,7 +267,23 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate]) -> None:
         print(f"  ... and {len(answer['proof']) - PROOF_LINES:,} more (all with --json)")
     if answer["run_file"]:
         kept = answer["run_file"]
-        print(f"kept in {kept}; next: `peakrl report {kept}` writes its page, `peakrl evaluate {kept}` its figures")
+        figures = "" if answer["environment"] else f", `peakrl evaluate {kept}` its figures"
+        print(f"kept in {kept}; next: `peakrl report {kept}` writes its page{figures}")
+
+
+def show_figures(answer: dict[str, Any]) -> None:
+    """Print what the policies come to."""
+    from peakrl.cli.output import print_table
+
+    names = {
+        "last policy": "policy", "averaged policy": "averaged_policy", "episodes while learning": "experience",
+        "optimum": "optimum",
+    }  # fmt: skip
+    numbers = ("value", "below_optimum", "violation", "violation_probability")
+    found = {label: answer[key] for label, key in names.items() if answer.get(key) is not None}
+    rows = [(label, *(figures.get(number) for number in numbers)) for label, figures in found.items()]
+    if rows:
+        print_table("", ("", "value", "below optimum", "violation", "violation probability"), rows)
 
 
 def show_warning(message: Warning | str, *_: Any) -> None:

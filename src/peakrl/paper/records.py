@@ -19,6 +19,7 @@ import numpy as np
 
 from peakrl.errors import StorageError
 from peakrl.kernels.arrays import Floats, Longs
+from peakrl.paper.task_names import named
 from peakrl.runs import Engine, Result, Task, run_tasks
 from peakrl.runs.tasks import digest_of
 from peakrl.storage import fields_of, write_file
@@ -96,7 +97,10 @@ class Request:
 
     def run(self, tasks: list[Task], title: str) -> list[Result]:
         """Return the results of tasks; those on disk are not computed again."""
-        return run_tasks(tasks, self.folder / "records", self.workers, self.engine, progress=self.progress, title=title)
+        wanted = [named(task) for task in tasks]
+        return run_tasks(
+            wanted, self.folder / "records", self.workers, self.engine, progress=self.progress, title=title
+        )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Problem files: a problem, a learner's settings and a run in one TOML or JSON file.
 
-    [problem]                        # kind: one that `peakrl.problems.registry` lists
+    [problem]                        # kind: one that `peakrl.problems.registry` lists, or "gymnasium"
     kind = "energy_harvesting"
     peak_power = 8
 
@@ -10,7 +10,8 @@
     [run]                            # episodes, seed, record, average, checkpoint, checkpoint_every
     episodes = 50_000
 
-Only `problem` is needed (`peakrl.problems.spec`). Paths in a file are relative to the folder that the file lies in.
+Only `problem` is needed (`peakrl.problems.spec`, `peakrl.envs.described`). Paths in a file are relative to the folder
+that the file lies in.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peakrl.envs.described import EnvironmentSpec, LearningTarget, described_target
 from peakrl.errors import ProblemError
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.settings import LearnerSettings
@@ -22,20 +23,28 @@ class ProblemFile:
     """What a problem file says, validated."""
 
     path: Path
-    spec: ProblemSpec
+    spec: ProblemSpec | EnvironmentSpec
     settings: LearnerSettings
     knowledge: Knowledge
     run: RunSection
 
     def build(self) -> Problem | TabularModel:
-        """Return the problem, or the model where the file leads to one directly."""
+        """Return the problem, or the model where the file leads to one directly; of an environment the table shown."""
         with naming(self.path), located("problem"):
             return self.spec.build(self.path.parent)
 
     def model(self, *, progress: bool = False) -> TabularModel:
-        """Return the compiled model."""
+        """Return the compiled model; of an environment the table that it shows."""
         with naming(self.path), located("problem"):
             return self.spec.compile(self.path.parent, progress=progress)
+
+    def target(self, *, progress: bool = False) -> LearningTarget:
+        """Return what is learned on: the compiled model, or the environment with what is declared of it."""
+        if isinstance(self.spec, EnvironmentSpec):
+            with naming(self.path), located("problem"):
+                return self.spec.open(self.path.parent, progress=progress)
+        model = self.model(progress=progress)
+        return LearningTarget(model, {}, model)
 
     @property
     def checkpoint(self) -> Path | None:
@@ -55,7 +64,7 @@ def read_problem_file(path: str | Path, *, trust: Trust = False) -> ProblemFile:
     with naming(path):
         sections = validated(Sections, values)
         with located("problem"):
-            spec = ProblemSpec.from_dict(sections.problem)
+            spec = described_target(sections.problem)
         permit(path, [*spec.code("problem"), ("settings.learner", sections.settings.get("learner"))], trust)
         settings = learner_settings(sections.settings, "settings", path.parent)
         return ProblemFile(path, spec, settings, declared_knowledge(sections.knowledge, "knowledge"), sections.run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peakrl.problem_files.environment_template import TEMPLATE
 from peakrl.problems.registry import Template, kinds
 
 LEARNING = """
@@ -25,7 +26,8 @@ record = "auto"                   # "auto": about 1,000 points of history; "none
 
 def templates() -> dict[str, Template]:
     """Return the templates by name."""
-    return {kind.template.name: kind.template for kind in kinds().values() if kind.template is not None}
+    of_kinds = [kind.template for kind in kinds().values() if kind.template is not None]
+    return {template.name: template for template in (*of_kinds, TEMPLATE)}
 
 
 def template_files(which: str, name: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ import numpy as np
 
 from peakrl.certifying.findings import ModelFindings
 from peakrl.errors import SettingsError, StorageError
+from peakrl.model.tabular import TabularModel
 from peakrl.report.blocks import flattened
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class EventLog:
                 {"problem": moment.model.name, "seed": moment.seed, "episodes": moment.goal}, moment.settings
             )
         self._last = min(self._last, moment.episodes)
-        if moment.active.recorder is not None:
+        if moment.active.recorder is not None and isinstance(moment.model, TabularModel):
             best = ModelFindings(moment.model).optimum
             self._optimum = None if best is None else best.value
 

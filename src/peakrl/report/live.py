@@ -23,7 +23,8 @@ import numpy as np
 
 from peakrl.certifying.findings import ModelFindings, RunFindings
 from peakrl.learning.history import History
-from peakrl.model.explore import as_model
+from peakrl.model.tabular import TabularModel
+from peakrl.report.environment_sections import environment_section
 from peakrl.report.live_server import LiveServer
 from peakrl.report.page import Live, Page
 from peakrl.report.run_sections import section_of
@@ -40,11 +41,13 @@ LEAST, SHARE = 2.0, 0.1
 TICK, HELD, OPEN, FAREWELL = 0.1, 1.0, 5.0, 3.0
 OVER = ("finished", "interrupted", "failed")
 
-Build = Callable[["LearningRun", str, ModelFindings], "list[Section]"]
+Build = Callable[["LearningRun", str, ModelFindings | None], "list[Section]"]
 
 
-def build_sections(run: LearningRun, name: str, known: ModelFindings) -> list[Section]:
-    """Return what the page says of a run."""
+def build_sections(run: LearningRun, name: str, known: ModelFindings | None) -> list[Section]:
+    """Return what the page says of a run; of an environment there is no model that anything is known of."""
+    if known is None:
+        return [environment_section(run, name)]
     return [section_of(RunFindings.of(run, known, at_once=True), name)]
 
 
@@ -140,8 +143,10 @@ class LiveView:
         """Build a page and show it to those who look."""
         with self._building:
             try:
-                if self._known is None or self._known.model is not run.model:
-                    self._known = ModelFindings(as_model(run.model))
+                if not isinstance(run.model, TabularModel):
+                    self._known = None
+                elif self._known is None or self._known.model is not run.model:
+                    self._known = ModelFindings(run.model)
                 page = self._page_of(self._build(self._with_curve(run, self._known), self.name, self._known))
                 news = {"version": self.version + 1, "html": page.content(), "data": page.data}
                 content = json.dumps(news, allow_nan=False, ensure_ascii=False).encode()
@@ -155,9 +160,9 @@ class LiveView:
                 self._page, self._content, self._trouble = self._page_of(page.sections), content, ""
                 self._change.notify_all()
 
-    def _with_curve(self, run: LearningRun, known: ModelFindings) -> LearningRun:
+    def _with_curve(self, run: LearningRun, known: ModelFindings | None) -> LearningRun:
         """Return a run whose history, where it keeps none, is made of the policies that were looked at."""
-        if len(run.history):
+        if len(run.history) or known is None:
             return run
         found = known.evaluated(run.policy)
         self._points.append((run.episodes, found.value, found.violation))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: A map has this many fields beside the step, places, and values along a field, at most.
 MOST_FIELDS, MOST_PLACES, LONGEST_FIELD = 3, 60_000, 400
+#: Fields that are counted from the top where they are drawn upright, as the rows of a grid are.
+DOWNWARDS = ("row",)
 #: Said of a policy that draws its actions.
 LIKELIEST = " The policy draws its actions; of each state the likeliest is shown and followed."
 
@@ -92,7 +94,8 @@ def drawn(
     x, y = there.axes
     content = {
         "fields": [
-            {"name": name, "values": list(values)} for name, values in zip(there.names, there.values, strict=True)
+            {"name": name, "values": list(values), "down": name in DOWNWARDS}
+            for name, values in zip(there.names, there.values, strict=True)
         ],
         "at": [packed(row, "<u2") for row in there.at], "places": len(there.nodes), "x": x, "y": y,
         "slices": [len(values) // 2 for values in there.values], "layers": list(layers),

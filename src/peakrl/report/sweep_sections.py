@@ -40,21 +40,38 @@ def sweep_sections(folder: Path) -> list[Section]:
 def problem_section(store: Any, problem: str, records: Sequence[Any], groups: Any, comparisons: Any) -> Section:
     """Return what the learners reached on one problem."""
     place = f"sweep-{slug(problem)}"
-    solved, seeds = sum(group.solved for group in groups), sum(group.seeds for group in groups)
-    feasible = all(record["problem_feasible"] for record in records)
-    lead = (
-        f"{solved} of {seeds} runs end within {groups[0].epsilon:.4g} of the optimum without avoidable violation. "
-        f"The problem is {'feasible' if feasible else 'infeasible, as the exact planner proves'}; its optimum is "
-        f"{records[0]['optimum']:.6g} at violation {records[0]['least_violation']:.6g}."
-    )
+    seeds = sum(group.seeds for group in groups)
+    solved = None if any(group.solved is None for group in groups) else sum(group.solved for group in groups)
+    lead = unknown_lead(records) if solved is None else known_lead(records, solved, seeds, groups[0].epsilon)
     charts = list(curve_charts(store, place, records))
     # Value beside violation; the tables have too many columns for half a page.
     main: list[Block] = list(charts[::2]) or [Text("These runs kept no curves.")]
     wide: list[Block] = [group_table(place, groups)]
     if comparisons:
         wide.append(comparison_table(place, comparisons))
-    short = f"{solved} of {seeds} solved"
+    short = f"{seeds} runs, no optimum known" if solved is None else f"{solved} of {seeds} solved"
     return Section(place, problem, lead, main, charts[1::2], ("good" if solved == seeds else "", short), wide)
+
+
+def known_lead(records: Sequence[Any], solved: int, seeds: int, epsilon: float) -> str:
+    """Return how the runs stand to an optimum that is known."""
+    feasible = all(record["problem_feasible"] for record in records)
+    return (
+        f"{solved} of {seeds} runs end within {epsilon:.4g} of the optimum without avoidable violation. "
+        f"The problem is {'feasible' if feasible else 'infeasible, as the exact planner proves'}; its optimum is "
+        f"{records[0]['optimum']:.6g} at violation {records[0]['least_violation']:.6g}."
+    )
+
+
+def unknown_lead(records: Sequence[Any]) -> str:
+    """Return what the figures of runs on an environment rest on that shows no table."""
+    violating = sum(record["violation"] > 0 for record in records)
+    return (
+        "An environment that shows no table: value and violation are means of "
+        f"{records[0]['sampled']:,} fresh episodes of each policy, nothing is exact, and no optimum is known. "
+        f"{violating} of {len(records)} policies were seen to violate a constraint; that the others never do is not "
+        "shown."
+    )
 
 
 def group_table(place: str, groups: Any) -> Table:
@@ -65,11 +82,13 @@ def group_table(place: str, groups: Any) -> Table:
     )  # fmt: skip
     rows = []
     for group in groups:
-        best = group.value.value + group.gap.value
-        percent = 100.0 * group.gap.value / abs(best) if best else None
+        gap = None if group.gap is None else group.gap.value
+        best = None if gap is None else group.value.value + gap
+        percent = 100.0 * gap / abs(best) if best and gap is not None else None
+        share = (None, None, None) if group.share_solved is None else group.share_solved[:3]
         rows.append((
-            group.settings, group.episodes, group.seeds, *group.value[:3], group.gap.value, percent,
-            group.violation.value, group.violation.high, *group.share_solved[:3], group.episodes_to_reach,
+            group.settings, group.episodes, group.seeds, *group.value[:3], gap, percent,
+            group.violation.value, group.violation.high, *share, group.episodes_to_reach,
         ))  # fmt: skip
     few = min(group.seeds for group in groups) < ENOUGH_SEEDS
     warning = f"; under {ENOUGH_SEEDS} seeds those of value and violation are too narrow" if few else ""
@@ -99,12 +118,15 @@ def curve_charts(store: Any, place: str, records: Sequence[Any]) -> Iterator[Cha
                 for place_of, (name, found) in enumerate(arrays.items())
             ]
             levels = {record[level] for record in own}
-            if len(levels) == 1:  # problems that follow the seed have an optimum each
+            if len(levels) == 1 and levels != {None}:  # problems that follow the seed have an optimum each
                 ends = [series[0].x[0], series[0].x[-1]]
                 series.append(
                     Series(level.replace("_", " "), ends, [levels.pop()] * 2, None, "ink", "dash", level=True)
                 )
-            title = f"{measure.capitalize()} of the policy, {episodes:,} episodes, mean and sd over seeds"
+            what = f"{measure.capitalize()} of the policy"
+            if any(record["sampled_curve"] for record in own):
+                what = f"{measure.capitalize()} of episodes of learning, exploration included"
+            title = f"{what}, {episodes:,} episodes, mean and sd over seeds"
             yield Chart(f"{place}-{episodes}-{measure}", title, "episode", measure, series)
 
 

@@ -239,7 +239,7 @@ class SweepProgress:
         """Say what became of a run."""
         self.count, self.made = self.count + final, self.made + final
         self.failed += final and what != "done"
-        self.bar.reach(self.count, failed=self.failed)
+        self.bar.reach(self.count, failed=self.failed, last=str(task))
         if self.lines:
             line = f"{self.title}: {self.count:,}/{self.total:,} {task} {what}{self.forecast}"
             print(line, file=sys.stderr, flush=True)

@@ -1,142 +1,130 @@
-"""Environments in a sweep: learned on step by step through Gymnasium, judged exactly by the table that they show.
+"""Environments in a sweep (`peakrl.envs.described`): learned on step by step, and judged as well as can be.
 
-    [[problems]]
-    name = "lake"
-    kind = "gymnasium"
-    id = "FrozenLake-v1"                  # as `gymnasium.make` takes it, and what else it takes:
-    arguments = { is_slippery = false }
-    constraint = "lake.py:holes"          # a function of the transition, as `learn` takes it; runs code (--trust)
-    horizon = 8                           # by default the environment's own time limit
+Where the environment shows its table, what a run hands out is evaluated exactly on it, where a state that was never met
+takes its first action, and the optimum is the table's. Of any other environment
 
-What a run hands out is evaluated on the table (`from_gymnasium`), where a state that was never met takes its first
-action, and the optimum is the table's; so the environment must show one. The averaged policy is told by what its
-episodes earned. No curve is kept: what single policies were worth on the way is not known.
+    value, violation        means of fresh episodes of the policy, with intervals; nothing is known of an optimum
+    curve                   means of stretches of the episodes of learning, exploration included
+
+and `sampled` says so. The averaged policy is told by what its episodes earned.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from peakrl.envs.reading import from_gymnasium
-from peakrl.errors import ProblemError, SweepError, UnknownStateError
-from peakrl.evaluation import evaluate
+from peakrl.certifying.environment_findings import on_table
+from peakrl.certifying.episodes import stream_of
+from peakrl.envs.described import KIND, EnvironmentSpec, LearningTarget
+from peakrl.errors import SweepError
+from peakrl.evaluation import evaluate, simulate
+from peakrl.learning.history import History
 from peakrl.learning.run import LearningRun, learn
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model.explore import compile_model
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import Solution, solve
-from peakrl.policy.tables import Policy, StochasticPolicy
-from peakrl.problems.registry import unknown_key
+from peakrl.policy.tables import Policy
 from peakrl.runs.tasks import canonical
-from peakrl.user_code import load_named, source_digest
+from peakrl.targets.adapters import adapt
 
-KIND = "gymnasium"
-PARAMETERS = ("id", "arguments", "constraint", "horizon")
-
-
-def check_environment(parameters: Mapping[str, Any], where: str) -> None:
-    """Raise where a table of a sweep file is not how an environment is told."""
-    for name in parameters:
-        if name not in PARAMETERS:
-            raise SweepError(unknown_key(f"{where}.{name}", name, list(PARAMETERS)))
-    if "id" not in parameters:
-        raise SweepError(f"{where}.id is missing; it must name an environment of Gymnasium's")
-    for name in ("id", "constraint"):
-        if not isinstance(parameters.get(name, ""), str):
-            raise SweepError(f"{where}.{name} is {parameters[name]!r}; it must be a text")
-    if not isinstance(parameters.get("arguments", {}), Mapping):
-        raise SweepError(f"{where}.arguments is {parameters['arguments']!r}; it must be a table of values by name")
+#: Fresh episodes of the last policy, where no table tells what it is worth: a share of those of learning, within these.
+SHARE, FEWEST, MOST = 0.1, 100, 1000
 
 
-def describe_environment(parameters: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def describe_environment(spec: EnvironmentSpec, folder: Path) -> dict[str, Any]:
     """Return the configuration of an environment, with the digests of its table and of the code that it names."""
-    model = table_of(parameters, folder)
-    named = parameters.get("constraint")
-    source = None if named is None else source_digest(named, folder, "constraint")
-    config = {"kind": KIND, "parameters": dict(parameters), "model": model.digest}
-    return config | ({"source": source} if source else {})
+    return described_as(spec, spec.open(folder), folder)
 
 
-def made(parameters: Mapping[str, Any], folder: Path) -> tuple[Any, Any]:
-    """Return the environment and its constraint function."""
-    import gymnasium
-
-    try:
-        env = gymnasium.make(parameters["id"], **parameters.get("arguments", {}))
-    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
-        raise ProblemError(f"id: gymnasium cannot make {parameters['id']!r}: {error}") from error
-    named = parameters.get("constraint")
-    return env, None if named is None else load_named(named, folder, "constraint")
+def described_as(spec: EnvironmentSpec, target: LearningTarget, folder: Path) -> dict[str, Any]:
+    """Return the configuration of an environment that was made; what it lacks is said before anything runs."""
+    adapt(target.subject, **target.declared)
+    digest = {} if target.table is None else {"model": target.table.digest}
+    return undescribed(spec) | digest | spec.source_digests(folder)
 
 
-def table_of(parameters: Mapping[str, Any], folder: Path) -> TabularModel:
-    """Return the table that an environment shows."""
-    env, function = made(parameters, folder)
-    return compile_model(from_gymnasium(env, horizon=parameters.get("horizon"), constraint=function))
+def undescribed(spec: EnvironmentSpec) -> dict[str, Any]:
+    """Return what can be said of an environment without making it."""
+    return {"kind": KIND, "parameters": dict(spec.parameters)}
 
 
 @lru_cache(maxsize=8)
-def prepared(described: str, folder: str) -> tuple[TabularModel, Solution[Policy]]:
-    """Return the table of an environment and its optimum; a worker's next run is often on the same."""
+def prepared(described: str, folder: str) -> tuple[EnvironmentSpec, TabularModel | None, Solution[Policy] | None]:
+    """Return an environment, its table and the table's optimum; a worker's next run is often on the same."""
     config = json.loads(described)
-    model = table_of(config["parameters"], Path(folder))
-    if describe_environment(config["parameters"], Path(folder)) != config:
+    spec = EnvironmentSpec(config["parameters"])
+    target = spec.open(folder)
+    if described_as(spec, target, Path(folder)) != config:
         raise SweepError(f"{config['parameters']} has changed since the sweep was begun: start it again")
-    return model, solve(model)
-
-
-def learn_environment(
-    config: Mapping[str, Any], settings: LearnerSettings, folder: str
-) -> tuple[LearningRun, TabularModel, Solution[Policy]]:
-    """Learn on the environment of a run; return its table and the table's optimum as well."""
-    model, best = prepared(canonical(config["problem"], "problem"), folder)
-    env, function = made(config["problem"]["parameters"], Path(folder))
-    run = learn(
-        env, settings, episodes=config["episodes"], seed=config["seed"], horizon=model.horizon,
-        reward_range=model.reward_range, constraint=function, constraint_bounds=model.constraint_bounds,
-    )  # fmt: skip
-    return run, model, best
-
-
-def on_table(model: TabularModel, policy: Any) -> StochasticPolicy:
-    """Return what a policy does on the table; where it knows nothing, the first action."""
-    weights = np.zeros(model.num_entries)
-    first = model.row_start[:-1][np.diff(model.row_start) > 0]
-    weights.reshape(-1, model.num_rows)[:, first] = 1.0
-    for step, slot, _ in model.decisions():
-        rows, base = model.rows_of_slot(slot), step * model.entry_stride
-        with suppress(UnknownStateError):
-            chances = policy.probabilities(step, model.state_of_slot(slot))
-            for row in rows:
-                weights[base + row] = chances.get(model.action_of_row(row), 0.0)
-    return StochasticPolicy(model, weights)
+    return spec, target.table, None if target.table is None else solve(target.table)
 
 
 def environment_result(config: Mapping[str, Any], settings: LearnerSettings, folder: str) -> dict[str, Any]:
     """Learn once on an environment and return what came out, as of any run of a sweep."""
-    run, model, best = learn_environment(config, settings, folder)
-    last, history = evaluate(model, on_table(model, run.policy)), run.history
-    averaged = float(history.averaged_value[-1])
+    spec, table, best = prepared(canonical(config["problem"], "problem"), folder)
+    target = spec.open_again(folder, table)
+    run = learn(target.subject, settings, episodes=config["episodes"], seed=config["seed"], **target.declared)
+    judged = sampled_figures(run, target) if table is None or best is None else exact_figures(run, table, best)
+    return judged | {
+        "averaged_value": float(run.history.averaged_value[-1]),
+        "averaged_violation": float(run.history.averaged_violation[-1]),
+        "averaged_violation_probability": run.violations / run.episodes,
+        "violations": run.violations,
+        "last_violation_episode": run.last_violation_episode,
+        "feasible": run.feasible,
+        **curve(run.history, config["points"]),
+    }
+
+
+def exact_figures(run: LearningRun, table: TabularModel, best: Solution[Policy]) -> dict[str, Any]:
+    """Return what the last policy is worth by the table, and how far that is from the table's optimum."""
+    last = evaluate(table, on_table(table, run.policy))
     return {
         "value": last.value,
         "violation": last.violation,
         "violation_probability": last.violation_probability,
-        "averaged_value": averaged,
-        "averaged_violation": float(history.averaged_violation[-1]),
-        "averaged_violation_probability": run.violations / run.episodes,
         "optimum": best.value,
         "least_violation": best.violation,
         "problem_feasible": best.feasible,
         "gap": best.value - last.value,
-        "averaged_gap": best.value - averaged,
-        "violations": run.violations,
-        "last_violation_episode": run.last_violation_episode,
-        "feasible": run.feasible,
+        "averaged_gap": best.value - float(run.history.averaged_value[-1]),
+    }
+
+
+def sampled_figures(run: LearningRun, target: LearningTarget) -> dict[str, Any]:
+    """Return what the last policy earned in fresh episodes, with intervals; of an optimum nothing is known."""
+    episodes = int(np.clip(SHARE * run.episodes, FEWEST, MOST))
+    known = ("horizon", "constraint", "constraint_bounds", "constraint_tolerances")
+    declared = {name: given for name, given in target.declared.items() if name in known}
+    seen = simulate(target.subject, run.policy, episodes=episodes, seed=stream_of(run.seed), **declared)
+    return {
+        "sampled": episodes,
+        "value": seen.value,
+        "value_low": seen.value_interval.low,
+        "value_high": seen.value_interval.high,
+        "violation": seen.violation,
+        "violation_probability": seen.violation_frequency,
+        "violation_probability_high": seen.violation_frequency_interval.high,
+        **dict.fromkeys(("optimum", "least_violation", "problem_feasible", "gap", "averaged_gap")),
+    }
+
+
+def curve(history: History, points: int) -> dict[str, Any]:
+    """Return means of about `points` stretches of episodes, as the columns of a curve that holds nothing exact."""
+    if points == 0 or not len(history):
+        return {}
+    means = history.stretches(points)
+    return {
+        "sampled_curve": True,
+        "history_episode": means.episode,
+        "history_value": means.value,
+        "history_violation": means.violation,
+        "history_value_margin": means.value_margin,
+        "history_violation_margin": means.violation_margin,
     }

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.envs.described import KIND as ENVIRONMENT
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate
 from peakrl.learning.own import learner_from
@@ -24,7 +25,6 @@ from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.runs.tasks import canonical
 from peakrl.runs.worker import FOLDER
-from peakrl.sweeps.environments import KIND as ENVIRONMENT
 from peakrl.sweeps.environments import environment_result
 from peakrl.sweeps.problems import compiled_problem
 from peakrl.user_code import source_digest

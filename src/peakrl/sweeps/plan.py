@@ -30,14 +30,14 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.checks import MOST_EPISODES, check_count
+from peakrl.envs.described import EnvironmentSpec, described_target
 from peakrl.errors import ProblemError, SweepError
 from peakrl.problem_files.schema import MAKERS, learner_settings
 from peakrl.problems.files import parsed
 from peakrl.problems.registry import unknown_key
-from peakrl.problems.spec import ProblemSpec, located
+from peakrl.problems.spec import located
 from peakrl.runs.tasks import Task, check_plain
-from peakrl.sweeps.environments import KIND as ENVIRONMENT
-from peakrl.sweeps.environments import check_environment, describe_environment
+from peakrl.sweeps.environments import describe_environment, undescribed
 from peakrl.sweeps.learning import FUNCTION, with_source
 from peakrl.sweeps.problems import describe_problem, digest_of_run, undigested
 from peakrl.user_code import Trust, is_name, permit
@@ -176,13 +176,10 @@ def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
     if not isinstance(follow, bool):
         raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
     for suffix, parameters in combinations(entry, ("kind", "name", "follow_seed"), where):
-        if kind == ENVIRONMENT:
-            check_environment(parameters, where)
-            code = [(f"{where}.constraint", parameters["constraint"])] if "constraint" in parameters else []
-            yield Wanted(name + suffix, name, where, {"kind": kind, **parameters}, code)
-            continue
         with refused(), located(where):
-            spec = ProblemSpec.from_dict({"kind": kind, **parameters})
+            spec = described_target({"kind": kind, **parameters})
+        if follow and isinstance(spec, EnvironmentSpec):
+            raise SweepError(f"{where}.follow_seed: an environment is reset with the run's seeds anyway")
         yield Wanted(name + suffix, name, where, spec.as_dict(), spec.code(where), follow)
 
 
@@ -198,17 +195,15 @@ def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
 
 def problem_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
     """Return a problem with its digests."""
-    if wanted.values["kind"] == ENVIRONMENT:
-        parameters = {name: value for name, value in wanted.values.items() if name != "kind"}
-        if wanted.code and not run_code:
-            return Choice(wanted.name, wanted.entry, {"kind": ENVIRONMENT, "parameters": parameters}, known=False)
-        with refused(), located(wanted.where):
-            return Choice(wanted.name, wanted.entry, describe_environment(parameters, base))
     with refused(), located(wanted.where):
-        spec = ProblemSpec.from_dict(wanted.values)
-        if wanted.code and not run_code:
-            return Choice(wanted.name, wanted.entry, undigested(spec, follow_seed=wanted.follow), known=False)
-        return Choice(wanted.name, wanted.entry, describe_problem(spec, follow_seed=wanted.follow, folder=base))
+        spec, unbuilt = described_target(wanted.values), bool(wanted.code) and not run_code
+        if isinstance(spec, EnvironmentSpec):
+            config = undescribed(spec) if unbuilt else describe_environment(spec, base)
+        elif unbuilt:
+            config = undigested(spec, follow_seed=wanted.follow)
+        else:
+            config = describe_problem(spec, follow_seed=wanted.follow, folder=base)
+        return Choice(wanted.name, wanted.entry, config, known=not unbuilt)
 
 
 def settings_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:

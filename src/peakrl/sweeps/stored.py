@@ -12,8 +12,12 @@ from peakrl.runs.tasks import Result
 
 NUMBERS = (
     "value", "violation", "violation_probability", "averaged_value", "averaged_violation",
-    "averaged_violation_probability", "optimum", "least_violation", "gap", "averaged_gap",
+    "averaged_violation_probability",
 )  # fmt: skip
+#: Of an environment that shows no table: how many fresh episodes the figures come from, and their intervals.
+SAMPLED = ("sampled", "value_low", "value_high", "violation_probability_high")
+#: None where they are not known, of such an environment.
+OPTIMA = ("optimum", "least_violation", "gap", "averaged_gap")
 #: Columns of a stored curve.
 CURVE = ("history_episode", "history_value", "history_violation")
 
@@ -27,7 +31,17 @@ def check_result(result: Result) -> None:
         expect(is_count(config[name]), f"config.{name}")
     for name in NUMBERS:
         expect(is_number(values[name]), name)
-    expect(isinstance(values["problem_feasible"], bool), "problem_feasible")
+    unknown = values["optimum"] is None
+    for name in OPTIMA:
+        expect(values[name] is None if unknown else is_number(values[name]), name)
+    expect(
+        values["problem_feasible"] is None if unknown else isinstance(values["problem_feasible"], bool),
+        "problem_feasible",
+    )
+    for name in SAMPLED:
+        expect(values.get(name) is None or is_number(values[name]), name)
+    expect(is_count(values.get("sampled")) if unknown else values.get("sampled") is None, "sampled")
+    expect(isinstance(values.get("sampled_curve", False), bool), "sampled_curve")
     expect(values["feasible"] is None or isinstance(values["feasible"], bool), "feasible")
     expect(is_count(values["violations"]), "violations")
     expect(

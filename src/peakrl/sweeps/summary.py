@@ -9,7 +9,8 @@ For the runs of one learner on one problem, over seeds:
     better if it violates less, or as much with more value
 
 eps is 1 % of the optimum (at least 0.01) unless given. "No more than must be" is no violation where the problem is
-feasible, and elsewhere the least expected violation that any policy has.
+feasible, and elsewhere the least expected violation that any policy has. Of an environment that shows no table nobody
+knows an optimum: there is no gap then, and nothing counts as solved or as reached.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from peakrl.runs.store import Store
 from peakrl.runs.tasks import Result, canonical
 from peakrl.storage import fields_of
 from peakrl.sweeps.learning import FUNCTION
-from peakrl.sweeps.stored import check_result
+from peakrl.sweeps.stored import SAMPLED, check_result
 
 #: With fewer seeds the intervals of value and violation are too narrow.
 ENOUGH_SEEDS = ENOUGH_RUNS
@@ -65,16 +66,19 @@ class Group:
     seeds: int
     epsilon: float
     value: Estimate
-    gap: Estimate
+    #: None where no optimum is known.
+    gap: Estimate | None
     violation: Estimate
     averaged_value: Estimate
     averaged_violation: Estimate
-    #: Seeds whose last policy is eps-optimal without avoidable violation.
-    solved: int
-    share_solved: Estimate
-    #: Seeds whose curve got there and stayed, and the median of when; None without curves.
+    #: Seeds whose last policy is eps-optimal without avoidable violation; None where no optimum is known.
+    solved: int | None
+    share_solved: Estimate | None
+    #: Seeds whose curve got there and stayed, and the median of when; None without exact curves.
     reached: int | None
     episodes_to_reach: float | None
+    #: Are value and violation means of fresh episodes of each policy, and not exact?
+    sampled: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,20 +139,26 @@ def named(result: Result, labels: Labels) -> Record:
 def curve_of(result: Result, labels: Labels) -> list[Record]:
     """Return the points of a run's learning curve; none where none was recorded."""
     columns = {name[len(CURVE) :]: column for name, column in result.arrays.items() if name.startswith(CURVE)}
-    run, values = named(result, labels), [column.tolist() for column in columns.values()]
+    values = [[None if value != value else value for value in column.tolist()] for column in columns.values()]
+    run = named(result, labels)
     return [run | dict(zip(columns, point, strict=True)) for point in zip(*values, strict=True)]
 
 
 def record_of(result: Result, labels: Labels, epsilon: float | None) -> Record:
     """Return the flat record of a run."""
-    values = result.values
-    eps = RELATIVE * max(1.0, abs(values["optimum"])) if epsilon is None else epsilon
-    excess = max(0.0, values["violation"] - values["least_violation"])
+    values, optimum = result.values, result.values["optimum"]
+    eps = RELATIVE * max(1.0, abs(optimum or 0.0)) if epsilon is None else epsilon
+    solved = None
+    if optimum is not None:
+        excess = max(0.0, values["violation"] - values["least_violation"])
+        solved = bool(values["gap"] <= eps + TINY and excess <= TINY)
     return {
         **named(result, labels),
+        **dict.fromkeys(SAMPLED),
         **values,
+        "sampled_curve": values.get("sampled_curve", False),
         "epsilon": eps,
-        "solved": bool(values["gap"] <= eps + TINY and excess <= TINY),
+        "solved": solved,
         "episodes_to_reach": reaching(result, eps),
         "has_curve": "history_episode" in result.arrays,
         "seconds": result.seconds,
@@ -157,9 +167,12 @@ def record_of(result: Result, labels: Labels, epsilon: float | None) -> Record:
 
 
 def reaching(result: Result, epsilon: float) -> int | None:
-    """Return the first recorded episode from which on the curve stays eps-optimal without avoidable violation."""
+    """Return the first recorded episode from which on the curve stays eps-optimal without avoidable violation.
+
+    None where no curve tells it: one of sampled means does not.
+    """
     arrays, values = result.arrays, result.values
-    if "history_episode" not in arrays:
+    if "history_episode" not in arrays or values.get("sampled_curve") or values["optimum"] is None:
         return None
     gap = values["optimum"] - arrays["history_value"]
     avoidable = arrays["history_violation"] - values["least_violation"] > TINY
@@ -212,22 +225,29 @@ def group_of(problem: str, settings: str, episodes: int, runs: Sequence[Record],
     def middle(name: str) -> Estimate:
         return interquartile_mean([run[name] for run in runs], confidence=confidence)
 
-    solved = sum(run["solved"] for run in runs)
-    curves = [run for run in runs if run["has_curve"]]
+    known = all(run["gap"] is not None for run in runs)
+    solved = sum(run["solved"] for run in runs) if known else None
+    curves = [run for run in runs if run["has_curve"] and not run.get("sampled_curve")]
     reached = [run["episodes_to_reach"] for run in curves if run["episodes_to_reach"] is not None]
     return Group(
         problem, settings, episodes, len(runs),
         epsilon=max(run["epsilon"] for run in runs),
         value=middle("value"),
-        gap=middle("gap"),
+        gap=middle("gap") if known else None,
         violation=middle("violation"),
         averaged_value=middle("averaged_value"),
         averaged_violation=middle("averaged_violation"),
         solved=solved,
-        share_solved=Estimate(solved / len(runs), *clopper_pearson(solved, len(runs), confidence)),
+        share_solved=None if solved is None else share(solved, len(runs), confidence),
         reached=len(reached) if curves else None,
         episodes_to_reach=float(np.median(reached)) if reached else None,
+        sampled=any(run.get("sampled") for run in runs),
     )  # fmt: skip
+
+
+def share(count: int, total: int, confidence: float) -> Estimate:
+    """Return a share with its exact binomial interval."""
+    return Estimate(count / total, *clopper_pearson(count, total, confidence))
 
 
 def ranked(learners: Mapping[str, Sequence[Record]]) -> dict[str, Floats]:
@@ -252,8 +272,9 @@ def write_csv(records: Sequence[Record], path: str | Path) -> None:
 
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(quoted, records[0]))
-    writer.writerows([quoted(record[name]) for name in records[0]] for record in records)
+    columns = dict.fromkeys(name for record in records for name in record)
+    writer.writerow(map(quoted, columns))
+    writer.writerows([quoted(record.get(name)) for name in columns] for record in records)
     write_file(path, text.getvalue().encode())
 
 

@@ -146,7 +146,7 @@
       hoverongaps: false, xgap: 1, ygap: 1, ...(roomy ? { texttemplate: "%{text}" } : {}), ...look,
     };
     const labelled_axis = (field) => ({ ...axis(field.name), type: "category", showgrid: false, nticks: Math.min(field.values.length, narrow ? 8 : 16) });
-    Plotly.react(id, [trace], layout(spec, { xaxis: { ...labelled_axis(across), automargin: false }, yaxis: labelled_axis(upwards), dragmode: false }), config);
+    Plotly.react(id, [trace], layout(spec, { xaxis: { ...labelled_axis(across), automargin: false }, yaxis: { ...labelled_axis(upwards), autorange: upwards.down ? "reversed" : true }, dragmode: false }), config);
     if (!element.listening) {
       element.listening = true;
       element.on("plotly_click", (event) => {
