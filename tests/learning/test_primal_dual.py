@@ -103,11 +103,25 @@ def test_states_of_an_environment_that_are_new_have_their_actions_drawn_too():
     assert all(not run.followed_policy.deterministic for run in runs)
 
 
-def test_history_holds_the_exact_value_of_the_policy_that_is_drawn_from():
-    run = learn(INVENTORY, OptPrimalDual(total=3.5, policy_step=0.05), episodes=200, record=1)
-    exact = evaluate(INVENTORY, run.followed_policy)
+@pytest.mark.parametrize("stationary", [True, False])
+@pytest.mark.parametrize("batch", [1, 7])
+def test_history_holds_the_exact_value_of_the_policy_that_is_drawn_from(stationary, batch):
+    model = compile_model(random_problem(8, stationary=stationary, horizon=3, states=3))
+    settings = OptPrimalDual(total=0.4, policy_step=0.05, episodes_per_plan=batch)
+    run = learn(model, settings, episodes=60, record=1)
+    exact = evaluate(model, run.followed_policy)
     assert not run.followed_policy.deterministic
     assert (run.history.value[-1], run.history.violation[-1]) == pytest.approx((exact.value, exact.violation))
+    # The first plan has nothing to improve by; every later one moves the policy.
+    changed = np.flatnonzero(np.diff(run.history.value)) + 2
+    assert changed.tolist() == list(range(batch + 1, 61, batch))
+
+
+def test_the_averaged_price_is_the_mean_of_its_curve():
+    run = learn(INVENTORY, OptPrimalDual(total=0.1, multiplier_step=0.05), episodes=50)
+    assert run.averaged_multipliers == pytest.approx(run.multiplier_curve[:, 1].mean())
+    assert run.averaged_multipliers[0] != run.multipliers[0]
+    assert learn(INVENTORY, OptPrimalDual(total=3.5), episodes=1).averaged_multipliers == pytest.approx([0.0])
 
 
 # The inventory: exact numbers ---------------------------------------------------------------------------------
@@ -174,7 +188,12 @@ def test_the_inventory_is_learned_as_the_prototypes_did_to_a_tenth(settings, gap
         (lambda: OptDual(total=1, slater=1, multiplier_bound=2), "exclude each other"),
         (lambda: OptDual(), "no limit is given"),
         (lambda: WeiMDP(per_step=1), "give total"),
-        (lambda: OptPrimalDual.opdop(total=1, slater=1, episodes=None), "made for the length of the run"),
+        (lambda: OptPrimalDual(total=1, temperature=1, episodes_per_plan=2), "leave episodes_per_plan at 1"),
+        (
+            lambda: OptPrimalDual.opdop(total=1, slater=1),
+            "episodes is not given: OPDOP's steps are made",
+        ),
+        (lambda: OptPrimalDual.opdop(total=1, episodes=9), "slater is not given: OPDOP caps its prices"),
         (lambda: OptPrimalDual.npg_pd(total=1, episodes=0), "made for the length of the run"),
     ],
 )

@@ -153,24 +153,28 @@ def start_costs(counts: Counts, dual: Dual) -> None:
 @inner_loop
 def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: float) -> None:
     """Set pi from the gains found last."""
-    for column in range(counts.greedy.shape[1]):
-        for place in range(rules.order.shape[0]):
-            slot = rules.order[place]
-            first, last = rules.row_start[slot], rules.row_start[slot + 1]
+    # No step needs another here, and those of a row lie side by side.
+    for place in range(rules.order.shape[0]):
+        slot = rules.order[place]
+        first, last = rules.row_start[slot], rules.row_start[slot + 1]
+        for column in range(counts.greedy.shape[1]):
             most = -math.inf
             for row in range(first, last):
                 old = dual.preference[row, column]
                 if rules.mixing > 0.0 and counts.barred[row, column] == 0:
-                    old = math.log((1.0 - rules.mixing) * math.exp(old) + rules.mixing / (last - first))
+                    old = math.log((1.0 - rules.mixing) * dual.chance[row, column] + rules.mixing / (last - first))
                 new = (1.0 - step_size * heat) * old + step_size * dual.gain[row, column]
                 dual.preference[row, column] = new
                 most = max(most, new)
             total = 0.0
             for row in range(first, last):
-                total += math.exp(dual.preference[row, column] - most)
-            for row in range(first, last):
-                dual.preference[row, column] -= most + math.log(total)
+                dual.preference[row, column] -= most
                 dual.chance[row, column] = math.exp(dual.preference[row, column])
+                total += dual.chance[row, column]
+            whole = math.log(max(total, 1.0))  # the likeliest alone is 1, where there is any
+            for row in range(first, last):
+                dual.preference[row, column] -= whole
+                dual.chance[row, column] /= total
 
 
 @inner_loop
@@ -283,10 +287,21 @@ def count_path(counts: Counts, dual: Dual, rules: Rules, path: Path, first: int,
             dual.charge[path.row[step], c] += path.charge[step, c]
 
 
+@inlined
+def expect(layout: Layout, truth: Truth, d: int, column: int) -> None:
+    """Set what comes after a distribution, which many rows share."""
+    truth.ahead[d, :] = 0.0
+    for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+        for q in range(2):
+            following = truth.table[layout.outcome_next[o], column, q]
+            truth.ahead[d, q] += layout.outcome_probability[o] * following
+
+
 @inner_loop
-def exact_values(layout: Layout, dual: Dual, rules: Rules, truth: Truth, found: Floats) -> None:
+def exact_values(layout: Layout, dual: Dual, rules: Rules, truth: Truth) -> None:
     """Set the value and the violation of pi, as the model has them."""
     columns = dual.chance.shape[1]
+    truth.known[:] = -1
     for back in range(columns):
         column = columns - 1 - back
         for place in range(rules.order.shape[0]):
@@ -295,17 +310,16 @@ def exact_values(layout: Layout, dual: Dual, rules: Rules, truth: Truth, found: 
             for row in range(rules.row_start[slot], rules.row_start[slot + 1]):
                 p = dual.chance[row, column]
                 if p > 0.0:
-                    distribution = layout.row_distribution[row]
+                    d = layout.row_distribution[row]
+                    if truth.known[d] != column:
+                        expect(layout, truth, np.int64(d), column + rules.shift)
+                        truth.known[d] = column
                     for q in range(2):
-                        total = truth.payoff[row, q]
-                        for o in range(layout.outcome_start[distribution], layout.outcome_start[distribution + 1]):
-                            following = truth.table[layout.outcome_next[o], column + rules.shift, q]
-                            total += layout.outcome_probability[o] * following
-                        truth.table[slot, column, q] += p * total
-    found[:] = 0.0
+                        truth.table[slot, column, q] += p * (truth.payoff[row, q] + truth.ahead[d, q])
+    truth.found[:] = 0.0
     for i in range(truth.first_slot.shape[0]):
         for q in range(2):
-            found[q] += truth.first_probability[i] * truth.table[truth.first_slot[i], 0, q]
+            truth.found[q] += truth.first_probability[i] * truth.table[truth.first_slot[i], 0, q]
 
 
 @loop
@@ -333,6 +347,7 @@ def learn_primal_dual(
 ) -> tuple[int, int]:
     """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged."""
     changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    valued = np.int64(-1)
     for k in range(episodes):
         if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
             return k, changes
@@ -352,5 +367,8 @@ def learn_primal_dual(
         count_path(counts, dual, rules, path, first, layout.horizon)
         note_episode(experience, counters, done, k, earned, violated)
         if experience.shape[0] > 0 and experience.shape[1] == 4:
-            exact_values(layout, dual, rules, truth, experience[k, 2:])
+            if valued != dual.status[PLANS]:  # else pi is still the same
+                exact_values(layout, dual, rules, truth)
+                valued = dual.status[PLANS]
+            experience[k, 2], experience[k, 3] = truth.found[0], truth.found[1]
     return episodes, changes

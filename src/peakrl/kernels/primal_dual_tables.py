@@ -92,3 +92,8 @@ class Truth(NamedTuple):
     #: [row, 2]: expected reward and total violation.
     payoff: Floats
     table: Floats
+    #: [distribution, 2]: what comes after it, and [distribution]: in which column that was worked out last.
+    ahead: Floats
+    known: Longs
+    #: [2]: value and violation.
+    found: Floats

@@ -62,8 +62,10 @@ class PricedPlanner(CountingPlanner):
             self.charges = self.budget.charges(task.model.payoffs.constraints)
             mean = [task.model.row_reward, task.model.row_violation.sum(axis=1)]
             table = np.zeros((self.space.slots, self.columns + shared, 2))
+            distributions = len(task.model.layout.outcome_start) - 1
             self.truth = Truth(
-                task.model.first_slot, task.model.first_probability, np.stack(mean, axis=1), table
+                task.model.first_slot, task.model.first_probability, np.stack(mean, axis=1), table,
+                ahead=np.zeros((distributions, 2)), known=np.zeros(distributions, np.int64), found=np.zeros(2),
             )  # fmt: skip
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:

@@ -141,23 +141,39 @@ class OptPrimalDual(OptDual):
     #: Scale of the temperature; above 0 steps and temperature fall, and the last policy settles.
     temperature: float = Field(default=0.0, ge=0)
 
+    @model_validator(mode="after")
+    def _falling(self) -> Self:
+        if self.temperature > 0 and self.episodes_per_plan > 1:
+            raise ValueError(
+                f"episodes_per_plan is {self.episodes_per_plan} and temperature {self.temperature:g}: steps that fall "
+                "are made for one improvement an episode; leave episodes_per_plan at 1"
+            )
+        return self
+
     @classmethod
     @maker
     def opdop(
         cls,
         *,
-        episodes: int,
-        slater: float,
+        episodes: int | None = None,
+        slater: float | None = None,
         total: float | None = None,
         per_constraint: float | tuple[float, ...] | None = None,
         per_step: float | None = None,
         bonus: float = 0.001,
+        episodes_per_plan: int = 1,
     ) -> OptPrimalDual:
         """OPDOP in its tabular form: Hoeffding bonus, mixing 1/K, steps of 1/sqrt(K), prices up to twice the bound."""
-        check_known_length(episodes, "OPDOP")
+        length = known_length(episodes, "OPDOP")
+        if slater is None:
+            raise SettingsError(
+                "slater is not given: OPDOP caps its prices at twice what follows from it; give how far below its "
+                "limits some one policy stays, or take OptPrimalDual, which can do without"
+            )
         return OptPrimalDual(
             total=total, per_constraint=per_constraint, per_step=per_step, bonus=bonus, slater=slater,
-            width="hoeffding", mixing=1 / max(episodes, 2), multiplier_step=1 / math.sqrt(episodes), capped=True,
+            width="hoeffding", mixing=1 / max(length, 2), multiplier_step=1 / math.sqrt(length), capped=True,
+            episodes_per_plan=episodes_per_plan,
         )  # fmt: skip
 
     @classmethod
@@ -165,17 +181,17 @@ class OptPrimalDual(OptDual):
     def npg_pd(
         cls,
         *,
-        episodes: int,
+        episodes: int | None = None,
         total: float | None = None,
         per_constraint: float | tuple[float, ...] | None = None,
         per_step: float | None = None,
         policy_step: float = 1.0,
     ) -> OptPrimalDual:
         """NPG-PD: natural policy gradient with the model known, and prices that move by 1/sqrt(K)."""
-        check_known_length(episodes, "NPG-PD")
+        length = known_length(episodes, "NPG-PD")
         return OptPrimalDual(
             total=total, per_constraint=per_constraint, per_step=per_step, bonus=0.0, known_model=True,
-            policy_step=policy_step, multiplier_step=1 / math.sqrt(episodes),
+            policy_step=policy_step, multiplier_step=1 / math.sqrt(length),
         )  # fmt: skip
 
     @classmethod
@@ -213,7 +229,12 @@ class OptPrimalDual(OptDual):
         }  # fmt: skip
 
 
-def check_known_length(episodes: Any, name: str) -> None:
-    """Raise where K is no number of episodes: the steps are made for it."""
+def known_length(episodes: Any, name: str) -> int:
+    """Return K, or raise where it is no number of episodes: the steps are made for it."""
     if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
-        raise SettingsError(f"episodes is {episodes!r}: {name}'s steps are made for the length of the run")
+        given = "not given" if episodes is None else repr(episodes)
+        raise SettingsError(
+            f"episodes is {given}: {name}'s steps are made for the length of the run; give the number, 1 or more, "
+            "that it will be learned with"
+        )
+    return episodes

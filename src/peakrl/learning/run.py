@@ -156,6 +156,12 @@ class LearningRun:
         """[point, 1 + cost]: episode, and the multipliers then; None of learners that keep no such curve."""
         return self._learned.multiplier_curve()
 
+    @property
+    def averaged_multipliers(self) -> Floats | None:
+        """[cost]: the mean of `multiplier_curve`, which is what bounds on primal-dual learners are about."""
+        curve = self.multiplier_curve
+        return None if curve is None or not len(curve) else curve[:, 1:].mean(axis=0)
+
     def memory(self) -> Memory | None:
         """What the learner has seen fail, and how; None where it keeps no such record."""
         return self._learned.memory()
