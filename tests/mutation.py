@@ -37,6 +37,7 @@ TARGETS = {
     "peakrl/learning/practical_checks.py": ["learning/test_forged_runs.py"],
     "peakrl/certificates/bounds.py": ["certificates/test_bounds.py"],
     "peakrl/certificates/verify_exact.py": ["certificates/test_verify.py"],
+    "peakrl/certificates/verify_model.py": ["certificates/test_verify.py"],
     "peakrl/certificates/verify_learned.py": ["certificates/test_verify_learned.py", "learning/test_certified.py"],
     "peakrl/planning/exact.py": ["planning/test_planning.py", "planning/test_backward.py"],
     "peakrl/kernels/backward.py": ["planning/test_planning.py", "planning/test_backward.py"],

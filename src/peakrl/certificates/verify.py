@@ -1,20 +1,17 @@
 """Check a stored certificate by its own numbers, with code that shares nothing with what made it: numpy, no kernels.
 
-A check of one kind (`verify_exact`, `verify_sampled`, `verify_learned`) takes the plain values and the arrays of the
-evidence, and returns what they give: every number of the certificate that follows from them, and whether a violation is
-known to be possible. Here that is held against what the file tells. What no check can see is whether the evidence was
-honestly come by: whoever forges model, episodes and bounds to fit each other has forged a certificate.
+The check of its kind returns every number of the certificate that follows from its evidence, whether a violation is
+known to be possible, and the scale of its values; a ValueError says what cannot be. Here that is held against what the
+file tells. What no check can see is whether the evidence was honestly come by: whoever forges model, episodes and
+bounds to fit each other has forged a certificate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.certificates import verify_exact, verify_learned, verify_sampled
 from peakrl.certificates.certificate import Certificate
@@ -24,12 +21,7 @@ from peakrl.storage import fields_of
 #: Two ways to one number may differ by this much of what such a number can be; products below SMALL have lost digits.
 APART, SMALL = 1e-9, 1e-280
 VALUES = ("value_low", "value_high", "optimum_high", "gap")
-#: How each kind is checked: (certificate as told, plain evidence, arrays) -> (numbers by name, may it violate, scale of
-#: its values). A ValueError says what cannot be.
-Check = Callable[[Any, Mapping[str, Any], Mapping[str, NDArray[Any]]], tuple[dict[str, float | None], bool, float]]
-CHECKS: dict[str, Check] = {
-    "exact": verify_exact.check, "sampled": verify_sampled.check, "learned": verify_learned.check
-}  # fmt: skip
+CHECKS = {"exact": verify_exact.check, "sampled": verify_sampled.check, "learned": verify_learned.check}
 
 
 def verify(path: str | Path) -> Certificate:
@@ -38,19 +30,17 @@ def verify(path: str | Path) -> Certificate:
     Nothing is taken on trust but the evidence itself. A file that is damaged, or no certificate, is a `StorageError`.
     """
     told = Certificate.load(path)
-    check = CHECKS.get(told.kind)
-    if check is None or told.evidence is None:
-        raise StorageError(f"{path} holds a certificate of kind {told.kind!r}, which this peakrl cannot check")
+    assert told.evidence is not None  # what was read from a file has some
     try:
         with fields_of(path), np.errstate(all="ignore"):
-            found, violates, scale = check(told, told.evidence.plain, told.evidence.arrays)
+            found, violates, scale = CHECKS[told.kind](told, told.evidence.plain, told.evidence.arrays)
     except (ArithmeticError, MemoryError) as error:
         raise StorageError(f"{path} holds numbers that cannot be computed with: {error}") from error
     reason = differing(told, found, scale) or judged(told, violates)
     return replace(told, holds=reason is None, reason=reason)
 
 
-def differing(told: Certificate, found: Mapping[str, float | None], scale: float) -> str | None:
+def differing(told: Certificate, found: dict[str, float | None], scale: float) -> str | None:
     """Return the first number that the evidence does not give; None where it gives all."""
     for name, number in found.items():
         said = getattr(told, name)

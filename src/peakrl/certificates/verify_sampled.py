@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.certificates.verify_exact import APART, best_of, read_model
+from peakrl.certificates.verify_model import APART, best_of, read_model
 
 Numbers = NDArray[np.float64]
 

@@ -161,8 +161,8 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
         "tolerance": float(r.tolerance),
     }
     arrays = {name: array.copy() for name, array in counted(r).items()}
-    for name in ("law", "then_law"):  # samples and cells; those before the candidate was frozen are told cell by cell
-        arrays[name] = np.ascontiguousarray(arrays[name][:, :2])
+    for name in ("law", "then_law"):  # samples; those before the candidate was frozen are told cell by cell
+        arrays[name] = np.ascontiguousarray(arrays[name][:, :1])
     arrays["slot_step"] = np.array(space.slot_step, np.int64)
     for name in ("returns", "gaps"):
         column = getattr(r.evidence, name)

@@ -1,0 +1,103 @@
+"""The model that a certificate tells of, read from its arrays, and the most that a policy without violations can earn.
+
+The arrays must have the digest that is told. With f < 0 a violation, one pass backward gives the optimum: an action is
+viable if it violates in no outcome and leads to viable states only; the best viable action is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+#: Probabilities sum to 1 within this.
+APART = 1e-9
+LAYOUT = ("step_slots", "step_distributions", "row_start", "row_distribution", "outcome_start", "outcome_next",
+          "outcome_probability")  # fmt: skip
+PAYOFFS, OWN = ("row_payoff", "reward", "constraints"), ("slot_state", "row_action", "first_slot", "first_probability")
+
+
+def require(sound: Any, words: str) -> None:
+    """Raise unless something is as it must be."""
+    if not sound:
+        raise ValueError(words)
+
+
+def read_model(plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> SimpleNamespace:
+    """Return the arrays of a model; a ValueError says what cannot be."""
+    own = {name: arrays[f"model.{name}"] for name in (*LAYOUT, *PAYOFFS, *OWN)}
+    m = SimpleNamespace(**own, **{name: plain[name] for name in ("horizon", "stationary", "stride")})
+    m.reward_range, m.slots, m.rows = tuple(map(float, plain["reward_range"])), len(m.slot_state), len(m.row_action)
+    size = np.diff(m.outcome_start)
+    sums = np.add.reduceat(m.outcome_probability, m.outcome_start[:-1])
+    sound = [
+        digest_of(m, plain) == plain["digest"], m.stride in (0, 1), len(m.row_start) == m.slots + 1,
+        np.diff(m.row_start) >= 0, size > 0,
+        *(array >= 0 for name, array in own.items() if name not in ("reward", "constraints")),
+        m.step_slots.shape == m.step_distributions.shape == (m.horizon, 2),
+        (m.row_start[0], m.row_start[-1]) == (0, m.rows),
+        (m.outcome_start[0], m.outcome_start[-1]) == (0, len(m.outcome_next)),
+        m.row_payoff + m.stride * (size[m.row_distribution] - 1) < len(m.reward), len(m.reward) == len(m.constraints),
+        abs(np.append(sums, m.first_probability.sum()) - 1) < APART, np.isfinite(m.reward), np.isfinite(m.constraints),
+    ]  # fmt: skip
+    require(
+        all(map(np.all, sound)), "the arrays are not those of the model whose digest is told, or of none that can be"
+    )
+    return with_laws(m, np.maximum(-m.constraints, 0.0).sum(axis=1), size[m.row_distribution])
+
+
+def digest_of(m: SimpleNamespace, plain: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a model's numbers."""
+    bounds, strides = tuple(map(float, plain["constraint_bounds"])), (m.slots, m.rows) if m.stationary else (0, 0)
+    told = (m.horizon, m.stationary, tuple(plain["constraint_names"])), (m.reward_range, bounds)
+    parts = [repr(one).encode() for one in told] + [np.int64(one).tobytes() for one in (m.horizon, *strides)]
+    parts += [getattr(m, name).tobytes() for name in LAYOUT] + [np.int64(m.stride).tobytes()]
+    parts += [getattr(m, name).tobytes() for name in (*PAYOFFS, *OWN)]
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+
+
+def with_laws(m: SimpleNamespace, harm: Any, sizes: Any) -> SimpleNamespace:
+    """Add what a row pays, or where that depends on the outcome what each outcome pays; a row then has its own law."""
+    if m.stride == 0:
+        m.row_law, m.law_start, m.step_laws = m.row_distribution, m.outcome_start, m.step_distributions
+        m.row_pay, m.row_harm = m.reward[m.row_payoff], harm[m.row_payoff]
+        m.pay, m.harm = np.zeros((2, len(m.outcome_next)))
+        return m
+    owner, m.law_start = np.repeat(np.arange(m.rows), sizes), np.append(0, np.cumsum(sizes))
+    within = np.arange(len(owner)) - m.law_start[owner]
+    outcome, record = m.outcome_start[m.row_distribution][owner] + within, m.row_payoff[owner] + within
+    m.outcome_probability, m.outcome_next = m.outcome_probability[outcome], m.outcome_next[outcome]
+    m.row_pay, m.row_harm, m.pay, m.harm = *np.zeros((2, m.rows)), m.reward[record], harm[record]
+    m.row_law, m.step_laws = np.arange(m.rows), m.row_start[m.step_slots]
+    return m
+
+
+def ahead(m: SimpleNamespace, step: int, after: Any, rows: Any) -> Any:
+    """[4, row, policy]: value, violation, probability of any, above 0 if any can be; `after` has it by slot."""
+    first, last = m.step_laws[step]
+    part, begin = slice(m.law_start[first], m.law_start[last]), m.law_start[first:last] - m.law_start[first]
+    likely, harm = m.outcome_probability[part, None], m.harm[part, None]
+    value, violation, chance, risk = after[:, m.outcome_next[part]]
+    then = np.stack([m.pay[part, None] + value, harm + violation, np.where(harm > 0, 1.0, chance)]) * likely
+    can = ((harm > 0) | (risk > 0)) & (likely > 0)
+    now = np.add.reduceat(np.append(then, [can], axis=0), begin, axis=1)
+    now, hurts = now[:, m.row_law[rows] - first, np.arange(rows.shape[1])], m.row_harm[rows]
+    now[0], now[1], now[2:] = now[0] + m.row_pay[rows], now[1] + hurts, np.where(hurts > 0, 1.0, now[2:])
+    return now
+
+
+def best_of(m: SimpleNamespace) -> float | None:
+    """Return the value of the best policy that never violates; None where there is none."""
+    after = np.zeros((4, m.slots, 1))
+    for step in reversed(range(m.horizon)):
+        first, last = m.step_slots[step]
+        start = m.row_start[first : last + 1]
+        now = ahead(m, step, after, np.arange(start[0], start[-1])[:, None])
+        acting = np.flatnonzero(np.diff(start) > 0)
+        best = np.maximum.reduceat(np.where(now[3] > 0, -np.inf, now[0]), start[acting] - start[0])
+        after[0, acting + first], after[3, acting + first] = np.where(best > -np.inf, best, 0.0), best == -np.inf
+    lost = after[3, m.first_slot].any()
+    return None if lost else float(m.first_probability @ after[0, m.first_slot, 0])
