@@ -81,3 +81,16 @@ class ModelEnvironment(gymnasium.Env):
         state, reward, constraints = self.walk.step(self.actions[action])
         info = self.info() | {"constraints": np.array(constraints)}
         return self.indices[state], reward, False, self.walk.step_number == self.model.horizon, info
+
+
+class EndingEnvironment(ModelEnvironment):
+    """The same, but an episode is over when it comes to the model's last state, where nothing is left to be earned."""
+
+    def __init__(self, model, seed):
+        super().__init__(model, seed)
+        self.metadata["peakrl"]["states"] = model.num_states - 1
+
+    def step(self, action):
+        state, reward, _, truncated, info = super().step(action)
+        over = state == self.model.num_states - 1
+        return state, reward, over, truncated and not over, info

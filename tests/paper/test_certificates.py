@@ -7,7 +7,19 @@ import numpy as np
 import pytest
 
 import certified_problems as tiny
-from peakrl import LearnerSettings, TabularModel, compile_model, energy_harvesting, learn, scheduling_example, solve
+from model_environment import EndingEnvironment
+from peakrl import (
+    LearnerSettings,
+    Policy,
+    TabularModel,
+    compile_model,
+    energy_harvesting,
+    evaluate,
+    learn,
+    scheduling_example,
+    solve,
+)
+from peakrl.errors import PolicyError
 from peakrl.learning.active import ActiveRun
 from peakrl.model.explore import as_model
 from peakrl.paper.certificate_problems import drawn
@@ -16,6 +28,7 @@ from peakrl.paper.certificates import DEFAULT, ENERGY, NOTHING, QUICK, limits, m
 from peakrl.paper.records import Request, read_figure
 from peakrl.report import draw_figure
 from peakrl.runs import Result, Task
+from peakrl.targets.adapters import adapt
 
 
 def test_certificates_are_counted_beside_theorem_1_and_none_is_false(tmp_path, monkeypatch):
@@ -93,19 +106,76 @@ def certified_runs(number):
     yield as_model(TINY[number % len(TINY)]()), [], [0.8, 0.6, 0.4, 0.3]
 
 
+ENDING = "early ends"
+
+
+def ending_problem(number):
+    """A random problem whose last state, in which nothing is earned, any action may lead to: an episode ends there."""
+    generator = np.random.default_rng([73, number])
+    states, actions, horizon = (int(generator.integers(*between)) for between in ((2, 5), (2, 4), (2, 5)))
+    transitions = generator.dirichlet(np.full(states + 1, 0.5), (states + 1, actions))
+    rewards = generator.uniform(-0.2, 1.0, (states + 1, actions))
+    margins = np.where(generator.random((1, states + 1, actions)) < 0.2, -0.5, 1.0)
+    transitions[-1], rewards[-1], margins[:, -1] = np.eye(states + 1)[-1], 0.0, 1.0
+    margins[:, :, 0] = 1.0  # something is safe everywhere
+    return TabularModel.from_arrays(
+        transitions, rewards, margins, horizon, reward_range=(-0.2, 1.0), constraint_bounds=[1.0]
+    )
+
+
+def certify_ending(number, shares, episodes=3_000):
+    """Certify on an environment whose episodes end early; the certificates issued, and those that are false."""
+    model = ending_problem(number)
+    best = solve(model).value
+    settings = LearnerSettings.certified([share * abs(best) for share in shares])
+    lanes = adapt(EndingEnvironment(model, number))
+    active = ActiveRun(lanes, settings, planned=episodes, seed=number, every=0, average=False)
+    judged, false = 0, 0
+    active.advance(1)
+    while active.done < episodes and active.learned().stopped is None:
+        active.advance(min(active.learned().until_review, episodes - active.done))
+        for line in active.learned().rounds.issued[judged:]:
+            found = evaluate(model, on_model(model, Policy(active.space.states(), active.learned().decided())))
+            false += best - found.value > line["gap"] + 1e-9 or found.violation > line["violation_high"] + 1e-9
+            judged += 1
+    return {"issued": judged, "false": int(false)}
+
+
+def on_model(model, policy):
+    """A policy of the environment on its model; where it never was it takes the first action."""
+
+    def rule(step, state):
+        try:
+            return policy.action(step, state)
+        except PolicyError:
+            return 0
+
+    return Policy.from_rule(model, rule)
+
+
+def test_certificates_of_episodes_that_end_early_are_true():
+    made = [certify_ending(number, [0.8, 0.5], episodes=1_500) for number in range(1000, 1003)]
+    assert sum(one["issued"] for one in made) >= 3
+    assert sum(one["false"] for one in made) == 0
+
+
 @pytest.mark.slow
 def test_of_five_thousand_certificates_none_is_false(capsys):
     # p = 0.05 allows one in twenty; what is proved is wider than what is true, so that none was ever seen to be false.
-    issued = dict.fromkeys(["random", "energy harvesting", "scheduling", "tiny"], 0)
+    issued = dict.fromkeys(["random", "energy harvesting", "scheduling", "tiny", ENDING], 0)
     number, false = 0, 0
     while sum(issued.values()) < 5000:
-        for kind, (model, told, shares) in zip(issued, certified_runs(number), strict=True):
-            made = certify_and_judge(model, shares, declared(told, model), episodes=30_000, seed=number)
-            issued[kind] += made["issued"]
-            false += made["false"]
+        made = [
+            certify_and_judge(model, shares, declared(told, model), episodes=30_000, seed=number)
+            for model, told, shares in certified_runs(number)
+        ]
+        for kind, one in zip(issued, [*made, certify_ending(number, [0.8, 0.5, 0.3])], strict=True):
+            issued[kind] += one["issued"]
+            false += one["false"]
         number += 1
     with capsys.disabled():
         print(f"{issued}, {false} false")
+    assert issued[ENDING] >= 100
     assert false == 0
 
 
