@@ -144,11 +144,19 @@ def test_where_nothing_is_random_the_best_policy_is_found_exactly(tmp_path):
         (Knowledge(outcome_map=(lambda s, a, e: (0, e), (0, 1, 2, 3))), "outcome_map"),
         (Knowledge(outcome_map=(lambda s, a, e: (0, 0), (0, 1))), "outcome_map"),
         (Knowledge(outcome_map=(lambda s, a, e: ("x", e), (0, 1))), "outcome_map"),
+        (Knowledge(outcome_map=(noise, ())), "outcome_map names no noises"),
     ],
 )
 def test_a_false_declaration_is_an_error(knowledge, says):
     with pytest.raises(SettingsError, match=says):
         certified(HARVESTING, 0.1, knowledge=knowledge)
+
+
+def test_where_nothing_is_random_there_is_no_noise_to_declare():
+    model = compile_model(peakrl.scheduling_example(1))
+    told = Knowledge(deterministic=True, outcome_map=(lambda state, action, noise: state, (0,)))
+    with pytest.raises(SettingsError, match="deterministic says that there is no noise"):
+        certified(model, 0.0, knowledge=told)
 
 
 @pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf, (), "x", (0.1, -2)])

@@ -39,8 +39,8 @@ class Knowledge(BaseModel):
     #: Which pairs share the law of the next state: True, as the model stores them, or a function (step, state, action)
     #: whose value is the same for those that do.
     outcome_groups: bool | Function | None = None
-    #: The next state as a function of (state, action, noise), and the noises there are: they are independent of each
-    #: other and of everything before, with one law that is not known.
+    #: The next state as a function of (state, action, noise), None where an episode ends, and the noises there are:
+    #: they are independent of each other and of everything before, with one law that is not known.
     outcome_map: tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]] | None = None
     #: True: nothing is random, neither the first state nor what follows.
     deterministic: bool | None = None

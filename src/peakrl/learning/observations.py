@@ -2,6 +2,7 @@
 
     deterministic    an action led elsewhere, earned or gave otherwise than before; an episode began elsewhere
     rewards          an action earned otherwise than declared, or (True) than it did before
+    outcome_map      an action led where no noise leads
 
 `most_reward` and the number of states are looked at where they are used, `support` and `constraints` in `limits`. What
 pairs are declared to share, the law of the next state or the constraints, may be random: no observation contradicts it.
@@ -15,6 +16,7 @@ from typing import Any
 from peakrl.checks import ROUNDING
 from peakrl.errors import TargetError
 from peakrl.learning.knowledge import Knowledge
+from peakrl.learning.outcome_map import OutcomeMap
 from peakrl.learning.space import Space
 from peakrl.targets.adapters import Step
 
@@ -24,7 +26,8 @@ class Observations:
 
     def __init__(self, knowledge: Knowledge, space: Space) -> None:
         self.knowledge, self.space = knowledge, space
-        self.active = bool(knowledge.deterministic or knowledge.rewards)
+        self.active = bool(knowledge.deterministic or knowledge.rewards or knowledge.outcome_map)
+        self._map = None if knowledge.outcome_map is None else OutcomeMap(knowledge.outcome_map, space)
         self._first: Hashable = None
         self._begun = False
         #: [row]: reward, constraints and next slot.
@@ -42,11 +45,15 @@ class Observations:
         """Look at one step."""
         if not self.active:
             return
-        last = step + 1 == self.space.horizon
+        shows = step + 1 < self.space.horizon or self.space.shared
         before = self._seen.setdefault(row, (seen.reward, seen.constraints, -1))
-        self._check_reward(step, row, seen.reward, before[0])
+        if self.knowledge.deterministic or self.knowledge.rewards:
+            self._check_reward(step, row, seen.reward, before[0])
         if self.knowledge.deterministic:
-            self._check_outcome(row, seen, before, following if not last or self.space.shared else -1)
+            self._check_outcome(row, seen, before, following if shows else -1)
+        if self._map is not None and shows:
+            ended = following < self.space.ends
+            self._map.check(row, None if ended else self.space.state_of_slot(following))
 
     def _check_reward(self, step: int, row: int, reward: float, before: float) -> None:
         told: Any = before

@@ -14,18 +14,18 @@ import math
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints
-from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, Places, Tables, Terms
+from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET, Places, Tables, Terms
 from peakrl.kernels.certified.values import mildest, next_slot
 from peakrl.kernels.jit import inner_loop, loop
 
 
 @inner_loop
 def counted_moments(
-    places: Places, tables: Tables, joint: bool, value: Floats, estimate: Floats, step: int, row: int
+    places: Places, tables: Tables, joint: bool, value: Floats, estimate: Floats, step: int, row: int, unmet: float
 ) -> tuple[float, float, float]:
     """Return mean and variance of V_{h+1}(s') over the samples of a row's law, and the mean of E_{h+1}(s').
 
-    Where the reward depends on the outcome it is part of all three.
+    Where the reward depends on the outcome it is part of all three. V and E of a state that was not met are `unmet`.
     """
     law = np.int64(places.law_of_row[row])
     base, total = places.cell_start[law], tables.law[law, SAMPLES]
@@ -33,11 +33,13 @@ def counted_moments(
     for i in range(tables.law[law, CELLS]):
         count = tables.cell_count[base + i]
         if count > 0:
-            node = (step + 1) * places.node_stride + next_slot(places, tables, row, law, i)
+            following = next_slot(places, tables, row, law, i)
+            node = (step + 1) * places.node_stride + following
             reward = tables.cell_reward[base + i] if joint else 0.0
-            mean += count * (reward + value[node])
-            square += count * (reward + value[node]) ** 2
-            plain += count * (reward + estimate[node])
+            after = reward + (unmet if following == UNMET else value[node])
+            mean += count * after
+            square += count * after**2
+            plain += count * (reward + (unmet if following == UNMET else estimate[node]))
     mean /= total
     return mean, max(square / total - mean * mean, 0.0), plain / total
 
@@ -71,7 +73,9 @@ def plan_candidate(
                 read = (terms.joint or tables.known[row]) and tables.tested[places.group_of_row[row]]
                 if tables.witness[step * places.entry_stride + row] != OPEN or samples == 0 or not read:
                     continue
-                mean, variance, estimated = counted_moments(places, tables, terms.joint, value, estimate, step, row)
+                mean, variance, estimated = counted_moments(
+                    places, tables, terms.joint, value, estimate, step, row, low
+                )  # fmt: skip
                 doubt = 0.0 if terms.deterministic else math.sqrt(variance / samples) + (mean - low) / (2 * samples + 2)
                 own = 0.0 if terms.joint else tables.reward[row]
                 if own + mean - doubt > best:
@@ -96,7 +100,8 @@ def estimate_policy(places: Places, terms: Terms, tables: Tables, least: float, 
             if tables.law[places.law_of_row[row], SAMPLES] == 0 or not (terms.joint or tables.known[row]):
                 estimate[node] = least * (places.horizon - step)
             else:
-                _, _, plain = counted_moments(places, tables, terms.joint, estimate, estimate, step, row)
+                rest = least * (places.horizon - step - 1)
+                _, _, plain = counted_moments(places, tables, terms.joint, estimate, estimate, step, row, rest)
                 estimate[node] = plain + (0.0 if terms.joint else tables.reward[row])
 
 

@@ -64,10 +64,10 @@ def note_sample(places: Places, terms: Terms, tables: Tables, law: int, followin
 
 @inner_loop
 def note_noise(places: Places, tables: Tables, law: int, row: int, following: int) -> None:
-    """Count the noise that led from a row to `following`."""
-    tables.law[law, SAMPLES] += 1
+    """Count the noise that led from a row to `following`; the last step of an environment may not show it."""
     for noise in range(places.noises):
         if places.noise_next[row * places.noises + noise] == following:
+            tables.law[law, SAMPLES] += 1
             tables.cell_count[places.cell_start[law] + noise] += 1
             return
 

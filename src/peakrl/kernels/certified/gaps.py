@@ -7,7 +7,8 @@ Lower values, from the samples since pi was frozen (the last step first; LL_H = 
             = r - [ upper bound of the mean of -LL_{h+1}(s') over the new samples, nu >= max_s' -LL_{h+1}(s') ]
 
 With rewards that depend on the outcome, the bet is on -(r + LL_{h+1}(s')). Where states are not known, min_s' LL_{h+1}
-is (H-h-1) lo. The gap of a state, 0 where it is dead or there is no other action:
+is (H-h-1) lo, and so is LL_{h+1} of a state that was not met. The gap of a state, 0 where it is dead or there is no
+other action:
 
     g_h(s) = max( 0, max of U_h(s,a) over a != pi_h(s) not ruled out, less LL_h(s) )
 
@@ -26,7 +27,7 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.certified.bounds import FINE, beta, upper_mean
 from peakrl.kernels.certified.candidates import counted_moments
-from peakrl.kernels.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, Places, Scratch, Tables, Terms
+from peakrl.kernels.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, UNMET, Places, Scratch, Tables, Terms
 from peakrl.kernels.certified.values import next_slot
 from peakrl.kernels.jit import inner_loop, loop
 
@@ -56,8 +57,10 @@ def least_following(
     base, size = places.cell_start[law], tables.law[law, CELLS]
     for i in range(size):
         scratch.count[i] = tables.cell_count[base + i] - tables.cell_before[base + i]
-        node = (step + 1) * places.node_stride + next_slot(places, tables, row, law, i)
-        scratch.value[i] = -low[node] - (tables.cell_reward[base + i] if terms.joint else 0.0)
+        following = next_slot(places, tables, row, law, i)
+        rest = terms.least * (places.horizon - step - 1)
+        after = rest if following == UNMET else low[(step + 1) * places.node_stride + following]
+        scratch.value[i] = -after - (tables.cell_reward[base + i] if terms.joint else 0.0)
     if terms.deterministic:
         return -scratch.value[0] if tables.law[law, SAMPLES] > 0 else floor
     bet = beta(samples, log_share)
@@ -137,7 +140,8 @@ def measure_gaps(
             top = max(top, gap[node])
             later = 0.0
             if tables.law[places.law_of_row[row], SAMPLES] > 0:
-                later, _, _ = counted_moments(places, tables, NOT_JOINT, stopping, stopping, step, row)
+                unmet = (terms.most - terms.least) * (places.horizon - step - 1)
+                later, _, _ = counted_moments(places, tables, NOT_JOINT, stopping, stopping, step, row, unmet)
             stopping[node] = max(gap[node], later)
             challenger[node] = other if gap[node] > 0.0 and gap[node] >= later else row
     return top

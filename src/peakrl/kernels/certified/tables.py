@@ -6,7 +6,7 @@ cells: a next slot, the reward that came with it, and how often. A *group* is a 
 same. Index spaces: `kernels.arrays`.
 
 Where the next state is declared to be g(s, a, noise), there is one law, that of the noise: its cells are the noises,
-and the next slot of a cell depends on the row.
+and the next slot of a cell depends on the row. A next state of an environment that was not met has no slot: UNMET.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from peakrl.kernels.arrays import Bytes, Floats, Ints, Longs
 OPEN, VIOLATES = -2, -1
 #: Columns of `Tables.law`: samples, cells in use, samples before the candidate was frozen.
 SAMPLES, CELLS, BEFORE = 0, 1, 2
+#: In place of the next slot where a declared map leads to a state that was not met.
+UNMET = -1
 
 
 class Places(NamedTuple):

@@ -5,7 +5,8 @@
 r' is the reward where it was read, else the most that a step can earn; v = 0 at the last step, B_{h+1} for a law
 without a sample, else the bound of `bounds.upper_mean` over W_{h+1}(s') of all samples of the law, nu >= B_{h+1}. Where
 rewards depend on the outcome, the bet is on reward plus W_{h+1}(s'), at the last step too, and nu >= most + B_{h+1}.
-Where nothing is random, v = W_{h+1}(s'). Where states are not known, B_h = (H - h) most for ever.
+Where nothing is random, v = W_{h+1}(s'). Where states are not known, B_h = (H - h) most for ever, and so is W_h(s) of a
+state that was not met and to which a declared map leads.
 
 (h,s,a) is ruled out when it was seen to violate, or when a sample of its law is dead at h+1; (h,s) is dead when every
 action is ruled out. A dead state counts for no maximum, and nothing is computed from it.
@@ -18,14 +19,14 @@ import math
 import numpy as np
 
 from peakrl.kernels.certified.bounds import beta, upper_mean
-from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, VIOLATES, Places, Scratch, Tables, Terms
+from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET, VIOLATES, Places, Scratch, Tables, Terms
 from peakrl.kernels.jit import inner_loop, loop
 from peakrl.kernels.learning import Log
 
 
 @inner_loop
 def next_slot(places: Places, tables: Tables, row: int, law: int, cell: int) -> int:
-    """Return where cell number `cell` of a law leads when it is reached by `row`."""
+    """Return where cell number `cell` of a law leads when it is reached by `row`; UNMET where that was not met."""
     if places.noises > 0 and row >= 0:
         return np.int64(places.noise_next[row * places.noises + cell])
     return np.int64(tables.cell_next[places.cell_start[law] + cell])
@@ -52,6 +53,10 @@ def following_value(
         scratch.count[i] = tables.cell_count[base + i]
         if scratch.count[i] > 0:
             following = next_slot(places, tables, row, law, i)
+            if following == UNMET:
+                most = max(terms.most, 0.0) if places.ends > 0 else terms.most
+                scratch.value[i] = most * (places.horizon - step - 1)
+                continue
             node = (step + 1) * places.node_stride + following
             if tables.dead[node]:
                 return ceiling, following

@@ -84,6 +84,8 @@ def check_counts(learner: CertifiedLearner, done: int) -> None:
             raise ValueError("cells count what cannot be")
         if (np.add.reduceat(count, own.cell_start) != law[:, SAMPLES]).any():
             raise ValueError("the cells of a law do not add up to its samples")
+    if r.places.noises and (own.law[0, CELLS] != r.places.noises or own.then_law[0, CELLS] not in (0, r.places.noises)):
+        raise ValueError("law counts other noises than there are")
     if ((own.cell_next < 0) | (own.cell_next >= slots)).any():
         raise ValueError("a cell names a state that there is not")
     if own.law[-1, SAMPLES] != done:

@@ -11,6 +11,7 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.learning.declarations import ROUNDING, pair_label
 from peakrl.learning.knowledge import Dependence, Function, Knowledge
+from peakrl.learning.outcome_map import Declared
 from peakrl.learning.space import ModelSpace
 from peakrl.model.tabular import TabularModel
 from peakrl.targets.adapters import Rules
@@ -41,6 +42,8 @@ class Told:
     rewards: Function | None
     #: (step, state, action) -> what pairs with one law of the next state have in common; None: each has its own.
     law_key: Function | None
+    #: The next state as a function of state, action and noise, and the noises; None where it is not declared.
+    outcome_map: Declared | None = None
 
 
 def declares_safety(knowledge: Knowledge) -> bool:
@@ -55,21 +58,27 @@ def told_of(rules: Rules, knowledge: Knowledge) -> Told:
             "constraint_bounds is not given: a certificate bounds the violation, so pass constraint_bounds=, the most "
             "that each constraint can be violated by"
         )
-    if knowledge.outcome_map is not None:
-        raise SettingsError(
-            "outcome_map needs a model: an environment does not tell what a state offers before it is met. Leave it out"
-        )
     if knowledge.outcome_groups is True:
         raise SettingsError(
-            "outcome_groups is True, but an environment does not tell its groups; give a function (step, state, action)"
+            "outcome_groups is True, which says that pairs share laws as the model stores them, but an environment "
+            "stores none: give a function (step, state, action) of the environment's labels whose value is the same "
+            "for pairs that share the law of the next state"
         )
     deterministic = bool(knowledge.deterministic)
     joint = not knowledge.rewards and not deterministic
-    if knowledge.outcome_groups and joint:
-        raise SettingsError(
-            "outcome_groups is declared, but rewards may depend on the outcome: declare rewards as well, a function of "
-            "(step, state, action), or True where each is that of its pair"
-        )
+    for name in ("outcome_groups", "outcome_map"):
+        if joint and name in knowledge.declared():
+            raise SettingsError(
+                f"{name} is declared, but rewards may depend on the outcome: declare rewards as well, a function of "
+                "(step, state, action), or True where each is that of its pair"
+            )
+    if knowledge.outcome_map is not None:
+        check_noises(knowledge)
+        if rules.states is None:
+            raise SettingsError(
+                "outcome_map needs to know how many states there are at most, since noises from before a state is met "
+                "count for it too: declare Knowledge(states=...)"
+            )
     lo, hi = rules.reward_range
     most = hi if knowledge.most_reward is None else min(hi, knowledge.most_reward)
     if most < lo:
@@ -80,11 +89,27 @@ def told_of(rules: Rules, knowledge: Knowledge) -> Told:
         deterministic=deterministic,
         certain=deterministic or knowledge.constraints is not None,
         safe=declares_safety(knowledge),
-        states=rules.states if rules.states is not None and rules.states <= MOST_STATES else None,
+        states=known_states(rules.states, knowledge),
         depends_on=knowledge.constraint_depends_on,
         rewards=knowledge.rewards if callable(knowledge.rewards) else None,
         law_key=knowledge.outcome_groups if callable(knowledge.outcome_groups) else None,
+        outcome_map=knowledge.outcome_map,
     )
+
+
+def known_states(states: int | None, knowledge: Knowledge) -> int | None:
+    """Return how many states there are at most; None where that is no use."""
+    useful = states is not None and (states <= MOST_STATES or knowledge.outcome_map is not None)
+    return states if useful else None
+
+
+def check_noises(knowledge: Knowledge) -> None:
+    """Raise where a declared map has no noises, or where there can be none."""
+    assert knowledge.outcome_map is not None
+    if not knowledge.outcome_map[1]:
+        raise SettingsError("outcome_map names no noises; it must be (function of state, action and noise, noises)")
+    if knowledge.deterministic:
+        raise SettingsError("outcome_map is declared, but deterministic says that there is no noise. Leave one out")
 
 
 def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None:
@@ -120,8 +145,7 @@ def declared_map(model: TabularModel, knowledge: Knowledge) -> Ints | None:
     rule, noises = knowledge.outcome_map
     if model.payoffs.stride > 0:
         raise SettingsError("outcome_map is declared, but rewards depend on the outcome. Leave outcome_map out")
-    if not noises:
-        raise SettingsError("outcome_map names no noises; it must be (function of state, action and noise, noises)")
+    check_noises(knowledge)
     space, slots = ModelSpace(model), next_slots(model)
     following = np.empty((model.num_rows, len(noises)), np.int32)
     for row in range(model.num_rows):

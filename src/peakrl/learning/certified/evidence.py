@@ -177,7 +177,7 @@ def counted(r: Rounds) -> dict[str, NDArray[Any]]:
         compact = r.compact()
         names = (*COUNTED, *PLACES, *Counts._fields, "candidate", "gap")
         barred = (compact["witness"] == DECLARED).astype(np.int8)
-        return {name: compact[name] for name in names} | {"noise_next": r.places.noise_next, "barred": barred}
+        return {name: compact[name] for name in names} | {"noise_next": r.noise_next.copy(), "barred": barred}
     own = {name: getattr(r.tables, name) for name in COUNTED} | {name: getattr(r.places, name) for name in PLACES}
     own |= {"noise_next": r.places.noise_next, "candidate": r.candidate, "gap": r.evidence.gap}
     own["barred"] = (r.tables.witness == DECLARED).astype(np.int8)

@@ -6,6 +6,9 @@ bets       the i-th law has the share omega_i of p_U, by the order of being met,
            there are at most S states, the shares are equal, as on a model
 policy     in a state met after the candidate was frozen: the first action whose constraints were known then to be
            kept, else the first not known to violate, else the first
+map        where s' = g(s, a, noise) is declared, all noises so far count for every pair, also for one met later: its
+           bet is one of S A (H-1) + 1 that are laid from the start, so that S must be known. Where g leads to a state
+           not met, that is worth (H-h) most at most, and (H-h) lo at least
 gaps       (H-h)(most-lo) in states met after they were frozen, 0 where no other action was left then; their largest
            is taken to be H (most-lo)
 """
@@ -21,7 +24,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
 from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.kernels.certified.tables import CELLS, OPEN, VIOLATES, Places, Scratch, Tables, Terms
+from peakrl.kernels.certified.tables import CELLS, OPEN, UNMET, VIOLATES, Places, Scratch, Tables, Terms
 from peakrl.kernels.learning import Log
 from peakrl.kernels.practical_tables import DECLARED
 from peakrl.learning.algorithm import alike
@@ -29,9 +32,12 @@ from peakrl.learning.certified.declared import Told
 from peakrl.learning.certified.proofs import KIND, UPPER, Counts, Goal
 from peakrl.learning.certified.room import FIRST_CELLS, GrowingArrays, Room
 from peakrl.learning.certified.rounds import CHALLENGE, Rounds
-from peakrl.learning.space import GrowingSpace
+from peakrl.learning.outcome_map import OutcomeMap
+from peakrl.learning.space import GrowingSpace, Table
 
 JUDGED_KEPT, JUDGED_BAD = 1, 2
+#: The key of the law of noises.
+NOISE = "noise"
 NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
@@ -57,12 +63,14 @@ class GrowingRounds(Rounds):
         none = np.empty(0, np.int64)
         self._walked: list[Longs] = [np.zeros(self.horizon + 1, np.int64) for _ in range(3)]
         self._came_to: list[Floats] = [np.zeros(self.horizon + 1) for _ in range(2)]
+        noises = 0 if told.outcome_map is None else len(told.outcome_map[1])
         self._places = Places(
             self.horizon, 0, 0, ends, none, none, none, none.astype(np.int32), *(none.astype(np.int32),) * 3,
-            none, none.astype(np.int32), none, 0, none.astype(np.int32),
+            none, none.astype(np.int32), none, noises, none.astype(np.int32),
         )  # fmt: skip
         self.arrays.enlarge(Room(space.slots, max(1, space.rows), FIRST_CELLS))
         self.arrays.take_cells(self.arrays.room.rows, FIRST_CELLS)  # of the first state
+        self._begin_map(noises)
         self._gather()
         super().__init__(self.places, self.terms, self.tables, self.scratch, goal, len(self.own["value"]))
         self._gather()
@@ -95,8 +103,26 @@ class GrowingRounds(Rounds):
             self.evidence = self.evidence._replace(gap=own["gap"])
         self._settled = False
 
+    def _begin_map(self, noises: int) -> None:
+        """Make the one law of the noises, where a map is declared."""
+        #: [row, noise]: the next slot; and, by (step, state), the places of those that were not met.
+        self._noise_next = Table(UNMET, np.int32, noises)
+        self._unmet: dict[tuple[int, Hashable], list[tuple[int, int]]] = {}
+        self._map = None
+        if self.told.outcome_map is not None:
+            self._map = OutcomeMap(self.told.outcome_map, self.space)
+            self.arrays.guess_by_row, self.arrays.laws[NOISE] = True, 0
+            self.arrays.take_cells(0, noises)
+            self.own["law"][0, CELLS] = noises
+
+    @property
+    def noise_next(self) -> Ints:
+        """[row * noises + noise]: the next slot."""
+        return self._noise_next.used.ravel()
+
     def make_room(self, rows: Longs) -> None:
         """Make sure that an episode that takes these rows finds a cell wherever it leads."""
+        rows = rows[:0] if self._map is not None else rows  # noises have theirs
         laws = np.append(self.own["law_of_row"][rows], len(self.own["law"]) - 1)
         tight = self.own["law"][laws, CELLS] + len(laws) > self.own["cell_room"][laws]
         if not tight.any():
@@ -125,10 +151,30 @@ class GrowingRounds(Rounds):
         self.places.row_start[first : len(start)] = start[first:]
         for slot in range(first, space.slots):
             changes = self._add(slot, episode, log, changes)
+        if self._map is not None:
+            self._lead(self._map, first)
         if self.told.states is not None and space.shared and space.slots - space.ends == self.told.states:
             self._terms = self.terms = self.terms._replace(complete=True)
         self._settled = False
         return changes
+
+    def _lead(self, outcomes: OutcomeMap, first: int) -> None:
+        """Note where the noises lead from the slots from `first` on, and which of them lead there."""
+        space, places = self.space, self.places
+        self._noise_next.grow(space.rows)
+        table = self._noise_next.room
+        for slot in range(first, space.slots):
+            for row, noise in self._unmet.pop((int(space.slot_step[slot]), space.labels[slot]), ()):
+                table[row, noise] = slot
+            after = 0 if space.shared else int(space.slot_step[slot]) + 1
+            if after == self.horizon and not space.shared:
+                continue  # the last step leads to its end, and the noise is not told
+            for row in range(int(places.row_start[slot]), int(places.row_start[slot + 1])):
+                for state, noise in outcomes.reached(row).items():
+                    table[row, noise] = after if state is None else space.lookup[after].get(state, UNMET)
+                    if table[row, noise] == UNMET:
+                        self._unmet.setdefault((after, state), []).append((row, noise))
+        self._places = self.places = places._replace(noise_next=table.ravel())
 
     def _check_number(self) -> None:
         """Raise where there are more states (at a step, where steps have their own) than were declared."""
@@ -198,6 +244,7 @@ class GrowingRounds(Rounds):
         step = 0 if space.shared else int(space.slot_step[slot])
         state, action = space.labels[slot], space.action_of_row(row)
         key: Hashable = row if told.law_key is None else (step, told.law_key(step, state, action))
+        key = key if self._map is None else NOISE
         law = self.arrays.laws.setdefault(key, len(self.arrays.laws))
         number, label = int(space.slot_state[slot]), int(space.row_action[row])
         shared: dict[str | None, Hashable] = {None: row, "pair": (number, label), "state": number, "action": label}

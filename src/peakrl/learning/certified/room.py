@@ -67,6 +67,8 @@ class GrowingArrays:
         self.room = Room(0, 0, 0)
         self.own: dict[str, NDArray[Any]] = {}
         self.cells = 0
+        #: Has every row a guess of its own (where a map is declared), or every law?
+        self.guess_by_row = False
         #: What laws and groups are numbered by, in the order of being met.
         self.laws: dict[Hashable, int] = {}
         self.groups: dict[Hashable, int] = {}
@@ -121,6 +123,11 @@ class GrowingArrays:
         empty = (self.own["law"][laws, CELLS] == 0) & (self.own["cell_room"][laws] == 0)
         return laws, starts[:-1], np.where(np.repeat(empty, sizes), -1, places)
 
+    def _guesses(self) -> Longs:
+        """Return the columns of `guess` in use."""
+        used = self.space.rows if self.guess_by_row else len(self.laws)
+        return np.append(np.arange(used), len(self.own["law"]) - 1)
+
     def compact(self) -> dict[str, NDArray[Any]]:
         """Return everything that was learned, without unused room."""
         own, space, found = self.own, self.space, {}
@@ -135,7 +142,7 @@ class GrowingArrays:
             found[name] = own[name][: len(self.groups)].copy()
         for name in ("law", "then_law", "log_share"):
             found[name] = own[name][laws]
-        found["guess"] = own["guess"][:, laws]
+        found["guess"] = own["guess"][:, self._guesses()]
         for name in BY_CELL:
             if not name.startswith("scratch"):
                 found[name] = np.where(cells >= 0, own[name][cells], 0).astype(own[name].dtype)
@@ -161,7 +168,7 @@ class GrowingArrays:
             if name in BY_CELL:
                 own[name][: self.cells] = alike(np.empty(self.cells, own[name].dtype), array, f"engine.{name}")
             elif name == "guess":
-                own[name][:, names] = alike(like[name], array, f"engine.{name}")
+                own[name][:, self._guesses()] = alike(like[name], array, f"engine.{name}")
             elif name in BY_LAW:
                 own[name][names] = alike(like[name], array, f"engine.{name}")
             elif name in BY_NODE or name in BY_ENTRY:
