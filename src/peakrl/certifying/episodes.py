@@ -5,7 +5,6 @@ They come from a stream of their own: an episode that a policy was learned or ch
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,7 +15,7 @@ from peakrl.certifying.evidence import model_evidence
 from peakrl.checks import ROUNDING
 from peakrl.errors import PolicyError, TargetError
 from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
-from peakrl.evaluation.simulation import model_episodes
+from peakrl.evaluation.simulation import largest_violation, model_episodes
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state
 from peakrl.model.tabular import TabularModel
@@ -68,11 +67,6 @@ def ends(horizon: int, reward_range: tuple[float, float], may_end_early: bool) -
     if may_end_early:  # steps that are not taken earn nothing
         low, high = min(low, 0.0), max(high, 0.0)
     return horizon * (low - room), horizon * (high + room)
-
-
-def largest_violation(horizon: int, bounds: Sequence[float] | None) -> float:
-    """Return the most that an episode can violate."""
-    return math.inf if bounds is None else horizon * (1 + ROUNDING) * math.fsum(bounds)
 
 
 def same_for_all(what: str) -> tuple[str, ...]:

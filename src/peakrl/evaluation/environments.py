@@ -16,7 +16,7 @@ from peakrl.kernels.arrays import Floats
 from peakrl.model.problem import violation_of
 from peakrl.policy.averaged import AveragedPolicy
 from peakrl.policy.binding import AnyPolicy
-from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, adapt, episode_seed, is_environment
+from peakrl.targets.adapters import LaneError, Lanes, Observed, Rules, Step, adapt, episode_seed, is_environment
 
 #: What to do at a step in a state, given the actions on offer.
 Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
@@ -60,16 +60,17 @@ class Fallback:
 
 def environment_episodes(
     env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, unknown: Unknown, **declared: Any
-) -> tuple[Floats, Floats, int]:
-    """Return the reward and the violation of each episode, and at how many steps `unknown` decided.
+) -> tuple[Floats, Floats, int, Rules]:
+    """Return the reward and the violation of each episode, at how many steps `unknown` decided, and what was declared.
 
     `declared` goes to `targets.adapters.adapt`.
     """
     fallback = Fallback(unknown, seed)
     seeds = [episode_seed(seed, number) for number in range(episodes)]
     generator = np.random.default_rng(seed)
-    rewards, violations = followed_episodes(lanes_of(env, declared), policy, seeds, generator, fallback=fallback)
-    return rewards, violations, fallback.uses
+    lanes = lanes_of(env, declared)
+    rewards, violations = followed_episodes(lanes, policy, seeds, generator, fallback=fallback)
+    return rewards, violations, fallback.uses, lanes.rules
 
 
 def followed_episodes(

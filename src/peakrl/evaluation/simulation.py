@@ -2,17 +2,22 @@
 
 The mean of n episodes has the interval mean +- t * s / sqrt(n) with Student's t for n - 1 degrees of freedom; it
 relies on the central limit theorem. The share of episodes that violate anything has the exact interval of Clopper
-and Pearson, which holds for every n and also where no violation was seen.
+and Pearson, which holds for every n and also where no violation was seen. Where fewer than 20 episodes violate, that
+theorem says little of the mean violation: its interval is then no narrower than bounds that hold for every n
+(`certificates.bounds`), and without an end above where nobody declared how much a step can violate.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.checks import MOST_EPISODES, check_confidence, check_count, check_seed
+from peakrl.certificates.bounds import lower_mean, upper_mean
+from peakrl.checks import MOST_EPISODES, ROUNDING, check_confidence, check_count, check_seed
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interval
 from peakrl.kernels.arrays import Floats, Ints, Longs
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
 STREAM = 0x73696D756C617465
 #: A return and a violation.
 BYTES_AN_EPISODE = 16
+#: So many violating episodes make Student's interval of the mean violation worth having.
+ENOUGH_VIOLATING = 20
 NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
 NO_ROWS: Ints = frozen(np.empty(0), np.int32)
 
@@ -111,11 +118,19 @@ def simulate(
     if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_episodes
 
-        return summary(*environment_episodes(target, policy, episodes, seed, unknown, **declared), confidence)
+        rewards, violations, uses, rules = environment_episodes(target, policy, episodes, seed, unknown, **declared)
+        most = largest_violation(rules.horizon, rules.constraints.bounds)
+        return summary(rewards, violations, uses, most, confidence)
     if declared:
         raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
-    rewards, violations = model_episodes(as_model(target), policy, episodes, seed)
-    return summary(rewards, violations, 0, confidence)
+    model = as_model(target)
+    most = largest_violation(model.horizon, model.constraint_bounds)
+    return summary(*model_episodes(model, policy, episodes, seed), 0, most, confidence)
+
+
+def largest_violation(horizon: int, bounds: Sequence[float] | None) -> float:
+    """Return the most that an episode can violate; infinity where nobody declared bounds of the constraints."""
+    return math.inf if bounds is None else horizon * (1 + ROUNDING) * math.fsum(bounds)
 
 
 def most_kept() -> int:
@@ -147,7 +162,19 @@ def no_changes(model: TabularModel) -> tuple[Longs, Ints, Ints]:
     return frozen(np.zeros(model.num_nodes + 1), np.int64), NO_ROWS, NO_ROWS
 
 
-def summary(rewards: Floats, violations: Floats, unknown_steps: int, confidence: float) -> Simulation:
+def violation_interval(violations: Floats, most: float, confidence: float) -> Interval:
+    """Return the interval of the mean violation; `most` is what an episode can violate."""
+    student = mean_interval(violations, confidence)
+    if most == 0 or np.count_nonzero(violations) >= ENOUGH_VIOLATING:
+        return student
+    tail = (1.0 - confidence) / 2.0
+    high = most if math.isinf(most) else upper_mean(violations, most, tail)
+    return Interval(min(student.low, lower_mean(violations, 0.0, tail)), max(student.high, high))
+
+
+def summary(
+    rewards: Floats, violations: Floats, unknown_steps: int, most_violation: float, confidence: float
+) -> Simulation:
     """Put episodes in a user's terms."""
     episodes, violating = len(rewards), int((violations > 0).sum())
     return Simulation(
@@ -158,7 +185,7 @@ def summary(rewards: Floats, violations: Floats, unknown_steps: int, confidence:
         value_interval=mean_interval(rewards, confidence),
         violation=float(violations.mean()),
         violation_std=float(violations.std(ddof=1)),
-        violation_interval=mean_interval(violations, confidence),
+        violation_interval=violation_interval(violations, most_violation, confidence),
         violation_frequency=violating / episodes,
         violation_frequency_interval=clopper_pearson(violating, episodes, confidence),
         unknown_steps=unknown_steps,

@@ -10,6 +10,8 @@ episodes each stand for the curve. The mean of a stretch of episodes estimates t
 bias; its interval is Student's, on the means of the shorter stretches between recorded points,
 
     mean +- t(n - 1) * s / sqrt(n)        n shorter stretches, s the standard deviation of their means.
+
+A stretch without any violation has no interval of it: what was not seen may be rare.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from peakrl.kernels.recording import POINT_COLUMNS, take_points
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import first_rows
 
+#: Sums that differ by less, relative to both, are equal.
+ROUNDING = 1e-12
 #: Of an environment's point.
 EXPERIENCE_COLUMNS = 5
 Point = tuple[int, float, float, float, float]
@@ -95,7 +99,10 @@ class History:
             parts = [means[start + 1 : end + 1] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             sizes = np.array([len(part) for part in parts])
             spread = np.array([part.std(ddof=1) / np.sqrt(len(part)) if len(part) > 1 else np.nan for part in parts])
-            whole = (sums[ends + 1] - sums[starts + 1]) / (episodes[ends + 1] - episodes[starts + 1])
+            gained = sums[ends + 1] - sums[starts + 1]
+            if averaged is self.averaged_violation:  # what was not seen may be rare
+                spread[gained <= ROUNDING * sums[ends + 1]] = np.nan
+            whole = gained / (episodes[ends + 1] - episodes[starts + 1])
             columns += [whole, spread * stdtrit(np.maximum(sizes - 1, 1), 0.5 + confidence / 2)]
         return Stretches(self.episode[ends], *columns)
 
