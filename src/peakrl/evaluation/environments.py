@@ -88,6 +88,7 @@ def followed_episodes(
     episodes, fallback = len(seeds), fallback or Fallback()
     rewards, violations = np.zeros(episodes), np.zeros(episodes)
     walks: list[Walk | None] = [None] * lanes.count
+    lanes.rules.idle = idle_rule(lanes, policy, generator)
     started = done = 0
     try:
         while done < episodes:
@@ -114,6 +115,20 @@ def followed_episodes(
     except LaneError as error:
         fail(error, walks)
     return rewards, violations
+
+
+def idle_rule(lanes: Lanes, policy: AnyPolicy | Rule, generator: np.random.Generator) -> Callable[[Observed], int]:
+    """Return what lanes do that have no episode any more while others have: what the policy does in a first state."""
+
+    def decide(first: Observed) -> int:
+        walk = Walk(0, rule_for_episode(policy, generator))
+        walk.seen = first
+        try:
+            return choose(lanes, walk, Fallback()) or 0
+        except UnknownStateError:
+            return first.offer[0]
+
+    return decide
 
 
 def environment_rollout(

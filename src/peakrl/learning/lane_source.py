@@ -77,6 +77,8 @@ class LaneSource:
         self.pieces = max(1, LANE_STEPS[0] // horizon), max(1, LANE_STEPS[1] // horizon)
         self._log = NO_CHANGES
         self._changes = 0
+        if limits is not None:
+            self.rules.idle = lambda first: first.offer[self._first_choice(first)]
 
     def play(self, ledger: Ledger, episodes: int) -> None:
         """Play until so many more episodes are complete."""

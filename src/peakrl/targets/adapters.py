@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -91,6 +91,8 @@ class Rules:
     states: int | None
     #: True where the environment declares that nothing depends on the step.
     stationary: bool
+    #: What lanes that have no episode do in a first state, to which they are reset every time; None: whatever comes.
+    idle: Callable[[Observed], int] | None = None
 
     def __post_init__(self) -> None:
         self._known: set[State] = set()

@@ -71,10 +71,8 @@ class VectorLanes:
 
     def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step in every lane."""
+        self._keep_idle([lane for lane, action in enumerate(actions) if action is None])
         self._fresh = [None] * self.count  # a lane that nobody began moves on from there
-        idle = [lane for lane, action in enumerate(actions) if action is None and self._over[lane]]
-        if idle:
-            self._reset(idle, {})
         indices = [self._idle[lane] if action is None else action for lane, action in enumerate(actions)]
         result = self._call(self.env.step, self.rules.actions.batch(indices))
         lengths = [len(part) for part in result[1:4]] if isinstance(result, tuple) and len(result) == 5 else []
@@ -87,6 +85,17 @@ class VectorLanes:
             self._event(lane, indices[lane], each, infos, learned=actions[lane] is not None)
             for lane, each in enumerate(values)
         ]
+
+    def _keep_idle(self, lanes: Sequence[int]) -> None:
+        """Say what lanes that nobody learns from do: they step with the others, and not everywhere may all be done."""
+        rule = self.rules.idle
+        astray = [lane for lane in lanes if self._over[lane] or (rule is not None and not self._resets[lane])]
+        if astray:
+            self._reset(astray, {})
+        for lane in astray:
+            first = self._fresh[lane]
+            if rule is not None and first is not None:
+                self._idle[lane] = rule(first)
 
     def _event(
         self, lane: int, index: int, values: tuple[Any, ...], infos: dict[str, Any], *, learned: bool
