@@ -174,6 +174,39 @@ def test_a_solution_may_have_to_toss_a_coin():
     assert float(found.multipliers) == pytest.approx(1.0)
 
 
+def one_choice(values, chances, cost):
+    """The first step earns by the action, and leads with a chance by the action to where the second costs something."""
+    laws, rewards = np.zeros((3, len(values), 3)), np.zeros((3, len(values)))
+    laws[0, :, 1], laws[0, :, 2] = chances, 1.0 - np.array(chances)
+    laws[1:, :, 2] = 1.0
+    rewards[0] = values
+    return TabularModel.from_arrays(laws, rewards, np.array([[[1.0], [-cost], [1.0]]]) * np.ones(len(values)), 2)
+
+
+def test_costs_that_are_equal_but_for_rounding_are_within_the_limit_alike():
+    # 0.1 + (0.1 + 0.1) is more than 0.3 in floating point: three small costs earn 10, one of 0.3 nothing, one of 1 12.
+    laws, rewards, costs = np.zeros((3, 3, 3)), np.zeros((3, 3)), np.zeros((3, 3))
+    laws[0, 0, 1] = laws[0, 1:, 2] = laws[1, :, 1] = laws[2, :, 2] = 1.0
+    rewards[0] = [10.0, 0.0, 12.0]
+    costs[0], costs[1] = [0.1, 0.3, 1.0], 0.1
+    found = solve_budget(TabularModel.from_arrays(laws, rewards, -costs[None], 3), total=0.3)
+    assert found.value == pytest.approx(10.0, abs=EXACT)
+    assert float(found.multipliers) < 10.0
+
+
+@pytest.mark.parametrize("form", ["total", "union_chance"])
+def test_a_small_limit_is_not_kept_by_what_is_small_only_beside_the_largest_cost(form):
+    found = solve_budget(one_choice([0.0, 1.0], [1e-11, 1.0], 1.0), **{form: 1e-12})
+    assert not found.feasible
+    assert "the least that can be kept is 1e-11" in found.reason
+
+
+def test_an_action_of_enormous_cost_does_not_blur_the_others():
+    # Costs of 0, 5e-7, 1e-6 and 1e6. By hand: 8e-7 lies between the second and the third action, 0.6 + 0.6 * 0.4.
+    found = solve_budget(one_choice([0.0, 0.6, 1.0, 100.0], [0.0, 5e-13, 1e-12, 1.0], 1e6), total=8e-7)
+    assert found.value == pytest.approx(0.84, abs=1e-4)
+
+
 # What cannot be --------------------------------------------------------------------------------------------------
 
 

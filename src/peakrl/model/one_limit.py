@@ -93,17 +93,19 @@ class Search:
         horizon = chain.layout.horizon
         self.most_value = horizon * float(np.abs(reward).max(initial=0.0))
         self.most_cost = horizon * float(np.abs(cost).max(initial=0.0))
+        #: Sums of costs that are never negative are right in their own digits, others in those of the largest.
+        self.positive = float(np.min(cost, initial=0.0)) >= 0.0
+        #: Up to here a cost is within the limit, but for rounding.
+        self.most_used = limit + TOLERANCE * (abs(limit) if self.positive else self.most_cost)
 
     def run(self) -> Within | None:
         """Return an optimum, or None."""
         richest = self.plan(1.0, 0.0)
-        if richest.cost <= self.limit:
+        if richest.cost <= self.most_used:
             return self.alone(richest, 0.0)
         cheapest = self.plan(0.0, 1.0)
-        if cheapest.cost > self.limit + TOLERANCE * self.most_cost:
+        if cheapest.cost > self.most_used:
             return None
-        if cheapest.cost >= richest.cost:  # both are at the limit, but for rounding
-            return self.alone(cheapest, 0.0)
         return self.drawn(*self.edge(richest, cheapest))
 
     def plan(self, worth: float, price: float) -> Plan:
@@ -123,10 +125,11 @@ class Search:
             price = max((above.value - below.value) / (above.cost - below.cost), 0.0)
             best = self.plan(1.0, price)
             held = above.value - price * above.cost
-            apart = ROUNDING * (self.most_value + price * self.most_cost)
+            sums = self.chain.layout.horizon * max(above.cost, best.cost) if self.positive else self.most_cost
+            apart = ROUNDING * (self.most_value + price * min(sums, self.most_cost))
             if best.value - price * best.cost <= held + apart:
                 return above, below, best, price
-            if best.cost > self.limit:
+            if best.cost > self.most_used:
                 above = best
             else:
                 below = best
@@ -158,7 +161,7 @@ class Search:
             )  # fmt: skip
             return self.at_start(tables[1])
 
-        last = passing(cost_of, len(changed), self.limit)
+        last = passing(cost_of, len(changed), self.most_used)
         dearer, cheaper = cost_of(last - 1), cost_of(last)
         share = float(np.clip((self.limit - cheaper) / (dearer - cheaper), 0.0, 1.0)) if dearer > cheaper else 0.0
         parts = [(share, *composed(last - 1)), (1.0 - share, *composed(last))]
