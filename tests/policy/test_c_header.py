@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from peakrl import energy_harvesting, safe_set, scheduling_example, solve
+from peakrl import Outcome, Problem, energy_harvesting, safe_set, scheduling_example, solve
 from peakrl.errors import PolicyError
 from random_problems import random_problem
 
@@ -124,6 +124,27 @@ def test_states_that_are_no_whole_numbers_go_by_their_number(tmp_path):
     compare_everything(tmp_path, best.policy, best.safe_set, by_number)
 
 
+@needs_compiler
+@pytest.mark.parametrize("labels", [(5, 2**31), (0, -(2**63)), ((1, 2**40), (1, 7)), ((), ())])
+def test_states_whose_numbers_c_cannot_hold_go_by_their_number(tmp_path, labels):
+    class Wide(Problem):
+        horizon, stationary, constraint_names = 2, True, ("limit",)
+
+        def initial(self):
+            return [(1.0, labels[0])]
+
+        def actions(self, step, state):
+            return [0, 1]
+
+        def outcomes(self, step, state, action):
+            return [Outcome(1.0, labels[action], float(action), (1.0,))]
+
+    best = solve(Wide())
+    text = best.policy.to_c(tmp_path / "controller.h", safe_set=best.safe_set)
+    assert "States by number:" in text
+    compare_everything(tmp_path, best.policy, best.safe_set, by_number)
+
+
 def test_without_a_safe_set_there_is_no_word_of_safety(tmp_path):
     problem = random_problem(1)
     text = solve(problem).policy.to_c(tmp_path / "my policy-2.h")
@@ -141,6 +162,16 @@ def test_labels_cannot_break_out_of_the_comment(tmp_path):
     text = solve(sly).policy.to_c(tmp_path / "a.h")
     assert text.count("*/ int stolen") == 0
     assert text.isascii()
+
+
+@needs_compiler
+@pytest.mark.parametrize("end", ["*\\\n/", "*\\ \n/", "*\\\r\n/"])
+def test_a_line_that_c_joins_to_the_next_does_not_end_the_comment_either(tmp_path, end):
+    problem = random_problem(1, states=1, actions=1)
+    sly = type(problem)(**{**vars(problem), "name": f"x {end} int stolen; /*"})
+    solve(sly).policy.to_c(tmp_path / "a.h")
+    told = subprocess.run([COMPILER, "-E", "-P", "a.h"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "stolen" not in told.stdout
 
 
 def test_a_safe_set_of_another_problem_and_a_name_that_c_does_not_take_are_refused(tmp_path):

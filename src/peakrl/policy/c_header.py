@@ -91,9 +91,8 @@ def identifier(name: str | None, path: str | Path) -> str:
 
 def places_of(model: StateSpace) -> Places:
     """Return the order in which the entries of states stand."""
-    table = whole_numbers(list(model.state_labels))
-    if table is None or np.abs(table).max(initial=0) >= 2**31:
-        table = np.arange(model.num_states)
+    table = parts_of(model)
+    table = np.arange(model.num_states) if table is None else table
     keys = table.reshape(model.num_states, -1)[model.slot_state]
     by_step: list[Longs] = []
     for step, (first, last) in enumerate(model.step_slots.tolist()):
@@ -103,6 +102,14 @@ def places_of(model: StateSpace) -> Places:
         slots = np.flatnonzero(np.diff(model.row_start)[first:last] > 0) + first
         by_step.append(slots[np.lexsort(keys[slots].T[::-1])])
     return Places(keys, by_step, model.stationary)
+
+
+def parts_of(model: StateSpace) -> Longs | None:
+    """[state, part]: the whole numbers that states are made of; None where they are not, or not of 32 bits."""
+    table = whole_numbers(list(model.state_labels))
+    if table is None or not table.size or not -(2**31) < table.min() <= table.max() < 2**31:
+        return None
+    return table
 
 
 def chosen_at(policy: Policy, step: int, slots: Longs) -> Longs:
@@ -154,12 +161,12 @@ def step_tables(name: str, tables: Sequence[Longs]) -> str:
 def opening(model: StateSpace, places: Places, name: str) -> str:
     """Return the comment, the guard and the numbers that a user needs."""
     upper = name.upper()
-    if whole_numbers(list(model.state_labels)) is None:
+    if parts_of(model) is None:
         states = f"States by number:\n{listed(model.state_labels)}"
     else:
         states = f"A state is given by its {places.parts} whole number(s)."
     return (
-        f"/* A policy for {comment(model.name)}, written by peakrl.\n\n"
+        f"/* A policy for {comment(' '.join(model.name.split()))}, written by peakrl.\n\n"
         f"{comment(states)}\nActions by number:\n{comment(listed(model.action_labels))}\n*/\n"
         f"#ifndef {upper}_H\n#define {upper}_H\n\n#include <stdint.h>\n\n"
         f"#define {upper}_STEPS {model.horizon}\n#define {upper}_ACTIONS {len(model.action_labels)}\n"
@@ -168,7 +175,9 @@ def opening(model: StateSpace, places: Places, name: str) -> str:
 
 def listed(labels: Sequence[Hashable]) -> str:
     """Return labels with their numbers."""
-    lines = [f"  {number}: {labels[number]!r}" for number in range(min(len(labels), LABELS_SHOWN))]
+    lines = [
+        f"  {number}: {' '.join(repr(labels[number]).split())}" for number in range(min(len(labels), LABELS_SHOWN))
+    ]
     more = [f"  ... {len(labels) - LABELS_SHOWN} more"] if len(labels) > LABELS_SHOWN else []
     return "\n".join([*lines, *more])
 
