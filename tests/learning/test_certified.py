@@ -159,6 +159,12 @@ def test_where_nothing_is_random_there_is_no_noise_to_declare():
         certified(model, 0.0, knowledge=told)
 
 
+def test_the_most_reward_holds_for_every_outcome_not_for_the_mean_of_a_pair():
+    # A ticket earns 1 in 3 of 100: no bet may be capped at 0.5, though its mean is less.
+    with pytest.raises(SettingsError, match=r"most_reward is 0.5, but state 'here', action 'ticket' earns 1 "):
+        certified(compile_model(problems.Lottery()), 0.1, knowledge=Knowledge(most_reward=0.5))
+
+
 @pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf, (), "x", (0.1, -2)])
 def test_epsilons_that_cannot_be_are_refused(epsilon):
     with pytest.raises(SettingsError, match="epsilon"):

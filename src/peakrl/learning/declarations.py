@@ -104,13 +104,13 @@ def pair_label(model: TabularModel, row: int) -> str:
 
 
 def check_most_reward(model: TabularModel | None, most_reward: float | None) -> None:
-    """Raise where a pair that never violates earns more than declared."""
+    """Raise where a pair that never violates may earn more than declared, in whichever outcome."""
     if most_reward is None or model is None:
         return
-    above = (model.row_margin >= 0).all(axis=1) & (model.row_reward > most_reward + ROUNDING * abs(most_reward))
+    earned = model.row_most_reward
+    above = (model.row_margin >= 0).all(axis=1) & (earned > most_reward + ROUNDING * abs(most_reward))
     if above.any():
         row = int(np.flatnonzero(above)[0])
         raise SettingsError(
-            f"most_reward is {most_reward}, but {pair_label(model, row)} earns {model.row_reward[row]:g} "
-            "without a violation"
+            f"most_reward is {most_reward}, but {pair_label(model, row)} earns {earned[row]:g} without a violation"
         )

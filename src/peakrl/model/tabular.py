@@ -177,6 +177,14 @@ class TabularModel(StateSpace):
         records, _, starts = self._row_outcomes
         return np.ascontiguousarray(np.minimum.reduceat(self.payoffs.constraints[records], starts, axis=0))
 
+    @property
+    def row_most_reward(self) -> Floats:
+        """[row]: the most that may be earned."""
+        if self.payoffs.stride == 0:
+            return np.ascontiguousarray(self.payoffs.reward[self.payoffs.row_payoff])
+        records, _, starts = self._row_outcomes
+        return np.ascontiguousarray(np.maximum.reduceat(self.payoffs.reward[records], starts))
+
     def modified_rewards(self, slack: float, penalty: float) -> Floats:
         """[payoff record]: `modified_reward` of each."""
         return modified_reward(self.payoffs.reward, self.payoffs.constraints, slack, penalty)
