@@ -13,9 +13,21 @@ from gymnasium.vector import SyncVectorEnv
 import certified_problems as problems
 import peakrl
 from model_environment import ModelEnvironment
-from peakrl import Knowledge, LearnerSettings, Outcome, Policy, Problem, compile_model, evaluate, learn, solve
+from peakrl import (
+    Knowledge,
+    LearnerSettings,
+    Outcome,
+    Policy,
+    Problem,
+    TabularModel,
+    compile_model,
+    evaluate,
+    learn,
+    solve,
+)
 from peakrl.certificates import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
+from peakrl.kernels.certified.episodes import GAUGED
 from peakrl.learning.active import ActiveRun
 from random_problems import random_problem
 
@@ -263,6 +275,28 @@ def test_where_nothing_is_random_the_best_policy_is_found_exactly():
     assert run.episodes <= 60
     assert (run.certificate.gap, run.certificate.violation_high) == (0, 0)
     assert run.certificate.value_low == solve(model).value
+
+
+def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_that_is_rounded(tmp_path):
+    # 3 * 1.3 - (-1 - 2) is 6.9, 3 * (1.3 + 1) is less by one digit: the rare first state has the former as its gap.
+    laws = np.zeros((2, 2, 2))
+    laws[0, :, 0] = laws[1, :, 1] = 1.0
+    model = TabularModel.from_arrays(
+        laws, [[1.2, -1.0], [1.0, 0.9]], np.ones((1, 2, 2)), 3, initial=[0.99, 0.01], reward_range=(-1.0, 1.3)
+    )
+    run = certified(ModelEnvironment(model, 1), 0.4, 3000, relative=False, seed=1, knowledge=UNKNOWN)
+    evidence = run._active.algorithm.rounds.evidence
+    assert evidence.gap.max() == evidence.scale[2] > 3 * (1.3 + 1.0)
+    assert evidence.gaps.sum() == evidence.counts[GAUGED] > 0
+    run.save(tmp_path / "run")
+    assert peakrl.load_run(tmp_path / "run").episodes == run.episodes
+
+
+@pytest.mark.parametrize("reward_range", [(-1.0, -0.1), (-1.0, 1.0)])
+def test_a_certificate_says_where_it_rests_on_episodes_that_do_not_end_early(reward_range):
+    model = TabularModel.from_arrays(np.ones((1, 1, 1)), [[-0.5]], np.ones((1, 1, 1)), 2, reward_range=reward_range)
+    lines = certified(ModelEnvironment(model, 1), 0.4, 60, relative=False).certificate.rests_on
+    assert ("no episode ends before its 2 steps: what is left out would earn 0" in lines) == (reward_range[1] < 0)
 
 
 @pytest.mark.parametrize(

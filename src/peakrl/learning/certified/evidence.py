@@ -127,6 +127,8 @@ def environment_lines(r: GrowingRounds) -> list[str]:
         lines.append(f"there are at most {r.told.states:,} states{where}")
     else:
         lines.append("of how many states there are nothing is known, so that none is taken for impossible")
+    if not r.goal.least <= 0.0 <= r.terms.most:
+        lines.append(f"no episode ends before its {r.places.horizon} steps: what is left out would earn 0")
     return lines
 
 

@@ -310,8 +310,8 @@ class Rounds(Proofs):
         def promising(tables: Tables) -> bool:
             top = measure_gaps(self.places, self.terms, tables, self.candidate, low, gap, stopping, challenger)
             mean = counted_mean(self.places, self.tables, stopping)
-            if not self.terms.complete:  # a state not met yet may have the largest gap that can be
-                top = self.places.horizon * (self.terms.most - self.goal.least)
+            if not self.terms.complete:  # a state not met yet may have the largest gap that can be, up to rounding
+                top = max(top, self.places.horizon * (self.terms.most - self.goal.least))
             self._largest = top
             return bool(1.1 * mean + top * next_share / effort <= 0.95 * aim)
 
