@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from scipy import sparse
 
 import naive
@@ -333,3 +335,31 @@ def test_a_programme_that_is_too_large_says_so_and_what_to_do(monkeypatch):
     monkeypatch.setattr("peakrl.learning.linear.counted.MOST_VARIABLES", 200)
     with pytest.raises(SettingsError, match=r"has .* variables, more than 200: keep one limit"):
         learn(INVENTORY, OptCMDP(per_step=0.6), episodes=5)
+
+
+# Environments ----------------------------------------------------------------------------------------------------
+
+
+class Leave(gymnasium.Env):
+    """Staying earns -0.5 a step, leaving -0.9 once; whoever leaves pays no more, so that leaving at once is best."""
+
+    observation_space, action_space = spaces.Discrete(1), spaces.Discrete(2)
+
+    def __init__(self, stationary):
+        declared = {"horizon": 6, "reward_range": (-1.0, 0.0), "constraint_bounds": (1.0,), "stationary": stationary}
+        self.metadata = {"render_modes": [], "peakrl": declared}
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, [-0.5, -0.9][action], bool(action), False, {"constraints": np.array([1.0])}
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+@pytest.mark.parametrize("limits", [{"total": 1.0}, {"per_step": 1.0}])
+def test_an_episode_that_is_over_earns_0_for_the_steps_it_leaves_out(stationary, limits):
+    run = learn(Leave(stationary), OptCMDP(**limits, scale=0.01), episodes=60, record="none", average=False)
+    # By hand, with n steps left: leaving is better where 0.9 < 0.5 n, from the last but one step on.
+    best = [run.policy.action(step, 0) for step in range(6 if stationary else 1)]
+    assert best == ([1] * 5 + [0])[: len(best)]

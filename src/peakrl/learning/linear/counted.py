@@ -1,8 +1,9 @@
 """What was counted, as a chain that a linear programme can be posed on, and the programmes of optimists and pessimists.
 
 P^ = counts/n and r, c are the means of a pair. A pair not tried yet leads to an extra state that stays: it earns the
-most there and costs nothing (optimists) or the most (pessimists). With beta(s') = min(1, scale (2 sqrt(P^(1-P^) L/n) +
-(14/3) L/n)), L = log(6 S A H K/p), for each next state, s' not seen included:
+most there and costs nothing (optimists) or the most (pessimists). An end of episodes stays as well: what is left out
+earns 0, which counts from the lowest reward as all others do, and costs nothing. With beta(s') = min(1, scale
+(2 sqrt(P^(1-P^) L/n) + (14/3) L/n)), L = log(6 S A H K/p), for each next state, s' not seen included:
 
     ordinary   flow on P^ with given rewards and costs of the pairs
     extended   z_h(s,a,s') >= 0 in place of x_h(s,a) P^(s'):  sum_s' z = x,  (P^ - beta) x <= z <= (P^ + beta) x
@@ -30,6 +31,8 @@ from peakrl.model.space import expand, starts_of
 
 #: An extended programme of more variables than this is not solved while one waits.
 MOST_VARIABLES = 1_000_000
+#: In place of the row of a space: that of an extra state, and of an end.
+EXTRA, END = -1, -2
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class CountedChain:
     step_of_slot: Longs
     first_slot: Ints
     first_probability: Floats
-    #: [row here]: the row of the space; -1 for those of the extra states.
+    #: [row here]: the row of the space; EXTRA or END for those that it has not.
     row_of: Longs
     #: [slot of the space]: the slot here.
     place: Longs
@@ -105,8 +108,8 @@ class CountedChain:
         return table
 
     def weights_of(self, table: Floats) -> Floats:
-        """[entry here] of a table [row of the space, column]; an extra state has but one row."""
-        weights: Floats = np.where(self.row_of[:, None] >= 0, table[self.row_of], 1.0).T.ravel()
+        """[entry here] of a table [row of the space, column]; an extra state, or an end, has but one row."""
+        weights: Floats = np.where(self.row_of[:, None] >= 0, table[np.maximum(self.row_of, 0)], 1.0).T.ravel()
         return weights
 
 
@@ -114,21 +117,25 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     """Return the chain of what was counted."""
     horizon, extra = space.horizon, 1 if space.shared else space.horizon
     slots, rows = space.slots, space.rows
+    # Ends that lead on: where steps do not share slots, that of each step to that of the next, but for the last.
+    ends = np.arange(min(space.ends, extra))
     # Slots in order of their steps, the extra state of a step after its own.
     step = np.concatenate([np.zeros(slots, np.int64) if space.shared else space.slot_step, np.arange(extra)])
+    step[: space.ends] = 0 if space.shared else np.arange(space.ends)
     order = np.lexsort((np.arange(slots + extra) >= slots, step))
     place = np.empty(slots + extra, np.int64)
     place[order] = np.arange(slots + extra)
     starts = space.layout.row_start
     first_row = np.concatenate([starts[:-1], rows + np.arange(extra)])
     sizes = np.concatenate([np.diff(starts), np.ones(extra, np.int64)])
+    first_row[ends], sizes[ends] = rows + extra + ends, 1
     row_of = expand(first_row[order], sizes[order])
 
     # Where an extra state, or a pair not tried, leads: to the extra state of the next step, if there is one.
     row_step = np.concatenate([step[space.slot_of_row], np.arange(extra)])
-    beyond = slots + np.minimum(row_step + 1, extra - 1)
-    untried = np.concatenate([visits == 0, np.ones(extra, bool)])
-    counted = np.concatenate([np.diff(cells.start), np.zeros(extra, np.int64)])
+    beyond = np.append(slots + np.minimum(row_step + 1, extra - 1), ends if space.shared else ends + 1)
+    untried = np.concatenate([visits == 0, np.ones(extra + len(ends), bool)])
+    counted = np.concatenate([np.diff(cells.start), np.zeros(extra + len(ends), np.int64)])
     laws = np.where(untried, 1, counted)[row_of]
     outcome_start = starts_of(laws)
     following, probability = np.empty(outcome_start[-1], np.int64), np.ones(outcome_start[-1])
@@ -150,7 +157,7 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     )  # fmt: skip
     firsts = np.flatnonzero(started)
     begun = started[firsts] / started.sum()
-    own = np.where(row_of < rows, row_of, -1)
+    own = np.where(row_of < rows, row_of, np.where(row_of < rows + extra, EXTRA, END))
     return CountedChain(layout, step[order], place[firsts].astype(np.int32), begun, own, place[:slots], anywhere)
 
 
@@ -264,10 +271,10 @@ def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> 
 
 
 def by_step(space: Space) -> list[Longs]:
-    """Return the slots of every step."""
-    steps = space.slot_step[space.ends :]
-    ends = np.arange(space.ends)
-    return [np.concatenate([ends, space.ends + np.flatnonzero(steps == step)]) for step in range(space.horizon)]
+    """Return the slots of every step, its end first where it has one."""
+    steps = np.array(space.slot_step)
+    steps[: space.ends] = np.arange(space.ends)
+    return [np.flatnonzero(steps == step) for step in range(space.horizon)]
 
 
 def laws(cells: Cells, box: Box, rows: Longs, slots: Longs, width: int) -> tuple[Floats, Floats]:

@@ -175,8 +175,9 @@ class LinearPlanner(CountingPlanner):
         cost = np.where(tried[:, None], self.own["charge"].used / n[:, None], self.unknown_cost * ranges)
         reward += sizes.span * reward_margin
         cost += ranges * cost_margin[:, None]
-        # The last of each is that of the extra states.
-        reward, cost = np.append(reward, sizes.span), np.vstack([cost, self.unknown_cost * ranges])
+        # The last two of each are those of ends and of the extra states (`counted.END`, `counted.EXTRA`).
+        reward = np.append(reward, [0.0 - sizes.reward_range[0], sizes.span])
+        cost = np.vstack([cost, 0.0 * ranges, self.unknown_cost * ranges])
         return reward[chain.row_of], cost[chain.row_of]
 
     #: What a step costs of which nothing is known, as a share of the range.
@@ -206,7 +207,8 @@ class LinearPlanner(CountingPlanner):
         barred = self.barred.used
         if not barred.any():
             return NOT_BARRED
-        found: Bytes = np.where(chain.row_of[:, None] >= 0, barred[chain.row_of], 0).T.astype(np.int8).ravel()
+        own = barred[np.maximum(chain.row_of, 0)]
+        found: Bytes = np.where(chain.row_of[:, None] >= 0, own, 0).T.astype(np.int8).ravel()
         return found
 
     def _cheapest(self, chain: CountedChain, reward: Floats, cost: Floats) -> Floats:
