@@ -65,11 +65,12 @@ def test_stretches_are_means_with_students_intervals_over_the_points_between():
     assert np.isnan(history.stretches(count=400).value_margin).all()  # of one point nobody knows the spread
 
 
-def test_a_stretch_without_a_violation_claims_no_interval_of_it():
+def test_a_stretch_in_which_nothing_differs_claims_no_interval():
     # One violation in 400 episodes: 95 % intervals of width 0 around 0 would be wrong wherever it did not come up.
     violation = np.where(np.arange(400) == 30, 0.7, 0.0)
     k, unknown, flat = np.arange(1, 401), np.full(400, np.nan), np.ones(400)
     found = History(k, unknown, unknown, flat, np.cumsum(violation) / k, flat, violation).stretches(count=8)
     assert np.isfinite(found.violation_margin[0])
     assert np.isnan(found.violation_margin[1:]).all()
+    assert np.isnan(found.value_margin).all()
     assert found.violation == pytest.approx([0.7 / 50] + [0.0] * 7, abs=1e-12)

@@ -51,6 +51,31 @@ def test_a_random_agent_never_violates_behind_a_shield(name):
     assert env.replaced > 0
 
 
+class Lazy(gymnasium.ActionWrapper):
+    """Whatever is asked for, the first action is taken."""
+
+    def action(self, action):
+        return 0
+
+
+@pytest.mark.parametrize("lanes", [None, 2])
+def test_a_wrapper_that_changes_actions_is_noticed_around_an_environment_of_our_own_too(lanes):
+    def make():
+        return Lazy(to_gymnasium(HARVEST))
+
+    env = shield(make() if lanes is None else SyncVectorEnv([make] * lanes), safe_set(HARVEST))
+
+    def spend_most():
+        env.reset(seed=1)
+        for _ in range(HARVEST.horizon):
+            masks = np.atleast_2d(env.action_masks())
+            actions = masks.shape[1] - 1 - masks[:, ::-1].argmax(axis=1)
+            env.step(int(actions[0]) if lanes is None else actions)
+
+    with pytest.raises(TargetError, match="contradicts the model"):
+        spend_most()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_a_random_agent_never_violates_in_a_million_steps_of_each_environment(name):

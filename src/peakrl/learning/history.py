@@ -11,7 +11,7 @@ bias; its interval is Student's, on the means of the shorter stretches between r
 
     mean +- t(n - 1) * s / sqrt(n)        n shorter stretches, s the standard deviation of their means.
 
-A stretch without any violation has no interval of it: what was not seen may be rare.
+Where all of them are alike, as where nothing was violated, there is no interval: what was not seen may be rare.
 """
 
 from __future__ import annotations
@@ -99,10 +99,9 @@ class History:
             parts = [means[start + 1 : end + 1] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             sizes = np.array([len(part) for part in parts])
             spread = np.array([part.std(ddof=1) / np.sqrt(len(part)) if len(part) > 1 else np.nan for part in parts])
-            gained = sums[ends + 1] - sums[starts + 1]
-            if averaged is self.averaged_violation:  # what was not seen may be rare
-                spread[gained <= ROUNDING * sums[ends + 1]] = np.nan
-            whole = gained / (episodes[ends + 1] - episodes[starts + 1])
+            length = episodes[ends + 1] - episodes[starts + 1]
+            whole = (sums[ends + 1] - sums[starts + 1]) / length
+            spread[spread <= ROUNDING * np.abs(sums[ends + 1]) / length] = np.nan  # what was not seen may be rare
             columns += [whole, spread * stdtrit(np.maximum(sizes - 1, 1), 0.5 + confidence / 2)]
         return Stretches(self.episode[ends], *columns)
 

@@ -96,8 +96,8 @@ class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
         else:
             if self._own is None:
                 self._node = guard.arrive(guard.state(observation, step), step, before, observation)
-            else:  # it walks through the very model, so that nothing impossible can come
-                self._node = guard.arrive(self._own.state, step, None)
+            else:  # it walks through the very model: nothing impossible can come unless a wrapper changes actions
+                self._node = guard.arrive(self._own.state, step, None if self.env is self._own else before)
             self._mask = guard.mask(self._node)
 
     def _beyond(self) -> str:

@@ -34,6 +34,8 @@ class VectorShield(VectorWrapper):
         self.steps, self.replaced = 0, 0
         #: Environments of peakrl's, which know their states; None where observations have to tell.
         self._own = own
+        #: They walk through the very model: nothing impossible can come unless a wrapper changes actions.
+        self._bare = env is env.unwrapped and list(getattr(env, "envs", ())) == own
         self._nodes = [NOT_BEGUN] * self.num_envs
         self._step_of = [0] * self.num_envs
         self._replacements = np.zeros(self.num_envs, np.int64)
@@ -121,7 +123,7 @@ class VectorShield(VectorWrapper):
             if own is None:
                 self._nodes[lane] = guard.arrive(guard.state(observation, step), step, before, observation)
             else:
-                self._nodes[lane] = guard.arrive(own.state, step, None)
+                self._nodes[lane] = guard.arrive(own.state, step, None if self._bare else before)
         except PeakError as error:
             raise type(error)(f"lane {lane}: {error}") from None
         self._masks[lane] = guard.mask(self._nodes[lane])
