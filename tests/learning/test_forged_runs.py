@@ -80,6 +80,26 @@ def test_a_proof_that_rests_on_nothing_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("settings", "place", "value"),
+    [(LearnerSettings.posterior(), 3, 1), (LearnerSettings.certified(1e-3), 9, 0)],
+    ids=["posterior", "certified"],
+)
+def test_a_claim_of_infeasibility_that_rests_on_nothing_is_refused(settings, place, value, tmp_path):
+    """`place` in the status says that, or in which first state, nothing is left."""
+    model = compile_model(random_problem(9, states=3, actions=2, horizon=2, stationary=True))
+    run = learn(model, settings, episodes=20)
+    assert run.feasible is None
+    run.save(tmp_path / "run")
+
+    def claim(plain, arrays):
+        arrays["engine.status"][place] = value
+
+    forge(tmp_path / "run", claim)
+    with pytest.raises(StorageError, match="never seen to fail"):
+        load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
     ("settings", "name", "value"),
     [
         (PRACTICAL, "engine.q", np.nan),

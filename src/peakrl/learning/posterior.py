@@ -371,3 +371,4 @@ class PosteriorLearner(SamplingAlgorithm):
         if self.depends_on is not None and self.task.model is None:
             harm = self.by_row["harm"].used
             self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
+        self.proof()  # which must rest on something

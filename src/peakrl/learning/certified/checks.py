@@ -38,6 +38,7 @@ def check_restored(learner: CertifiedLearner, done: int) -> None:
     check_rows(learner)
     check_counts(learner, done)
     check_numbers(learner)
+    learner.proof()  # which must rest on something
 
 
 def check_status(learner: CertifiedLearner, done: int) -> None:
