@@ -63,7 +63,7 @@ test: $(STAMP) ## run the test suite (WORKERS=2)
 test-slow: $(STAMP) ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow
 
-mutate: $(STAMP) ## break the code in one place at a time, and list what no test notices (MUTANTS="40 peakrl/storage.py")
+mutate: $(STAMP) ## break the code in one place at a time, and list what no test notices (MUTANTS="--each 40 peakrl/storage.py")
 	$(BIN)/python tests/mutation.py $(MUTANTS)
 
 check: $(STAMP) ## lint, formatting, types and architecture
