@@ -11,6 +11,7 @@ import numpy as np
 
 from model_environment import ModelEnvironment
 from peakrl import (
+    Knowledge,
     Learner,
     LearnerSettings,
     certify,
@@ -19,6 +20,7 @@ from peakrl import (
     evaluate,
     learn,
     learners,
+    load_model,
     load_policy,
     load_run,
     load_safe_set,
@@ -115,6 +117,15 @@ def make_bases(folder):
         found = learn(ModelEnvironment(shared, 5), settings, episodes=40)
         add(f"policy {name} environment", found.policy.save, use_environment_policy)
         add(f"policy {name} environment averaged", found.averaged_policy.save, use_environment_policy)
+    long = compile_model(random_problem(5, states=3, actions=2, horizon=40, stationary=True))
+    kept = solve(long).policy
+    assert kept.choices.form == "runs"
+    add("policy by changes", kept.save, partial(use_policy, long))
+    add("policy by steps", lambda path: solve(layered, policy_file=path), partial(use_policy, layered))
+    add("model", layered.save, use_model)
+    add("model shared", shared.save, use_model)
+    met = learn(ModelEnvironment(layered, 5), practical, episodes=40)
+    add("policy environment with steps", met.policy.save, use_environment_policy)
     add("safe set", lambda path: safe_set(shared).save(path, with_model=True), use_safe_set)
     add("safe set alone", safe_set(shared).save, lambda path: load_safe_set(path, shared).to_csv())
     add("certificate exact", certify(layered, best.policy).save, verify)
@@ -123,7 +134,18 @@ def make_bases(folder):
     learned = learn(shared, LearnerSettings.certified(1.0), episodes=2000).certificate
     if learned is not None:
         add("certificate learned", learned.save, verify)
-    bases["sweep result"] = swept(folder / "sweep")
+    plain = compile_model(random_problem(3, states=3, actions=2, horizon=2, stationary=True, outcome_payoffs=False))
+    known = learn(plain, LearnerSettings.certified(1.0), episodes=2000, knowledge=Knowledge(outcome_groups=True))
+    if known.certificate is not None:
+        add("certificate learned with knowledge", known.certificate.save, verify)
+    add(
+        "certificate exact of an average",
+        certify(shared, learn(shared, practical, episodes=9).averaged_policy).save,
+        verify,
+    )
+    bases["sweep result"] = swept(folder / "sweep", {"kind": "scheduling_example", "number": 1})
+    lake = {"kind": "gymnasium", "id": "FrozenLake-v1", "arguments": {"is_slippery": False}, "horizon": 6}
+    bases["sweep result on an environment"] = swept(folder / "lakes", lake)
     bases["table"] = table(folder / "table.npz")
     return bases
 
@@ -142,11 +164,11 @@ def cut(target, settings):
     return lambda path: write_run(path, active)
 
 
-def swept(folder):
+def swept(folder, problem):
     """The result of a sweep, which is summed up."""
     described = {
         "folder": str(folder), "seeds": 1, "episodes": 20, "points": 5,
-        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "practical"}],
+        "problems": [problem], "settings": [{"learner": "practical"}],
     }  # fmt: skip
     assert sweep(described, workers=1).made == 1
     (path,) = folder.rglob("*.run")
@@ -216,6 +238,12 @@ def use_environment_policy(path):
     policy.reset(1)
     for step, slot, _ in policy.model.decisions():
         policy.action(step, policy.model.state_of_slot(slot))
+
+
+def use_model(path):
+    model = load_model(path)
+    solve(model), repr(model), model.digest
+    learn(model, episodes=2, record="none")
 
 
 def use_safe_set(path):

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
@@ -43,3 +45,17 @@ def test_a_hundred_thousand_forged_files_are_read_or_refused(block, tmp_path, tm
     """With compiled kernels that check their bounds, in a cache of their own, since ours do not."""
     cache = tmp_path_factory.getbasetemp() / "checked kernels"
     fuzz(tmp_path, 5000 * block, 5000, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(cache))
+
+
+def test_without_the_jit_an_index_is_refused_where_a_kernel_that_checks_its_bounds_refuses_it():
+    """Why the forgeries of the suite need no compiled kernels: both count from the end up to -5 and refuse the rest."""
+    array, plain = np.arange(5), lambda values, index: values[index]
+    checked = numba.njit(boundscheck=True)(plain)
+    for index in (-(2**31), -7, -6, -5, -1, 0, 4, 5, 6, 2**31 - 1):
+        told = []
+        for read in (plain, checked):
+            try:
+                told.append(int(read(array, index)))
+            except IndexError:
+                told.append(None)
+        assert told[0] == told[1] == (array[index] if -5 <= index < 5 else None)
