@@ -66,3 +66,12 @@ def run(page, match, namespace):
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_tests_that_pages_name_are_there():
+    written = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    there = set(re.findall(r"^def (test_\w+)", written, re.MULTILINE))
+    for page in PAGES:
+        text = page.read_text()
+        assert not set(re.findall(r"`(test_\w+)`", text)) - there, page
+        assert all((ROOT / path).exists() for path in re.findall(r"`(tests/[\w/]+\.py)`", text)), page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,10 @@ from peakrl import (
     verify,
     write_report,
 )
+from peakrl.problem_files import read_problem_file
+from peakrl.problems.scheduling.baselines import Bar
+from peakrl.report.gantt import draw_gantt
+from peakrl.report.safety import draw_counts
 from peakrl.runs.store import Store
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.summary import read_records
@@ -193,6 +199,82 @@ def test_long_labels_stand_on_the_page(tmp_path):
 
     learn(Long(), episodes=3).save(tmp_path / "run")
     assert LONG in write_report(tmp_path / "run", tmp_path / "page.html").read_text()
+
+
+#: Orders to a browser, to matplotlib, to a terminal (a new title, writing from right to left), to C and to jinja.
+HOSTILE = "</script><script>alert(1)</script>$\\frac{$\x1b]0;owned\x07\u202e*/{{7*7}}"
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # what no font has is drawn as a box
+def test_names_give_no_orders_to_browsers_terminals_or_figures(tmp_path, monkeypatch, capsys):
+    class Hostile(Problem):
+        name, horizon, constraint_names, stationary = HOSTILE, 2, (HOSTILE,), True
+
+        def initial(self):
+            return [(1.0, HOSTILE)]
+
+        def actions(self, step, state):
+            return (HOSTILE,)
+
+        def outcomes(self, step, state, action):
+            yield Outcome(1.0, HOSTILE, 1.0, (-1.0,))
+
+    model, command = compile_model(Hostile()), caller(monkeypatch, capsys, tmp_path)
+    learn(model, episodes=3).save(tmp_path / "run")
+    certify(model, solve(model).policy).save(tmp_path / "certificate")
+    assert command("report", "run", "--out", "page.html")[0] == 0
+    assert "<script>alert" not in (tmp_path / "page.html").read_text()
+    asked = (
+        ("evaluate", "run"), ("evaluate", "run", "--json"), ("verify", "certificate"),
+        ("verify", "certificate", "--json"), ("train", "--resume", "run", "--episodes", "5"),
+    )  # fmt: skip
+    told = ["".join(command(*words)[1:]) for words in asked]
+    assert all("owned" in text and not {"\x1b", "\x07", "\u202e"} & set(text) for text in told)
+    assert json.loads(told[1])["problem"] == HOSTILE
+    code = solve(model).policy.to_c(tmp_path / "policy.h")
+    assert code.count("*/") == code.count("/*")
+    figure = draw_counts(safe_set(model).counts, HOSTILE)
+    figure.savefig(tmp_path / "counts.png")
+    draw_gantt([Bar(HOSTILE, 0, 2, 3, 4)], "order").savefig(tmp_path / "order.png")
+
+
+@pytest.mark.parametrize("where", ["name", "label"])
+def test_half_a_sign_is_not_written_and_not_read(where, tmp_path):
+    """A lone surrogate is a str to Python, and nothing that a page or a UTF-8 file could hold."""
+    half = "\ud83d"
+
+    class Half(Problem):
+        name, horizon, stationary = half if where == "name" else "whole \U0001f600", 2, True
+
+        def initial(self):
+            return [(1.0, half if where == "label" else "\U0001f600")]
+
+        def actions(self, step, state):
+            return (0,)
+
+        def outcomes(self, step, state, action):
+            yield Outcome(1.0, state, 1.0)
+
+    with pytest.raises(PeakError, match=r"not plain JSON|half a sign"):
+        compile_model(Half()).save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    (tmp_path / "problem.json").write_text(json.dumps({"problem": {"kind": "tables", "name": half}}))
+    with pytest.raises(PeakError, match="surrogates not allowed"):
+        read_problem_file(tmp_path / "problem.json")
+
+
+def test_what_is_no_file_of_ours_is_not_overwritten(tmp_path, monkeypatch, capsys):
+    """A problem file says where its run is kept: it must not cost its reader another file."""
+    command = caller(monkeypatch, capsys, tmp_path)
+    (tmp_path / "diary.txt").write_text("dear diary")
+    (tmp_path / "mine.toml").write_text(
+        '[problem]\nkind = "scheduling_example"\nnumber = 1\n[run]\nepisodes = 5\ncheckpoint = "diary.txt"\n'
+    )
+    for options in ((), ("--overwrite",)):
+        code, _, told = command("train", "mine.toml", *options)
+        assert (code, (tmp_path / "diary.txt").read_text()) == (2, "dear diary"), told
+    assert command("train", "mine.toml", "--out", "run")[0] == 0
+    assert command("train", "mine.toml", "--out", "run", "--overwrite")[0] == 0
 
 
 # Results of a sweep that a stranger wrote -----------------------------------------------------------------------------

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from failing_disk import Crash, FailingDisk, broken, full
-from peakrl import compile_model, energy_harvesting, learn, load_run, solve
+from peakrl import compile_model, energy_harvesting, learn, load_policy, load_run, solve, verify
 from peakrl.errors import StorageError
 from peakrl.paper.records import Check, FigureRecord, Row, read_figure
+from peakrl.problem_files import read_problem_file
 from peakrl.runs.store import Store
 from peakrl.runs.tasks import Task
-from peakrl.storage import Disk, read_record, write_file, write_record
+from peakrl.storage import Disk, read_file, read_record, write_file, write_record
 
 OLD, NEW = b"the old file", b"something new, and longer"
 
@@ -181,3 +182,20 @@ def test_places_that_no_file_can_be_written_to_are_refused_with_a_reason(tmp_pat
         with pytest.raises(StorageError, match=words):
             write_file(place, NEW)
     assert (tmp_path / "file").read_bytes() == b""
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "pipe", "socket"])
+def test_what_never_ends_is_not_read(place, tmp_path):
+    """A file of a stranger's may name it; a pipe is not waited for, and a device not read until memory is full."""
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+    place = str(tmp_path / place)
+    (tmp_path / "jobs.toml").write_text(f"[problem]\nkind = 'machine_scheduling'\njobs = '{place}'\n")
+    reads = [
+        lambda: read_file(place), lambda: load_run(place), lambda: load_policy(place), lambda: verify(place),
+        lambda: read_problem_file(tmp_path / "jobs.toml").build(),
+    ]  # fmt: skip
+    for read in reads:
+        with pytest.raises(StorageError, match=r"it is a device, a pipe or a socket|No such device"):
+            read()

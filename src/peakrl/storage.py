@@ -18,7 +18,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _OWNER = re.compile(r"([0-9]+)(?:-[0-9]+)?\.tmp")
 _numbers = itertools.count()
 _in_use: set[str] = set()
+#: How JSON writes half of a sign.
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 class Disk:
@@ -68,12 +70,30 @@ class Disk:
 disk = Disk()
 
 
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[IO[bytes]]:
+    """Yield a file for reading; a device or a pipe, which may never end, is none."""
+    # Without waiting for somebody who writes to a pipe: whether it is one is known only once it is open.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is a device, a pipe or a socket, not a file")
+        yield file
+
+
+def read_file(path: str | Path) -> bytes:
+    """Return a file's content."""
+    try:
+        with opened(path) as file:
+            return file.read()
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    except MemoryError as error:
+        raise StorageError(f"cannot read {path}: it does not fit in memory") from error
+
+
 def file_digest(path: str | Path) -> str:
     """Return a digest of a file's content."""
-    try:
-        return hashlib.blake2b(Path(path).read_bytes(), digest_size=10).hexdigest()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+    return hashlib.blake2b(read_file(path), digest_size=10).hexdigest()
 
 
 def write_file(path: str | Path, data: bytes) -> None:
@@ -173,6 +193,7 @@ def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], array
 
     try:
         head = json.dumps({"kind": kind, **manifest}, allow_nan=False, sort_keys=True)
+        refuse_half_signs(head, manifest)
     except (TypeError, ValueError, RecursionError) as error:
         raise StorageError(f"cannot write {path}: its description is not plain JSON ({error})") from error
     try:
@@ -222,10 +243,23 @@ def quoted(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
+def from_json(text: bytes | str) -> Any:
+    """Return what a JSON text says, or raise ValueError."""
+    found = json.loads(text)
+    refuse_half_signs(text, found)
+    return found
+
+
+def refuse_half_signs(text: bytes | str, value: Any) -> None:
+    """Raise ValueError where JSON holds half a sign of Unicode (a lone surrogate), which no page or file can hold."""
+    if _HALF.search(text if isinstance(text, bytes) else text.encode(errors="surrogatepass")):
+        json.dumps(value, ensure_ascii=False).encode()
+
+
 def kind_of(path: str | Path) -> str | None:
     """Return what a file of ours says that it holds; None where it is none of ours."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             head = [file.readline() for _ in range(3)] if file.read(len(MAGIC)) == MAGIC else []
         return str(json.loads(head[2])["kind"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
@@ -237,10 +271,7 @@ def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    data = read_file(path)
     first = data[: data.find(b"\n", 0, len(MAGIC) + 20) + 1].rstrip(b"\n")
     if not first.startswith(MAGIC):
         raise StorageError(f"{path} is not a peakrl file")
@@ -254,7 +285,7 @@ def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
         raise StorageError(f"{path} is damaged: its digest does not match its content")
     end = data.find(b"\n", start)
     try:
-        manifest = json.loads(data[start:end])
+        manifest = from_json(data[start:end])
         arrays = dict(sorted(load(data[end + 1 :]).items()))  # safetensors has no order of its own
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise StorageError(f"{path} is damaged: {error}") from error

@@ -18,7 +18,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +100,14 @@ def load_named(named: Any, folder: Path, what: str) -> Any:
     return found
 
 
-def import_named(module: str, folder: Path, what: str) -> None:
-    """Import a module for what it does when it is imported; `what` begins the messages."""
+@contextmanager
+def having_imported(module: str, folder: Path, what: str) -> Iterator[None]:
+    """Import a module for what it does when it is imported; meanwhile a file of `folder` finds what lies beside it."""
     refuse_python(f"{module}:", folder, what)
-    with running(what):
-        imported(module, folder, what)
+    with running(what), looking_in(folder) if place_of(module, folder) is not None else nullcontext():
+        # Under its own name, by which what it does may refer to it.
+        imported(module, folder, what) if module.endswith(".py") else importlib.import_module(module)
+        yield
 
 
 def refuse_python(named: str, folder: Path, what: str) -> None:

@@ -200,7 +200,7 @@ def test_any_parameter_of_a_problem_is_an_option_of_solve_before_and_after_its_n
         (("scheduling-1", "--budget", "much"), "--budget is 'much'; it is FORM=LIMIT"),
         (("scheduling-1", "--budget", "total=-1"), "total is -1"),
         (("scheduling-1", "--budget", "total=1", "--plot", "x.png"), "may have to draw its actions"),
-        (("--jobs", "none.csv"), "none.csv cannot be read"),
+        (("--jobs", "none.csv"), "cannot read none.csv"),
     ],
 )
 def test_bad_input_to_solve_is_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:

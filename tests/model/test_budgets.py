@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, energy_harvesting, learn, solve
+from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, energy_harvesting, learn, solve, sweep
 from peakrl.model import budgets
 
 
@@ -29,6 +29,12 @@ class Ticking(Problem):
         return [Outcome(1.0, 0, 0.0)]
 
 
+SWEEP = {
+    "seeds": 1, "episodes": [1, 2], "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{}],
+}  # fmt: skip
+GRID = {"kind": "thermostat", "grid": {name: [0] * 100 for name in ("a", "b", "c", "d", "e", "f", "g", "h")}}
+
+
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
@@ -38,6 +44,12 @@ class Ticking(Problem):
         (lambda: energy_harvesting(max_arrival=9999999999), "max_arrival is 9999999999; .* from 0 to 1,000,000"),
         (lambda: energy_harvesting(battery=9999999999), "battery is 9999999999; .* from 0 to 1,000,000"),
         (lambda: energy_harvesting(battery=float("inf")), "battery is inf"),
+        (
+            lambda: sweep(SWEEP | {"problems": [GRID]}, dry_run=True),
+            r"problems\[0\].grid has over 100,000 combinations",
+        ),
+        (lambda: sweep(SWEEP | {"seeds": 10**7}, dry_run=True), "seeds is 10000000; .* from 1 to 1,000,000"),
+        (lambda: sweep(SWEEP | {"seeds": 10**6}, dry_run=True), "the sweep has over 1,000,000 runs"),
         (
             lambda: compile_model(energy_harvesting(battery=50, horizon=10_000), memory_limit=1e7),
             "1,071 states and a horizon of 10,000: .* 0.0428 GB, more than the limit of 0.01 GB",

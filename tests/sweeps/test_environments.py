@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import gymnasium
 import pytest
 
 import peakrl
 from commands import caller
 from peakrl import LearnerSettings, sweep
-from peakrl.errors import SweepError, TrustError
+from peakrl.errors import PeakError, SweepError, TrustError
 from peakrl.sweeps.plan import read_plan
 from peakrl.sweeps.summary import read_curves, read_records
 
@@ -82,6 +84,8 @@ def test_code_that_tells_of_constraints_is_not_run_untrusted(described):
         ({"id": "Blackjack-v1", "horizon": 9}, "reward_range is not given"),
         ({"id": "FrozenLake-v1", "follow_seed": True}, "an environment is reset with the run's seeds"),
         ({"id": "FrozenLake-v1", "arguments": 3}, r"arguments is 3; it must be a table"),
+        ({"id": "FrozenLake-v1", "arguments": {"map_name": "none"}}, "cannot make 'FrozenLake-v1': it raised KeyError"),
+        ({"id": "os:Lake-v0"}, "os is a part of Python"),
     ],
 )
 def test_what_is_wrong_with_an_environment_is_said_before_anything_runs(problem, culprit):
@@ -131,3 +135,60 @@ def test_an_environment_that_shows_no_table_is_swept_and_nothing_of_it_is_called
     page = peakrl.write_report(tmp_path / "out", tmp_path / "page.html").read_text()
     assert "no optimum known" in page
     assert "that the others never do is not shown" in page
+
+
+MAZE = """
+from pathlib import Path
+
+import gymnasium
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+
+Path(__file__).with_suffix(".ran").touch()
+gymnasium.register("Maze-v0", entry_point="maze:Maze", max_episode_steps=6)
+
+
+class Maze(FrozenLakeEnv):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("problem", "culprit"),
+    [
+        ('id = "maze:Maze-v0"', r"problems\[0\]\.id = 'maze:Maze-v0'"),
+        ('id = "Blackjack-v1"\narguments = { a = [{ b = "maze:make" }] }', r"arguments\.a\[0\]\.b = 'maze:make'"),
+        # Gymnasium would make these with any code, taking what it is given for the caller's own.
+        ('id = "peakrl/Problem-v0"\narguments = { problem = "EVIL", trust = true }', "whom to trust is said on the"),
+        ('id = "peakrl/Problem-v0"\narguments = { problem = "EVIL" }', r"evil.toml runs code \(problem.function"),
+        (
+            'id = "peakrl/Thermostat-v0"\narguments = { kind = "python", function = "maze.py:make" }',
+            "arguments.function",
+        ),
+    ],
+)
+def test_an_environment_that_names_code_runs_none_unless_it_is_trusted(problem, culprit, tmp_path):
+    (tmp_path / "maze.py").write_text(MAZE)
+    evil, file = tmp_path / "evil.toml", tmp_path / "sweep.toml"
+    evil.write_text('[problem]\nkind = "python"\nfunction = "maze.py:make"\n')
+    told = problem.replace("EVIL", str(evil))
+    file.write_text(f'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "gymnasium"\n{told}\n[[settings]]\n')
+    with pytest.raises(PeakError, match=culprit):
+        sweep(file)
+    with contextlib.suppress(PeakError):
+        assert len(sweep(file, dry_run=True).unknown) == 1
+    assert not (tmp_path / "maze.ran").exists()
+
+
+def test_an_environment_of_the_files_own_folder_is_made_where_it_is_trusted(tmp_path):
+    (tmp_path / "maze.py").write_text(MAZE)
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "gymnasium"\nid = "maze:Maze-v0"\n'
+        "arguments = { is_slippery = false }\n[[settings]]\n"
+    )
+    (task,) = read_plan(file, trust=["."]).tasks
+    expected = peakrl.compile_model(
+        peakrl.from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon=6)
+    )
+    assert task.config["problem"]["model"] == expected.digest
+    assert (tmp_path / "maze.ran").exists()

@@ -14,6 +14,7 @@ from peakrl.cli.certify import certify as certify_command
 from peakrl.cli.certify import verify as verify_command
 from peakrl.cli.evaluate import evaluate as evaluate_command
 from peakrl.cli.init import init as init_command
+from peakrl.cli.output import say
 from peakrl.cli.plan import plan as plan_command
 from peakrl.cli.report import report as report_command
 from peakrl.cli.reproduce import reproduce as reproduce_command
@@ -77,7 +78,7 @@ def main() -> None:
     try:
         app()
     except PeakError as error:
-        print(f"peakrl: {error}", file=sys.stderr)
+        say(f"peakrl: {error}", error=True)
         sys.exit(2)
     except SystemExit as leaving:
         # Typer turns Ctrl-C into an exit; a command that has told about it leaves with an exit of its own.

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from peakrl.cli.output import say
 from peakrl.cli.trusting import read_problem, trusting
 
 
@@ -45,5 +46,5 @@ def audit(
     if as_json:
         print_json(answer.as_dict() | {"all_hold": holds})
     else:
-        print(answer)
+        say(answer)
     raise typer.Exit(0 if holds else 1)

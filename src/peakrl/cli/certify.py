@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.output import say
 from peakrl.cli.trusting import read_problem, trusting
 
 if TYPE_CHECKING:
@@ -96,6 +97,6 @@ def show(certificate: Certificate, *, as_json: bool, kept: Path | None = None) -
     if as_json:
         print_json(certificate.as_dict() | ({} if kept is None else {"file": str(kept)}))
         return
-    print(certificate)
+    say(certificate)
     if kept is not None:
-        print(f"kept in {kept}; `peakrl verify {kept}` checks it")
+        say(f"kept in {kept}; `peakrl verify {kept}` checks it")

@@ -1,4 +1,8 @@
-"""How commands print: tables for people, JSON for machines."""
+"""How commands print: tables for people, JSON for machines.
+
+What comes from a file may hold anything: signs that a terminal obeys (escape sequences, bells, directions of writing)
+are printed as Python and JSON write them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,27 @@ from typing import Any
 
 def print_json(value: Any) -> None:
     """Print strict JSON: numpy becomes plain, NaN and infinities become null."""
-    print(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+    say(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def say(text: Any, *, error: bool = False) -> None:
+    """Print a text; as an error beside what the command is asked for."""
+    print(printable(str(text)), file=sys.stderr if error else sys.stdout)
+
+
+def printable(text: str) -> str:
+    """Return a text without signs that are no letters to a terminal but orders."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign == "\n" else escaped(ord(sign)) for sign in text)
+
+
+def escaped(number: int) -> str:
+    """Return a sign as JSON and Python write it, in one or two units of 16 bits."""
+    if number < 1 << 16:
+        return f"\\u{number:04x}"
+    high, low = divmod(number - (1 << 16), 1 << 10)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 def plain(value: Any) -> Any:
@@ -40,11 +64,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
         numeric = all(isinstance(row[index], int | float | None) for row in rows) if rows else False
         table.add_column(Text(column), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(Text(shown(cell)) for cell in row))  # Text: a label with brackets is not markup
+        table.add_row(*(Text(printable(shown(cell))) for cell in row))  # Text: a label with brackets is not markup
     # A file or a pipe has no width to keep to.
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200)
     if title:
-        console.print(Text(title, style="bold"), soft_wrap=True)
+        console.print(Text(printable(title), style="bold"), soft_wrap=True)
     console.print(table)
 
 

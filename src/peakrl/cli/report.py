@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from peakrl.cli.output import say
 from peakrl.cli.trusting import read_problem, trusting
 
 
@@ -39,5 +40,5 @@ def report(
         print_json({"file": str(place), "bytes": size, "sections": sections})
         return
     for part in page.sections:
-        print(f"  {part.title}" + (f" ({part.badge[1]})" if part.badge[1] else ""))
-    print(f"{place}: {size / 1e6:.1f} MB; open it in any browser")
+        say(f"  {part.title}" + (f" ({part.badge[1]})" if part.badge[1] else ""))
+    say(f"{place}: {size / 1e6:.1f} MB; open it in any browser")

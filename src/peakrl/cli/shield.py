@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.output import say
 from peakrl.cli.trusting import read_problem, trusting
 
 if TYPE_CHECKING:
@@ -88,6 +89,6 @@ def show(answer: dict[str, Any]) -> None:
 
     print_table(f"{answer['problem']}: what is safe", COLUMNS, [list(row.values()) for row in answer["steps"]])
     if answer["feasible"]:
-        print("Every first state is safe: a policy that takes safe actions only never violates anything.")
+        say("Every first state is safe: a policy that takes safe actions only never violates anything.")
     else:
-        print(f"No policy keeps every constraint: {answer['reason']}")
+        say(f"No policy keeps every constraint: {answer['reason']}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.output import say
 from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError
 
@@ -226,23 +227,23 @@ def show(answer: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    print(f"{answer['problem']}: {answer['states']:,} states, {answer['pairs']:,} pairs")
+    say(f"{answer['problem']}: {answer['states']:,} states, {answer['pairs']:,} pairs")
     if not answer["feasible"]:
-        print(f"Infeasible: {answer['reason']}")
-        print("What follows violates as little as possible.")
+        say(f"Infeasible: {answer['reason']}")
+        say("What follows violates as little as possible.")
     expected = "expected " if "schedule" not in answer else ""
     if "objective" in answer:
-        print(f"{expected}{answer['objective'].replace('_', ' ')}: {answer['objective_value']:g}")
+        say(f"{expected}{answer['objective'].replace('_', ' ')}: {answer['objective_value']:g}")
     else:
-        print(f"{expected}value: {answer['value']:.6f}")
-    print(f"{expected}violation: {answer['violation']:.6g}")
+        say(f"{expected}value: {answer['value']:.6f}")
+    say(f"{expected}violation: {answer['violation']:.6g}")
     if answer.get("multipliers") is not None:
-        print(f"used of the limit: {shown(answer['consumption'])}")
-        print(f"another unit of it is worth: {shown(answer['multipliers'])}")
+        say(f"used of the limit: {shown(answer['consumption'])}")
+        say(f"another unit of it is worth: {shown(answer['multipliers'])}")
         if answer["draws_actions"]:
-            print("The policy draws some of its actions.")
+            say("The policy draws some of its actions.")
     if "schedule" in answer:
-        print(f"order: {', '.join(map(str, answer['order']))}")
+        say(f"order: {', '.join(map(str, answer['order']))}")
         print_table("", list(answer["schedule"][0]), [list(row.values()) for row in answer["schedule"]])
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.output import say
 from peakrl.cli.trusting import asking, trusting
 
 if TYPE_CHECKING:
@@ -77,17 +78,15 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
     """Print a report."""
     if dry_run:
         for task in report.missing:
-            print(task)
-        print(f"Runs: {len(report.missing):,} to make, {report.found:,} found; {report.folder}")
+            say(task)
+        say(f"Runs: {len(report.missing):,} to make, {report.found:,} found; {report.folder}")
         if report.unknown:
-            print(
-                f"Of {len(report.unknown):,} more only the code that the file names can tell, and a dry run runs none."
-            )
+            say(f"Of {len(report.unknown):,} more only the code that the file names can tell, and a dry run runs none.")
         return
-    print(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
+    say(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
     for failure in report.failures:
         tried = f" (tried {failure.attempts} times)" if failure.attempts > 1 else ""
-        print(f"  {failure.task}: {failure.message}{tried}")
+        say(f"  {failure.task}: {failure.message}{tried}")
 
 
 def summarize(
@@ -140,7 +139,7 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
     )  # fmt: skip
     fewest = min(group.seeds for group in groups)
     if fewest < ENOUGH_RUNS:
-        print(
+        say(
             f"With {fewest} seed{'s' * (fewest > 1)} the intervals of value, gap and violation are narrower than the "
             f"doubt: make at least {ENOUGH_RUNS} for a table that others are to trust."
         )

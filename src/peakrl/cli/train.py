@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peakrl.cli.output import say
 from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError, StorageError
 
@@ -94,7 +94,7 @@ def train(
     except KeyboardInterrupt:
         place = checkpoint or out or resume
         kept_in = f"; {place} holds the run so far" if place is not None and place.exists() else ""
-        print(f"peakrl: interrupted{kept_in}", file=sys.stderr)
+        say(f"peakrl: interrupted{kept_in}", error=True)
         raise typer.Exit(130) from None
     answer = report(run, target, time.perf_counter() - begun)
     answer["episodes_before"] = watchers.begun_at or 0
@@ -187,11 +187,13 @@ def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
     """Refuse where another run would be lost; `learn` itself goes on from `place`."""
     for path in (out, place):
         if path is not None:
-            from peakrl.storage import writable
+            from peakrl.storage import kind_of, writable
 
             writable(path)
             if path.exists() and path != place and not overwrite:
                 raise StorageError(f"{path} exists already; give --out another name, or --overwrite")
+            if overwrite and path.exists() and path.stat().st_size and kind_of(path) is None:
+                raise StorageError(f"{path} is not a file of peakrl's: where it is in the way, remove it yourself")
 
 
 @contextmanager
@@ -246,29 +248,29 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate]) -> None:
     """Print it for people."""
     met = "were met" if answer["environment"] else ""
     sizes = f"{answer['states']:,} states, {answer['pairs']:,} pairs {met}".rstrip() + f", horizon {answer['horizon']}"
-    print(f"{answer['problem']}: {sizes}; {answer['episodes']:,} episodes with seed {answer['seed']}")
+    say(f"{answer['problem']}: {sizes}; {answer['episodes']:,} episodes with seed {answer['seed']}")
     if answer["episodes_before"] == answer["episodes"]:
-        print("The run was complete already: it was only read back, and nothing was learned now.")
+        say("The run was complete already: it was only read back, and nothing was learned now.")
     elif answer["episodes_before"]:
-        print(f"It went on from episode {answer['episodes_before']:,}, which it had reached before.")
+        say(f"It went on from episode {answer['episodes_before']:,}, which it had reached before.")
     show_figures(answer)
     last = answer["last_violation_episode"]
-    print(f"violating episodes: {answer['violating_episodes']:,}" + (f", the last of them {last:,}" if last else ""))
+    say(f"violating episodes: {answer['violating_episodes']:,}" + (f", the last of them {last:,}" if last else ""))
     if answer["history"] == "sampled":
-        print(f"history: sampled, not exact: {WHY_SAMPLED[answer['environment']]}")
+        say(f"history: sampled, not exact: {WHY_SAMPLED[answer['environment']]}")
     if answer["untried"] is not None:
-        print(f"last policy: {answer['untried']['text']}")
-    print(f"verdict: {answer['verdict']}")
+        say(f"last policy: {answer['untried']['text']}")
+    say(f"verdict: {answer['verdict']}")
     for certificate in certificates:
-        print(certificate)
+        say(certificate)
     for line in answer["proof"][:PROOF_LINES]:
-        print(f"  {line}")
+        say(f"  {line}")
     if len(answer["proof"]) > PROOF_LINES:
-        print(f"  ... and {len(answer['proof']) - PROOF_LINES:,} more (all with --json)")
+        say(f"  ... and {len(answer['proof']) - PROOF_LINES:,} more (all with --json)")
     if answer["run_file"]:
         kept = answer["run_file"]
         figures = "" if answer["environment"] else f", `peakrl evaluate {kept}` its figures"
-        print(f"kept in {kept}; next: `peakrl report {kept}` writes its page{figures}")
+        say(f"kept in {kept}; next: `peakrl report {kept}` writes its page{figures}")
 
 
 def show_figures(answer: dict[str, Any]) -> None:
@@ -288,4 +290,4 @@ def show_figures(answer: dict[str, Any]) -> None:
 
 def show_warning(message: Warning | str, *_: Any) -> None:
     """Print a warning as the rest of the command line prints."""
-    print(f"peakrl: {message}", file=sys.stderr)
+    say(f"peakrl: {message}", error=True)

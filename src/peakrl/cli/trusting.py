@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from peakrl.cli.output import say
 from peakrl.errors import TrustError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def asking(read: Callable[[Trust], Read]) -> Read:
     except TrustError as error:
         if not (error.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             raise
-        print(f"peakrl: {error}", file=sys.stderr)
+        say(f"peakrl: {error}", error=True)
         if not typer.confirm("Run it now?", err=True):
             raise typer.Exit(2) from None
     return read([*([] if isinstance(trust, bool) else trust), "."])

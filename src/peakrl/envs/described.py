@@ -17,6 +17,7 @@ declared is read off the table, and what was learned can be judged exactly on it
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from peakrl.model.tabular import TabularModel
 from peakrl.problems.registry import kinds, unknown_key
 from peakrl.problems.spec import ProblemSpec, as_plain
 from peakrl.targets.adapters import is_environment
-from peakrl.user_code import import_named, is_name, load_named, running, source_digest
+from peakrl.user_code import having_imported, is_name, load_named, running, source_digest
 
 KIND = "gymnasium"
 #: What `learn` takes, beside the environment and the function of constraints.
@@ -163,8 +164,8 @@ class EnvironmentSpec:
             return registered(named, arguments)
         module, _, name = named.rpartition(":")
         if not name.isidentifier():  # "module:Name-v0", Gymnasium's way to say which module registers a name
-            import_named(module, folder, f"id {named!r}")
-            return registered(name, arguments)
+            with having_imported(module, folder, f"id {named!r}"):
+                return registered(name, arguments)
         make = load_named(named, folder, "id")
         with running(f"id {named!r}"):
             env = make(**arguments)
@@ -187,10 +188,9 @@ def registered(name: str, arguments: Mapping[str, Any]) -> Any:
     """Return an environment by its name at Gymnasium."""
     import gymnasium
 
-    try:
+    with running(f"id: gymnasium cannot make {name!r}: it"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Overriding environment")  # a user's module is imported anew each time
         return gymnasium.make(name, **arguments)
-    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
-        raise ProblemError(f"id: gymnasium cannot make {name!r}: {error}") from error
 
 
 def told_of_constraints(env: Any) -> bool:

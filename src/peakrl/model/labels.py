@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
 from peakrl.model.schedule_states import ScheduleStates
+from peakrl.storage import from_json, refuse_half_signs
 
 Arrays = dict[str, NDArray[Any]]
 #: States and actions are numbered with 32 bits.
@@ -34,15 +35,21 @@ def store_labels(labels: Sequence[Hashable]) -> tuple[dict[str, Any], Arrays]:
     if isinstance(labels, range):
         return {"form": "range", "range": [labels.start, labels.stop, labels.step]}, {}
     if isinstance(labels, ScheduleStates):
-        plain, arrays = labels.parts()
-        return {"form": "schedule", **plain}, dict(arrays)
+        parts, arrays = labels.parts()
+        return {"form": "schedule", **parts}, dict(arrays)
     table = whole_numbers(labels)
     if table is not None:
         return {"form": "table"}, {"table": table}
     try:
-        text = json.dumps([encoded(label) for label in labels], allow_nan=False)
+        plain = [encoded(label) for label in labels]
+        text = json.dumps(plain, allow_nan=False)
+        refuse_half_signs(text, plain)
     except RecursionError:
         raise UnstorableLabel("a label holds tuples within tuples to too great a depth") from None
+    except UnicodeEncodeError as error:
+        raise UnstorableLabel(
+            f"a text with half a sign of Unicode, {error.object[error.start : error.end]!r}"
+        ) from None
     return {"form": "json"}, {"json": np.frombuffer(text.encode(), np.uint8)}
 
 
@@ -56,7 +63,7 @@ def load_labels(plain: Mapping[str, Any], arrays: Arrays, *, distinct: bool = Tr
     if form == "table":
         labels = table_rows(arrays["table"])
     elif form == "json":
-        labels = [decoded(value) for value in json.loads(arrays["json"].tobytes())]
+        labels = [decoded(value) for value in from_json(arrays["json"].tobytes())]
     else:
         raise StorageError(f"labels are stored as {form!r}, a form that this peakrl does not know")
     if distinct and len(set(labels)) < len(labels):

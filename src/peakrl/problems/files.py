@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 from peakrl.errors import PeakError, ProblemError, StorageError, TrustError
 from peakrl.problems.registry import command_names
 from peakrl.problems.spec import ProblemSpec, located
+from peakrl.storage import from_json, read_file
 from peakrl.user_code import Trust, permit
 
 
@@ -35,17 +35,17 @@ def described(path: str | Path) -> Any:
 def parsed(path: Path, what: str) -> Any:
     """Return the content of a TOML or JSON file."""
     try:
-        text = path.read_bytes().decode()
+        text = read_file(path).decode()
     except UnicodeDecodeError as error:
         raise StorageError(f"{path}: byte {error.start} is not UTF-8 text") from None
-    except (OSError, ValueError) as error:
+    except StorageError as error:
         names = ", ".join(command_names())
         hint = "" if path.suffix else f" (and no built-in problem has that name; there are {names})"
-        raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}{hint}") from error
+        raise StorageError(f"{error}{hint}") from error
     if path.suffix not in (".toml", ".json"):
         raise ProblemError(f"{path}: a {what} is TOML or JSON, so its name must end in .toml or .json")
     try:
-        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        return tomllib.loads(text) if path.suffix == ".toml" else from_json(text)
     except RecursionError:
         raise ProblemError(f"{path}: lists within lists to too great a depth") from None
     except ValueError as error:

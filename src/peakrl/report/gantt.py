@@ -28,7 +28,7 @@ def draw_gantt(bars: Sequence[Bar], title: str) -> Figure:
     ):
         if there:
             axes.barh(0, 0, color=colour, label=name)
-    axes.set_yticks(range(len(bars)), [f"job {bar.job}" for bar in bars])
+    axes.set_yticks(range(len(bars)), [f"job {bar.job}" for bar in bars], parse_math=False)  # a name may hold a $
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.set_xlim(0, max(max(bar.end, bar.due, bar.deadline) for bar in bars) * 1.03)

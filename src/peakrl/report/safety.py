@@ -26,5 +26,5 @@ def draw_counts(counts: Sequence[StepCount], title: str) -> Figure:
     axes.set_xlabel("step")
     axes.set_ylabel("safe, of those that can be met (%)")
     axes.legend(loc="best")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=9.5)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=9.5, parse_math=False)  # a name may hold a $
     return figure

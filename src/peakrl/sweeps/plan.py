@@ -23,6 +23,7 @@ with `problems` and `settings` by name and, if they differ, its own `episodes` a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ from peakrl.user_code import Trust, is_name, permit
 KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
 RUN_KEYS = ("problems", "settings", "episodes", "seeds")
 DEFAULT_POINTS = 200
-MOST_RUNS = 10_000_000
+#: Combinations of a grid, each of which is made a problem or settings before the first run; and runs.
+MOST_CHOICES, MOST_RUNS = 100_000, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,8 @@ def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> 
             raise SweepError(f"{where}.grid.{key} is empty: there would be no runs")
         if key in fixed:
             raise SweepError(f"{where}.{key} is given twice, once in the grid")
+    if math.prod(map(len, grid.values())) > MOST_CHOICES:
+        raise SweepError(f"{where}.grid has over {MOST_CHOICES:,} combinations; cut it into several sweeps")
     for values in itertools.product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
         yield "".join(f" {key}={value}" for key, value in chosen.items()), {**fixed, **chosen}

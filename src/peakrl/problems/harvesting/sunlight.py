@@ -36,6 +36,7 @@ from peakrl.policy.tables import Policy
 from peakrl.problems.harvesting.arrivals import HourlyArrivals, as_days
 from peakrl.problems.harvesting.problem import EnergyHarvesting, energy_harvesting
 from peakrl.problems.spec import remember
+from peakrl.storage import read_file
 
 MONTHS = tuple(range(1, 13))
 DATE, TIME, RADIATION = "Date (MM/DD/YYYY)", "Time (HH:MM)", "GHI (W/m^2)"
@@ -89,7 +90,7 @@ def read_station(station: str | Path, folder: str | Path = ".") -> Station:
 def parsed_station(path: Path, changed: int) -> Station:
     """Return the days of a file, read once for as long as it is not changed."""
     try:
-        rows = list(csv.reader(io.StringIO(path.read_bytes().decode("utf-8-sig"))))
+        rows = list(csv.reader(io.StringIO(read_file(path).decode("utf-8-sig"))))
     except UnicodeDecodeError as error:
         raise StorageError(f"{path}: byte {error.start} is not UTF-8 text") from None
     except csv.Error as error:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from peakrl.checks import check_number
 from peakrl.errors import ProblemError, StorageError
 from peakrl.problems.scheduling.jobs import Job, Processing, check_time, named_jobs, uniform
+from peakrl.storage import read_file
 
 Parsed = TypeVar("Parsed")
 
@@ -55,11 +56,9 @@ def read_jobs(path: str | Path) -> tuple[Job, ...]:
 def _read_text(path: Path) -> str:
     try:
         # utf-8-sig: spreadsheets put a byte-order mark in front.
-        return path.read_bytes().decode("utf-8-sig")
+        return read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise StorageError(f"{path}: byte {error.start} is not UTF-8 text; save the file as CSV in UTF-8") from None
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _rows(text: str, path: str) -> Iterator[tuple[int, list[str]]]:

@@ -28,6 +28,7 @@ from peakrl.errors import PeakError, ProblemError, StorageError
 from peakrl.model.budgets import MOST_STEPS, SHARE, available_memory
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.tabular import TabularModel
+from peakrl.storage import opened, read_file
 
 REQUIRED, OPTIONAL = ("state", "action", "next_state", "reward"), ("probability", "step")
 ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")
@@ -97,7 +98,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Return the named arrays of an .npz file, once their sizes are known to be right and small enough."""
     try:
         # Opened here: numpy leaves a file that it cannot read open.
-        with open(path, "rb") as file:
+        with opened(path) as file:
             check_archive(path, file)
             with np.load(file, allow_pickle=False) as loaded:
                 arrays = {name: loaded[name] for name in loaded.files}
@@ -254,14 +255,12 @@ def listed_states(
 def read_rows(path: Path) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
     """Return the columns and, for each row, where it stands and its cells."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
+        text = read_file(path).decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
         lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except UnicodeDecodeError as error:
         raise StorageError(f"{path}: byte {error.start} is not UTF-8 text; save the file as CSV in UTF-8") from None
     except csv.Error as error:
         raise ProblemError(f"{path}: {error}") from None
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
     numbered = [(place, [cell.strip() for cell in line]) for place, line in enumerate(lines, 1) if any(line)]
     if len(numbered) < 2:
         raise ProblemError(f"{path}: it needs a header with {', '.join(REQUIRED)} and a row for each outcome")
