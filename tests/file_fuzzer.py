@@ -10,6 +10,7 @@ were refused and taken, and what else happened: anything but a PeakError, more t
 from __future__ import annotations
 
 import contextlib
+import copy
 import faulthandler
 import json
 import resource
@@ -108,7 +109,7 @@ def forge_plain(rng, plain):
     elif isinstance(place[key], int | float) and rng.random() < 0.5:
         place[key] = place[key] + int(rng.choice([-1, 1, 5, 1000]))
     else:
-        place[key] = EXTREMES[int(rng.integers(len(EXTREMES)))]
+        place[key] = copy.deepcopy(EXTREMES[int(rng.integers(len(EXTREMES)))])  # it may be changed in turn
 
 
 def make_digests_right(plain, arrays):
