@@ -174,12 +174,16 @@ def test_a_last_save_that_fails_is_an_error_that_carries_the_run(tmp_path, monke
     assert not (tmp_path / "other").exists()
 
 
+#: Begins as a file of ours does, which may be overwritten.
+OLD = b'peakrl 1\nno digest\n{"kind": "what was there"}\n'
+
+
 @pytest.mark.parametrize("old", [True, False])
 def test_the_command_line_fails_where_the_run_cannot_be_kept(old, tmp_path):
     """Under a limit of 2,000 bytes a file no run can be saved: the exit code says so, and what was there stays."""
     path = tmp_path / "kept.run"
     if old:
-        path.write_bytes(b"what was there")
+        path.write_bytes(OLD)
 
     def small_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -195,7 +199,7 @@ def test_the_command_line_fails_where_the_run_cannot_be_kept(old, tmp_path):
     assert done.returncode != 0
     assert "not saved" in done.stderr
     assert "kept in" not in done.stdout
-    assert (path.read_bytes() if path.exists() else None) == (b"what was there" if old else None)
+    assert (path.read_bytes() if path.exists() else None) == (OLD if old else None)
 
 
 @pytest.mark.parametrize("name", ["a" * 256, "a\0b", "/dev/null", "/dev/full"])
