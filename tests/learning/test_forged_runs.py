@@ -99,6 +99,20 @@ def test_a_claim_of_infeasibility_that_rests_on_nothing_is_refused(settings, pla
         load_run(tmp_path / "run")
 
 
+def test_what_comes_after_the_last_step_cannot_be_forged(tmp_path):
+    """Costs there would prove, some episodes later, that a problem with a safe policy has none."""
+    model = compile_model(random_problem(9, states=3, actions=2, horizon=2, stationary=True))
+    learn(model, LearnerSettings.posterior(), episodes=20).save(tmp_path / "run")
+
+    def cost(plain, arrays):
+        assert arrays["engine.cost"].shape == (3, 3)
+        arrays["engine.cost"][0, 2] = 1e-300
+
+    forge(tmp_path / "run", cost)
+    with pytest.raises(StorageError, match="after the last step"):
+        load_run(tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("settings", "name", "value"),
     [

@@ -33,6 +33,9 @@ def check_posterior(learner: PosteriorLearner, done: int) -> None:
     for name in ("cell_reward", "row_reward", "value", "cost"):
         if not np.isfinite(arrays[name]).all():
             raise ValueError(f"engine.{name} holds a number that cannot be")
+    for name in ("value", "cost"):
+        if arrays[name][:, learner.columns :].any() or arrays[name][~has].any():
+            raise ValueError(f"engine.{name} tells of something after the last step")
     if (arrays["begun"] < 0).any() or arrays["begun"][~has].any() or int(arrays["begun"].sum()) != done:
         raise ValueError("engine.begun holds a number that cannot be")
     if status[EPISODES] != done or (status < 0).any() or status[PROVED] > done or status[DEAD_FIRST] >= space.slots:

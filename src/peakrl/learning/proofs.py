@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.errors import StorageError
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.practical_tables import DECLARED, NO_WITNESS, VIOLATES
 from peakrl.learning.space import Space
@@ -58,8 +59,8 @@ class Memory:
         for step, slot in queue:
             for row in range(int(start[slot]), int(start[slot + 1])):
                 witness = int(self.witness[row, step if space.shared else 0])
-                if witness == NO_WITNESS:  # in a file only: what learning proves rests on what it saw
-                    raise ValueError("engine.status tells of a proof that rests on an action never seen to fail")
+                if witness == NO_WITNESS:  # of a forged file only: what learning proves rests on what it saw
+                    raise StorageError("the run tells of a proof that rests on an action never seen to fail")
                 led = witness >= 0
                 lines.append(
                     Witness(
