@@ -427,5 +427,8 @@ def test_the_page_follows_a_run_on_an_environment(capsys: pytest.CaptureFixture[
         run = learn(Corridor(0.3), episodes=60, horizon=6, reward_range=(0, 1), watch=watch)
         assert view.news()["trouble"] == ""
     assert told[-1]["version"] == len(told) > 0
-    assert f"{run.model.num_states:,} states and {run.model.num_pairs:,} pairs were met" in told[-1]["html"]
+    assert (
+        f"{run.model.num_states:,} states and {run.model.num_pairs:,} pairs of a state and an action were met"
+        in told[-1]["html"]
+    )
     assert "run-corridor-value" in told[-1]["data"]

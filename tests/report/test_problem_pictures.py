@@ -51,8 +51,10 @@ def test_the_robots_picture_shows_its_way_from_the_start_and_its_battery():
     found, _ = played(battery_robot())
     floor, battery = picture_blocks(found, "run")
     way = next(series for series in floor.series if series.name == "its way")
-    assert (way.x[0], way.y[0]) == (2, 0)
-    assert curves(floor)["goal"] == [4]
+    # Rows count from the top, as on the map: the start lies in the lowest, the goal in the first.
+    assert (way.x[0], way.y[0]) == (2, 4)
+    assert curves(floor)["goal"] == [0]
+    assert floor.data["downY"] is True
     assert curves(battery)["battery"] == [one.state[2] for one in found.episode]
 
 

@@ -20,6 +20,8 @@ from peakrl.model.tabular import TabularModel
 
 #: How surely a bound from counts holds.
 CONFIDENCE = 0.95
+#: A bound above this says nothing.
+MEANINGLESS = 0.99
 BY_MODEL = ("the model",)
 FROM_COUNTS = (
     "the outcomes that were counted",
@@ -55,8 +57,11 @@ class Untried:
             return f"untried in {self.states:,} (step, state), probability {self.probability:.2g} (exact, by the model)"
         if self.rests_on == NOTHING_KNOWN:
             return f"untried in {self.states:,} states that were met, probability not bounded"
-        known = f"untried in {self.states:,} known (step, state)"
-        return f"{known}, probability at most {self.probability_high:.2g} (confidence {self.confidence:.0%})"
+        known = f"untried in {self.states:,} known (step, state)" if self.states else "tried wherever learning came by"
+        if self.probability_high > MEANINGLESS:
+            return f"{known}; too little was counted to bound how likely it comes to a place where it was not tried"
+        bound = f"probability at most {self.probability_high:.2g} (confidence {self.confidence:.0%})"
+        return f"{known}; it comes to a place where it was not tried with {bound}"
 
 
 def find_untried(algorithm: Algorithm, rows: Ints, model: TabularModel | None) -> Untried | None:

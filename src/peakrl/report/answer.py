@@ -5,6 +5,7 @@ Every word and number is a certificate's or a finding's: nothing is judged here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -61,7 +62,7 @@ def environment_answer(run: LearningRun, place: str, said: str, tone: str) -> An
             mean = float(run.history.averaged_value[-1])
             text = f"{number(mean)} an episode on average while learning, exploration included."
             facts.append(Fact("What is it worth?", text))
-        advice = "peakrl.certify(environment, run.policy) bounds both from fresh episodes."
+        advice = "peakrl.certify(environment, run.policy), or `peakrl certify`, bounds both from fresh episodes."
         facts.append(Fact("What does that rest on?", "On what was counted, and on nothing else.", (advice,)))
     return Answer(f"{place}-answer", said, tone, facts, tuple(bounded(certificate)))
 
@@ -79,7 +80,9 @@ def holds(found: RunFindings, learned: Certificate | None) -> Fact:
             "Does it hold?", "Yes. No constraint is ever violated, in any outcome that can come up.", (), "good"
         )
     said = f"No. Violation: {exact.safety}."
-    return Fact("Does it hold?", said, (sentence(found.verdict.text),), "bad")
+    # The planner's reason is long: a line for each of its parts.
+    parts = re.split(r"; |(?<=\.) (?=Step by step)", found.verdict.text)
+    return Fact("Does it hold?", said, tuple(map(sentence, parts)), "bad")
 
 
 def proved(certificate: Certificate) -> Fact:

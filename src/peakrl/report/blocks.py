@@ -180,6 +180,8 @@ class Chart:
     floor: float | None = None
     #: What a reader must know to read it.
     note: str = ""
+    #: Does the vertical axis count from the top, as the rows of a grid do?
+    down_y: bool = False
     kind: ClassVar[str] = "chart"
 
     @property
@@ -193,6 +195,7 @@ class Chart:
             "logX": self.log_x,
             "logY": self.log_y,
             "floor": self.floor,
+            "downY": self.down_y,
             "series": [series.as_dict() for series in self.series],
         }
 
@@ -284,7 +287,8 @@ def shown_state(label: Any) -> str:
     if done is None:
         return repr(label)
     parts = [f"done: {', '.join(map(str, done)) or 'nothing'}"]
-    parts += [f"{name} {value}" for name in ("time", "worst") if (value := getattr(label, name, None)) is not None]
+    named = {"time": "time", "worst": "worst tardiness"}
+    parts += [f"{words} {value}" for name, words in named.items() if (value := getattr(label, name, None)) is not None]
     return "; ".join(parts)
 
 

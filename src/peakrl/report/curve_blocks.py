@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 POINTS = 2000
 #: A logarithmic axis of gaps ends here, as a part of the optimum: what lies below is drawn there.
 LEAST_GAP = 1e-6
-BEYOND = "A gap of 0, or below it where violating earns more, is drawn at the bottom; hovering tells the number."
+BEYOND = (
+    "At the bottom: a gap of 0, and policies that earn more than the best safe one because they violate. Hovering "
+    "tells the number."
+)
 COLOURS = ("purple", "green", "sky", "yellow", "orange", "grey")
 
 

@@ -26,7 +26,8 @@ def environment_section(run: LearningRun, name: str) -> Section:
     states, place = run.model, f"run-{slug(name)}"
     tone, short, said = verdict(run)
     lead = (
-        f"{states.name}, an environment: {states.num_states:,} states and {states.num_pairs:,} pairs were met, "
+        f"{states.name}, an environment: {states.num_states:,} states and {states.num_pairs:,} pairs of a state and an "
+        "action were met, "
         f"{states.horizon} steps, constraints: {', '.join(states.constraint_names) or 'none'}; "
         f"{run.episodes:,} episodes with seed {run.seed}."
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from peakrl.report.blocks import Block, Chart, Series, Table, Text, is_number, shown_state
-from peakrl.report.map_blocks import field_count, field_names, fields_of
+from peakrl.report.blocks import Block, Chart, Series, Table, Text, is_number
+from peakrl.report.map_blocks import field_count, field_names, fields_of, place_words, plain_label
 
 if TYPE_CHECKING:
     from peakrl.certifying.findings import ModelFindings, RunFindings
+    from peakrl.evaluation import RolloutStep
 
 #: Steps of an episode that the page lists.
 MOST_STEPS = 300
@@ -20,7 +21,7 @@ def episode_blocks(found: RunFindings, place: str) -> list[Block]:
     steps = found.episode[:MOST_STEPS]
     names = found.run.model.constraint_names
     apart = field_count(steps[0].state)
-    rows = [(one.step, *cells(one.state, apart), str(one.action), one.reward, *one.constraints) for one in steps]
+    rows = [(one.step, *words(found, one.state, apart), *payoffs(one)) for one in steps]
     fields = ("state",) if apart is None else field_names(found.run.model, apart)
     columns = ("step", *fields, "action", "reward", *(f"{name} (met from 0 on)" for name in names))
     more = f", the first {MOST_STEPS:,} steps" if len(found.episode) > MOST_STEPS else ""
@@ -28,9 +29,16 @@ def episode_blocks(found: RunFindings, place: str) -> list[Block]:
     return [*state_chart(found, place), payoff_chart(found, place), table]
 
 
-def cells(state: Any, apart: int | None) -> tuple[Any, ...]:
+def words(found: RunFindings, state: Any, apart: int | None) -> tuple[Any, ...]:
     """Return a state as cells of a table: one for each of its fields, or one for all where they are no few."""
-    return (shown_state(state),) if apart is None or field_count(state) != apart else tuple(map(str, fields_of(state)))
+    if apart is None or field_count(state) != apart:
+        return (place_words(found.run.model, state),)
+    return tuple(map(plain_label, fields_of(state)))
+
+
+def payoffs(one: RolloutStep) -> tuple[Any, ...]:
+    """Return what was done at a step and what came of it, as cells of a table."""
+    return str(one.action), one.reward, *one.constraints
 
 
 def state_chart(found: RunFindings, place: str) -> list[Block]:
@@ -72,8 +80,11 @@ def risk_blocks(found: RunFindings, place: str) -> list[Block]:
     if found.certificate.violation_high == 0:
         blocks.append(Text("Nowhere: no state that the policy can come to violates a constraint.", "good"))
     else:
-        columns = ("step", "state", "action", "probability of being there", "violation there", "of the episode's")
-        rows = [(one.step, shown_state(one.state), str(one.action), *one[3:]) for one in found.risks]
+        apart = field_count(found.risks[0].state) if found.risks else None
+        fields = ("state",) if apart is None else field_names(found.run.model, apart)
+        numbers = ("probability of being there", "violation there", "expected in an episode")
+        columns = ("step", *fields, "action", *numbers)
+        rows = [(one.step, *words(found, one.state, apart), str(one.action), *one[3:]) for one in found.risks]
         blocks.append(Table(f"{place}-risks", "Where the policy violates most", columns, rows))
         blocks.append(step_chart(found, place))
     return [*blocks, *safe_chart(found.known, place)]

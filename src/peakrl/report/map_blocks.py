@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MOST_FIELDS, MOST_PLACES, LONGEST_FIELD = 3, 60_000, 400
 #: Fields that are counted from the top where they are drawn upright, as the rows of a grid are.
 DOWNWARDS = ("row",)
+#: So many actions can have a colour each.
+MOST_NAMED = 8
 #: Said of a policy that draws its actions.
 LIKELIEST = " The policy draws its actions; of each state the likeliest is shown and followed."
 
@@ -82,7 +84,9 @@ def environment_map(run: LearningRun, place: str) -> list[Block]:
     there = places_of(run.model, MOST_PLACES)
     if there is None or isinstance(there, str):
         return [] if there is None else [Text(there)]
-    layers = [choices("what the policy does", run.model, run.policy.likeliest, there), *visit_layers(run, there)]
+    # The numbers of an environment's actions are names, and no amounts.
+    does = choices("what the policy does", run.model, run.policy.likeliest, there, named=True)
+    layers = [does, *visit_layers(run, there)]
     return [drawn(run.model, there, layers, place, "The policy as a map", "Blank: never met while learning.")]
 
 
@@ -99,7 +103,7 @@ def drawn(
         ],
         "at": [packed(row, "<u2") for row in there.at], "places": len(there.nodes), "x": x, "y": y,
         "slices": [len(values) // 2 for values in there.values], "layers": list(layers),
-        "labels": [shown_state(model.state_of_slot(int(slot))) for slot in slots], "state": packed(state, "<i4"),
+        "labels": [place_words(model, model.state_of_slot(int(slot))) for slot in slots], "state": packed(state, "<i4"),
     }  # fmt: skip
     return Drawn(f"{place}-map", title, "map", content, note)
 
@@ -159,6 +163,22 @@ def field_names(model: StateSpace, width: int) -> tuple[str, ...]:
     return ("state",) if width == 1 else tuple(f"field {place}" for place in range(1, width + 1))
 
 
+def place_words(model: StateSpace, label: Any) -> str:
+    """Return a state with the names of its fields, where they have names."""
+    fields = fields_of(label)
+    names = field_names(model, len(fields))
+    if len(fields) == 1 or names[0] == "field 1" or hasattr(label, "done"):
+        return shown_state(label)
+    return ", ".join(f"{name} {field_words(value)}" for name, value in zip(names, fields, strict=True))
+
+
+def field_words(value: Any) -> str:
+    """Return a field of a state, which may be a list: of jobs, say."""
+    if isinstance(value, tuple):
+        return f"[{' '.join(map(str, value))}]"
+    return str(plain_label(value))
+
+
 def plain_label(label: Any) -> Any:
     """Return a label as the page writes it: a number stays one."""
     if isinstance(label, np.generic):
@@ -184,11 +204,11 @@ def policy_layers(found: RunFindings, there: Places) -> list[dict[str, Any]]:
     return layers
 
 
-def choices(name: str, model: StateSpace, policy: Policy, there: Places) -> dict[str, Any]:
+def choices(name: str, model: StateSpace, policy: Policy, there: Places, *, named: bool = False) -> dict[str, Any]:
     """Return a layer of actions: numbers where they are, else labels."""
     action = model.row_action[policy.rows[there.nodes]]
     labels = [plain_label(label) for label in model.action_labels]
-    if all(isinstance(label, int | float) for label in labels) and len(labels) > 2:
+    if all(isinstance(label, int | float) for label in labels) and len(labels) > (MOST_NAMED if named else 2):
         return amounts(name, np.array(labels, np.float64)[action], "action")
     return {"name": name, "labels": [str(label) for label in labels], "runs": run_lengths(action)}
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.model.space import StateSpace, starts_of
-from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
-from peakrl.report.map_blocks import LIKELIEST, plain_label
+from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths
+from peakrl.report.map_blocks import LIKELIEST, place_words, plain_label
 
 if TYPE_CHECKING:
     from peakrl.certifying.findings import RunFindings
@@ -52,7 +52,7 @@ def explorer(found: RunFindings, place: str, most_entries: int, most_states: int
         "horizon": model.horizon,
         "stationary": model.stationary,
         "slotStep": [] if model.stationary else run_lengths(model.step_of_slot[kept]),
-        "labels": [shown_state(model.state_of_slot(int(slot))) for slot in kept],
+        "labels": [place_words(model, model.state_of_slot(int(slot))) for slot in kept],
         "reachable": run_lengths(reachable(model, kept, steps)),
         "rowStart": starts.tolist(),
         "actions": [str(plain_label(label)) for label in model.action_labels],
@@ -73,6 +73,7 @@ def explorer(found: RunFindings, place: str, most_entries: int, most_states: int
     }
     total = int((np.diff(model.row_start) > 0).sum())
     note = "Values and violations are exact: take this action, then follow the last policy."
+    note += " An estimate of −∞: the learner takes that action no more."
     if not run.policy.deterministic:
         note += LIKELIEST
     if len(kept) < total:
@@ -124,5 +125,5 @@ def memory(run: LearningRun, rows: Longs) -> dict[str, Any]:
     return {
         "witness": run_lengths(mine),
         "harm": packed(found.harm[rows], "<f4"),
-        "dead": {str(slot): shown_state(run.model.state_of_slot(slot)) for slot in dead},
+        "dead": {str(slot): place_words(run.model, run.model.state_of_slot(slot)) for slot in dead},
     }

@@ -99,17 +99,16 @@ def charging(problem: VehicleCharging, steps: Steps, place: str) -> list[Block]:
 def robot(problem: BatteryRobot, steps: Steps, place: str) -> list[Block]:
     """The floor with the way on it, and the battery."""
     states: list[Any] = [one.state for one in steps]
-    rows = len(problem.floor.plan)
-    x, y = [state[1] for state in states], [rows - 1 - state[0] for state in states]
+    x, y = [state[1] for state in states], [state[0] for state in states]
     series = [Series("its way", x, y, None, "blue", mode="lines+markers")]
     for sign, (name, colour) in CELLS.items():
         cells = sorted(problem.floor.cells(sign))
         if cells:
-            x, y = [column for _, column in cells], [rows - 1 - row for row, _ in cells]
+            x, y = [column for _, column in cells], [row for row, _ in cells]
             series.append(Series(name, x, y, None, colour, mode="markers"))
     levels = [Series("battery", [one.step for one in steps], [state[2] for state in states], None, "blue")]
     return [
-        Chart(f"{place}-floor", "Its way over the floor", "column", "row, from below", series),
+        Chart(f"{place}-floor", "Its way over the floor", "column", "row", series, down_y=True),
         Chart(f"{place}-battery", "What is left in its battery", "step", "units", levels),
     ]
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 #: Lines of a proof on the page.
 PROOF_LINES = 500
-EPISODE = "The first that peakrl.rollout(model, run.policy) shows: drawn by chance, one of many that can come up."
+#: Which episode it is, by whether nothing is random.
+EPISODES = {
+    False: "The first that peakrl.rollout(model, run.policy) shows: drawn by chance, one of many that can come up.",
+    True: "Nothing is random here: every episode of this policy is this one.",
+}
 
 
 def run_section(path: Path, share: int = 1, model: TabularModel | None = None) -> Section:
@@ -44,8 +48,9 @@ def section_of(found: RunFindings, name: str, share: int = 1) -> Section:
     run, model, place = found.run, found.run.model, f"run-{slug(name)}"
     badge = VERDICTS[found.verdict.kind]
     lead = (
-        f"{model.name}: {model.num_states:,} states, {model.num_pairs:,} pairs, {model.horizon} steps, "
-        f"constraints: {', '.join(model.constraint_names) or 'none'}; {run.episodes:,} episodes with seed {run.seed}."
+        f"{model.name}: {model.num_states:,} states, {model.num_pairs:,} pairs of a state and an action, "
+        f"{model.horizon} steps, constraints: {', '.join(model.constraint_names) or 'none'}; "
+        f"{run.episodes:,} episodes with seed {run.seed}."
     )
     parts = [part for part in story(found, place, share) if part.blocks]
     return Section(place, f"{name}: {model.name}", lead, (), badge=badge, parts=parts)
@@ -65,7 +70,7 @@ def story(found: RunFindings, place: str, share: int) -> list[Part]:
         Part(f"{place}-story-answer", "The answer", "", [answer_of(found, place)]),
         Part(f"{place}-story-curve", "How learning went", "", curve_blocks(found, place)),
         Part(f"{place}-story-policy", "What the policy does", "", does),
-        Part(f"{place}-story-episode", "One episode, step by step", EPISODE, episode),
+        Part(f"{place}-story-episode", "One episode, step by step", EPISODES[found.known.model.deterministic], episode),
         Part(f"{place}-story-risk", "Where the risk is", "", risk_blocks(found, place)),
         Part(f"{place}-story-details", "In full", "", detail_blocks(found, place)),
     ]
@@ -96,7 +101,7 @@ def figures_table(found: RunFindings, place: str) -> Table:
         for name, one in figures.items()
         if one is not None
     ]
-    columns = ("policy", "value", "below the optimum", "gap in %", "violation", "probability of any")
+    columns = ("policy", "value", "below the optimum", "gap in %", "violation", "probability of any violation")
     return Table(f"{place}-figures", "Exact figures of an episode", columns, rows)
 
 

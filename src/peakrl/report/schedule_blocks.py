@@ -9,6 +9,10 @@ from peakrl.report.blocks import Block, Drawn, Text
 if TYPE_CHECKING:
     from peakrl.certifying.findings import RunFindings
 
+#: What a reader must know of an order.
+RULES = {
+    "DT": "The rule fills the last place first: of the jobs whose deadline allows it there, the one that is least late."
+}
 #: More bars than these cannot be read.
 MOST_JOBS = 60
 
@@ -32,9 +36,9 @@ def schedule_blocks(found: RunFindings, place: str) -> list[Block]:
             {"job": str(bar.job), "start": bar.start, "end": bar.end, "deadline": bar.deadline, "due": bar.due}
             for bar in one.schedule.bars
         ]
-        words = {"learned": "Learned order", "DT": "DT's order"}[one.maker]
+        words = {"learned": "Learned order", "DT": "Order of the DT rule, to compare with"}[one.maker]
         cost = f"{one.objective.replace('_', ' ').capitalize()} {one.cost:g}"
         missed = f"deadlines missed by {one.schedule.violation} in total"
-        note = f"{' → '.join(map(str, one.order))}. {cost}, {missed}."
+        note = f"{' → '.join(map(str, one.order))}. {cost}, {missed}. {RULES.get(one.maker, '')}".rstrip()
         blocks.append(Drawn(f"{place}-gantt-{one.maker.lower()}", words, "gantt", {"bars": bars}, note))
     return blocks

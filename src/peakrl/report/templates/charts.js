@@ -54,6 +54,13 @@
     };
   }
 
+  // Steps and episodes are whole: a short axis of them has no tick between two.
+  function wholeTicks(values) {
+    const found = values.filter((value) => typeof value === "number");
+    const length = Math.max(...found) - Math.min(...found);
+    return found.length && found.every(Number.isInteger) && length <= 12 ? { tickmode: "linear", tick0: 0, dtick: 1 } : {};
+  }
+
   // A logarithmic axis names 1, 2 and 5 in full where it is short, and powers of ten where it is long.
   function logTicks(values) {
     const above = values.filter((value) => value > 0);
@@ -105,7 +112,7 @@
       x: series.x, y: series.y.map((y) => (y === null ? null : Math.max(y, floor))), name: series.name, mode: series.mode,
       customdata: series.y.map((y, i) => short(y) + spread(series, i)),
       line: { color: paint, dash: series.dash, width: series.level ? 1.6 : 2 },
-      marker: { color: theirs ? colour("panel") : paint, size: theirs || series.x.length === 1 ? 9 : series.mode === "markers" && !single ? 4 : 7, line: { color: paint, width: theirs ? 2 : 0 } },
+      marker: { color: theirs ? colour("panel") : paint, size: theirs || series.x.length === 1 ? 9 : series.mode === "markers" && series.x.length > 60 && !single ? 4 : series.mode === "markers" && !single ? 10 : 7, line: { color: paint, width: theirs ? 2 : 0 } },
       error_y: single && series.std ? { type: "data", array: series.std, color: paint, thickness: 1.5 } : undefined,
       hovertemplate: `${series.level || single ? "" : "%{x:,}: "}%{customdata}<extra>${escaped(series.name)}</extra>`,
     };
@@ -121,8 +128,8 @@
     const bands = shown.filter((series) => (series.std || series.low) && !single).map((series) => band(series, spec, state));
     const lines = shown.map((series) => trace(series, single, spec, state));
     Plotly.react(id, [...bands, ...lines], layout(spec, {
-      xaxis: { ...axis(single ? "" : spec.x, state.logX && !single), ...(state.logX && !single ? logTicks(spec.series.flatMap((s) => s.x)) : {}) },
-      yaxis: { ...axis(spec.y, state.logY), ...(state.logY ? logTicks(lines.flatMap((line) => line.y)) : {}) },
+      xaxis: { ...axis(single ? "" : spec.x, state.logX && !single), ...(single ? {} : (state.logX ? logTicks : wholeTicks)(spec.series.flatMap((s) => s.x))) },
+      yaxis: { ...axis(spec.y, state.logY), ...(state.logY ? logTicks(lines.flatMap((line) => line.y)) : {}), ...(spec.downY ? { autorange: "reversed", ...wholeTicks(spec.series.flatMap((s) => s.y)) } : {}) },
       // A zoom lasts as long as the axes keep their kind.
       uirevision: `${state.logX}${state.logY}${state.revision}`,
     }), config);

@@ -70,7 +70,7 @@
       input.dataset.slice = id;
       input.dataset.field = f;
       output.textContent = spec.fields[f].values[state.slices[f]];
-      label.append(`at ${spec.fields[f].name}`, input, output);
+      label.append(`${spec.fields[f].name}:`, input, output);
       return label;
     }));
   }
@@ -202,7 +202,8 @@
       hovertemplate: "%{y}: %{customdata[0]} to %{customdata[1]}, due %{customdata[2]}, deadline %{customdata[3]}<extra></extra>",
     };
     document.getElementById(id).style.height = `${7 + 2 * names.length}rem`;
-    Plotly.react(id, [bars, marks("due", "due", colour("purple"), true), marks("deadline", "deadline", colour("ink"), false)],
+    const dues = spec.bars.some((bar) => bar.due !== null) ? [marks("due", "due", colour("purple"), true)] : [];
+    Plotly.react(id, [bars, ...dues, marks("deadline", "deadline", colour("ink"), false)],
       layout(spec, {
         xaxis: { ...axis("time"), rangemode: "tozero" }, yaxis: { ...axis(""), autorange: "reversed" }, showlegend: true,
         legend: { orientation: "h", y: -0.28, font: { size: 12 } }, bargap: 0.35, dragmode: false,
