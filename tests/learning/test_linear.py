@@ -185,8 +185,8 @@ def test_history_is_that_of_the_policy_that_is_handed_out():
     assert np.array_equal(run.policy.likeliest.rows, run.followed_policy.likeliest.rows)
 
 
-def inventory_medians(settings, seeds=5):
-    """Of five runs: the medians of mean [gap]+, mean [violation]+, and of the share of violating policies."""
+def inventory_medians(settings, seeds):
+    """Of some runs: the medians of mean [gap]+, mean [violation]+, and of the share of violating policies."""
     found = []
     for seed in range(seeds):
         history = learn(INVENTORY, settings, episodes=100_000, seed=seed, record=1, average=False).history
@@ -197,22 +197,22 @@ def inventory_medians(settings, seeds=5):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("settings", "gap", "violation", "share"),
+    ("settings", "seeds", "gap", "violation", "share"),
     [
-        # The medians of prototypes over five seeds, with a tenth more. Theirs of the positive parts of plans with
-        # little or no margin, .0005 and .0029, are not reached: ours are .0017 and .0042. It is what the error of some
-        # 10^5 counts leaves, and differs between seeds (ten others: .00004 to .005); our gaps are smaller.
-        (OptCMDP.certainty_equivalent(total=3.5), 0.026, 0.0030, None),
-        (OptCMDP(total=3.5, scale=0.01), 0.0044, 0.0060, None),
-        (OptCMDP(total=3.5), 0.0018, 0.219, 1.0),
-        (OptCMDP(total=3.5, scale=0.01, bonus=True), 0.0027, 0.112, None),
-        (OptPessLP(total=3.5, scale=0.01, safe_policy=SAFE), 0.301, 0.0, 0.0),
-        (DOPE(total=3.5, scale=0.01, safe_policy=SAFE), 0.210, 0.0, 0.0),
+        # The medians of prototypes over five seeds, with a tenth more. Without a margin to speak of, runs differ
+        # forty-fold with their first samples: medians of five seeds are anywhere between .003 and .028 (gap) and .0004
+        # and .0028 (violation), 5 to 95 % of draws from 200 runs, so more are run. The prototypes' violations, .0005
+        # and .0029, are not judged by: medians of 200 of our runs are .0012 and .0033, and docs/neighbours.md says why.
+        (OptCMDP.certainty_equivalent(total=3.5), 50, 0.026, 0.0016, None),
+        (OptCMDP(total=3.5, scale=0.01), 50, 0.0044, 0.0034, None),
+        (OptCMDP(total=3.5), 5, 0.0018, 0.219, 1.0),
+        (OptCMDP(total=3.5, scale=0.01, bonus=True), 5, 0.0027, 0.112, None),
+        (OptPessLP(total=3.5, scale=0.01, safe_policy=SAFE), 5, 0.301, 0.0, 0.0),
+        (DOPE(total=3.5, scale=0.01, safe_policy=SAFE), 5, 0.210, 0.0, 0.0),
     ],
 )
-def test_medians_on_the_inventory_are_those_of_the_prototypes_or_better(settings, gap, violation, share):
-    # Plain means depend most on their first samples: gaps of single seeds lie between .003 and .052, so more are run.
-    found = inventory_medians(settings, 15 if settings.scale == 0 else 5)
+def test_medians_on_the_inventory_are_those_of_the_prototypes_or_better(settings, seeds, gap, violation, share):
+    found = inventory_medians(settings, seeds)
     assert found[0] <= 1.1 * gap
     assert found[1] <= 1.1 * violation
     if share is not None:

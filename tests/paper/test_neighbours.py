@@ -8,7 +8,7 @@ import pytest
 from peakrl import evaluate, learn, solve_budget
 from peakrl.learners import OptCMDP
 from peakrl.paper.neighbour_tasks import compiled, learn_neighbour
-from peakrl.paper.neighbours import FULL, METHODS, ROWS, Case, Neighbours, measure, tasks
+from peakrl.paper.neighbours import DEFAULT, FULL, METHODS, ROWS, Case, Neighbours, measure, tasks
 from peakrl.paper.records import Request, read_figure
 from peakrl.report import DRAWINGS, draw_figure
 
@@ -24,6 +24,8 @@ def test_a_run_tells_what_its_history_says():
     assert told["value"] == pytest.approx(evaluate(compiled("inventory"), run.policy).value)
     assert told["averaged_violation"] == pytest.approx(run.history.violation.mean())
     assert told["violations"] == run.violations
+    assert told["price"] == run.multipliers[0]
+    assert "averaged_price" not in told  # plans have a price of their own each
 
 
 @pytest.mark.parametrize("problem", ROWS)
@@ -36,7 +38,8 @@ def test_every_row_of_a_problem_makes_settings_that_a_file_can_hold(problem):
 
 
 def test_every_problem_has_a_size_and_every_method_a_row():
-    assert {problem for problem, *_ in FULL.sizes} == set(ROWS)
+    for size in (DEFAULT, FULL):
+        assert {problem for problem, *_ in size.sizes} == set(ROWS)
     assert {name for names in ROWS.values() for name in names} == set(METHODS)
 
 
@@ -60,3 +63,8 @@ def test_what_a_safe_start_is_given_costs_what_it_says():
     case = Case("inventory", 10)
     assert evaluate(compiled("inventory"), case.safe_policy()).violation == pytest.approx(0.7)
     assert solve_budget(compiled("inventory"), total=case.limit).value == pytest.approx(6.665321527, abs=1e-6)
+
+
+def test_the_earliest_deadline_first_meets_every_deadline_of_the_scheduling_example_and_is_not_the_best_order():
+    found = evaluate(compiled("scheduling"), Case("scheduling", 10).safe_policy())
+    assert (found.value, found.violation) == (-26.0, 0.0)  # the best order has -22

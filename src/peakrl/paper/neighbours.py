@@ -9,8 +9,9 @@ violation are exact. With d the limit (0 where a peak constraint is to be kept),
     signed sum                sum_k (v_k - d) / K         opposite errors cancel: what primal-dual bounds are about
     violating policies        the share of pi^k with v_k > d
     violating episodes        in which some constraint was violated; a cost is always above 0
+    price, averaged price     of a unit of violation, at the end and on average over the run, where a method has one
     proved gap                to the best safe policy, as far as it is proved at the end (certified learner)
-    seconds, numbers stored   on the clock, exact history included; in the learner's tables
+    seconds, numbers stored   of the processor, exact history of every episode included; in the learner's tables
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ MEASURES = {
     "signed_sum": ("signed sum", "violation an episode"),
     "violating": ("violating policies", "share"),
     "violations": ("violating episodes", ""),
+    "price": ("price", "reward for a unit of violation"),
+    "averaged_price": ("averaged price", "reward for a unit of violation"),
     "proved_gap": ("proved gap", "reward"),
     "seconds": ("seconds", "s"),
     "stored": ("numbers stored", ""),
@@ -57,8 +60,9 @@ MEASURES = {
 #: Learners for expected limits must be given one above 0 where the limit is 0.
 ALLOWANCE = 0.01
 MODEL_KNOWN = "model known"
-#: Problems of many thousand (step, state, action).
+#: Problems of many thousand (step, state, action), and methods that look at all of them in every episode.
 LARGE = ("grid", "transmitter", "scheduling")
+EVERY_EPISODE = ("regularised", "NPG-PD", "SUCBVI")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ class Case:
     def batch(self) -> dict[str, Any]:
         """How often those plan that look at all pairs at once: large problems have few episodes and many plans due."""
         return {"episodes_per_plan": 20 if self.problem in LARGE else 1}
+
+    @property
+    def slater(self) -> float:
+        """How far below the limit the policy of least violation stays."""
+        return self.limit - solve(compiled(self.problem)).violation
 
     def safe_policy(self) -> Any:
         """A policy that stays well below the limit, and earns little."""
@@ -157,10 +166,12 @@ METHODS = {
         PRICES, "S, K", NOTHING_CERTIFIED,
         lambda case: OptDual(total=case.limit, **case.batch),
     ),
-    "OptPrimalDual": Method(PRICES, "S, K", NOTHING_CERTIFIED, lambda case: OptPrimalDual(total=case.limit)),
+    "OptPrimalDual": Method(
+        PRICES, "S, K", NOTHING_CERTIFIED, lambda case: OptPrimalDual(total=case.limit, **case.batch)
+    ),
     "OPDOP": Method(
         PRICES, "S, K, Slater gap", NOTHING_CERTIFIED,
-        lambda case: OptPrimalDual.opdop(total=case.limit, slater=case.limit, episodes=case.episodes),
+        lambda case: OptPrimalDual.opdop(total=case.limit, slater=case.slater, episodes=case.episodes, **case.batch),
     ),
     "regularised": Method(PRICES, "S", NOTHING_CERTIFIED, lambda case: OptPrimalDual.regularised(total=case.limit)),
     "NPG-PD": Method(
@@ -177,20 +188,15 @@ PEAKS = (
     "maximin Q",
 )  # fmt: skip
 ON_COUNTS = ("certainty-equivalent LP", "OptCMDP, 0.01", "OptCMDP-bonus, 0.01", *SAFE_START)
-#: Which methods each problem has. Policies that draw their actions at each node (OptPrimalDual and its kin) are drawn
-#: and valued exactly in every episode, which takes too long on the three larger problems; their row is that of OptDual
-#: there, whose prices move alike. HI tables at the larger ones would be twenty tables of each. A safe policy for the
-#: scheduling example is an order that meets every deadline, which is what is looked for.
+#: Which methods each problem has. Limits on a total cost say nothing of single steps, so HI tables are for the peak
+#: problems; what is declared to `certified` is true of transmitters only.
 ROWS = {
     "inventory": (*OPTIMISTS, *SAFE_START, *QUEUES),
-    "grid": (*OPTIMISTS, *SAFE_START, "OptDual", "WeiMDP", "Triple-Q"),
-    "tiny harvesting": (
-        *PEAKS, "certified, declared", *ON_COUNTS, "OptDual", "OptPrimalDual", "NPG-PD", "WeiMDP", "Triple-Q",
-        "Triple-Q, HI tables",
-    ),
-    "transmitter": (*PEAKS, "certified, declared", *ON_COUNTS, "OptDual", "WeiMDP", "Triple-Q"),
-    "scheduling": (*PEAKS, *ON_COUNTS[:3], "OptDual", "WeiMDP", "Triple-Q"),
-}  # fmt: skip
+    "grid": (*OPTIMISTS, *SAFE_START, *QUEUES),
+    "tiny harvesting": (*PEAKS, "certified, declared", *ON_COUNTS, *QUEUES, "Triple-Q, HI tables"),
+    "transmitter": (*PEAKS, "certified, declared", *ON_COUNTS, *QUEUES, "Triple-Q, HI tables"),
+    "scheduling": (*PEAKS, *ON_COUNTS, *QUEUES, "Triple-Q, HI tables"),
+}
 
 
 @dataclass(frozen=True)
@@ -202,24 +208,34 @@ class Neighbours:
         ("inventory", 10_000, 20, 5),
         ("grid", 10_000, 5, 1),
         ("tiny harvesting", 10_000, 20, 5),
-        ("transmitter", 2_000, 1, 1),
+        ("transmitter", 2_000, 3, 1),
         ("scheduling", 2_000, 20, 3),
     )
 
 
-FULL = Neighbours()
-QUICK = replace(FULL, sizes=(("inventory", 100, 1, 1), ("tiny harvesting", 100, 1, 1)))
+DEFAULT = Neighbours()
+#: Twenty seeds of everything, and ten times as long where that is cheap: hours on two cores.
+FULL = Neighbours(
+    sizes=(
+        ("inventory", 100_000, 20, 20),
+        ("grid", 10_000, 20, 20),
+        ("tiny harvesting", 100_000, 20, 20),
+        ("transmitter", 2_000, 20, 20),
+        ("scheduling", 2_000, 20, 20),
+    )
+)
+QUICK = Neighbours(sizes=(("inventory", 100, 1, 1), ("tiny harvesting", 100, 1, 1)))
 
 
 def neighbours(request: Request) -> FigureRecord:
     """Return the table and checks of the comparison."""
-    return measure(request, QUICK if request.quick else FULL)
+    return measure(request, QUICK if request.quick else FULL if request.full else DEFAULT)
 
 
 def measure(request: Request, settings: Neighbours) -> FigureRecord:
     """Return the comparison for given settings."""
     batches = {
-        (problem, name): tasks(Case(problem, episodes), name, few if METHODS[name].slow else many)
+        (problem, name): tasks(Case(problem, episodes), name, few if is_slow(problem, name) else many)
         for problem, episodes, many, few in settings.sizes
         for name in ROWS[problem]
     }
@@ -238,9 +254,15 @@ def measure(request: Request, settings: Neighbours) -> FigureRecord:
         name: {"family": method.family, "knows": method.knows, "certifies": method.certifies}
         for name, method in METHODS.items()
     }
-    values = {**asdict(settings), "quick": request.quick, "methods": told, "allowance": ALLOWANCE}
+    limits = {problem: common_problem(problem).limit for problem, *_ in settings.sizes}
+    values = {**asdict(settings), "quick": request.quick, "methods": told, "allowance": ALLOWANCE, "limits": limits}
     title = "Ways to deal with constraints, side by side"
     return FigureRecord("neighbours", title, "", values, tuple(rows), tuple(checks))
+
+
+def is_slow(problem: str, name: str) -> bool:
+    """Does a method take so long on a problem that fewer seeds must do?"""
+    return METHODS[name].slow or (problem in LARGE and name in EVERY_EPISODE)
 
 
 def tasks(case: Case, name: str, seeds: int) -> list[Task]:
@@ -257,10 +279,9 @@ def table(problem: str, name: str, runs: list[Result]) -> list[Row]:
     """Return median, quartiles and largest of every measure over seeds."""
     rows: list[Row] = []
     for key, measure in MEASURES.items():
-        if key not in ("seconds", *runs[0].values):  # only certified runs prove a gap
+        if key not in runs[0].values:  # only certified runs prove a gap, and few methods have a price
             continue
-        found = [run.seconds if key == "seconds" else float(run.values[key]) for run in runs]
-        rows += numbers(problem, name, measure, found)
+        rows += numbers(problem, name, measure, [float(run.values[key]) for run in runs])
     return rows
 
 
@@ -268,7 +289,9 @@ def yardstick(problem: str) -> list[Row]:
     """Return the exact optimum under the limit."""
     limit = common_problem(problem).limit
     best = solve_budget(compiled(problem), total=limit) if limit else solve(compiled(problem))
-    pairs = {"value": best.value, "violation": best.violation}
+    price = solve_budget(compiled(problem), total=limit or ALLOWANCE).multipliers
+    assert price is not None
+    pairs = {"value": best.value, "violation": best.violation, "price": float(price.ravel()[0])}
     return [
         Row(problem, MODEL_KNOWN, f"median {name}", MEASURES[name][1], None, value, None, 1)
         for name, value in pairs.items()
