@@ -473,3 +473,34 @@ def test_an_action_that_failed_anywhere_is_not_tried_in_new_states_where_it_is_t
     # What is on record for the last episode is what it did: never the first action, wherever it came to.
     rows = run.averaged_policy.policy(40).rows
     assert not (run.model.row_action[rows[rows >= 0]] == 0).any()
+
+
+class NeverShown(gymnasium.Env):
+    """Shows states that were never shown before, and keeps what was done in the latest episode; action 0 violates."""
+
+    observation_space, action_space = spaces.Discrete(1000), spaces.Discrete(2)
+
+    def __init__(self):
+        declared = {"horizon": 2, "reward_range": (0.0, 1.0), "constraint_bounds": (1.0,)}
+        self.metadata, self.shown = {"render_modes": [], "peakrl": declared}, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.taken = []
+        self.shown += 1
+        return self.shown, {}
+
+    def step(self, action):
+        self.taken.append((len(self.taken), self.shown, int(action)))
+        self.shown += 1
+        return self.shown, 0.5, False, False, {"constraints": np.array([-1.0 if action == 0 else 1.0])}
+
+
+@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()])
+@pytest.mark.parametrize(
+    "told", [{"constraint_depends_on": "action"}, {"constraints": lambda step, state, action: action - 0.5}]
+)
+def test_the_followed_policy_is_what_the_last_episode_did_in_states_it_was_the_first_to_meet(settings, told):
+    env = NeverShown()
+    run = learn(env, settings, episodes=4, knowledge=Knowledge(**told), record="none")
+    assert [run.followed_policy.action(step, state) for step, state, _ in env.taken] == [1, 1]
+    assert [action for *_, action in env.taken] == [1, 1]

@@ -73,6 +73,8 @@ class LaneSource:
         #: The only lane there is, where it is an environment's.
         self._alone = lanes if isinstance(lanes, SingleLane) else None
         self.started = 0
+        #: Has the last episode that is asked for been started?
+        self._final = False
         horizon = self.rules.horizon
         self.pieces = max(1, LANE_STEPS[0] // horizon), max(1, LANE_STEPS[1] // horizon)
         self._log = NO_CHANGES
@@ -140,6 +142,8 @@ class LaneSource:
         self._changes = algorithm.grow(first, self.started, log, self._changes)
         if self.limits is not None and self.space.slots > self.space.ends:
             self._forbid(algorithm, self.limits, max(first, self.space.ends), log if first else NO_CHANGES)
+        if self._final:  # what the last episode follows in states that it is the first to meet
+            ledger.greedy = np.concatenate([ledger.greedy, algorithm.greedy()[len(ledger.greedy) :]])
 
     def _forbid(self, algorithm: Algorithm, limits: Limits, first: int, log: Log) -> None:
         """Tell the algorithm what is declared to fail in new slots, and note what it does there instead."""
@@ -176,7 +180,8 @@ class LaneSource:
             if algorithm is not None:
                 log = self._room(ledger, algorithm)
                 self._changes = algorithm.begin(number, ledger.generator, log, self._changes)
-        if self.started >= goal and algorithm is not None:
+        self._final = self.started >= goal and algorithm is not None
+        if self._final and algorithm is not None:
             ledger.greedy = algorithm.greedy()
         seeds = [episode_seed(ledger.seed, number) for number in numbers]
         for place, seen in zip(free, self.lanes.begin(free, seeds), strict=True):
