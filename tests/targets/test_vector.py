@@ -35,6 +35,14 @@ class Counter(gymnasium.Env):
         return self.steps, 0.5, self.steps == self.length, False, info
 
 
+class Deaf(SyncVectorEnv):
+    """Knows nothing of single lanes to be reset."""
+
+    def reset(self, *, seed=None, options=None):
+        assert options is None
+        return super().reset(seed=seed)
+
+
 def lanes(mode, count=3):
     return SyncVectorEnv([Counter] * count, autoreset_mode=mode)
 
@@ -63,3 +71,10 @@ def test_a_lane_without_an_episode_does_what_the_policy_does(mode):
     env = lanes(mode)
     assert simulate(env, lambda step, state, actions: 1, episodes=4).violation == 0
     assert all(each.unwrapped.taken == {1} for each in env.envs)
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_an_environment_that_resets_itself_is_not_asked_to_reset_a_lane(mode, monkeypatch):
+    monkeypatch.setattr("peakrl.targets.vector.SyncVectorEnv", type("Other", (), {}))
+    found = simulate(Deaf([Counter] * 3, autoreset_mode=mode), lambda step, state, actions: 1, episodes=4)
+    assert found.violation == 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import iterate
 
 from peakrl.checks import shown
@@ -33,6 +33,9 @@ class VectorLanes:
                 f'metadata["autoreset_mode"] of the vectorised environment is {mode!r}; it must be one of '
                 f"{', '.join(str(each) for each in AutoresetMode)} (Gymnasium 1.1 and later set it)"
             ) from None
+        own = isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
+        #: Can a lane be reset at any time? Elsewhere nobody says that it can, before it is over.
+        self._resettable = own or self.mode is AutoresetMode.DISABLED
         self._running = False
         #: NEXT_STEP: the next step resets this lane; SAME_STEP: the first state of its next episode.
         self._resets = [False] * self.count
@@ -88,7 +91,7 @@ class VectorLanes:
 
     def _keep_idle(self, lanes: Sequence[int]) -> None:
         """Say what lanes that nobody learns from do: they step with the others, and not everywhere may all be done."""
-        rule = self.rules.idle
+        rule = self.rules.idle if self._resettable else None
         astray = [lane for lane in lanes if self._over[lane] or (rule is not None and not self._resets[lane])]
         if astray:
             self._reset(astray, {})
