@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from browsing import Opened, chromium
-from peakrl import load_run, sweep
+from certified_problems import near_tie
+from peakrl import LearnerSettings, learn, load_run, sweep, write_report
 from peakrl.paper.records import read_figure
 from peakrl.report.page import write_page
 from report_pages import figure_record, save_all_kinds
@@ -243,6 +244,22 @@ def test_the_tables_of_a_sweep_have_the_whole_width_and_become_cards_on_a_phone(
         assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert opened.complaints == []
         opened.context.close()
+
+
+def test_a_certified_run_shows_what_is_proved_beside_what_is_true(browser: Any, tmp_path: Path) -> None:
+    run = learn(near_tie(), LearnerSettings.certified(0.4, relative=True), episodes=100_000, seed=1)
+    write_report(run, tmp_path / "certified.html")
+    drawn = (
+        "peakrl.all('.plot').map((one) => one.data).find((traces) => traces.some((one) => one.name == 'certified gap'))"
+    )
+    opened = Opened(browser, tmp_path / "certified.html", viewport={"width": 390, "height": 844})
+    opened.draw_all()
+    curves = opened.page.evaluate(f"Object.fromEntries({drawn}.map((one) => [one.name, Array.from(one.y)]))")
+    proved, true = curves["certified gap"], curves["true gap of the candidate"]
+    assert len(proved) == len(true) > 3
+    assert all(high > low for high, low in zip(proved, true, strict=True))
+    assert opened.complaints == []
+    opened.context.close()
 
 
 def test_the_first_key_leads_past_the_contents(browser: Any, folder: Path) -> None:
