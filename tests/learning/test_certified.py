@@ -159,6 +159,19 @@ def test_where_nothing_is_random_there_is_no_noise_to_declare():
         certified(model, 0.0, knowledge=told)
 
 
+@pytest.mark.parametrize("seed", [32, 46])
+def test_who_asks_for_the_certificate_does_not_change_how_the_run_goes_on(tmp_path, seed):
+    # In these runs the counts show a dead state that the learner, between two reviews, has not concluded yet.
+    problem = random_problem(seed, states=5, actions=3, horizon=4, constraints=1, safe_action=False, stationary=True)
+    run = certified(compile_model(problem), 0.2, episodes=30, seed=seed)
+    for name, before in (("silent", None), ("asked", run)):
+        assert before is None or before.certificate is not None
+        run.save(tmp_path / name)
+    one, other = (peakrl.resume(tmp_path / name, episodes=200) for name in ("silent", "asked"))
+    assert np.array_equal(one.q, other.q)
+    assert np.array_equal(one.policy.rows, other.policy.rows)
+
+
 def test_the_most_reward_holds_for_every_outcome_not_for_the_mean_of_a_pair():
     # A ticket earns 1 in 3 of 100: no bet may be capped at 0.5, though its mean is less.
     with pytest.raises(SettingsError, match=r"most_reward is 0.5, but state 'here', action 'ticket' earns 1 "):

@@ -69,7 +69,7 @@ def certificate(learner: CertifiedLearner) -> Certificate:
 def bounds_now(learner: CertifiedLearner) -> dict[str, float | None]:
     """Return every bound from the counts as they are."""
     r = learner.rounds
-    high, dead = first_value(r.places, r.terms, r.fresh(), r.scratch, FINE)
+    high, dead = first_value(r.places, r.terms, r.fresh(apart=True), r.scratch, FINE)
     least = r.goal.least * r.places.horizon
     low = max(r.return_low(), least) if r.status[FROZEN] else least
     chance = r.chance_high() if r.status[FROZEN] else 1.0

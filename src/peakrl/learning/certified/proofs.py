@@ -218,10 +218,13 @@ class Proofs:
     def _attempt_share(self, attempt: int) -> float:
         return math.log(attempt * (attempt + 1) * 3 / (LOWER * self.goal.failure_probability))
 
-    def fresh(self) -> Tables:
-        """Return tables whose upper values follow from the counts alone."""
+    def fresh(self, *, apart: bool = False) -> Tables:
+        """Return tables whose upper values follow from the counts alone; `apart`: nothing that is learned changes."""
         horizon, most = self.places.horizon, max(self.terms.most, 0.0) if self.places.ends else self.terms.most
         tables = self.tables
+        if apart:  # what is ruled out, and where to look for the best bets, the learner finds in its own time
+            parts = {name: getattr(tables, name).copy() for name in ("witness", "dead", "guess")}
+            tables = tables._replace(**parts)
         stride = self.places.node_stride
         top = most * np.arange(horizon, -1.0, -1.0)
         upper, value = np.empty_like(tables.upper), tables.value.copy()
