@@ -292,6 +292,13 @@ def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_tha
     assert peakrl.load_run(tmp_path / "run").episodes == run.episodes
 
 
+@pytest.mark.parametrize("tolerance", [0.0, 1e-6])
+def test_a_certificate_says_what_it_forgives(tolerance):
+    env = ModelEnvironment(MODELS["tie"], 1)
+    lines = certified(env, 0.4, 60, relative=False, constraint_tolerances=[tolerance]).certificate.rests_on
+    assert any("counts as met down to 1e-06 below 0" in line for line in lines) == (tolerance > 0)
+
+
 @pytest.mark.parametrize("reward_range", [(-1.0, -0.1), (-1.0, 1.0)])
 def test_a_certificate_says_where_it_rests_on_episodes_that_do_not_end_early(reward_range):
     model = TabularModel.from_arrays(np.ones((1, 1, 1)), [[-0.5]], np.ones((1, 1, 1)), 2, reward_range=reward_range)

@@ -129,6 +129,10 @@ def environment_lines(r: GrowingRounds) -> list[str]:
         lines.append("of how many states there are nothing is known, so that none is taken for impossible")
     if not r.goal.least <= 0.0 <= r.terms.most:
         lines.append(f"no episode ends before its {r.places.horizon} steps: what is left out would earn 0")
+    tolerances = r.space.rules.constraints.tolerances or ()
+    if any(tolerances):
+        rooms = ", ".join(f"{room:g}" for room in tolerances)
+        lines.append(f"a constraint counts as met down to {rooms} below 0, as declared")
     return lines
 
 
