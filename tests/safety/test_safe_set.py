@@ -217,6 +217,22 @@ def test_an_action_that_is_not_on_offer_has_no_reason():
         safe_set(random_problem(3)).reason(0, random_problem(3).first[0][1], 77)
 
 
+# Memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("horizon", [3, 300])
+def test_four_bytes_for_each_action_and_state_whatever_the_horizon(horizon):
+    model = compile_model(random_problem(3, states=7, actions=3, horizon=horizon, stationary=True))
+    assert model.stationary
+    assert safe_set(model).steps.nbytes == 4 * (model.num_rows + model.num_slots)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bits_are_those_of_all_entries(seed):
+    safe = safe_set(random_problem(seed, states=7, actions=3, horizon=6, stationary=seed % 2 == 0))
+    assert safe.steps.bits().tolist() == np.packbits(safe.entries).tolist()
+
+
 # Files and exports -----------------------------------------------------------------------------------------------
 
 

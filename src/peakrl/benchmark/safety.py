@@ -10,7 +10,7 @@ import gymnasium
 
 from peakrl.benchmark.scaling import sparse_model
 from peakrl.benchmark.sections import Section, in_turns
-from peakrl.kernels.safety import NO_PROMISES, keeping_rows, safe_tables
+from peakrl.kernels.safety import keeping_rows, safe_steps
 from peakrl.model.explore import compile_model
 from peakrl.problems.harvesting.problem import energy_harvesting
 from peakrl.safety.safe_set import SafeSet
@@ -41,7 +41,7 @@ def safety_rates(section: Section, repeats: int, quick: bool) -> None:
         model = sparse_model(states)
 
         def work(model: Any = model) -> None:
-            safe_tables(model.layout, model.num_nodes, keeping_rows(model.layout, model.payoffs), NO_PROMISES)
+            safe_steps(model.layout, keeping_rows(model.layout, model.payoffs))
 
         seconds = in_turns([work], repeats if states < 1_000_000 else 1)[0]
         section.add(what="safe set", size=f"{model.num_nodes - states:,} (step, state), 10 actions", seconds=seconds)

@@ -17,6 +17,9 @@ the next states s' that are not safe
 
 A stored state without actions, which only the end of an episode has, counts as not safe at an earlier step.
 
+In a stationary model what is safe at a step is safe at every later one, by induction from safe_H, which holds
+everywhere: one number tells of all steps, the first from which on an action or a state is safe.
+
 With a policy pi that is promised to be safe wherever it names an action, its own actions are safe without a proof, and
 others are where they violate nothing and lead to states that are safe in this wider sense:
 
@@ -40,7 +43,6 @@ Bools = NDArray[np.bool_]
 FAR = np.int32(2**31 - 1)
 #: In place of the row that a policy promises: it promises nothing; its action is none that the model offers.
 NO_PROMISE, UNLISTED = -1, -2
-NO_PROMISES: Ints = np.empty(0, np.int32)
 
 
 @kernel
@@ -65,20 +67,60 @@ def keeping_rows(layout: Layout, payoffs: Payoffs) -> Bools:
 
 
 @kernel
-def safe_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) -> tuple[Bools, Bools]:
-    """Return [entry] and [node]: which actions and states are safe, where `keeps` says which rows violate nothing.
+def safe_steps(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
+    """Return [row] and [slot]: the first step from which on an action, a state is safe; H where there is none before.
 
-    `promised` [node] holds the row of a policy that is safe by promise, NO_PROMISE or UNLISTED; it may be empty.
+    `keeps` says which rows violate nothing. In a layered model, whose slots belong to a step, it is 0 or H.
     """
-    rows = keeps.shape[0]
-    entry_safe = np.zeros((layout.horizon - 1) * layout.entry_stride + rows, np.bool_)
+    horizon, layered = layout.horizon, layout.node_stride == 0
+    row_from = np.full(keeps.shape[0], horizon, np.int32)
+    slot_from = np.full(layout.row_start.shape[0] - 1, horizon, np.int32)
+    if layered:
+        slot_from[layout.step_slots[horizon - 1, 1] :] = 0
+    leads_well = np.empty(layout.outcome_start.shape[0] - 1, np.bool_)
+    for step in range(horizon - 1, -1, -1):
+        noted, changed = 0 if layered else step, layered
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            well = True
+            for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                if slot_from[layout.outcome_next[o]] > step + 1:
+                    well = False
+                    break
+            leads_well[d] = well
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            some = False
+            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                if keeps[row] and leads_well[layout.row_distribution[row]]:
+                    row_from[row] = noted
+                    some = True
+            if some:
+                slot_from[slot] = noted
+            elif slot_from[slot] == step + 1:
+                changed = True
+        if not changed:  # what the next step has, all earlier ones have as well
+            for row in range(row_from.shape[0]):
+                if row_from[row] == step:
+                    row_from[row] = 0
+            for slot in range(slot_from.shape[0]):
+                if slot_from[slot] == step:
+                    slot_from[slot] = 0
+            break
+    return row_from, slot_from
+
+
+@kernel
+def promised_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) -> tuple[Bools, Bools]:
+    """Return [entry] and [node]: which actions and states are safe with a policy that is safe by promise.
+
+    `promised` [node] holds its row, NO_PROMISE or UNLISTED.
+    """
+    entry_safe = np.zeros((layout.horizon - 1) * layout.entry_stride + keeps.shape[0], np.bool_)
     node_safe = np.zeros(nodes, np.bool_)
     after = layout.horizon * layout.node_stride if layout.node_stride > 0 else layout.step_slots[layout.horizon - 1, 1]
     node_safe[after:] = True
     leads_well = np.empty(layout.outcome_start.shape[0] - 1, np.bool_)
     for step in range(layout.horizon - 1, -1, -1):
         here, there = step * layout.node_stride, (step + 1) * layout.node_stride
-        changed = layout.node_stride == 0 or promised.shape[0] > 0
         for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
             well = True
             for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
@@ -87,21 +129,13 @@ def safe_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) -> tup
                     break
             leads_well[d] = well
         for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
-            promise = promised[here + slot] if promised.shape[0] > 0 else NO_PROMISE
+            promise = promised[here + slot]
             some = promise == UNLISTED
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
                 safe = row == promise or (keeps[row] and leads_well[layout.row_distribution[row]])
                 entry_safe[step * layout.entry_stride + row] = safe
                 some = some or safe
             node_safe[here + slot] = some
-            changed = changed or some != node_safe[there + slot]
-        if not changed:  # what the next step has, all earlier ones have as well
-            for earlier in range(step):
-                first = earlier * layout.entry_stride
-                entry_safe[first : first + rows] = entry_safe[step * rows : (step + 1) * rows]
-            for node in range(here - 1, -1, -1):
-                node_safe[node] = node_safe[node + layout.node_stride]
-            break
     return entry_safe, node_safe
 
 

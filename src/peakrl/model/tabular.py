@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Payoffs, Sampler
+from peakrl.model.safe_steps import SafeSteps
 from peakrl.model.space import StateSpace, expand, frozen, starts_of
 
 if TYPE_CHECKING:
@@ -204,12 +205,11 @@ class TabularModel(StateSpace):
         return frozen(keeping_rows(self.layout, self.payoffs), np.bool_, own=True)
 
     @cached_property
-    def safe(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """[entry] and [node]: which actions and states are safe (`kernels.safety`); `safe_set` is made of it."""
-        from peakrl.kernels.safety import NO_PROMISES, safe_tables
+    def safe(self) -> SafeSteps:
+        """Which actions and states are safe at which step (`kernels.safety`); `safe_set` is made of it."""
+        from peakrl.kernels.safety import safe_steps
 
-        entries, nodes = safe_tables(self.layout, self.num_nodes, self.keeps, NO_PROMISES)
-        return frozen(entries, np.bool_, own=True), frozen(nodes, np.bool_, own=True)
+        return SafeSteps.by_first_step(self.horizon, self.stationary, *safe_steps(self.layout, self.keeps))
 
     # Identity ------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ def scale_of(family: str, model: TabularModel, best: Solution[Policy]) -> float:
 
 def viable_chances(model: TabularModel) -> Floats:
     """[entry]: draw among the viable actions of a state; where there are none, among all."""
-    viable = model.safe[0].reshape(-1, model.num_rows).astype(float)
+    viable = model.safe.entries.reshape(-1, model.num_rows).astype(float)
     offers = np.flatnonzero(np.diff(model.row_start) > 0)
     first, sizes = model.row_start[:-1][offers], np.diff(model.row_start)[offers]
     none = np.repeat(np.add.reduceat(viable, first, axis=1) == 0, sizes, axis=1)

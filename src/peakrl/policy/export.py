@@ -96,15 +96,15 @@ def action_views(
     base = step * model.entry_stride
     for row in model.rows_of_slot(slot):
         value = None if values is None else float(values[base + row])
-        fails = failings(model, base, row) if isinstance(model, TabularModel) else seen_failings(known, base + row)
+        fails = failings(model, step, row) if isinstance(model, TabularModel) else seen_failings(known, base + row)
         views.append(ActionView(model.action_of_row(row), probability.get(row, 0.0), value, *fails))
     return views
 
 
-def failings(model: TabularModel, base: int, row: int) -> tuple[bool, bool]:
+def failings(model: TabularModel, step: int, row: int) -> tuple[bool, bool]:
     """Return whether a row may violate at once, and whether it may, without that, lead where nothing is safe."""
     violates = not model.keeps[row]
-    return violates, not violates and not model.safe[0][base + row]
+    return violates, not violates and not model.safe.row(step, row)
 
 
 def seen_failings(known: Any, entry: int) -> tuple[bool | None, bool | None]:
@@ -115,10 +115,9 @@ def seen_failings(known: Any, entry: int) -> tuple[bool | None, bool | None]:
 
 def verdict(model: StateSpace, step: int, row: int, known: Any = None) -> bool | None:
     """Return whether a row is safe at a step, as `ActionView.safe`; None where nobody knows."""
-    entry = step * model.entry_stride + row
     if isinstance(model, TabularModel):
-        return bool(model.safe[0][entry])
-    return False if any(seen_failings(known, entry)) else None
+        return model.safe.row(step, row)
+    return False if any(seen_failings(known, step * model.entry_stride + row)) else None
 
 
 def decision(model: StateSpace, step: int, slot: int, row: int, known: Any = None) -> tuple[Any, ...]:

@@ -99,7 +99,7 @@ def kept_slots(found: RunFindings, most_entries: int, most_states: int) -> Longs
 
 def verdicts(model: TabularModel) -> NDArray[np.int8]:
     """[entry]: SAFE, BREAKS or DEAD_END."""
-    safe = model.safe[0].reshape(-1, model.num_rows)
+    safe = model.safe.entries.reshape(-1, model.num_rows)
     return np.where(safe, SAFE, np.where(model.keeps, DEAD_END, BREAKS)).astype(np.int8).ravel()
 
 

@@ -88,7 +88,7 @@ class Guard:
                 f"{told(state, seen)} at step {step} contradicts the model {self.model.name!r}: there "
                 f"{self._told(*before)} cannot lead to it. What is safe rests on what the model calls possible"
             )
-        if not self.safe.nodes[node]:
+        if not self.safe.holds(node):
             rows = self.model.rows_of_slot(node % self.model.num_slots)
             why = self.safe.reason(step, state, self.model.action_of_row(rows[0]))
             raise TargetError(f"no action is safe at step {step} in {told(state, seen)}: {why}")

@@ -19,7 +19,8 @@ import numpy as np
 
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.kernels.arrays import Ints
-from peakrl.kernels.safety import NO_PROMISE, UNLISTED, Bools, kept_nodes, safe_tables
+from peakrl.kernels.safety import NO_PROMISE, UNLISTED, Bools, kept_nodes, promised_tables
+from peakrl.model.safe_steps import SafeSteps
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import Policy
 from peakrl.safety.safe_set import SafeSet
@@ -68,7 +69,7 @@ class SafePolicy:
         return model.action_of_row(policy.row(step, slot))
 
     def promised_rows(self, model: TabularModel) -> Ints:
-        """[node] of a model: the row of what is promised, as `kernels.safety.safe_tables` takes it."""
+        """[node] of a model: the row of what is promised, as `kernels.safety.promised_tables` takes it."""
         rows = np.full(model.num_nodes, NO_PROMISE, np.int32)
         for step, slot, node in model.decisions():
             state = model.state_of_slot(slot)
@@ -79,7 +80,8 @@ class SafePolicy:
 
     def widened(self, model: TabularModel) -> SafeSet:
         """Return what is safe by a model's outcomes and by this promise together."""
-        return SafeSet(model, safe_tables(model.layout, model.num_nodes, model.keeps, self.promised_rows(model)))
+        tables = promised_tables(model.layout, model.num_nodes, model.keeps, self.promised_rows(model))
+        return SafeSet(model, SafeSteps.by_entry(model.horizon, model.stationary, *tables))
 
     def first_fault(self, state: Hashable) -> str:
         """Return why nothing is promised from a first state on, as far as the policy's own model tells."""

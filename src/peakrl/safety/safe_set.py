@@ -19,6 +19,7 @@ from peakrl.kernels.arrays import Ints
 from peakrl.kernels.safety import Bools, dead_end_distances
 from peakrl.model.explore import Target, as_model
 from peakrl.model.files import restored_model, store_model
+from peakrl.model.safe_steps import SafeSteps
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.export import as_csv, as_json, written
 from peakrl.safety.reasons import Reason, reason_of
@@ -51,11 +52,11 @@ class SafeSet:
     Made by `safe_set(model)`; also `solve(model).safe_set`.
     """
 
-    def __init__(self, model: TabularModel, tables: tuple[Bools, Bools] | None = None) -> None:
+    def __init__(self, model: TabularModel, steps: SafeSteps | None = None) -> None:
         #: What it was worked out for.
         self.model = model
-        #: [entry] and [node]: which actions and states are safe; by the model alone unless told otherwise.
-        self.entries, self.nodes = model.safe if tables is None else tables
+        #: Which actions and states are safe at which step; by the model alone unless told otherwise.
+        self.steps = model.safe if steps is None else steps
 
     def __repr__(self) -> str:
         safe, states = sum(each.safe_states for each in self.counts), sum(each.states for each in self.counts)
@@ -65,20 +66,33 @@ class SafeSet:
     @property
     def feasible(self) -> bool:
         """Is every first state safe, so that some policy keeps every constraint?"""
-        return bool(self.nodes[self.model.first_slot].all())
+        return bool(self.steps.slots(0)[self.model.first_slot].all())
+
+    @property
+    def entries(self) -> Bools:
+        """[entry]: which actions are safe; a byte for each step, state and action, laid out when asked for."""
+        return self.steps.entries
+
+    @property
+    def nodes(self) -> Bools:
+        """[node]: which states are."""
+        return self.steps.nodes
 
     # What may be done ----------------------------------------------------------------------------------------
 
     def contains(self, step: int, state: Hashable) -> bool:
         """Can every constraint be kept from this state on? A state that the model does not know is an error."""
-        return bool(self.nodes[self.node_of(step, state)])
+        return self.holds(self.node_of(step, state))
+
+    def holds(self, node: int) -> bool:
+        """Is a node safe, given by its number?"""
+        return self.steps.slot(*divmod(node, self.model.num_slots))  # of a layered model step 0, with strides of 0
 
     def actions(self, step: int, state: Hashable) -> list[Hashable]:
         """Return the safe actions, none where the state itself is not safe."""
         model = self.model
         rows = model.rows_of_slot(model.slot_of(step, state))
-        base = step * model.layout.entry_stride
-        return [model.action_of_row(row) for row in rows if self.entries[base + row]]
+        return [model.action_of_row(row) for row in rows if self.steps.row(step, row)]
 
     def mask(self, step: int, state: Hashable) -> Bools:
         """Return [action]: True where it is on offer and safe, in the order of `model.action_labels`; read-only."""
@@ -87,7 +101,7 @@ class SafeSet:
     def reason(self, step: int, state: Hashable, action: Hashable) -> Reason | None:
         """Return why an action is not safe, step by step; None where it is. `print` tells it in words."""
         row = self.model.row_of(step, state, action)
-        if self.entries[step * self.model.layout.entry_stride + row]:
+        if self.steps.row(step, row):
             return None
         return reason_of(self.model, self._distance, step, self.model.slot_of(step, state), row)
 
@@ -130,8 +144,7 @@ class SafeSet:
         step, slot = divmod(node, self.model.num_slots)  # of a layered model step 0, with strides of 0
         mask = np.zeros(len(self.model.action_labels), np.bool_)
         rows = self.model.rows_of_slot(slot)
-        base = step * self.model.layout.entry_stride
-        mask[self.model.row_action[rows.start : rows.stop]] = self.entries[base + rows.start : base + rows.stop]
+        mask[self.model.row_action[rows.start : rows.stop]] = self.steps.rows(step, slice(rows.start, rows.stop))
         mask.flags.writeable = False
         return mask
 
@@ -143,8 +156,8 @@ class SafeSet:
             return None
         masks = np.zeros((model.num_nodes, len(model.action_labels)), np.bool_)
         slots = np.repeat(np.arange(model.num_slots), np.diff(model.layout.row_start))
-        for step, safe in enumerate(self.entries.reshape(-1, model.num_rows)):
-            masks[step * model.layout.node_stride + slots, model.row_action] = safe
+        for step in range(model.horizon if model.stationary else 1):
+            masks[step * model.layout.node_stride + slots, model.row_action] = self.steps.rows(step)
         masks.flags.writeable = False
         return masks
 
@@ -162,17 +175,15 @@ class SafeSet:
         offered = np.diff(layout.row_start[first : last + 1])
         met = self.model.reachable[here] & (offered > 0)
         rows = slice(int(layout.row_start[first]), int(layout.row_start[last]))
-        base = step * layout.entry_stride
-        safe = self.entries[base + rows.start : base + rows.stop] & np.repeat(met, offered)
-        counts = (met.sum(), (met & self.nodes[here]).sum(), offered[met].sum(), safe.sum())
+        safe = self.steps.rows(step, rows) & np.repeat(met, offered)
+        counts = (met.sum(), (met & self.steps.slots(step, slice(first, last))).sum(), offered[met].sum(), safe.sum())
         return StepCount(step, *map(int, counts))
 
     def _table(self) -> Iterator[tuple[Any, ...]]:
         model = self.model
         for step, slot, _ in model.decisions():
-            base = step * model.layout.entry_stride
             for row in model.rows_of_slot(slot):
-                verdict = bool(self.entries[base + row]), not model.keeps[row]
+                verdict = self.steps.row(step, row), not model.keeps[row]
                 yield step, model.state_of_slot(slot), model.action_of_row(row), *verdict
 
     COLUMNS = ("step", "state", "action", "safe", "violates")
@@ -194,7 +205,7 @@ class SafeSet:
         head: dict[str, Any] = {"problem": self.model.name, "model": self.model.digest, "with_model": with_model}
         plain, arrays = store_model(self.model) if with_model else ({}, {})
         stored = {f"model.{name}": array for name, array in arrays.items()}
-        write_record(path, KIND, head | {"stored": plain}, {"bits": np.packbits(self.entries), **stored})
+        write_record(path, KIND, head | {"stored": plain}, {"bits": self.steps.bits(), **stored})
 
 
 def safe_set(model: Target) -> SafeSet:
@@ -219,7 +230,7 @@ def load_safe_set(path: str | Path, model: Target | None = None) -> SafeSet:
             )
         found = SafeSet(known)
         bits: NDArray[Any] = arrays["bits"]
-        if bits.dtype != np.uint8 or not np.array_equal(bits, np.packbits(found.entries)):
+        if bits.dtype != np.uint8 or not np.array_equal(bits, found.steps.bits()):
             raise StorageError(f"{path} is damaged: what it calls safe is not the safe set of {known.name!r}")
     return found
 
