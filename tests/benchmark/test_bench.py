@@ -75,6 +75,12 @@ def test_functions_are_timed_in_turns_and_the_median_counts():
     assert medians == [2.0, 2.0]
 
 
+def test_what_takes_long_is_repeated_less_often():
+    calls = []
+    in_turns([lambda: calls.append("a")], 5, most=0.0)
+    assert calls == ["a", "a"]
+
+
 def test_rates_without_a_compiler_come_with_the_reason(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(kernels, "problems", lambda quick: {"small": (deterministic_model(0), 50)})
@@ -108,9 +114,10 @@ def test_the_command_prints_json_and_tables(monkeypatch):
     printed = CliRunner().invoke(app, ["bench", "compiling", "--json", "--quick", "--repeats", "2"])
     result = json.loads(printed.stdout)["compiling"]
     assert result["rows"] == [{"what": "thing", "seconds": 0.123456789, "repeats": 2, "quick": True}]
-    table = CliRunner().invoke(app, ["bench", "compiling"]).stdout
-    assert "0.1235" in table
-    assert "said once" in table
+    shown = CliRunner().invoke(app, ["bench", "compiling"])
+    assert "0.1235" in shown.stdout
+    assert "said once" in shown.stdout
+    assert "compiling: what thing, seconds 0.1235" in shown.stderr  # as soon as it is known
 
 
 @pytest.mark.slow

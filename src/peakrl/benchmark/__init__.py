@@ -37,10 +37,10 @@ def chosen_cases(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names)) or list(CASES)
 
 
-def run_case(name: str, *, repeats: int = 5, quick: bool = False) -> Section:
-    """Run one case. `quick` makes everything smaller: to see that it works, not to quote."""
+def run_case(name: str, *, repeats: int = 5, quick: bool = False, tell: Callable[[str], None] | None = None) -> Section:
+    """Run one case. `quick` makes everything smaller: to see that it works, not to quote. `tell` hears on the way."""
     module, function, title = CASES[name]
     case: Callable[[Section, int, bool], None] = getattr(importlib.import_module(module), function)
-    section = Section(name, title)
+    section = Section(name, title, tell=tell)
     case(section, repeats, quick)
     return section

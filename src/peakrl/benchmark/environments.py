@@ -46,6 +46,8 @@ class Case:
         )  # fmt: skip
 
 
+#: No round more is begun after so long, so that all of them together take some minutes.
+SECONDS_A_LINE = 8.0
 HOLES = frozenset({5, 7, 11, 12})
 CASES = {
     "FrozenLake": Case(("FrozenLake-v1",), (0, 1), lambda t: -1.0 if t.next_observation in HOLES else 1.0, 100, 2000),
@@ -73,12 +75,13 @@ def learner_settings() -> dict[str, LearnerSettings]:
 def environment_rates(section: Section, repeats: int, quick: bool) -> None:
     """Every learner on every environment, each step apart and declared stationary."""
     for name, case in CASES.items():
+        section.say(f"{name}: {case.horizon} steps")
         env, episodes = case.make(), case.episodes // (50 if quick else 1)
         for learner, settings in learner_settings().items():
             for declared, stationary in (("apart", None), ("shared", True)):
                 run = partial(case.learn, env, settings, Knowledge(stationary=stationary), episodes)
                 steps = counted(env, run)
-                bare, taken = in_turns([partial(bare_loop, env, steps), run], repeats)
+                bare, taken = in_turns([partial(bare_loop, env, steps), run], repeats, most=SECONDS_A_LINE)
                 section.add(
                     environment=name,
                     learner=learner,

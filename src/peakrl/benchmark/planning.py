@@ -14,6 +14,8 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,29 +57,53 @@ def random_model(states: int, horizon: int, seed: int = 0) -> TabularModel:
 
 def planning_rates(section: Section, repeats: int, quick: bool) -> None:
     """One core in turns by process time; then all cores, by the clock on the wall."""
+    section.say("building the model")
     model = random_model(2_000 if quick else STATES, 5 if quick else HORIZON)
     runs: dict[str, Run] = {"peakrl": lambda: solve(model, threads=1).value}
     planners = (("C, policy kept", plain_c), ("Storm, value only", storm), ("quantecon", quantecon))
     for name, make in (*planners, ("mdpsolver", mdpsolver)):
+        section.say(f"building it for {name}")
         try:
             runs[name] = make(model)
         except (NoReference, ImportError) as error:
             section.notes.append(f"{name} left out: {error}")
+    section.say(f"solving in turns: {', '.join(runs)}")
     seconds = dict(zip(runs, in_turns(list(runs.values()), repeats), strict=True))
     compared = seconds.get("C, policy kept", seconds["peakrl"])
     for name, run in runs.items():
         section.add(**columns(model, name, seconds[name], compared, *value_and_megabytes(run)))
-    cores = len(os.sched_getaffinity(0))
-    one, every = in_turns([runs["peakrl"], lambda: solve(model).value], repeats, time.perf_counter)
+    values = [row["first state's value"] for row in section.rows]
     policy = solve(model).policy.choices
     assert policy is not None
-    values = [row["first state's value"] for row in section.rows]
     section.notes += [
         f"values of the first state differ by {(max(values) - min(values)) / abs(values[0]):.1g} of it at most",
         f"{model.num_states:,} states, {model.num_pairs:,} pairs, {model.horizon} steps; a policy takes "
         f"{policy.nbytes / 1e6:.0f} MB, the model {model.nbytes / 1e6:.0f} MB",
-        f"peakrl on {cores} cores: {every:.3g} s, {one / every:.2f} times as fast as on one (time on the wall)",
+        *threads_compared(section, model, repeats),
     ]
+
+
+def threads_compared(section: Section, model: TabularModel, repeats: int) -> list[str]:
+    """Return what a second thread of `solve` gains, and what the memory of this machine would let anybody gain."""
+    section.say("solving with every core")
+    cores = len(os.sched_getaffinity(0))
+    found = [lambda: solve(model, threads=1).value, lambda: solve(model).value]
+    one, every = in_turns(found, repeats, time.perf_counter)
+    notes = [f"peakrl on {cores} cores: {every:.3g} s, {one / every:.2f} times as fast as on one (time on the wall)"]
+    with suppress(NoReference):
+        plan = ReferencePlan(model)
+        plans = [plan, *(plan.again() for _ in range(cores - 1))]
+
+        def side_by_side() -> None:
+            with ThreadPoolExecutor(cores) as pool:
+                list(pool.map(lambda each: each(), plans))
+
+        alone, together = in_turns([plan, side_by_side], repeats, time.perf_counter)
+        notes.append(
+            f"{cores} C loops side by side, each of its own, do {cores * alone / together:.2f} times the work of one: "
+            "what this machine's memory leaves to more cores"
+        )
+    return notes
 
 
 def columns(

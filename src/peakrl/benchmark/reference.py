@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import shutil
 import subprocess
@@ -70,6 +71,12 @@ class ReferencePlan:
         self.policy = np.zeros((model.horizon, model.num_slots), np.uint8)
         self.function = compiled("solve.c").solve
         self.function.restype = ctypes.c_int64
+
+    def again(self) -> ReferencePlan:
+        """Return another that reads the same model and writes values and a policy of its own."""
+        other = copy.copy(self)
+        other.values, other.policy = np.zeros_like(self.values), np.zeros_like(self.policy)
+        return other
 
     def __call__(self) -> Floats:
         """Run; return the values of step 0 by slot."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+from functools import partial
+from typing import Annotated
 
 import typer
 
 from peakrl.benchmark import CASES, chosen_cases, run_case
+from peakrl.benchmark.sections import shown
 
 
 def bench(
@@ -23,12 +26,13 @@ def bench(
 
     sections = []
     for name in chosen_cases(cases or []):
-        section = run_case(name, repeats=repeats, quick=quick)
+        # On the way, so that nobody waits in silence and what is stopped has told what it had.
+        section = run_case(name, repeats=repeats, quick=quick, tell=partial(tell, name))
         sections.append(section)
         if as_json:
             continue
         if section.rows:
-            rows = [[rounded(cell) for cell in row.values()] for row in section.rows]
+            rows = [[shown(cell) for cell in row.values()] for row in section.rows]
             print_table(f"{name}: {section.title}", list(section.rows[0]), rows)
         else:
             print(f"{name}: {section.title}")
@@ -39,6 +43,6 @@ def bench(
         print_json({section.name: section.as_dict() for section in sections})
 
 
-def rounded(cell: Any) -> Any:
-    """Return a number to the four digits that timing is good for."""
-    return float(f"{cell:.4g}") if isinstance(cell, float) else cell
+def tell(name: str, what: str) -> None:
+    """Print what a case has come to."""
+    print(f"{name}: {what}", file=sys.stderr, flush=True)
