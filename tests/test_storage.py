@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -258,3 +259,17 @@ def test_a_missing_field_or_one_of_another_form_is_named_with_its_file():
             broken()
     with pytest.raises(StorageError, match="own words"), fields_of("run.bin"):
         raise StorageError("own words")
+
+
+def test_reading_takes_twice_the_size_of_a_file_at_most_and_keeps_it_once(tmp_path):
+    size = 8_000_000
+    write_record(tmp_path / "large", KIND, {}, {"numbers": np.arange(size // 8)})
+    tracemalloc.start()
+    try:
+        _, arrays = read_record(tmp_path / "large", KIND)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert arrays["numbers"][-1] == size // 8 - 1
+    assert peak < 2.1 * size
+    assert kept < 1.1 * size

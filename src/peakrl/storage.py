@@ -80,15 +80,22 @@ def opened(path: str | Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def read_file(path: str | Path) -> bytes:
-    """Return a file's content."""
+@contextlib.contextmanager
+def reading(path: str | Path) -> Iterator[IO[bytes]]:
+    """Yield a file to read from, and say what is wrong where it cannot be."""
     try:
         with opened(path) as file:
-            return file.read()
+            yield file
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     except MemoryError as error:
         raise StorageError(f"cannot read {path}: it does not fit in memory") from error
+
+
+def read_file(path: str | Path) -> bytes:
+    """Return a file's content."""
+    with reading(path) as file:
+        return file.read()
 
 
 def file_digest(path: str | Path) -> str:
@@ -271,22 +278,22 @@ def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    data = read_file(path)
-    first = data[: data.find(b"\n", 0, len(MAGIC) + 20) + 1].rstrip(b"\n")
-    if not first.startswith(MAGIC):
+    # In parts: a large file is not copied once more for each of them.
+    with reading(path) as file:
+        first, digest = file.readline(len(MAGIC) + 20), b""
+        if first.startswith(MAGIC):
+            digest = file.readline(DIGEST_LENGTH + 2)
+        head, payload = (file.readline(), file.read()) if digest else (b"", b"")
+    if not (first.startswith(MAGIC) and first.endswith(b"\n")):
         raise StorageError(f"{path} is not a peakrl file")
-    if first != MAGIC + str(VERSION).encode():
-        version = first[len(MAGIC) :][:20].decode(errors="replace")
+    if first.rstrip(b"\n") != MAGIC + str(VERSION).encode():
+        version = first[len(MAGIC) :].rstrip(b"\n")[:20].decode(errors="replace")
         raise StorageError(f"{path} has format version {version!r}; this peakrl reads version {VERSION}")
-    # Views: a large file is not copied once more for each of its parts.
-    start = data.find(b"\n", len(first) + 1) + 1
-    digest, body = data[len(first) + 1 : start - 1], memoryview(data)[start:]
-    if not start or digest != _digest(body):
+    if digest != _digest(head, payload) + b"\n":
         raise StorageError(f"{path} is damaged: its digest does not match its content")
-    end = data.find(b"\n", start)
     try:
-        manifest = from_json(data[start:end])
-        arrays = dict(sorted(load(data[end + 1 :]).items()))  # safetensors has no order of its own
+        manifest = from_json(head)
+        arrays = dict(sorted(load(payload).items()))  # safetensors has no order of its own
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise StorageError(f"{path} is damaged: {error}") from error
     found = manifest.get("kind") if isinstance(manifest, dict) else None
@@ -306,5 +313,8 @@ def fields_of(path: str | Path) -> Iterator[None]:
         raise StorageError(f"{path} lacks a field or holds it in another form: {error}") from error
 
 
-def _digest(body: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(body, digest_size=DIGEST_LENGTH // 2).hexdigest().encode()
+def _digest(*parts: bytes) -> bytes:
+    digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest().encode()
