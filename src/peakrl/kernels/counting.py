@@ -181,6 +181,13 @@ def count_step(counts: Counts, row: int, following: int, reward: float, violatio
 
 
 @loop
+def count_played(counts: Counts, row: Longs, following: Longs, reward: Floats, violation: Floats) -> None:
+    """Count the steps of an episode, [step]."""
+    for step in range(row.shape[0]):
+        count_step(counts, row[step], following[step], reward[step], violation[step])
+
+
+@loop
 def heed(counts: Counts, planning: Planning, first: int, violated: bool, episode: int) -> None:
     """Where dead ends are heeded: plan anew after a violation, and note an episode that began in a dead state."""
     if planning.heeds and violated:

@@ -221,14 +221,13 @@ class LaneSource:
             row = algorithm.row(step, slot) if known else space.first_row(slot)
             if watchful:
                 self._check_choice(step, slot, row)
-            seen = alone.take(space.action_number(row))
-            reward, values, after, terminated, truncated = seen
+            seen = reward, values, after, terminated, truncated = alone.take(space.action_number(row))
             goes_on = after is not None and not (terminated or truncated) and step + 1 < horizon
             following = space.find(step + 1, after) if goes_on else -1  # type: ignore[arg-type]  # not None then
             if following < 0:
-                following = self._following(ledger, algorithm, step, seen)
+                following = self._following(ledger, algorithm, step, Step(*seen))
             if watchful:
-                self._check_step(step, slot, row, seen, following)
+                self._check_step(step, slot, row, Step(*seen), following)
             rows.append(row)
             slots.append(following)
             rewards.append(reward)

@@ -17,7 +17,7 @@ from peakrl.kernels.counting import (
     NO_CELL,
     Counts,
     Planning,
-    count_step,
+    count_played,
     find_witnesses,
     heed,
     learn_counting,
@@ -154,11 +154,11 @@ class CountingPlanner(SamplingAlgorithm):
             self._grow_cells(int(self.state[0]) + played.length)
             self._gather()
         self.counts.begun[played.slot[0]] += 1
-        for step in range(played.length):
-            count_step(
-                self.counts, played.row[step], played.following[step], played.reward[step], played.violation[step]
-            )
-        violated = bool(played.violation[: played.length].any())
+        steps = slice(0, played.length)
+        count_played(
+            self.counts, played.row[steps], played.following[steps], played.reward[steps], played.violation[steps]
+        )
+        violated = bool(played.violation[steps].any())
         heed(self.counts, self.planning, played.slot[0], violated, episode)
         return changes
 

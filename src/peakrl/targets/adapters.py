@@ -131,6 +131,8 @@ class Rules:
         least, most = self._rewards
         if type(given) is float and least <= given <= most:  # by far the most frequent
             return given
+        if type(given) is int and least <= given <= most:
+            return float(given)
         try:
             reward = float(given)
         except (TypeError, ValueError, OverflowError):

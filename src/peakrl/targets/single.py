@@ -10,6 +10,11 @@ from peakrl.errors import PeakError, TargetError
 from peakrl.targets.adapters import LaneError, Observed, Rules, Step, info_of, kept, truth
 from peakrl.targets.constraints import Transition
 
+#: The fields of a `Step`, which takes longer to make.
+Taken = tuple[float, tuple[float, ...], Observed | None, bool, bool]
+#: Makes a named tuple of a plain one, in half the time of naming its fields.
+named = tuple.__new__
+
 
 class SingleLane:
     """An environment whose every episode is seeded by the learner."""
@@ -22,6 +27,7 @@ class SingleLane:
         self._remembers = rules.constraints.function is not None
         self._observation: Any = None
         self._step = 0
+        self._labels = rules.actions.labels if rules.actions.sizes is None else None
 
     def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start an episode."""
@@ -32,12 +38,12 @@ class SingleLane:
     def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step."""
         (index,) = actions
-        return [None if index is None else self.take(index)]
+        return [None if index is None else Step(*self.take(index))]
 
-    def take(self, index: int) -> Step:
+    def take(self, index: int) -> Taken:
         """Take one step with an action given by its number."""
         try:
-            action = self.rules.actions.value(index)
+            action = self.rules.actions.value(index) if self._labels is None else self._labels[index]
             result = self._after(action, self.env.step(action))
         except PeakError as error:
             raise LaneError(str(error), 0) from None
@@ -54,7 +60,7 @@ class SingleLane:
         self._observation = kept(result[0]) if self._remembers else None
         return seen
 
-    def _after(self, action: Any, result: Any) -> Step:
+    def _after(self, action: Any, result: Any) -> Taken:
         """Return what a step came to; one that goes on with a plain number of a state is through soonest."""
         rules = self.rules
         if type(result) is not tuple or len(result) != 5:
@@ -70,12 +76,11 @@ class SingleLane:
             following = rules.seen_last(observation, info, terminated=over)
         else:
             following = rules.seen(observation, info)
-        constraints = rules.constraints.read(
-            Transition(self._step, self._observation, action, reward, observation, over, cut_off, info)
-        )
+        fields = (self._step, self._observation, action, reward, observation, over, cut_off, info)
+        constraints = rules.constraints.read(named(Transition, fields))
         if self._remembers:
             self._observation = observation if type(observation) is int else kept(observation)
-        return Step(reward, constraints, following, over, cut_off and not over)
+        return reward, constraints, following, over, cut_off and not over
 
 
 def five_values(result: Any) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ from peakrl.kernels.certified.tables import OPEN, SAMPLES, Places, Scratch, Tabl
 from peakrl.kernels.certified.values import sweep
 from peakrl.kernels.practical_tables import DECLARED
 from peakrl.learning.limits import allowed_rows
+from peakrl.model.space import expand
 
 #: Shares of the failure probability: upper values, lower values, violation.
 UPPER, LOWER, VIOLATION = 0.6, 0.2, 0.2
@@ -108,13 +109,12 @@ class Proofs:
 
     def _decisions(self) -> None:
         """Note every node at which something is decided."""
-        places, nodes, steps = self.places, [], []
-        for step in range(places.horizon):
-            slots = places.slots[places.step_first[step] : places.step_last[step]]
-            slots = slots[places.row_start[slots] < places.row_start[slots + 1]]
-            nodes.append(step * places.node_stride + slots.astype(np.int64))
-            steps.append(np.full(len(slots), step))
-        self.nodes, self.node_step = np.concatenate(nodes), np.concatenate(steps)
+        places = self.places
+        sizes = places.step_last - places.step_first
+        slots = places.slots[expand(places.step_first, sizes)].astype(np.int64)
+        step = np.repeat(np.arange(places.horizon), sizes)
+        offers = places.row_start[slots] < places.row_start[slots + 1]
+        self.nodes, self.node_step = (step * places.node_stride + slots)[offers], step[offers]
 
     def bar(self, first: int, forbidden: NDArray[np.bool_], harm: Floats, *, told: bool) -> None:
         """Rule out [row - first, column] of the rows from `first` on, new ones; `told`: constraints are declared.
@@ -264,10 +264,10 @@ class Proofs:
         return low
 
 
-def mixed_bound(values: Floats, counts: NDArray[np.int64], total: int, bound: float, log_share: float) -> float:
+def mixed_bound(values: Floats, counts: NDArray[np.int64], total: float, bound: float, log_share: float) -> float:
     """Return the upper bound of a mean by the bet of everything and by any other, half the share for each."""
     half = log_share + math.log(2)
     seen = np.flatnonzero(counts)
-    values, counts = values[seen], counts[seen]
+    values, counts, total = values[seen], counts[seen], float(total)
     high, _ = upper_mean(values, counts, len(seen), total, bound, half, beta(total, half), -math.inf, FINE)
     return high
