@@ -8,6 +8,7 @@ import pytest
 
 from peakrl.kernels.curve import policy_curve
 from peakrl.kernels.jit import kept
+from peakrl.kernels.posterior import draw_law
 from peakrl.learning import ahead
 
 
@@ -56,4 +57,5 @@ def test_none_is_started(where, started, monkeypatch):
 def test_what_the_second_process_compiles_is_kept():
     ahead.compile_rest()
     assert kept(policy_curve)
+    assert kept(draw_law)
     assert kept(np.sum)  # of no kernel there is anything to keep

@@ -58,7 +58,7 @@ def test_on_true_frequencies_the_plan_is_the_optimum(limit):
         law = layout.row_distribution[row]
         for outcome in range(layout.outcome_start[law], layout.outcome_start[law + 1]):
             for _ in range(round(20 * layout.outcome_probability[outcome])):  # all are multiples of 1/20
-                following = layout.outcome_next[outcome]
+                following = int(layout.outcome_next[outcome])
                 count_step(algorithm.counts, row, following, INVENTORY.row_reward[row], INVENTORY.row_violation[row, 0])
         algorithm.own["charge"].room[row] = 20 * INVENTORY.row_violation[row]
     algorithm.counts.begun[INVENTORY.first_slot] = 1

@@ -11,6 +11,7 @@ from peakrl.kernels.sampling import draw_first, draw_outcome, uniform
 from peakrl.learning.active import ActiveRun, drive
 from peakrl.learning.algorithm import SamplingAlgorithm
 from peakrl.learning.settings import LearnerSettings
+from peakrl.model.space import read_only
 from random_problems import random_problem
 
 MODEL = compile_model(random_problem(3, states=4, actions=3, horizon=5, constraints=1))
@@ -52,7 +53,9 @@ class CoinFlipper(SamplingAlgorithm):
     def run(self, generator, done, episodes, log, experience, counters):
         model = self.task.model
         quantities = model.row_reward, model.row_violation.sum(axis=1)
-        tables = [value_of_mixture(model.layout, model.num_nodes, each, self.chances()) for each in quantities]
+        tables = [
+            value_of_mixture(model.layout, model.num_nodes, each, read_only(self.chances())) for each in quantities
+        ]
         exact = [float(model.first_probability @ table[model.first_slot]) for table in tables]
         changes = self.begin(done + 1, generator, log, 0)
         slot, earned, violated = draw_first(generator, model.sampler), 0.0, 0.0

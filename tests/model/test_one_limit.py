@@ -15,6 +15,7 @@ from peakrl.learning.active import ActiveRun
 from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
 from peakrl.model.occupancy import flow, most_reward
 from peakrl.model.one_limit import NOT_BARRED, best_within, known_laws
+from peakrl.model.space import read_only
 from random_problems import random_problem
 
 
@@ -40,7 +41,8 @@ def test_the_optimum_is_that_of_the_linear_programme(seed):
     if found is None:
         return
     value, used = (
-        model.first_probability @ value_of_mixture(model.layout, model.num_nodes, each, found.weights)[model.first_slot]
+        model.first_probability
+        @ value_of_mixture(model.layout, model.num_nodes, each, read_only(found.weights))[model.first_slot]
         for each in (reward, cost)
     )
     assert value == pytest.approx(reward[paths.rows] @ programme.shares, abs=1e-8)

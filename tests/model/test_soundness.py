@@ -14,6 +14,7 @@ from peakrl.errors import StorageError
 from peakrl.kernels.lists import repeated_member
 from peakrl.model import files
 from peakrl.model.files import rebuilt, restored_model, store_model
+from peakrl.model.space import read_only
 from random_problems import random_problem
 
 LAYERED = random_problem(11, states=3, actions=2, horizon=3, stationary=False, outcome_payoffs=True)
@@ -248,7 +249,7 @@ def test_a_member_that_a_list_repeats_is_found_where_a_search_of_pairs_finds_it(
         ]
         expected = places[0] if places else -1
         found += bool(places)
-        assert repeated_member(start.astype(np.int64), member, 12) == expected
+        assert repeated_member(read_only(start.astype(np.int64)), read_only(member), 12) == expected
     assert 50 < found < 290
 
 

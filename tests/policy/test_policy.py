@@ -12,6 +12,7 @@ import naive
 from peakrl import AveragedPolicy, PeakError, Policy, StochasticPolicy, compile_model, load_policy
 from peakrl.errors import PolicyError, StorageError
 from peakrl.kernels.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
+from peakrl.model.space import read_only
 from peakrl.policy.binding import model_for
 from peakrl.policy.tables import first_rows
 from peakrl.storage import read_record, write_record
@@ -210,7 +211,7 @@ def test_the_first_fault_of_a_change_list_is_that_of_its_twin(data):
         changes.append((episode, node, data.draw(st.integers(first, last - 1) | st.integers(first - 1, last))))
     columns = np.array(changes, np.int32).reshape(-1, 3).T
     node_slot = np.arange(model.num_nodes, dtype=np.int32) % slots
-    fault = change_fault(model.row_start, node_slot, *map(np.ascontiguousarray, columns))
+    fault = change_fault(model.row_start, node_slot, *(read_only(np.ascontiguousarray(column)) for column in columns))
     names = {NO_FAULT: "no fault", UNORDERED: "unordered", NO_NODE: "no node", NO_ROW: "no row"}
     assert names[fault] == naive.change_fault(rows_of, changes)
 

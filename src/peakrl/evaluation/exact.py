@@ -29,7 +29,7 @@ from peakrl.kernels.curve_tables import may_vanish, new_curve
 from peakrl.kernels.evaluation import forward_totals
 from peakrl.kernels.products import LEAST
 from peakrl.model.explore import Target
-from peakrl.model.space import frozen
+from peakrl.model.space import frozen, read_only
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.averaged import AveragedPolicy
 from peakrl.policy.binding import AnyPolicy, model_for
@@ -119,7 +119,7 @@ def expected_totals(
     mass[model.first_slot] = model.first_probability
     totals = np.zeros((model.horizon, payoffs.shape[1]))
     for begin, end, rows, weights in stretches(model, policy):
-        forward_totals(layout, payoffs, begin, rows, weights, mass, sent, used, totals[begin:end])
+        forward_totals(layout, payoffs, begin, read_only(rows), weights, mass, sent, used, totals[begin:end])
     return totals, margins[used].min(axis=0)
 
 

@@ -32,7 +32,7 @@ def value_step(
         if row >= 0:
             d = layout.row_distribution[row]
             if known[d] != step:
-                following[d], known[d] = expected(layout, d, 0, ahead), step
+                following[d], known[d] = expected(layout, d, np.int64(0), ahead), step
             here[slot] = row_quantity[row] + following[d]
 
 

@@ -275,18 +275,11 @@ def plan_anew(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log
     return changes
 
 
-@loop
+@inner_loop
 def learn_path(
-    places: Places,
-    counts: Counts,
-    rules: Rules,
-    plan: Plan,
-    path: Path,
-    length: int,
-    log: Log,
-    episode: int,
+    places: Places, counts: Counts, rules: Rules, plan: Plan, path: Path, length: int, log: Log, episode: int,
     changes: int,
-) -> int:
+) -> int:  # fmt: skip
     """Learn from an episode of `length` steps, then plan if that is due; return the new length of the log."""
     for step in range(length):
         remember(places, counts, rules, path.row[step], path.following[step], path.reward[step], path.violation[step])
@@ -312,6 +305,15 @@ def learn_path(
     if status[EPISODES] >= status[NEXT_PLAN] and status[PLAN_WORK] <= rules.credit + 2 * status[STEP_WORK]:
         changes = plan_anew(places, counts, rules, plan, log, episode + 1, changes)
     return changes
+
+
+@loop
+def learn_played(
+    places: Places, counts: Counts, rules: Rules, plan: Plan, path: Path, length: int, log: Log, episode: int,
+    changes: int,
+) -> int:  # fmt: skip
+    """`learn_path` for Python, which has an episode of an environment: where a kernel plays, nobody compiles this."""
+    return learn_path(places, counts, rules, plan, path, length, log, episode, changes)
 
 
 @loop

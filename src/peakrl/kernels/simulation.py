@@ -6,6 +6,8 @@ the row of the node's last change at or before k is looked up by bisection. A st
 
 from __future__ import annotations
 
+import numpy as np
+
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Payoffs, Sampler
 from peakrl.kernels.jit import loop
 from peakrl.kernels.sampling import Words, draw_first, draw_outcome, uniform
@@ -73,8 +75,8 @@ def simulate_episodes(
                 row = draw_row(state, weights, step * layout.entry_stride, first, last)
             else:
                 start, end = change_start[node], change_start[node + 1]
-                row = row_in_force(int(first_rows[node]), episode, change_episode, change_row, start, end)
-            d = layout.row_distribution[row]
+                row = row_in_force(np.int64(first_rows[node]), episode, change_episode, change_row, start, end)
+            d = np.int64(layout.row_distribution[row])
             outcome = draw_outcome(state, layout, sampler, d)
             record = payoffs.row_payoff[row] + payoffs.stride * (outcome - layout.outcome_start[d])
             reward += payoffs.reward[record]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Longs
-from peakrl.kernels.jit import inner_kernel, kernel
+from peakrl.kernels.jit import inlined, inner_kernel, kernel
 from peakrl.kernels.scheduling import JobTable, job_cost
 
 
@@ -33,7 +33,7 @@ def subset_labels(jobs: JobTable, most: int) -> tuple[Longs, Longs, Floats, Long
     start[1] = 1  # of the empty set: it ends at 0 and costs nothing
     for done in range(1, sets):
         first = start[done]
-        size = 0
+        size = np.int64(0)  # a plain 0 would have `insert` compiled twice
         for job in range(count):
             if not done >> job & 1:
                 continue
@@ -98,7 +98,7 @@ def move(end: Longs, cost: Floats, before: Longs, last: Longs, here: int, there:
     end[there], cost[there], before[there], last[there] = end[here], cost[here], before[here], last[here]
 
 
-@inner_kernel
+@inlined
 def longer(array, room):  # type: ignore[no-untyped-def]  # whole numbers and others
     """Return an array with more room, and what it held."""
     grown = np.empty(room, array.dtype)

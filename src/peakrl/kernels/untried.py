@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
-from peakrl.kernels.jit import inner_kernel, kernel
+from peakrl.kernels.jit import inner_loop, loop
 from peakrl.kernels.products import times
 
 #: A: what an outcome not seen before weighs in the bets.
@@ -66,7 +66,7 @@ class Courses(NamedTuple):
     tried: NDArray[np.bool_]
 
 
-@kernel
+@loop
 def least_mean(count: Longs, survival: Floats, log_share: float) -> float:
     """Return S of a law from the counts of its outcomes and their own S; `log_share` is log 1/d."""
     n, total, limit = 0.0, 0.0, log_share
@@ -90,7 +90,7 @@ def least_mean(count: Longs, survival: Floats, log_share: float) -> float:
     return min(1.0, max(0.0, found))
 
 
-@inner_kernel
+@inner_loop
 def scale(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
     """Return exp((sum m log((S + u)/m) - R)/N)."""
     exponent = -limit
@@ -102,7 +102,7 @@ def scale(count: Longs, survival: Floats, limit: float, total: float, shift: flo
     return math.exp(exponent / total)
 
 
-@inner_kernel
+@inner_loop
 def slope(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
     """Return how what is maximised grows with u."""
     mass = 0.0
@@ -114,13 +114,42 @@ def slope(count: Longs, survival: Floats, limit: float, total: float, shift: flo
     return scale(count, survival, limit, total, shift) * mass - 1.0
 
 
-@inner_kernel
-def reached_by(courses: Courses, outcomes: Outcomes) -> tuple[Ints, Ints]:
-    """Return step and slot of wherever the policy was seen to lead, the first step first; it ends where untried."""
+class Way(NamedTuple):
+    """Room for what `survival_low` works out: kernels that allocate take longer to compile."""
+
+    #: [slot, column]: was it come by? All False at first.
+    marked: NDArray[np.bool_]
+    #: [i]: step and slot of wherever the policy was seen to lead.
+    steps: Ints
+    slots: Ints
+    #: [slot, column + 1]: all 1 at first.
+    survival: Floats
+    #: As many numbers as there are slots, and as a law has outcomes.
+    ahead: Floats
+    #: The slots where episodes began, and how often.
+    began: Longs
+    begun: Longs
+
+
+def way_of(courses: Courses, outcomes: Outcomes) -> Way:
+    """Return the room for a policy."""
+    slots, columns = courses.rows.shape
+    began = np.flatnonzero(outcomes.begun > 0)
+    most = max(slots, int(np.diff(outcomes.start).max(initial=1)))
+    steps, reached = (np.empty(slots * columns, np.int32) for _ in range(2))
+    marked, survival = np.zeros((slots, columns), np.bool_), np.ones((slots, columns + 1))
+    return Way(marked, steps, reached, survival, np.empty(most), began, outcomes.begun[began])
+
+
+@inner_loop
+def reached_by(courses: Courses, outcomes: Outcomes, way: Way) -> int:
+    """Set step and slot of wherever the policy was seen to lead, the first step first; return how many.
+
+    It ends where untried.
+    """
     rows, shift = courses.rows, courses.shift
-    marked = np.zeros(rows.shape, np.bool_)
-    steps, slots = np.empty(rows.size, np.int32), np.empty(rows.size, np.int32)
-    size = 0
+    marked, steps, slots = way.marked, way.steps, way.slots
+    size = np.int64(0)
     for slot in range(rows.shape[0]):
         if outcomes.begun[slot] > 0:
             steps[size], slots[size] = 0, slot
@@ -141,22 +170,18 @@ def reached_by(courses: Courses, outcomes: Outcomes) -> tuple[Ints, Ints]:
                 marked[following, (step + 1) * shift] = True
                 steps[size], slots[size] = step + 1, following
                 size += 1
-    return steps[:size], slots[:size]
+    return size
 
 
-@kernel
-def survival_low(courses: Courses, outcomes: Outcomes, log_share: float) -> tuple[int, float]:
+@loop
+def survival_low(courses: Courses, outcomes: Outcomes, way: Way, log_share: float) -> tuple[int, float]:
     """Return in how many (step, slot) that the policy was seen to lead to its row was never tried, and S at first."""
     rows, shift = courses.rows, courses.shift
-    steps, slots = reached_by(courses, outcomes)
-    survival = np.ones((rows.shape[0], rows.shape[1] + 1))
-    size = 1
-    for law in range(outcomes.start.shape[0] - 1):
-        size = max(size, outcomes.start[law + 1] - outcomes.start[law])
-    ahead = np.empty(max(size, rows.shape[0]))
+    survival, ahead = way.survival, way.ahead
+    size = reached_by(courses, outcomes, way)
     untried = 0
-    for back in range(steps.shape[0]):
-        step, slot = steps[steps.shape[0] - 1 - back], slots[steps.shape[0] - 1 - back]
+    for back in range(size):
+        step, slot = way.steps[size - 1 - back], way.slots[size - 1 - back]
         row = rows[slot, step * shift]
         if not courses.tried[row]:
             untried += 1
@@ -168,24 +193,20 @@ def survival_low(courses: Courses, outcomes: Outcomes, log_share: float) -> tupl
             inside = step + 1 < courses.horizon
             ahead[i - first] = survival[outcomes.following[i], (step + 1) * shift] if inside else 1.0
         survival[slot, step * shift] = least_mean(outcomes.count[first:last], ahead[: last - first], log_share)
-    began = np.flatnonzero(outcomes.begun > 0)
-    for i in range(began.shape[0]):
-        ahead[i] = survival[began[i], 0]
-    return untried, least_mean(outcomes.begun[began], ahead[: began.shape[0]], log_share)
+    for i in range(way.began.shape[0]):
+        ahead[i] = survival[way.began[i], 0]
+    return untried, least_mean(way.begun, ahead[: way.began.shape[0]], log_share)
 
 
-@kernel
+@loop
 def reach_untried(
-    layout: Layout, first_slot: Ints, first_probability: Floats, rows: Ints, tried: NDArray[np.bool_]
+    layout: Layout, mass: Floats, sent: Floats, rows: Ints, tried: NDArray[np.bool_]
 ) -> tuple[int, float]:
     """Return how many (step, state) a policy, `rows` [node], can reach where its row was never tried, and how likely.
 
-    Exact, by the model. What comes there goes no further; products do not vanish (`kernels.products`).
+    Exact, by the model. What comes there goes no further; products do not vanish (`kernels.products`). `mass` [slot]
+    is how likely an episode begins there, `sent` [distribution] is 0; both are overwritten.
     """
-    mass = np.zeros(layout.row_start.shape[0] - 1)
-    sent = np.zeros(layout.outcome_start.shape[0] - 1)
-    for i in range(first_slot.shape[0]):
-        mass[first_slot[i]] = first_probability[i]
     states, probability = 0, 0.0
     for step in range(layout.horizon):
         for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):

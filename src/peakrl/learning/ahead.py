@@ -1,8 +1,9 @@
 """The first `learn` of a machine: a second process compiles what the first one comes to later.
 
 A run needs the learner's kernels first, those of its exact history and of what is untried after that; each half takes
-seconds to compile and numba compiles one kernel at a time. Whoever comes first to a kernel compiles it, and the other
-reads it from the disk (`kernels.jit`), so that nothing depends on whether the second process lives.
+seconds to compile and numba compiles one kernel at a time. Of the learner's, those that draw come last. Whoever comes
+first to a kernel compiles it, and the other reads it from the disk (`kernels.jit`), so that nothing depends on whether
+the second process lives.
 `PEAKRL_COMPILE_AHEAD=0` does without it.
 """
 
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 from threading import Thread
+from typing import Any
 
 from peakrl.kernels.curve import policy_curve
 from peakrl.kernels.jit import kept
@@ -40,10 +42,11 @@ def cores() -> int:
 
 
 def compile_rest() -> None:
-    """Compile what a run on a model needs besides its learner: the exact history, and where it is untried."""
+    """Compile what a run on a model needs after its learner, the last kernels of that one first."""
+    from peakrl.kernels.posterior import draw_law
     from peakrl.learning.active import ActiveRun
     from peakrl.learning.history import current_figures
-    from peakrl.learning.posterior import Posterior
+    from peakrl.learning.posterior import Posterior, PosteriorLearner
     from peakrl.learning.untried import find_untried
     from peakrl.model.explore import compile_model
     from peakrl.policy.tables import first_rows
@@ -51,6 +54,14 @@ def compile_rest() -> None:
 
     model = compile_model(energy_harvesting(horizon=2, battery=1, max_arrival=1, mean=1, std=1, peak_power=1))
     rows = first_rows(model)
-    current_figures(model, rows)
     algorithm = ActiveRun(model, Posterior(), planned=1, seed=0, every=0, average=False).learned()
+    assert isinstance(algorithm, PosteriorLearner)
+    compile_for(draw_law, algorithm.counts, algorithm.rules, 0)
+    current_figures(model, rows)
     find_untried(algorithm, rows, model)
+
+
+def compile_for(kernel: Any, *arguments: Any) -> None:
+    """Compile a kernel, also one that only kernels call, for arguments of these types."""
+    if hasattr(kernel, "typeof_pyval"):  # not so with the JIT off
+        kernel.compile(tuple(map(kernel.typeof_pyval, arguments)))

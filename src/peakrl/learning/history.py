@@ -29,12 +29,13 @@ from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.curve import policy_curve
 from peakrl.kernels.curve_tables import start_curve
 from peakrl.kernels.learning import Log
-from peakrl.kernels.recording import POINT_COLUMNS, take_points
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import first_rows
 
 #: Sums that differ by less, relative to both, are equal.
 ROUNDING = 1e-12
+#: Of a point: k, v_k, its mean and the experience, each of the latter three twice (reward, violation).
+POINT_COLUMNS = 7
 #: Of an environment's point.
 EXPERIENCE_COLUMNS = 5
 Point = tuple[int, float, float, float, float]
@@ -191,10 +192,17 @@ class Recorder:
         exact = experience if self.curve is None else self.curve.advance(done, count, log, changes)
         if self.randomised:
             experience, exact = (np.ascontiguousarray(part) for part in (experience[:, :2], experience[:, 2:]))
-        points = np.empty((count // self.every + 2, POINT_COLUMNS))
-        taken = take_points(exact, experience, self.sums, done, self.every, points)
-        self.parts.append(points[:taken])
-        self.last = points[taken - 1 if (done + count) % self.every == 0 else taken].copy()
+        if count == 0:
+            return
+        # One after another, whatever the chunks, so that a resumed run adds up alike.
+        running = np.add.accumulate(np.concatenate([self.sums[None], exact]))[1:]
+        self.sums = running[-1].copy()
+        first = self.every - 1 - done % self.every
+        at = np.append(np.arange(first, count, self.every), count - 1)
+        episode = (done + 1 + at).astype(np.float64)[:, None]
+        points = np.concatenate([episode, exact[at], running[at] / episode, experience[at]], axis=1)
+        self.parts.append(points[:-1])
+        self.last = points[-1].copy()
 
     def latest(self) -> dict[str, float]:
         """Value and violation of the latest policy."""
@@ -285,6 +293,8 @@ class PolicyCurve:
         """Return [episode, 2] for episodes done+1 .. done+count."""
         columns = [np.concatenate([old, new[:changes]]) for old, new in zip(self.pending, log, strict=True)]
         value, violation = np.empty(count), np.empty(count)
+        for column in columns:
+            column.flags.writeable = False  # as the change list of an averaged policy is
         episode, node, row = columns
         used = policy_curve(self.model.layout, self.curve, episode, node, row, done + 1, value, violation)
         self.pending = [column[used:] for column in columns]

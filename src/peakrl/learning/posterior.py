@@ -13,7 +13,7 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.backward import LEAST_COST
 from peakrl.kernels.learning import Log
-from peakrl.kernels.posterior import judge_all, learn_path, learn_posterior, make_plan
+from peakrl.kernels.posterior import judge_all, learn_played, learn_posterior, make_plan
 from peakrl.kernels.posterior_tables import (
     CELLS,
     DEAD_FIRST,
@@ -256,7 +256,7 @@ class PosteriorLearner(SamplingAlgorithm):
             for step in np.flatnonzero(path.violation[:length] > 0).tolist():
                 key = self._key(int(path.row[step]))
                 self.failed[key] = max(self.failed.get(key, 0.0), float(path.violation[step]))
-        return learn_path(places, self.counts, self.rules, self.plan, path, length, log, episode, changes)
+        return learn_played(places, self.counts, self.rules, self.plan, path, length, log, episode, changes)
 
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs

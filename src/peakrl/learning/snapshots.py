@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import whole
-from peakrl.kernels.recording import POINT_COLUMNS
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.algorithm import alike, overwrite
-from peakrl.learning.history import EXPERIENCE_COLUMNS, Experience, PolicyCurve, Recorder
+from peakrl.learning.history import EXPERIENCE_COLUMNS, POINT_COLUMNS, Experience, PolicyCurve, Recorder
 from peakrl.learning.space import Changes, GrowingSpace, checked_rows
 from peakrl.model.labels import Arrays
 from peakrl.model.soundness import within

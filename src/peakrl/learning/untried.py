@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Ints, Longs
-from peakrl.kernels.untried import Courses, Outcomes, reach_untried, survival_low
+from peakrl.kernels.untried import Courses, Outcomes, reach_untried, survival_low, way_of
 from peakrl.learning.algorithm import Algorithm
+from peakrl.model.space import read_only
 from peakrl.model.tabular import TabularModel
 
 #: How surely a bound from counts holds.
@@ -74,7 +75,9 @@ def find_untried(algorithm: Algorithm, rows: Ints, model: TabularModel | None) -
         return None
     probability: float | None = None
     if model is not None:
-        states, probability = reach_untried(model.layout, model.first_slot, model.first_probability, rows, tried)
+        mass, sent = np.zeros(model.num_slots), np.zeros(len(model.outcome_start) - 1)
+        mass[model.first_slot] = model.first_probability
+        states, probability = reach_untried(model.layout, mass, sent, read_only(rows), tried)
         states, probability = int(states), float(probability)
     if outcomes is None:
         if probability is not None:
@@ -84,7 +87,7 @@ def find_untried(algorithm: Algorithm, rows: Ints, model: TabularModel | None) -
     seen = int(np.count_nonzero(np.diff(outcomes.start))) + 1  # the law of the first state is one more
     share = math.log(seen * (seen + 1) / (1.0 - CONFIDENCE))
     courses = Courses(space.horizon, int(space.shared), np.array(space.layout.row_start), algorithm.chosen(), tried)
-    known, survival = survival_low(courses, outcomes, share)
+    known, survival = survival_low(courses, outcomes, way_of(courses, outcomes), share)
     rests_on = (*FROM_COUNTS, SAME_LAW) if space.shared else FROM_COUNTS
     return Untried(int(known) if model is None else states, probability, 1.0 - float(survival), CONFIDENCE, rests_on)
 

@@ -33,6 +33,7 @@ from peakrl.model.assemble import assemble, check_sizes
 from peakrl.model.budgets import MOST_STEPS, check_tables
 from peakrl.model.building import NO_TRUTH_VALUES
 from peakrl.model.header import Header
+from peakrl.model.space import read_only
 from peakrl.model.tabular import TabularModel
 
 
@@ -219,7 +220,7 @@ def select_rows(matrix: Any, offered: NDArray[np.bool_], states: int, actions: i
     pairs = np.flatnonzero(offered)
     chosen = matrix if offered.all() else matrix[pairs]
     start = chosen.indptr.astype(np.int64)
-    position, row, total, zeros = distribution_fault(start, chosen.data)
+    position, row, total, zeros = distribution_fault(read_only(start), read_only(chosen.data))
     if position >= 0:
         pair = int(pairs[np.searchsorted(start, position, side="right") - 1])
         raise ProblemError(

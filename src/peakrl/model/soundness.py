@@ -24,6 +24,7 @@ from peakrl.errors import ProblemError
 from peakrl.kernels.arrays import Layout
 from peakrl.kernels.lists import distribution_fault, repeated_member
 from peakrl.model.budgets import MOST_STEPS
+from peakrl.model.space import read_only
 from peakrl.model.tabular import TabularModel
 
 #: Actions that a model names and never offers, at most.
@@ -137,11 +138,11 @@ def name_faults(model: TabularModel) -> Faults:
     """No name stands for two things in one place, and where a state can be reached there is something to do."""
     layout, states, actions = model.layout, model.num_states, len(model.action_labels)
     whole = np.array([0, len(model.first_slot)])
-    yield repeated_member(whole, model.first_slot, model.num_slots) >= 0, "a first state is named twice"
+    yield repeated_member(read_only(whole), model.first_slot, model.num_slots) >= 0, "a first state is named twice"
     yield repeated_member(layout.row_start, model.row_action, actions) >= 0, "a state offers an action twice"
     if not model.stationary:
         starts = np.append(layout.step_slots[:, 0], [layout.step_slots[-1, 1], model.num_slots])
-        yield repeated_member(starts, model.slot_state, states) >= 0, "a step has a state twice"
+        yield repeated_member(read_only(starts), model.slot_state, states) >= 0, "a step has a state twice"
 
 
 def within(index: NDArray[Any], size: int) -> bool:

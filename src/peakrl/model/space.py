@@ -259,6 +259,13 @@ def frozen(array: NDArray[Any], dtype: Any, *, own: bool = False) -> NDArray[Any
     return result
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written to: numba would compile everything twice for arrays of both kinds."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def protected(value: Any) -> Any:
     """Return an array, or a named tuple of some, that cannot be written to; anything else as it is."""
     if isinstance(value, np.ndarray):

@@ -20,7 +20,7 @@ from peakrl.kernels.lists import repeated_member
 from peakrl.model.budgets import MOST_STEPS, check_tables
 from peakrl.model.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.model.soundness import MOST_UNUSED_NAMES, partitions, same_every_step, within
-from peakrl.model.space import frozen
+from peakrl.model.space import frozen, read_only
 from peakrl.model.visited import VisitedStates
 
 TYPES: dict[str, type[Any]] = {
@@ -124,4 +124,4 @@ def step_faults(space: VisitedStates) -> Iterator[tuple[bool, str]]:
         not (partitions(starts, space.horizon, slots) and np.array_equal(starts[1:], ends[:, 1])),
         ("its steps' states do not follow each other"),
     )
-    yield repeated_member(starts, space.slot_state, space.num_states) >= 0, "a step has a state twice"
+    yield repeated_member(read_only(starts), space.slot_state, space.num_states) >= 0, "a step has a state twice"

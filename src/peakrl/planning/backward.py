@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.backward import Pays, Work, expect_harm, expect_reward, least_harm, most_reward
 from peakrl.model.budgets import BYTES_WITH_VALUES, check_tables
+from peakrl.model.space import read_only
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.keeping import Keeper
 from peakrl.planning.settling import FIRST_LOOK, FURTHER, STEPS_LEFT, Candidates, candidates_left
@@ -196,13 +197,6 @@ def links(model: TabularModel) -> Ints:
 def next_first(model: TabularModel) -> Longs:
     """[distribution] of a layered model: the first slot of the step that it leads to."""
     return np.repeat(model.step_slots[:, 1], np.diff(model.step_distributions, axis=1)[:, 0])
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view that cannot be written to: numba would compile everything twice for arrays of both kinds."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from peakrl.model.explore import Target, as_model, compile_model
 from peakrl.model.occupancy import Flow, flow, least_excess, most_reward, policy_weights, row_weights
 from peakrl.model.one_limit import best_plan, best_within
 from peakrl.model.problem import Outcome, Problem
+from peakrl.model.space import read_only
 from peakrl.model.tabular import TabularModel
 from peakrl.planning.exact import Solution, at_start, row_costs, solve
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
@@ -117,6 +118,7 @@ def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
     if isinstance(found, str):
         return replace(exact, feasible=False, _reason=found)
     weights, multipliers, used = found
+    weights = read_only(weights)
     values = value_of_mixture(model.layout, model.num_nodes, model.row_reward, weights)
     violations = value_of_mixture(model.layout, model.num_nodes, row_costs(model), weights)
     return Solution(

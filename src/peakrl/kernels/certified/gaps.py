@@ -63,8 +63,9 @@ def least_following(
         scratch.value[i] = -after - (tables.cell_reward[base + i] if terms.joint else 0.0)
     if terms.deterministic:
         return -scratch.value[0] if tables.law[law, SAMPLES] > 0 else floor
-    bet = beta(samples, log_share)
-    bound, _ = upper_mean(scratch.value, scratch.count, size, samples, -floor, bet, bet, -math.inf, FINE)
+    total = np.float64(samples)
+    bet = beta(total, log_share)
+    bound, _ = upper_mean(scratch.value, scratch.count, size, total, -floor, bet, bet, -math.inf, FINE)
     return -bound
 
 

@@ -65,11 +65,11 @@ def following_value(
                 scratch.value[i] += tables.cell_reward[base + i]
     if terms.deterministic:
         return scratch.value[0], OPEN
-    log_share = terms.log_share[law]
-    bet = beta(samples, log_share)
+    log_share, total = terms.log_share[law], np.float64(samples)
+    bet = beta(total, log_share)
     place = law if row < 0 or places.noises == 0 else row
     bound, nu = upper_mean(
-        scratch.value, scratch.count, size, samples, ceiling, bet, bet, tables.guess[step + 1, place], precision
+        scratch.value, scratch.count, size, total, ceiling, bet, bet, tables.guess[step + 1, place], precision
     )
     tables.guess[step + 1, place] = nu
     return bound, OPEN

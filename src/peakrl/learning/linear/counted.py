@@ -27,7 +27,7 @@ from peakrl.kernels.priced_plans import Laws
 from peakrl.kernels.reachability import reachable_nodes
 from peakrl.learning.space import Space
 from peakrl.model.occupancy import Flow, flow
-from peakrl.model.space import expand, starts_of
+from peakrl.model.space import expand, read_only, starts_of
 
 #: An extended programme of more variables than this is not solved while one waits.
 MOST_VARIABLES = 1_000_000
@@ -151,14 +151,16 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     everywhere = np.tile(np.array([[0, slots + extra]]), (horizon, 1))
     step_slots = everywhere if bounds is None else np.stack([bounds[:-1], bounds[1:]], axis=1)
     stride = slots + extra if space.shared else 0
-    layout = Layout(
-        horizon, stride, len(row_of) if space.shared else 0, step_slots, row_start[step_slots], row_start,
-        np.arange(len(row_of), dtype=np.int32), outcome_start, place[following].astype(np.int32), probability,
+    arrays = (
+        step_slots, row_start[step_slots], row_start, np.arange(len(row_of), dtype=np.int32),
+        outcome_start, place[following].astype(np.int32), probability,
     )  # fmt: skip
+    layout = Layout(horizon, stride, len(row_of) if space.shared else 0, *map(read_only, arrays))
     firsts = np.flatnonzero(started)
+    first_slot = read_only(place[firsts].astype(np.int32))
     begun = started[firsts] / started.sum()
     own = np.where(row_of < rows, row_of, np.where(row_of < rows + extra, EXTRA, END))
-    return CountedChain(layout, step[order], place[firsts].astype(np.int32), begun, own, place[:slots], anywhere)
+    return CountedChain(layout, step[order], first_slot, begun, own, place[:slots], anywhere)
 
 
 @dataclass(frozen=True)

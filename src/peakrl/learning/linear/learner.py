@@ -43,6 +43,7 @@ from peakrl.learning.space import Table
 from peakrl.learning.ucbvi import UCBVI, CountingPlanner
 from peakrl.model.occupancy import most_reward, policy_weights, row_weights
 from peakrl.model.one_limit import NOT_BARRED, Within, best_plan, best_within
+from peakrl.model.space import read_only
 from peakrl.targets.adapters import Rules
 
 #: Chances below this are rounding of the solver.
@@ -321,7 +322,7 @@ class LinearPlanner(CountingPlanner):
     def _expected(self) -> tuple[float, float]:
         """Exact value and violation of the plan that is followed, for the history; the learner does not look at it."""
         if self._exact is None:
-            model, weights = compiled(self.task), self.chances()
+            model, weights = compiled(self.task), read_only(self.chances())
             quantities = model.row_reward, model.row_violation.sum(axis=1)
             tables = [value_of_mixture(model.layout, model.num_nodes, each, weights) for each in quantities]
             value, violation = (float(model.first_probability @ table[model.first_slot]) for table in tables)

@@ -29,6 +29,7 @@ from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.linear.counted import Box, Cells, CountedChain
 from peakrl.learning.linear.learner import LinearPlanner, LinearSettings, Margins
 from peakrl.model.occupancy import row_weights
+from peakrl.model.space import read_only
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.targets.adapters import Rules
@@ -88,8 +89,8 @@ class Pessimist(LinearPlanner):
 
     def _begin_with(self, safe: Floats) -> None:
         """Take a policy [entry] for pi0, or raise where it leaves no room below the limit."""
-        model, self.safe = compiled(self.task), safe
-        violations = value_of_mixture(model.layout, model.num_nodes, model.row_violation.sum(axis=1), safe)
+        model, self.safe = compiled(self.task), read_only(safe)
+        violations = value_of_mixture(model.layout, model.num_nodes, model.row_violation.sum(axis=1), self.safe)
         self.safe_cost = float(model.first_probability @ violations[model.first_slot])
         if self.safe_cost >= self.limit:
             verb = "is not safe" if self.safe_cost > self.limit else "leaves no room"
@@ -160,7 +161,7 @@ class CarefulPlanner(Pessimist):
 
     def _too_soon(self, chain: CountedChain, safe: Floats, cost: Floats) -> bool:
         """Might the safe policy itself cost more than half way from its true cost to the limit?"""
-        table = value_of_mixture(chain.layout, chain.num_nodes, cost[:, 0], safe)
+        table = value_of_mixture(chain.layout, chain.num_nodes, cost[:, 0], read_only(safe))
         held = float(chain.first_probability @ table[chain.first_slot])
         return held >= (float(self.budget.limits[0]) + self.safe_cost) / 2
 
