@@ -43,7 +43,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, m
     [pytest.param(p, name, id=f"{p.stem}-{name}") for p in PAGES for name in NEEDS.findall(p.read_text())],
 )
 def test_what_needs_another_package_runs_where_that_is_installed(page, package, tmp_path, monkeypatch):
-    pytest.importorskip(package, reason=f"{package} is not installed (pip install 'peakrl[trackers]'): not tried")
+    pytest.importorskip(package, reason=f"{package} is not installed: what the page says of it is not tried")
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": f"page_{page.stem}"}
     for match in BLOCK.finditer(page.read_text()):
