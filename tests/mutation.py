@@ -41,7 +41,7 @@ TARGETS = {
     "peakrl/certificates/verify_exact.py": ["certificates/test_verify.py"],
     "peakrl/certificates/verify_model.py": ["certificates/test_verify.py"],
     "peakrl/certificates/verify_learned.py": ["certificates/test_verify_learned.py", "learning/test_certified.py"],
-    "peakrl/planning/exact.py": ["planning/test_planning.py", "planning/test_backward.py"],
+    "peakrl/planning/exact.py": ["planning/test_planning.py", "planning/test_backward.py", "planning/test_settling.py"],
     "peakrl/kernels/backward.py": ["planning/test_planning.py", "planning/test_backward.py"],
     "peakrl/kernels/planning.py": ["learning/test_linear.py", "planning/test_budgets.py"],
     "peakrl/kernels/safety.py": ["safety/test_safe_set.py"],
@@ -58,8 +58,9 @@ TARGETS = {
 #: Tests that take long without the JIT, or start processes of their own, which know nothing of the mutant.
 LEFT_OUT = "quantecon or jit_off or compiled or 10_000 or takes_the_memory or make_it_cheaper or cvxpy"
 OPTIONS = [
-    "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:terminal", "-m", "not slow", "-k", f"not ({LEFT_OUT})",
-    "-W", "ignore::RuntimeWarning", "-W", "ignore:Module already imported", "-W", "ignore:Overriding environment",
+    "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:terminal", "-m", "not slow",
+    "-k", f"not ({LEFT_OUT})", "-W", "ignore::RuntimeWarning", "-W", "ignore:Module already imported",
+    "-W", "ignore:Overriding environment",
 ]  # fmt: skip
 SURVIVED, KILLED = 0, 1
 MEMORY = 3 << 30
@@ -141,7 +142,8 @@ class Trial:
                 continue
             name, line = self.source.names[number], self.source.places[number].node.lineno
             idle, left = (idle + 1, left) if name in reasons else (idle, left + 1)
-            print(f"  {self.module} line {line} in {name}" + f"  ({reasons[name]})" * (name in reasons), flush=True)
+            reason = f"  ({reasons[name]})" if name in reasons else ""
+            print(f"  {self.module} line {line} in {name}{reason}", flush=True)
         return len(self.chosen), idle, left
 
     def kill(self, number):

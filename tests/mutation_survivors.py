@@ -20,9 +20,11 @@ HARMLESS = {
         "rescan: value < best  ->  value <= best": "of equals it does not matter which",
     },
     "peakrl/kernels/sampling.py": {
+        "alias_tables: accept[o] < 1.0  ->  accept[o] <= 1.0": "a full column never draws its alias, whatever it is",
         "draw_alias: scaled - column < accept[index]  ->  scaled - column <= accept[index]": RARE,
     },
     "peakrl/kernels/certified/bounds.py": {
+        "upper_mean: 0.5 * (bound - mean)  ->  0.5 / (bound - mean)": SEARCH,
         "upper_mean: 10.0  ->  11.0": SEARCH,
     },
 }

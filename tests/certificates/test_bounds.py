@@ -46,6 +46,20 @@ def test_the_bound_is_the_least_that_a_dense_search_finds(seed):
     assert upper_mean(values, most, failure) <= dense(values, most, failure) + 1e-12
 
 
+@pytest.mark.parametrize("failure", [0.3, 0.05, 1e-6])
+def test_the_bound_of_any_number_of_heads_is_the_least_over_nu(failure):
+    """Two values have a closed form for each nu; somewhere along the way from 0 to 60 heads the best nu leaves b."""
+    count, most = 60, 1.25
+    spread = math.log(2 / failure) + 0.5 * math.log(math.pi * (count + 0.5))
+    rooms = np.concatenate([[0.0], np.geomspace(1e-9, 1e3, 60_000)])
+    prices = np.where(rooms > 0, spread, math.log(2 / failure))
+    for heads in range(count + 1):
+        logs = (heads * np.log(most + rooms - 1) + (count - heads) * np.log(most + rooms)) / count
+        least = float((most + rooms - np.exp(logs - prices / count)).min())
+        values = np.repeat([1.0, 0.0], [heads, count - heads])
+        assert upper_mean(values, most, failure) == pytest.approx(min(least, most), abs=1e-7), heads
+
+
 def test_the_best_nu_is_found_in_few_evaluations(monkeypatch):
     """Eleven on average over these samples, twenty at most."""
     evaluations, plain = [], bounds.excess

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import naive.planning
-from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
+from peakrl import Outcome, Problem, TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import PeakError
 from peakrl.planning import backward
 from random_problems import random_problem
@@ -26,7 +26,24 @@ def random_arrays(seed, *, states=40, actions=5, horizon=7, constrained=True, sh
     return TabularModel.from_arrays(laws, rng.random((states, actions)), constraints, horizon, available=available)
 
 
+class Widening(Problem):
+    """Layered: step h has h + 1 states, with one law for each that both actions share, and nothing to violate."""
+
+    name, horizon, stationary, constraint_names = "widening", 5, False, ()
+
+    def initial(self):
+        return [(1.0, 0)]
+
+    def actions(self, step, state):
+        return (0, 1)
+
+    def outcomes(self, step, state, action):
+        for following in (state, state + 1):
+            yield Outcome(0.5, following, (3 * state + 2 * step + action) % 4 / 4)
+
+
 MODELS = {
+    "widening, rewards only": compile_model(Widening()),
     "costs": random_arrays(1),
     "rewards only": random_arrays(2, constrained=False),
     "shared laws": random_arrays(3, actions=6, sharing=3),
