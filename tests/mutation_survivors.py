@@ -8,6 +8,10 @@ HARMLESS = {
         "module: 60  ->  61": SEARCH,
         "best_room: above <= 0.0  ->  above < 0.0": SEARCH,
         "best_room: side < 0  ->  side <= 0": SEARCH,
+        "best_room: side > 0  ->  side >= 0": SEARCH,
+        "best_room: 0  ->  1 #3": SEARCH,
+        "best_room: 2  ->  3 #2": SEARCH,
+        "best_room: high - low <= CLOSE  ->  high - low < CLOSE": SEARCH,
         "bound_at: mean + room <= 0.0  ->  mean + room < 0.0": "no number then: the trivial bound stands",
     },
     "peakrl/planning/exact.py": {
