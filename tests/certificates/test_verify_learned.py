@@ -16,6 +16,9 @@ from peakrl.errors import PeakError
 
 HARVESTING = energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2)
 TOLD = Knowledge(outcome_groups=True, constraint_depends_on="action", rewards=True)
+MAPPED = Knowledge(
+    outcome_map=(lambda state, action, arrival: (min(3, sum(state) - action), arrival), (0, 1, 2, 3)), rewards=True
+)
 CATASTROPHE = problems.rare_catastrophe()
 KINDS = {
     "model": lambda: (problems.near_tie(), None),
@@ -23,6 +26,7 @@ KINDS = {
     "environment": lambda: (ModelEnvironment(problems.near_tie(), 1), None),
     "unknown states": lambda: (ModelEnvironment(CATASTROPHE, 1), Knowledge(states=2**21)),
     "declared": lambda: (compile_model(HARVESTING), TOLD),
+    "map": lambda: (compile_model(HARVESTING), MAPPED),
     "support": lambda: (CATASTROPHE, Knowledge(support=CATASTROPHE)),
     "layered": lambda: (compile_model(scheduling_example(1)), None),
 }
