@@ -67,8 +67,8 @@ def test_an_open_page_follows_the_run_and_keeps_what_the_reader_chose(browser: A
         explorer.scroll_into_view_if_needed()
         explorer.locator("[data-pick=step]").fill("2")
         explorer.locator("[data-pick=step]").press("Enter")
-        explorer.locator("[data-pick=state]").select_option(label="(1, 3)")
-        explorer.locator("[data-pick=find]").fill("(1")
+        explorer.locator("[data-pick=state]").select_option(label="battery 1, arrival 3")
+        explorer.locator("[data-pick=find]").fill("battery 1")
         page.evaluate(f"window.before = document.getElementById('{CHART}')")
         scrolled = page.evaluate("scrollY")
         assert scrolled > 0
@@ -85,7 +85,8 @@ def test_an_open_page_follows_the_run_and_keeps_what_the_reader_chose(browser: A
         assert page.get_attribute("html", "data-theme") == theme
         assert page.evaluate("document.querySelector('details').open")
         assert page.evaluate("document.activeElement.dataset.pick") == "find"
-        assert explorer.locator("[data-answer]").inner_text().startswith("Step 2, state (1, 3): the policy takes ")
+        told = explorer.locator("[data-answer]").inner_text()
+        assert told.startswith("Step 2, state battery 1, arrival 3: the policy takes ")
         assert abs(page.evaluate("scrollY") - scrolled) < 200
 
         run.go_on_to(400)

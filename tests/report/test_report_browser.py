@@ -117,10 +117,10 @@ def test_the_explorer_answers_what_the_policy_does(opened: Opened, folder: Path)
     explorer.scroll_into_view_if_needed()
     explorer.locator("[data-pick=step]").fill("2")
     explorer.locator("[data-pick=step]").press("Enter")
-    explorer.locator("[data-pick=state]").select_option(label="(1, 3)")
+    explorer.locator("[data-pick=state]").select_option(label="battery 1, arrival 3")
     action = run.policy.action(2, (1, 3))
     told = explorer.locator("[data-answer]").inner_text()
-    assert told.startswith(f"Step 2, state (1, 3): the policy takes {action}.")
+    assert told.startswith(f"Step 2, state battery 1, arrival 3: the policy takes {action}.")
     assert explorer.locator("tr.chosen td").first.inner_text() == str(action)
     lines = {row[0]: row for row in explorer.locator("tbody tr").evaluate_all(
         "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))")}  # fmt: skip
