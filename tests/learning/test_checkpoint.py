@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peakrl
+import peakrl.storage
 from peakrl import (
     LearnerSettings,
     Outcome,
@@ -262,7 +264,7 @@ def test_a_run_file_needs_no_model(problem, tmp_path):
         [(), (1,), ((1, "a"), None)],
         [True, 0, 2],
         [1.5, float("inf"), -float("inf"), 0.1 + 0.2],
-        ["a", "", "\ud800", "ö\n"],
+        ["a", "", "\U0001f600", "ö\n"],
         [frozenset({1, ("x", 2)}), frozenset()],
         [b"\x00\xff", None],
         [POINT(1, 2), POINT("a", 0.5)],
@@ -351,7 +353,7 @@ def small(request, tmp_path_factory):
 
 def test_every_flipped_bit_is_noticed(small, monkeypatch):
     data = bytearray(small.read_bytes())
-    monkeypatch.setattr(Path, "read_bytes", lambda path: bytes(data))
+    monkeypatch.setattr(peakrl.storage, "reading", lambda path: contextlib.closing(io.BytesIO(data)))
     load_run(small)
     for place in range(len(data)):
         for bit in range(8):
