@@ -82,7 +82,19 @@ def share_of(outcomes):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_bound_of_a_policy_is_that_of_a_recursion_over_what_was_seen(seed):
-    run = learn(compile_model(random_problem(seed)), episodes=100, seed=seed, record="none")
+    compare_with_recursion(learn(compile_model(random_problem(seed)), episodes=100, seed=seed, record="none"))
+
+
+@pytest.mark.parametrize(("seed", "episodes"), [(3, 40), (12, 40), (22, 40), (26, 15), (27, 6)])
+def test_so_it_is_where_the_policy_was_seen_to_lead_to_what_was_never_tried(seed, episodes):
+    problem = random_problem(seed, states=4, actions=3, horizon=4)
+    run = learn(compile_model(problem), episodes=episodes, seed=seed, record="none")
+    assert run.untried.states > 0
+    assert run.untried.probability_high < 1.0
+    compare_with_recursion(run)
+
+
+def compare_with_recursion(run):
     learner = run._learned
     outcomes = learner.outcomes()
     began = np.flatnonzero(outcomes.begun)
