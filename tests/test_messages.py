@@ -16,6 +16,10 @@ POLICY = peakrl.solve(MODEL).policy
     [
         (lambda: peakrl.learn(MODEL, 1000, episodes=10), r"settings is 1000; it must be settings such as"),
         (
+            lambda: peakrl.learn(MODEL, "posterior", episodes=10),
+            r"do you mean peakrl\.LearnerSettings\.posterior\(\)\?",
+        ),
+        (
             lambda: peakrl.learn(MODEL, episodes=10, record="all"),
             r"record is 'all'; it must be .*, .auto., .sampled. or .none.",
         ),

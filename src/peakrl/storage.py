@@ -285,7 +285,8 @@ def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
             digest = file.readline(DIGEST_LENGTH + 2)
         head, payload = (file.readline(), file.read()) if digest else (b"", b"")
     if not (first.startswith(MAGIC) and first.endswith(b"\n")):
-        raise StorageError(f"{path} is not a peakrl file")
+        meant = "; a problem file becomes a run by `peakrl train`" if str(path).endswith((".toml", ".json")) else ""
+        raise StorageError(f"{path} is not a peakrl file{meant}")
     if first.rstrip(b"\n") != MAGIC + str(VERSION).encode():
         version = first[len(MAGIC) :].rstrip(b"\n")[:20].decode(errors="replace")
         raise StorageError(f"{path} has format version {version!r}; this peakrl reads version {VERSION}")

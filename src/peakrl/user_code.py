@@ -92,11 +92,16 @@ def load_named(named: Any, folder: Path, what: str) -> Any:
         raise ProblemError(f'{what} {named!r} must be "file.py:function" or "module:function"')
     refuse_python(named, folder, what)
     with running(f"{what} {named!r}"):
-        found: Any = imported(module, folder, f"{what} {named!r}")
+        home: Any = imported(module, folder, f"{what} {named!r}")
+        found = home
         for part in name.split("."):
             found = getattr(found, part, None)
     if not callable(found):
-        raise ProblemError(f"{what} {named!r}: {module} has no function {name!r}")
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, vars(home), 1)
+        meant = f"; do you mean {near[0]}?" if near else ""
+        raise ProblemError(f"{what} {named!r}: {module} has no function {name!r}{meant}")
     return found
 
 

@@ -142,7 +142,10 @@ SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[s
         (["train", "tiny.toml", "--out", "no/such/a.run"], "there is no folder no/such"),
         (["train", "tiny.toml", "--checkpoint-every", "5"], "checkpoint must say where"),
         (["train", "--resume", "absent.run"], "cannot read absent.run"),
-        (["train", "--resume", "tiny.toml"], "tiny.toml is not a peakrl file"),
+        (
+            ["train", "--resume", "tiny.toml"],
+            "tiny.toml is not a peakrl file; a problem file becomes a run by",
+        ),
         (["train", "--resume", "a.run", "--seed", "1"], "--seed cannot be changed"),
         (
             ["train", "sweep.toml"],

@@ -82,7 +82,7 @@ def compiling(function):
 
 
 @compiles
-def test_compiling_our_kernels_is_announced_once_to_people(monkeypatch, capsys):
+def test_compiling_our_kernels_is_announced_to_people_once_until_there_was_a_pause(monkeypatch, capsys):
     def theirs():
         return 0
 
@@ -99,6 +99,13 @@ def test_compiling_our_kernels_is_announced_once_to_people(monkeypatch, capsys):
     announcer.on_start(compiling(theirs))
     assert capsys.readouterr().err == ""
     announcer.on_start(compiling(ours))
+    announcer.on_start(compiling(ours))
+    assert capsys.readouterr().err == f"{jit.COMPILING}\n"
+    announcer.last -= 60.0  # a minute later, a long kernel is done and the next one begun
+    announcer.on_end(compiling(ours))
+    announcer.on_start(compiling(ours))
+    assert capsys.readouterr().err == ""
+    announcer.last -= 60.0
     announcer.on_start(compiling(ours))
     assert capsys.readouterr().err == f"{jit.COMPILING}\n"
 

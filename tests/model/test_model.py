@@ -370,6 +370,7 @@ WHERE = "step 1, state 1, action 'go'"
             "step 2, state 0: no action is on offer",
         ),
         ({"offered": ("go", "go")}, "step 0, state 0, action 'go': the action is offered twice"),
+        ({"offered": "stay"}, r"step 0, state 0: actions\(\) gave 'stay'; it must be a sequence of actions"),
         ({"offered": ([1],)}, r"step 0, state 0, action \[1\]: the action is not hashable"),
         ({"offered": 5}, "step 0, state 0: actions.* gave 5"),
         ({"told": None, "offered": lambda step, state: None}, "step 0, state 0: actions.* gave None"),

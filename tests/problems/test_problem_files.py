@@ -265,6 +265,7 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
         ('[problem]\nkind = "python"\nfunction = "absent.py:make"', "there is no file"),
         ('[problem]\nkind = "python"\nfunction = "absent_module:make"', "absent_module"),
         ('[problem]\nkind = "python"\nfunction = "mine.py:absent"', "has no function 'absent'"),
+        ('[problem]\nkind = "python"\nfunction = "mine.py:mak"', "has no function 'mak'; do you mean make?"),
         ('[problem]\nkind = "python"\nfunction = "mine.py:broken"', "KeyError: 'absent' (mine.py, line 21)"),
         ('[problem]\nkind = "python"\nfunction = "mine.py:nothing"', "returned 3"),
         ('[problem]\nkind = "python"\nfunction = "mine.py:late"', "ZeroDivisionError"),

@@ -103,7 +103,7 @@ def train(
     if as_json:
         print_json(answer)
     else:
-        show(answer, certificates)
+        show(answer, certificates, file)
     raise typer.Exit(1 if answer["feasible"] is False else 0)
 
 
@@ -244,7 +244,7 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
     }
 
 
-def show(answer: dict[str, Any], certificates: Sequence[Certificate]) -> None:
+def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path | None) -> None:
     """Print it for people."""
     met = "were met" if answer["environment"] else ""
     sizes = f"{answer['states']:,} states, {answer['pairs']:,} pairs {met}".rstrip() + f", horizon {answer['horizon']}"
@@ -269,8 +269,10 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate]) -> None:
         say(f"  ... and {len(answer['proof']) - PROOF_LINES:,} more (all with --json)")
     if answer["run_file"]:
         kept = answer["run_file"]
-        figures = "" if answer["environment"] else f", `peakrl evaluate {kept}` its figures"
-        say(f"kept in {kept}; next: `peakrl report {kept}` writes its page{figures}")
+        judge = f"evaluate {kept}` tells its figures"
+        if answer["environment"]:
+            judge = f"certify {file} --policy {kept}` judges its policy by fresh episodes"
+        say(f"kept in {kept}; next: `peakrl report {kept}` writes its page, `peakrl {judge}")
 
 
 def show_figures(answer: dict[str, Any]) -> None:

@@ -165,6 +165,7 @@ def no_changes(model: TabularModel) -> tuple[Longs, Ints, Ints]:
 def violation_interval(violations: Floats, most: float, confidence: float) -> Interval:
     """Return the interval of the mean violation; `most` is what an episode can violate."""
     student = mean_interval(violations, confidence)
+    student = Interval(max(student.low, 0.0), student.high)
     if most == 0 or np.count_nonzero(violations) >= ENOUGH_VIOLATING:
         return student
     tail = (1.0 - confidence) / 2.0

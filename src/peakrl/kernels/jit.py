@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import math
 import multiprocessing
 import os
 import re
@@ -100,27 +101,32 @@ def remove_old_folders(folder: Path, days: float = 30.0) -> None:
                     shutil.rmtree(other, ignore_errors=True)
 
 
-#: Seconds are those of a first `learn` with a free second core and without, and of a first `solve`; a server of 2020.
-COMPILING = "peakrl: compiling kernels, once on this machine: 10 to 20 s for a first learn, 5 s for a first solve"
+#: Seconds are those of a first `learn` with a free second core and without; a server of 2020. Other calls take less.
+COMPILING = "peakrl: compiling kernels that were not needed before, kept for next time; a first learn takes 10 to 20 s"
+#: So many seconds after the last kernel was compiled, compiling another is news again.
+NEWS_AFTER = 2.0
 
 
 class Announcer(Listener):
-    """Tells people, once and before the first kernel is compiled, why nothing happens for a while."""
+    """Tells people why nothing happens for a while: when compiling begins, and when it begins again after a pause."""
 
-    told = False
+    #: When a kernel was last begun or done.
+    last = -math.inf
 
     def on_start(self, event: Event) -> None:
         """Numba begins to compile a function; one that is in the cache is not compiled."""
         function = event.data["dispatcher"].py_func
         ours = function.__module__.startswith("peakrl.")
-        if ours and not self.told and watched():
-            self.told = True
-            print(COMPILING, file=sys.stderr, flush=True)
+        if ours and watched():
+            if time.monotonic() - self.last > NEWS_AFTER:
+                print(COMPILING, file=sys.stderr, flush=True)
+            self.last = time.monotonic()
         if ours and COMPILE_LOG in os.environ:
             note_compiled(function, event.data["args"])
 
     def on_end(self, event: Event) -> None:
         """Numba is done."""
+        self.last = time.monotonic()
 
 
 #: Names a file that `note_compiled` writes to.

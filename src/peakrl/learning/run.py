@@ -273,8 +273,10 @@ def check_learner(learner: Any) -> LearnerSettings:
         return learner
     if isinstance(learner, Learner) or (isinstance(learner, type) and issubclass(learner, Learner)):
         return OwnLearner.of(learner)
+    named = isinstance(learner, str) and learner.isidentifier() and hasattr(LearnerSettings, learner)
+    hint = f" (do you mean peakrl.LearnerSettings.{learner}()?)" if named else ""
     raise SettingsError(
-        f"settings is {learner!r}; it must be settings such as LearnerSettings.practical(), or a peakrl.Learner"
+        f"settings is {learner!r}; it must be settings such as LearnerSettings.posterior(), or a peakrl.Learner{hint}"
     )
 
 

@@ -51,7 +51,7 @@ def as_model(target: Target, *, progress: bool = False) -> TabularModel:
     if isinstance(given, type):
         hint = f"it is a class: pass a problem of that class, {given.__name__}(...)"
     elif hasattr(given, "reset") and hasattr(given, "step"):
-        hint = "an environment does not tell its model, so it can be learned and simulated only"
+        hint = "an environment does not tell its model: learn, simulate and certify take it"
     raise SettingsError(f"{given!r} is neither a Problem nor a TabularModel; {hint}")
 
 
@@ -241,7 +241,9 @@ def each_outcome(told: Any, where: Place) -> Iterator[Any]:
 
 
 def each_told(told: Any, where: Place, of: str) -> Iterator[Any]:
-    """Return an iterator over actions or outcomes that a problem told."""
+    """Return an iterator over actions or outcomes that a problem told; text would be gone through letter by letter."""
+    if isinstance(told, str):
+        raise ProblemError(f"{where}: {of}() gave {told!r}; it must be a sequence of {of}")
     return iter(told) if type(told) in (list, tuple) else check_each(told, f"{where}: {of}()", of)
 
 

@@ -10,6 +10,7 @@ LEARNING = """
 # posterior:     the learner to use, and the default; takes ghost, growth
 # practical:     the model-free one, for tight memory; switches: tight_optimism, constraint_memory, share_steps,
 #                adaptive_steps, trials
+# certified:     stops by itself with a certificate; needs epsilon; episodes is the limit
 # paper:         Algorithm 1 as printed; needs slack, takes slater, penalty, bonus, start, c1, c2, failure_probability
 # published:     what the paper's curves use; needs slack
 # deterministic: Theorem 2; needs phi, between 0 and 0.5
@@ -33,6 +34,7 @@ def templates() -> dict[str, Template]:
 def template_files(which: str, name: str) -> dict[str, str]:
     """Return {suffix: text} of a template for files called `name`."""
     template = templates()[which]
-    others = ", ".join(kind.name for kind in kinds().values() if kind.template is not template)
+    names = {kind.name: kind.template for kind in kinds().values()} | {TEMPLATE.name: TEMPLATE}
+    others = ", ".join(name for name, of_kind in names.items() if of_kind is not template)
     text = template.text + LEARNING.replace("{episodes}", f"{template.episodes:_}")
     return {".toml": text.format(name=name, others=others), **template.files}
