@@ -17,6 +17,7 @@ from peakrl import LearnerSettings, TabularModel, compile_model, learn, load_run
 from peakrl.errors import StorageError
 from peakrl.learning import checkpoint
 from peakrl.learning.active import ActiveRun
+from peakrl.learning.algorithm import Algorithm
 from peakrl.storage import kind_of, read_record, write_record
 from random_problems import random_problem
 
@@ -117,6 +118,7 @@ def test_what_comes_after_the_last_step_cannot_be_forged(tmp_path):
     ("settings", "name", "value"),
     [
         (PRACTICAL, "engine.q", np.nan),
+        (PRACTICAL, "engine.harm", np.nan),
         (PRACTICAL, "engine.w", np.inf),
         (PRACTICAL, "engine.visits", 2**31 - 1),
         (PRACTICAL, "engine.visits", -1),
@@ -148,6 +150,13 @@ def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_
         load_run(tmp_path / "run")
 
 
+def test_a_table_that_leaves_states_of_a_model_out_is_refused(tmp_path):
+    learn(compile_model(random_problem(9)), PRACTICAL, episodes=5).save(tmp_path / "run")
+    forge(tmp_path / "run", lambda plain, arrays: arrays.update(greedy=arrays["greedy"][:-1].copy()))
+    with pytest.raises(StorageError, match="greedy leaves states out"):
+        load_run(tmp_path / "run")
+
+
 SETTINGS = [PRACTICAL, LearnerSettings.paper(0.25), LearnerSettings.published(0.25)]
 
 
@@ -165,6 +174,24 @@ def test_a_run_that_is_loaded_and_saved_again_is_the_same_file(settings, done, t
         learn(env, settings, episodes=done, record=4).save(tmp_path / "one")
         load_run(tmp_path / "one", env=ModelEnvironment(model, seed)).save(tmp_path / "two")
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes(), seed
+
+
+@pytest.mark.parametrize(
+    "settings", [*SETTINGS, LearnerSettings.posterior()], ids=["practical", "paper", "published", "posterior"]
+)
+def test_the_policies_of_a_run_from_a_file_are_made_when_they_are_asked_for(settings, tmp_path, monkeypatch):
+    learned = learn(compile_model(random_problem(3)), settings, episodes=40)
+    learned.save(tmp_path / "one")
+    asked, decided = [], Algorithm.decided
+    monkeypatch.setattr(Algorithm, "decided", lambda self: asked.append(1) or decided(self))
+    run = load_run(tmp_path / "one")
+    run.save(tmp_path / "two")
+    assert not asked
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert run.policy is run.policy
+    assert len(asked) == 1
+    assert run.policy.rows.tobytes() == learned.policy.rows.tobytes()
+    assert run.followed_policy.rows.tobytes() == learned.followed_policy.rows.tobytes()
 
 
 # Disks that are full ------------------------------------------------------------------------------------------------

@@ -221,8 +221,11 @@ class ActiveRun:
             return fields | current_figures(self.target, self.rows)
         return fields
 
-    def result(self, *, watched: bool = False) -> LearningRun:
-        """What has been learned so far; `watched`: a copy that stays as it is while learning goes on."""
+    def result(self, *, watched: bool = False, over: bool = False) -> LearningRun:
+        """What has been learned so far; `watched`: a copy that stays as it is while learning goes on.
+
+        `over`: nothing goes on with this run, so that its policies may be made when they are asked for.
+        """
         algorithm, states = self.learned(), self.model
         if not watched:
             self.source.rest()
@@ -231,7 +234,7 @@ class ActiveRun:
             averaged = AveragedPolicy(
                 states, self.done, self.space.first_rows(), *self.space.ordered(self.change_list())
             )
-        return LearningRun.of(self, algorithm, states, averaged, watched=watched)
+        return LearningRun.of(self, algorithm, states, averaged, watched=watched, over=over)
 
 
 def drive(

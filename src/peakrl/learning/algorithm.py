@@ -123,6 +123,9 @@ class Algorithm(ABC):
     starts_first: bool = False
     #: Do its policies draw their actions?
     randomised: ClassVar[bool] = False
+    #: Does `check` vouch for every row that it follows or hands out? Then the policies of a run from a file can wait
+    #: until somebody asks for them.
+    vouches: ClassVar[bool] = False
 
     def __init__(self, task: Task) -> None:
         self.task, self.space = task, task.space

@@ -122,6 +122,7 @@ class OptimisticQ(SamplingAlgorithm):
     """The learner of the paper, with one Q-table."""
 
     quick = True
+    vouches = True
     starts_first = True
 
     def __init__(self, task: Task, settings: AlgorithmOne) -> None:

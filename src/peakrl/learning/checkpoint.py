@@ -72,7 +72,7 @@ def load_run(
     cannot hold. A run on an environment is read without it; `env` and what else it was begun with (`horizon`,
     `constraint`, ...) are checked where they are given. One with functions among its `knowledge` needs that.
     """
-    return read_any(path, model, env, None, knowledge, declared).result()
+    return read_any(path, model, env, None, knowledge, declared).result(over=True)
 
 
 def resume(

@@ -65,6 +65,8 @@ class Posterior(LearnerSettings):
 class PosteriorLearner(SamplingAlgorithm):
     """Counts of what was seen, and the plan on the latest draw."""
 
+    vouches = True
+
     def __init__(self, task: Task, settings: Posterior) -> None:
         super().__init__(task)
         check_most_reward(task.model, task.knowledge.most_reward)

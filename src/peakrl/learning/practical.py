@@ -85,6 +85,8 @@ class Practical(LearnerSettings):
 class PracticalLearner(SamplingAlgorithm):
     """The practical learner, which learns from an episode when it is over, backwards."""
 
+    vouches = True
+
     def __init__(self, task: Task, settings: Practical) -> None:
         super().__init__(task)
         check_declarations(task, settings)

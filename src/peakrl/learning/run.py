@@ -7,9 +7,9 @@ value. Of an environment nothing exact is known: there history holds what episod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 AUTO_POINTS, AUTO_WORK = 1000, 1e10
 
 Record = Literal["auto", "sampled", "none"] | int
+Table = Policy | StochasticPolicy
 FEASIBLE = {True: "feasible", False: "proved infeasible", None: "feasibility not proved"}
 
 
@@ -58,10 +59,6 @@ class LearningRun:
     episodes: int
     #: Of the random numbers.
     seed: int
-    #: What to use: the learner's best decisions after the last episode, without exploration.
-    policy: Policy | StochasticPolicy
-    #: pi^K, what the last episode followed.
-    followed_policy: Policy | StochasticPolicy
     #: How it went, point by point.
     history: History
     #: How many episodes violated a constraint.
@@ -76,6 +73,9 @@ class LearningRun:
     stopped: str | None
     #: What a certified learner had proved, time by time; None of other learners.
     proof_history: ProofHistory | None
+    #: The policies, or what makes them once they are asked for.
+    _policy: Table | Callable[[], Table]
+    _followed: Table | Callable[[], Table]
     _averaged: AveragedPolicy | None
     _learned: Algorithm | Held
     _active: ActiveRun | None = None
@@ -89,9 +89,15 @@ class LearningRun:
         averaged: AveragedPolicy | None,
         *,
         watched: bool = False,
+        over: bool = False,
     ) -> LearningRun:
-        """Return the result of a run in progress; `watched`: one that keeps nothing of it."""
+        """Return the result of a run in progress; `watched`: one that keeps nothing of it; `over`: none goes on."""
         learned = Held(algorithm) if watched else algorithm
+
+        def table(rows: Callable[[], Ints]) -> Table | Callable[[], Table]:
+            make = partial(table_of, algorithm, states, rows, learned)
+            return make if over and algorithm.vouches else make()
+
         violations, last = (int(count) for count in active.counters)
         return cls(
             model=states,
@@ -99,8 +105,6 @@ class LearningRun:
             knowledge=active.knowledge,
             episodes=active.done,
             seed=active.seed,
-            policy=table_of(algorithm, states, algorithm.decided(), learned),
-            followed_policy=table_of(algorithm, states, active.rows, learned),
             history=History.empty() if active.recorder is None else active.recorder.history(active.done),
             violations=violations,
             last_violation_episode=last or None,
@@ -108,10 +112,22 @@ class LearningRun:
             proof=algorithm.proof(),
             stopped=algorithm.stopped,
             proof_history=algorithm.proof_history(),
+            _policy=table(algorithm.decided),
+            _followed=table(partial(getattr, active, "rows")),  # no lambda, which could not be pickled
             _averaged=averaged,
             _learned=learned,
             _active=None if watched else active,
         )
+
+    @cached_property
+    def policy(self) -> Table:
+        """What to use: the learner's best decisions after the last episode, without exploration."""
+        return self._policy() if callable(self._policy) else self._policy
+
+    @cached_property
+    def followed_policy(self) -> Table:
+        """pi^K, what the last episode followed."""
+        return self._followed() if callable(self._followed) else self._followed
 
     @property
     def averaged_policy(self) -> AveragedPolicy:
@@ -183,12 +199,10 @@ class LearningRun:
         )
 
 
-def table_of(
-    algorithm: Algorithm, states: StateSpace, rows: Ints, learned: Algorithm | Held
-) -> Policy | StochasticPolicy:
+def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Held) -> Table:
     """Return a policy of an algorithm: its chances where it draws its actions, else these rows [node]."""
     chances = algorithm.chances()
-    return Policy(states, rows, learned) if chances is None else simplest_policy(states, chances)
+    return Policy(states, rows(), learned) if chances is None else simplest_policy(states, chances)
 
 
 def learn(

@@ -59,7 +59,6 @@ def restore(active: ActiveRun, plain: Mapping[str, Any], arrays: Arrays, labels:
     overwrite(active.counters, arrays["counters"], "counters")
     algorithm.check(active.done)
     active.greedy = stored_greedy(active, arrays)
-    Policy(active.model, active.rows)
     if active.average:
         active.changes = [stored_changes(active, arrays["changes"])]
     restore_history(active, arrays)
@@ -75,11 +74,15 @@ def stored_count(count: Any, bounds: tuple[float, ...] | None) -> int:
 
 def stored_greedy(active: ActiveRun, arrays: Arrays) -> NDArray[np.int64]:
     """Return [slot, column]: the rows of pi^k; files of schema 2 hold them by node."""
-    like = active.learned().greedy()
+    space, columns = active.space, active.greedy.shape[1]
     if "rows" in arrays:
-        rows = arrays["rows"].astype(np.int64)[: like.size].reshape(like.shape[::-1]).T
-        return np.maximum(rows, active.space.layout.row_start[:-1, None])  # -1 where a state offers nothing
-    return checked_rows(active.space, arrays["greedy"], like.shape[1], "greedy")
+        rows = arrays["rows"].astype(np.int64)[: space.slots * columns].reshape(columns, space.slots).T
+        # -1 where a state offers nothing
+        return checked_rows(space, np.maximum(rows, space.layout.row_start[:-1, None]), columns, "rows")
+    greedy = checked_rows(space, arrays["greedy"], columns, "greedy")
+    if len(greedy) < space.slots and not isinstance(space, GrowingSpace):
+        raise ValueError("greedy leaves states out")
+    return greedy
 
 
 def stored_changes(active: ActiveRun, table: NDArray[Any]) -> Changes:
