@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import minimize
 
 from model_environment import ModelEnvironment
-from peakrl import Learner, LearnerSettings, compile_model, learn, load_run
-from peakrl.kernels.untried import least_mean
+from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, solve
+from peakrl.kernels.untried import least_mean, reach_untried
 from peakrl.learners import UCBVI
 from peakrl.learning.untried import BY_MODEL, NOTHING_KNOWN
 from peakrl.paper.robustness_problems import instance
@@ -101,6 +101,14 @@ def compare_with_recursion(run):
     ahead = np.array([survival_of(learner, 0, slot) for slot in began])
     least = least_mean(outcomes.begun[began], ahead, share_of(outcomes))
     assert run.untried.probability_high == pytest.approx(1.0 - least, rel=1e-12)
+
+
+def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1_whatever_is_lost_to_rounding():
+    model = compile_model(random_problem(1))
+    mass, sent = np.zeros(model.num_slots), np.zeros(len(model.outcome_start) - 1)
+    mass[:2] = 0.5, 0.5 + 2**-52
+    tried = np.zeros(model.num_rows, bool)
+    assert reach_untried(model.layout, mass, sent, solve(model).policy.rows, tried) == (2, 1.0)
 
 
 @pytest.mark.parametrize("seed", range(8))

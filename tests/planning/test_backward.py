@@ -97,6 +97,17 @@ def test_a_planned_policy_survives_a_file_and_a_pickle(tmp_path):
         assert evaluate(again.policy.model, again.policy).value == pytest.approx(found.value)
 
 
+def test_a_plan_survives_a_file_where_a_state_that_nobody_comes_to_offers_nothing(tmp_path):
+    laws = np.zeros((3, 2, 3))
+    laws[:2, 0, 0] = laws[:2, 1, 1] = 1.0
+    offered = np.array([[True, True], [True, True], [False, False]])
+    constraints = np.array([[[1.0, -1.0], [1.0, 1.0], [1.0, 1.0]]])
+    model = TabularModel.from_arrays(laws, np.ones((3, 2)), constraints, 4, available=offered)
+    found = solve(model).policy
+    found.save(tmp_path / "policy.peakrl")
+    assert np.array_equal(load_policy(tmp_path / "policy.peakrl", model).rows, found.rows)
+
+
 def test_hundreds_of_actions_are_told_apart():
     model = random_arrays(5, states=3, actions=400, horizon=2)
     assert solve(model).policy.choices.of_step(0).dtype == np.uint16
