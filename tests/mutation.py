@@ -44,7 +44,7 @@ TARGETS = {
     "peakrl/planning/exact.py": ["planning/test_planning.py", "planning/test_backward.py", "planning/test_settling.py"],
     "peakrl/kernels/backward.py": ["planning/test_planning.py", "planning/test_backward.py"],
     "peakrl/kernels/planning.py": ["learning/test_linear.py", "planning/test_budgets.py"],
-    "peakrl/kernels/safety.py": ["safety/test_safe_set.py"],
+    "peakrl/kernels/safety.py": ["safety/test_safe_set.py", "learning/test_safe_policy.py"],
     "peakrl/kernels/sampling.py": ["kernels/test_sampling.py"],
     "peakrl/kernels/evaluation.py": ["evaluation/test_evaluation.py"],
     "peakrl/kernels/learning.py": ["learning/test_learning.py", "learning/test_environments.py"],

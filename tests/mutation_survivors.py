@@ -17,6 +17,7 @@ HARMLESS = {
         "best_room: side > 0  ->  side >= 0": SEARCH,
         "best_room: 0  ->  1 #3": SEARCH,
         "best_room: 2  ->  3 #2": SEARCH,
+        "best_room: above / 2  ->  above * 2": SEARCH,
         "best_room: high - low <= CLOSE  ->  high - low < CLOSE": SEARCH,
         "bound_at: mean + room <= 0.0  ->  mean + room < 0.0": "no number then: the trivial bound stands",
     },
@@ -24,6 +25,7 @@ HARMLESS = {
         "may_violate: model.payoffs.constraints < 0.0  ->  model.payoffs.constraints <= 0.0": FASTER,
         "row_rewards: model.payoffs.stride == 0  ->  model.payoffs.stride != 0": FASTER,
         "row_rewards: 0  ->  1": FASTER,
+        "row_rewards: len(record) == len(reward)  ->  len(record) != len(reward)": FASTER,
         "_by_node: False  ->  True": "more is kept than anybody asks for",
     },
     "peakrl/kernels/learning.py": {
@@ -37,5 +39,12 @@ HARMLESS = {
     "peakrl/kernels/certified/bounds.py": {
         "upper_mean: 0.5 * (bound - mean)  ->  0.5 / (bound - mean)": SEARCH,
         "upper_mean: 10.0  ->  11.0": SEARCH,
+        "upper_mean: bound + 0.5 * (bound - mean)  ->  bound - 0.5 * (bound - mean)": SEARCH,
+        "upper_mean: following >= limit  ->  following > limit": SEARCH,
+        "moments: 0.0  ->  1.0 #2": SEARCH,
+    },
+    "peakrl/kernels/untried.py": {
+        "survival_low: last - first  ->  last + first": "what comes after a law's own outcomes is not read",
+        "reached_by: True  ->  False": "nothing leads back to the first step",
     },
 }

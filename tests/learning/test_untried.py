@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from model_environment import ModelEnvironment
 from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, solve
-from peakrl.kernels.untried import least_mean, reach_untried
+from peakrl.kernels.untried import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of
 from peakrl.learners import UCBVI
 from peakrl.learning.untried import BY_MODEL, NOTHING_KNOWN
 from peakrl.paper.robustness_problems import instance
@@ -103,6 +103,34 @@ def compare_with_recursion(run):
     assert run.untried.probability_high == pytest.approx(1.0 - least, rel=1e-12)
 
 
+def room_of(count, share):
+    """R of a law: log G(n + A) - log G(A) one factor at a time, A = 1/2."""
+    room = share + sum(math.log(t + 0.5) for t in range(int(sum(count))))
+    return room - len(count) * math.log(0.5) - sum(math.log(math.factorial(int(c) - 1)) for c in count)
+
+
+def worst_of_all(count, survival, share):
+    """S of a law with two outcomes, by trying a million laws."""
+    first = np.linspace(0.0, 1.0, 1_000_001)[1:-1]
+    allowed = (count[0] - 1) * -np.log(first) + (count[1] - 1) * -np.log1p(-first) <= room_of(count, share)
+    return float((first * survival[0] + (1.0 - first) * survival[1])[allowed].min())
+
+
+@pytest.mark.parametrize(("well", "badly"), [(90, 30), (40, 2), (7, 50)])
+def test_a_place_that_was_met_often_and_never_tried_counts_as_met_with_the_worst_law_of_all(well, badly):
+    """Two steps; the first led to slot 1, where the action was tried, and to slot 2, where it was not."""
+    share, total = 4.0, well + badly
+    rows, tried = np.arange(4).reshape(-1, 1), np.array([True, True, False])
+    courses = Courses(2, 0, np.array([0, 1, 2, 3, 3]), rows, tried)
+    laws, start = np.arange(3, dtype=np.int32), np.array([0, 2, 3, 3])
+    begun = np.array([total, 0, 0, 0])
+    outcomes = Outcomes(laws, start, np.array([1, 2, 3]), np.array([well, badly, well]), begun)
+    untried, survival = survival_low(courses, outcomes, way_of(courses, outcomes), share)
+    once, first = (math.exp(-room_of([count], share) / (count - 1)) for count in (well, total))
+    assert untried == 1
+    assert survival == pytest.approx(first * worst_of_all((well, badly), (once, 0.0), share), abs=2e-6)
+
+
 def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1_whatever_is_lost_to_rounding():
     model = compile_model(random_problem(1))
     mass, sent = np.zeros(model.num_slots), np.zeros(len(model.outcome_start) - 1)
@@ -119,10 +147,7 @@ def test_the_least_mean_of_a_law_is_that_of_a_general_optimiser(seed):
     count[0] += 1
     survival[rng.random(size) < 0.3] = 0.0
     share = 4.0
-    # log G(n + A) - log G(A) one factor at a time, A = 1/2.
-    limit = share + sum(math.log(t + 0.5) for t in range(int(count.sum())))
-    limit -= size * math.log(0.5) + sum(math.log(math.factorial(int(c) - 1)) for c in count)
-    weight = count - 1.0
+    limit, weight = room_of(count, share), count - 1.0
     found = minimize(
         lambda p: float(p @ survival),
         np.maximum(weight, 0.5) / np.maximum(weight, 0.5).sum() * 0.99,
