@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -147,6 +148,20 @@ def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_
 
     forge(tmp_path / "run", change)
     with pytest.raises(StorageError, match=r"damaged|another form"):
+        load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_a_mean_error_may_be_below_0_and_neither_of_its_spreads(column, tmp_path):
+    model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
+    learn(model, PRACTICAL, episodes=40).save(tmp_path / "run")
+
+    def change(plain, arrays):
+        assert arrays["engine.errors"].shape[-1] == 3
+        arrays["engine.errors"][..., column] = -1e-9
+
+    forge(tmp_path / "run", change)
+    with nullcontext() if column == 0 else pytest.raises(StorageError, match=r"engine\.errors is below 0"):
         load_run(tmp_path / "run")
 
 
