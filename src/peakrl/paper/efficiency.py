@@ -64,7 +64,7 @@ class Efficiency:
     peaks: tuple[float, ...] = (8, 15)
     seeds: int = 20
     episodes: int = 50_000
-    #: The default is settled long before, and dearer: its own episodes and seeds.
+    #: What plans is dearer: seeds of its own. The default is settled long before as well: its own episodes.
     sampling_episodes: int = 10_000
     sampling_seeds: int = 8
     #: At so many of them, evenly on a log scale, what is handed out is looked at.
@@ -141,9 +141,10 @@ def harvesting_tasks(settings: Efficiency, peak: float) -> dict[str, list[Task]]
     """Return the runs of every learner at a peak."""
     problem = transmitter(peak_power=peak, log_base=math.e).as_dict()
     tasks: dict[str, list[Task]] = {}
-    short, planner = (settings.episodes, settings.seeds), (UCBVI(bonus=settings.bonus), NOTHING)
+    planner = UCBVI(bonus=settings.bonus), NOTHING
     for name, learner in (our_learners(peak) | {PLANNER: planner}).items():
-        size = (settings.sampling_episodes, settings.sampling_seeds) if name == POSTERIOR else short
+        episodes = settings.sampling_episodes if name == POSTERIOR else settings.episodes
+        size = episodes, settings.sampling_seeds if name in (POSTERIOR, PLANNER) else settings.seeds
         tasks[name] = runs_of(settings, problem, *learner, *size, averaged=name in (PRACTICAL, DECLARED))
     for name, one in ALGORITHM_ONE.items():
         tasks[name] = runs_of(settings, problem, one, NOTHING, settings.long_episodes, settings.long_seeds)
