@@ -98,4 +98,4 @@ def asked(record: FigureRecord, variant: str, shares: set[float]) -> str:
         for share in sorted(shares, reverse=True)
         for row in record.curves(variant, f"median episodes to {share:g} %").get("Theorem 1", [])
     ]
-    return f"; Theorem 1 asks for {numbers[0]:.0e} to {numbers[-1]:.0e}" if numbers else ""
+    return f"\nTheorem 1 asks for {numbers[0]:.0e} to {numbers[-1]:.0e}" if numbers else ""
