@@ -82,7 +82,13 @@ def test_what_init_writes_for_gymnasium_trains_to_the_optimum_that_its_table_sho
     told = json.loads(out)
     assert (code, told["value"], told["simulation"]["value"]) == (0, 1.0, 1.0)
     assert call("report", "lake.run", "--problem", "lake.toml", "--trust")[0] == 0
-    assert "FrozenLake-v1" in (tmp_path / "lake.html").read_text()
+    page = (tmp_path / "lake.html").read_text()
+    # The way across is the optimum (above), and the table shows that it is never left.
+    assert "The last policy never violates a constraint, by the table that the environment shows." in page
+    assert "1 an episode: the optimum, no policy that never violates earns more." in page
+    assert call("report", "lake.run")[0] == 0
+    page = (tmp_path / "lake.html").read_text()
+    assert ("Nothing is proved of this policy" in page, "by the table" in page) == (True, False)
 
 
 def test_a_run_on_an_environment_that_was_cut_short_goes_on_to_the_same_end(call, tmp_path):

@@ -22,6 +22,7 @@ from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
     from peakrl.model.tabular import TabularModel
+    from peakrl.planning import Solution
 
 FILLED = "in a state that learning never met the policy takes the first action, as the table lists them"
 
@@ -60,6 +61,11 @@ class EnvironmentFindings:
         """What is computed of the table alone."""
         return None if self.table is None else ModelFindings(self.table)
 
+    @property
+    def optimum(self) -> Solution[Policy] | None:
+        """The best that can be done, by the table; None where that is not known."""
+        return None if self.known is None else self.known.optimum
+
     @cached_property
     def last(self) -> Evaluation | None:
         """The exact evaluation of the last policy."""
@@ -78,9 +84,9 @@ class EnvironmentFindings:
     @property
     def feasible(self) -> bool | None:
         """What is known of the problem: the learner's own proof, or the planner's on the table."""
-        if self.run.feasible is not None or self.known is None or self.known.optimum is None:
+        if self.run.feasible is not None or self.optimum is None:
             return self.run.feasible
-        return self.known.optimum.feasible
+        return self.optimum.feasible
 
     @property
     def verdict(self) -> str:
@@ -88,8 +94,8 @@ class EnvironmentFindings:
         exact, proved = self.certificate, self.run.certificate
         if self.run.feasible is False:
             return "infeasible, proved by the learner: every way out of a first state was seen to fail"
-        if self.feasible is False and self.known is not None and self.known.optimum is not None:
-            return f"infeasible, by the table that the environment shows: {self.known.optimum.reason}"
+        if self.feasible is False and self.optimum is not None:
+            return f"infeasible, by the table that the environment shows: {self.optimum.reason}"
         if exact is not None and exact.violation_probability_high == 0:
             return "the last policy never violates a constraint, by the table that the environment shows"
         if exact is not None:
@@ -101,7 +107,7 @@ class EnvironmentFindings:
 
     def as_dict(self) -> dict[str, Any]:
         """Return certificate, figures and verdict as plain JSON-ready values, by the names of runs on models."""
-        optimum = None if self.known is None else self.known.optimum
+        optimum = self.optimum
         best = None if self.known is None else self.known.best
         figures = {"policy": self._policy(), "averaged_policy": None, "experience": self._experience()}
         if optimum is not None and best is not None:

@@ -21,7 +21,11 @@ def report(
         typer.Option(metavar="FILE.html", help="Where it goes; by default into the folder, or beside the run."),
     ] = None,
     problem: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The problem file, for a run that does not hold its model.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The problem file, of a run without its model or on an environment.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
@@ -29,11 +33,9 @@ def report(
     from peakrl.cli.output import print_json
     from peakrl.report.page import write_page
 
-    model = None
-    if problem is not None:
-        target = read_problem(problem).target(progress=True)
-        model = None if target.is_environment else target.table
-    place, page = write_page(source, out, model)
+    target = None if problem is None else read_problem(problem).target(progress=True)
+    known = {} if target is None else {"table" if target.is_environment else "model": target.table}
+    place, page = write_page(source, out, **known)
     size = place.stat().st_size
     if as_json:
         sections = [{"id": part.id, "title": part.title, "verdict": part.badge[1] or None} for part in page.sections]

@@ -15,6 +15,7 @@ from peakrl.report.blocks import Answer, Fact, Mark, Scale
 
 if TYPE_CHECKING:
     from peakrl.certificates import Certificate
+    from peakrl.certifying.environment_findings import EnvironmentFindings
     from peakrl.certifying.findings import RunFindings
     from peakrl.learning.run import LearningRun
 
@@ -26,7 +27,8 @@ def answer_of(found: RunFindings, place: str) -> Answer:
     """Return the answer of a run on a model."""
     tone, _ = VERDICTS[found.verdict.kind]
     learned = found.run.certificate
-    facts = [holds(found, learned), worth(found, learned or found.certificate), rests(learned or found.certificate)]
+    certificate = learned or found.certificate
+    facts = [holds(found, learned), worth(found, certificate), rests(certificate)]
     if learned is not None:
         facts.append(checked(found.certificate))
     return Answer(f"{place}-answer", headline(found), tone, facts, tuple(scales(found)))
@@ -51,11 +53,14 @@ def headline(found: RunFindings) -> str:
     return f"{says}, and earns {less} less than the best that never does."
 
 
-def environment_answer(run: LearningRun, place: str, said: str, tone: str) -> Answer:
+def environment_answer(found: EnvironmentFindings, place: str, said: str, tone: str) -> Answer:
     """Return the answer of a run on an environment: what is proved, and what was merely seen."""
-    certificate, facts = run.certificate, []
+    run, certificate, exact, facts = found.run, found.run.certificate, found.certificate, []
     if certificate is not None:
         facts = [proved(certificate), bounds(certificate), rests(certificate)]
+        facts += [] if exact is None else [checked(exact, "the table that the environment shows")]
+    elif exact is not None:
+        facts = [kept(exact, seen(run)), worth(found, exact), rests(exact)]
     else:
         facts.append(Fact("Does it hold?", "Nobody knows: nothing is proved of this policy.", seen(run)))
         if len(run.history):
@@ -64,7 +69,7 @@ def environment_answer(run: LearningRun, place: str, said: str, tone: str) -> An
             facts.append(Fact("What is it worth?", text))
         advice = "peakrl.certify(environment, run.policy), or `peakrl certify`, bounds both from fresh episodes."
         facts.append(Fact("What does that rest on?", "On what was counted, and on nothing else.", (advice,)))
-    return Answer(f"{place}-answer", said, tone, facts, tuple(bounded(certificate)))
+    return Answer(f"{place}-answer", said, tone, facts, tuple(bounded(certificate or exact)))
 
 
 # Does it hold? ------------------------------------------------------------------------------------------------------
@@ -74,15 +79,17 @@ def holds(found: RunFindings, learned: Certificate | None) -> Fact:
     """Return what is known of the constraints."""
     if learned is not None:
         return proved(learned)
-    exact = found.certificate
-    if exact.violation_high == 0:
-        return Fact(
-            "Does it hold?", "Yes. No constraint is ever violated, in any outcome that can come up.", (), "good"
-        )
-    said = f"No. Violation: {exact.safety}."
     # The planner's reason is long: a line for each of its parts.
     parts = re.split(r"; |(?<=\.) (?=Step by step)", found.verdict.text)
-    return Fact("Does it hold?", said, tuple(map(sentence, parts)), "bad")
+    return kept(found.certificate, [] if found.certificate.violation_high == 0 else [sentence(one) for one in parts])
+
+
+def kept(exact: Certificate, details: Sequence[str]) -> Fact:
+    """Return whether constraints are kept, by computation."""
+    if exact.violation_high == 0:
+        said = "Yes. No constraint is ever violated, in any outcome that can come up."
+        return Fact("Does it hold?", said, tuple(details), "good")
+    return Fact("Does it hold?", f"No. Violation: {exact.safety}.", tuple(details), "bad")
 
 
 def proved(certificate: Certificate) -> Fact:
@@ -103,7 +110,7 @@ def seen(run: LearningRun) -> tuple[str, ...]:
 # What is it worth? --------------------------------------------------------------------------------------------------
 
 
-def worth(found: RunFindings, certificate: Certificate) -> Fact:
+def worth(found: RunFindings | EnvironmentFindings, certificate: Certificate) -> Fact:
     """Return the value, and how far it lies below the best policy that never violates."""
     if certificate.kind == "learned":
         return bounds(certificate)
@@ -117,8 +124,7 @@ def worth(found: RunFindings, certificate: Certificate) -> Fact:
         return Fact("What is it worth?", f"{value}, {number(-gap)} more than the best safe policy: violating pays.")
     if gap == 0:
         return Fact("What is it worth?", f"{value}: the optimum, no policy that never violates earns more.", (), "good")
-    percent = found.percent(gap)
-    share = "" if percent is None else f" ({percent:.2g} %)"
+    share = f" ({100 * gap / abs(best):.2g} %)" if best else ""
     return Fact("What is it worth?", f"{value}, {number(gap)}{share} below the best safe policy, {number(best)}.")
 
 
@@ -139,11 +145,11 @@ def rests(certificate: Certificate) -> Fact:
     return Fact("What does that rest on?", said, [sentence(line) for line in certificate.rests_on])
 
 
-def checked(exact: Certificate) -> Fact:
-    """Return what the computation on the model says beside what was learned from experience alone."""
+def checked(exact: Certificate, source: str = "the model") -> Fact:
+    """Return what a computation says beside what was learned from experience alone."""
     gap = "" if exact.gap is None else f", {number(exact.gap)} below the best safe policy"
     value = f"{between(exact.value_low, exact.value_high)} an episode{gap}"
-    return Fact("And in truth?", f"By the model: {value}; violation: {exact.safety}.")
+    return Fact("And in truth?", f"By {source}: {value}; violation: {exact.safety}.")
 
 
 def sentence(text: str) -> str:

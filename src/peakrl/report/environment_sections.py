@@ -1,6 +1,6 @@
 """A run on an environment on the page: what was experienced, what is proved, and what it would do now.
 
-Nothing here is exact but what was counted: an environment shows no law from which a value could be computed.
+Nothing here is exact but what was counted, unless the environment shows a table: the policy is then judged on that too.
 """
 
 from __future__ import annotations
@@ -8,23 +8,24 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from peakrl.report.answer import environment_answer, seen
+from peakrl.report.answer import VERDICTS, environment_answer, seen, sentence
 from peakrl.report.blocks import Block, Chart, Part, Section, Series, Settings, Table, Text, shown_state, slug
 from peakrl.report.curve_blocks import finite, multiplier_chart, proved_chart, thinned
 from peakrl.report.map_blocks import environment_map
 from peakrl.report.run_sections import certificate_tables, proof_table
 
 if TYPE_CHECKING:
+    from peakrl.certifying.environment_findings import EnvironmentFindings
     from peakrl.learning.run import LearningRun
 
 #: Decisions that the page lists.
 MOST_DECISIONS = 2000
 
 
-def environment_section(run: LearningRun, name: str) -> Section:
+def environment_section(found: EnvironmentFindings, name: str) -> Section:
     """Return the section of a run on an environment."""
-    states, place = run.model, f"run-{slug(name)}"
-    tone, short, said = verdict(run)
+    run, states, place = found.run, found.run.model, f"run-{slug(name)}"
+    tone, short, said = verdict(found)
     lead = (
         f"{states.name}, an environment: {states.num_states:,} states and {states.num_pairs:,} pairs of a state and an "
         "action were met, "
@@ -34,13 +35,12 @@ def environment_section(run: LearningRun, name: str) -> Section:
     details: list[Block] = [experience_table(run, place)]
     if run.proof:
         details.append(proof_table(run, place))
-    if run.certificate is not None:
-        details += certificate_tables([run.certificate], place)
+    details += certificate_tables(found.certificates, place)
     details.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
     went = [*curves(run, place), *proved_chart(run, place), *multiplier_chart(run, place)]
     maps = environment_map(run, place)
     parts = [
-        Part(f"{place}-story-answer", "The answer", "", [environment_answer(run, place, said, tone)]),
+        Part(f"{place}-story-answer", "The answer", "", [environment_answer(found, place, said, tone)]),
         Part(f"{place}-story-curve", "How learning went", "", went),
         Part(f"{place}-story-policy", "What the policy does", "", [*maps, decisions(run, place, folded=bool(maps))]),
         Part(f"{place}-story-details", "In full", "", details),
@@ -48,17 +48,16 @@ def environment_section(run: LearningRun, name: str) -> Section:
     return Section(place, f"{name}: {states.name}", lead, (), badge=(tone, short), parts=parts)
 
 
-def verdict(run: LearningRun) -> tuple[str, str, str]:
+def verdict(found: EnvironmentFindings) -> tuple[str, str, str]:
     """Return tone, badge and sentence: what is proved of the environment and of the policy."""
-    certificate = run.certificate
-    if run.feasible is False:
-        return (
-            "bad",
-            "infeasible",
-            "Infeasible, proved by the learner: all ways out of a first state were seen to fail.",
-        )
-    if certificate is not None and certificate.holds:
-        return "good", "certified", f"Certified: {certificate.claim}."
+    run, exact = found.run, found.certificate
+    if found.feasible is False:
+        return "bad", "infeasible", sentence(found.verdict)
+    if run.certificate is not None and run.certificate.holds:
+        return "good", "certified", f"Certified: {run.certificate.claim}."
+    if exact is not None:
+        kept = exact.violation_probability_high == 0
+        return (*VERDICTS["safe" if kept else "violates"], sentence(found.verdict))
     return "", "not proved", "Nothing is proved of this policy: " + seen(run)[0][0].lower() + seen(run)[0][1:]
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from peakrl.certifying.environment_findings import EnvironmentFindings
 from peakrl.certifying.findings import ModelFindings, RunFindings
 from peakrl.learning.history import History
 from peakrl.model.tabular import TabularModel
@@ -47,7 +48,7 @@ Build = Callable[["LearningRun", str, ModelFindings | None], "list[Section]"]
 def build_sections(run: LearningRun, name: str, known: ModelFindings | None) -> list[Section]:
     """Return what the page says of a run; of an environment there is no model that anything is known of."""
     if known is None:
-        return [environment_section(run, name)]
+        return [environment_section(EnvironmentFindings(run, None), name)]
     return [section_of(RunFindings.of(run, known, at_once=True), name)]
 
 

@@ -105,11 +105,14 @@ def embedded(data: Any) -> str:
     return text
 
 
-def make_page(source: str | Path, model: TabularModel | None = None) -> Page:
-    """Return the page of a results folder, a sweep's folder or a run file; `model` where the run does not hold it."""
+def make_page(source: str | Path, model: TabularModel | None = None, table: TabularModel | None = None) -> Page:
+    """Return the page of a results folder, a sweep's folder or a run file.
+
+    Of a run file: `model` where it does not hold it, `table` that an environment shows.
+    """
     path = Path(source)
     if os.path.isdir(path):  # which says no, and raises nothing, of a name that cannot be
-        if model is not None:
+        if model is not None or table is not None:
             raise SettingsError(f"{path} is a folder; a problem can be named for a single run file only")
         sections = folder_sections(path)
         if not sections:
@@ -119,7 +122,7 @@ def make_page(source: str | Path, model: TabularModel | None = None) -> Page:
         raise StorageError(f"{path} does not exist; name a results folder, a sweep's folder or a run file")
     from peakrl.report.run_sections import run_section
 
-    return Page(f"Report on {path.name}", path.name, [run_section(path, model=model)])
+    return Page(f"Report on {path.name}", path.name, [run_section(path, model=model, table=table)])
 
 
 def what_else(folder: Path) -> str:
@@ -158,19 +161,25 @@ def default_place(source: str | Path) -> Path:
 
 
 def write_page(
-    source: str | Path, out: str | Path | None = None, model: TabularModel | None = None
+    source: str | Path,
+    out: str | Path | None = None,
+    model: TabularModel | None = None,
+    table: TabularModel | None = None,
 ) -> tuple[Path, Page]:
     """Write the page of a folder or a run file; return where it is, and the page."""
-    page = make_page(source, model)
+    page = make_page(source, model, table)
     return put(page, default_place(source) if out is None else Path(out)), page
 
 
-def write_report(source: LearningRun | str | Path, out: str | Path | None = None) -> Path:
+def write_report(
+    source: LearningRun | str | Path, out: str | Path | None = None, *, table: TabularModel | None = None
+) -> Path:
     """Write one self-contained HTML page and return where it is: what was run, what came out, how far from the optimum.
 
     `source` is a run, or names a run file, a folder of results or a sweep's folder. The page goes to `out`,
     a file or a folder. Unless that is given it goes into the folder, beside the run file, or, for a run that is in no
-    file, to `report.html` in the current folder. A page that stood there is replaced.
+    file, to `report.html` in the current folder. A page that stood there is replaced. A run on an environment is judged
+    exactly on its `table`, where that is given: `compile_model(from_gymnasium(env, ...))`.
     """
     from peakrl.learning.run import LearningRun
 
@@ -181,9 +190,9 @@ def write_report(source: LearningRun | str | Path, out: str | Path | None = None
     if isinstance(source, LearningRun):
         from peakrl.report.run_sections import section_for
 
-        page = Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run")])
+        page = Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run", table=table)])
         return put(page, Path(NAME if out is None else out))
-    return write_page(source, out)[0]
+    return write_page(source, out, table=table)[0]
 
 
 def put(page: Page, place: Path) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peakrl.errors import SettingsError
 from peakrl.report.answer import VERDICTS, answer_of
 from peakrl.report.blocks import Block, Part, Section, Settings, Table, shown_state, slug
 from peakrl.report.curve_blocks import curve_blocks
@@ -25,21 +26,26 @@ EPISODES = {
 }
 
 
-def run_section(path: Path, share: int = 1, model: TabularModel | None = None) -> Section:
+def run_section(
+    path: Path, share: int = 1, model: TabularModel | None = None, table: TabularModel | None = None
+) -> Section:
     """Return the section of a run file; `share` runs divide the page's room among them."""
     from peakrl.learning.checkpoint import load_run
 
-    return section_for(load_run(path, model=model), path.name, share)
+    return section_for(load_run(path, model=model), path.name, share, table)
 
 
-def section_for(run: LearningRun, name: str, share: int = 1) -> Section:
-    """Return the section of a run, on a model or on an environment."""
+def section_for(run: LearningRun, name: str, share: int = 1, table: TabularModel | None = None) -> Section:
+    """Return the section of a run, on a model or on an environment, which may show a `table`."""
+    from peakrl.certifying.environment_findings import EnvironmentFindings
     from peakrl.certifying.findings import RunFindings
     from peakrl.model.tabular import TabularModel
     from peakrl.report.environment_sections import environment_section
 
     if not isinstance(run.model, TabularModel):
-        return environment_section(run, name)
+        return environment_section(EnvironmentFindings(run, table), name)
+    if table is not None:
+        raise SettingsError(f"{name} is a run on a model, which it holds; a table is for a run on an environment")
     return section_of(RunFindings.of(run), name, share)
 
 
