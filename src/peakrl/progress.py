@@ -1,14 +1,21 @@
-"""Progress on anything that takes more than a moment: a bar in a terminal, nothing elsewhere."""
+"""Progress on anything that takes more than a moment: a bar in a terminal, elsewhere a line now and then.
+
+Lines go to standard error after 10 seconds, and after a pause that is twice as long each time, until it is 5 minutes.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
 #: From so many columns on a terminal has room for a long bar.
 WIDE = 110
+#: Seconds before the first line where there is no terminal, and between two lines at most.
+FIRST_LINE, LONGEST_PAUSE = 10.0, 300.0
 
 
 def fitting(parts: Sequence[str], room: int) -> str:
@@ -43,6 +50,8 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._begun = time.monotonic()
+        self._pause = FIRST_LINE
+        self._due = self._begun + self._pause
 
     def __enter__(self) -> Self:
         if self.enabled:
@@ -51,29 +60,38 @@ class Progress:
             from rich.progress import Progress as RichProgress
 
             console = Console(stderr=True)
+            if not console.is_terminal:
+                return self
             width = 24 if console.width >= WIDE else 10
             columns = [TextColumn("{task.description}"), BarColumn(bar_width=width), TextColumn("{task.fields[note]}")]
             if self.total is not None:
                 columns.append(TimeRemainingColumn())
-            self._bar = RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
+            self._bar = RichProgress(*columns, console=console, transient=True)
             self._bar.start()
             self._task = self._bar.add_task(self.title, total=self.total, completed=self.begin, note="")
         return self
 
     @property
     def visible(self) -> bool:
-        """Does anybody see it?"""
-        return self._bar is not None and not self._bar.disable
+        """Is anything shown by the next `reach`?"""
+        return self._bar is not None or (self.enabled and time.monotonic() >= self._due)
 
     def reach(self, count: int, **fields: Any) -> None:
         """Show that `count` units are done."""
-        if self._bar is None:
+        if not self.visible:
             return
-        elapsed = max(time.monotonic() - self._begun, 1e-9)
+        rate = (count - self.begin) / max(time.monotonic() - self._begun, 1e-9)
         of = f"/{self.total:,}" if self.total is not None else ""
-        parts = [f"{count:,}{of} {self.unit}", f"{rate_words((count - self.begin) / elapsed)}/s"]
+        parts = [f"{count:,}{of} {self.unit}", f"{rate_words(rate)}/s"]
         parts += [f"{name.replace('_', ' ')} {told(value)}" for name, value in fields.items()]
-        self._bar.update(self._task, completed=count, note=fitting(parts, self._room))
+        if self._bar is not None:
+            self._bar.update(self._task, completed=count, note=fitting(parts, self._room))
+            return
+        if self.total is not None and rate > 0:
+            parts.append(f"{timedelta(seconds=round((self.total - count) / rate))} left")
+        print(f"{self.title}: {'  '.join(parts)}", file=sys.stderr, flush=True)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._due = time.monotonic() + self._pause
 
     @property
     def _room(self) -> int:

@@ -225,7 +225,7 @@ class SweepProgress:
         self.lines = enabled and not sys.stderr.isatty()
         self.failed, self.made = 0, 0
         self.begun = time.monotonic()
-        self.bar = Progress(title, total=total, unit="runs", enabled=enabled)
+        self.bar = Progress(title, total=total, unit="runs", enabled=enabled and not self.lines)
 
     def __enter__(self) -> SweepProgress:
         self.bar.__enter__()

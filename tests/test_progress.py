@@ -1,0 +1,39 @@
+"""Progress where there is no terminal: lines that become rarer, and none while it is quick."""
+
+import pytest
+
+from peakrl import progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def test_lines_come_after_10_seconds_and_then_after_twice_the_pause_each_time(clock, capsys):
+    told = []
+    with progress.Progress("Learning", total=1000, unit="episodes") as bar:
+        for second in range(1, 801):
+            clock.now = float(second)
+            bar.reach(second, gap=0.25)
+            if line := capsys.readouterr().err:
+                told.append((second, line))
+    assert [second for second, _ in told] == [10, 30, 70, 150, 310, 610]  # pauses of 20, 40, .. and 300 at most
+    assert told[0][1] == "Learning: 10/1,000 episodes  1/s  gap 0.25  0:16:30 left\n"
+
+
+@pytest.mark.parametrize(("enabled", "seconds"), [(False, 100.0), (True, 9.9)])
+def test_what_is_quick_or_not_asked_for_says_nothing(clock, capsys, enabled, seconds):
+    with progress.Progress("Compiling", unit="pairs", enabled=enabled) as bar:
+        clock.now = seconds
+        assert not bar.visible
+        bar.reach(10**6)
+    assert capsys.readouterr().err == ""
