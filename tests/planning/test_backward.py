@@ -9,7 +9,7 @@ import pytest
 import naive.planning
 from peakrl import Outcome, Problem, TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import PeakError
-from peakrl.planning import backward
+from peakrl.planning import sharing
 from random_problems import random_problem
 
 
@@ -67,7 +67,8 @@ def test_every_value_and_choice_is_that_of_a_plain_loop_to_the_last_bit(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_any_number_of_threads_gives_the_same_result(name, monkeypatch):
-    monkeypatch.setattr(backward, "PAIRS_A_THREAD", 1)
+    monkeypatch.setattr(sharing, "PAIRS_A_THREAD", 1)
+    monkeypatch.setattr(sharing, "PAIRS_A_CHUNK", 7)
     one, three = (solve(MODELS[name], keep="all", threads=threads) for threads in (1, 3))
     assert np.array_equal(one.policy.rows, three.policy.rows)
     assert np.array_equal(one.node_values, three.node_values)

@@ -11,7 +11,7 @@ import pytest
 import naive.planning
 from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import SettingsError, StorageError
-from peakrl.planning import backward, keeping
+from peakrl.planning import backward, keeping, sharing
 from peakrl.policy.choices import Runs, Table
 from peakrl.storage import read_record, write_record
 
@@ -54,8 +54,8 @@ def rows_left(monkeypatch):
     """How many rows are left after each look."""
     counts, look = [], backward.candidates_left
 
-    def counted(model, now, work):
-        left = look(model, now, work)
+    def counted(*given):
+        left = look(*given)
         counts.append(len(left.pays.reward))
         return left
 
@@ -100,21 +100,23 @@ def test_an_action_that_pays_late_is_not_left_out_early(monkeypatch):
 def sabotaged(look):
     """Look with a margin of nothing."""
 
-    def careless(model, now, work):
+    def careless(*given):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("peakrl.planning.settling.margin_of", lambda *_: 0.0)
-            return look(model, now, work)
+            return look(*given)
 
     return careless
 
 
 @pytest.mark.parametrize("make", [growing, lambda seed: alternating(90), lambda seed: late_bloomer(90)])
 def test_lines_and_changes_say_the_same(make, monkeypatch):
+    monkeypatch.setattr(sharing, "PAIRS_A_THREAD", 1)
+    monkeypatch.setattr(sharing, "PAIRS_A_CHUNK", 7)
     model = make(3)
     kept = []
     for share in (-1.0, 1e9):
         monkeypatch.setattr(keeping, "SHARE", share)
-        found = solve(model, keep="all")
+        found = solve(model, keep="all", threads=3)
         assert agrees(model, found)
         kept.append(found.policy.choices)
     assert [type(each) for each in kept] == [Table, Runs]

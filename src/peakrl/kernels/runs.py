@@ -31,3 +31,17 @@ def run_line(start: Longs, until: Ints, octets: Octets, width: int, step: int, l
                 high = middle
         for byte in range(width):
             line[slot * width + byte] = octets[low * width + byte]
+
+
+@loop
+def put_runs(
+    step: int, slots: Ints, first: int, numbers: Octets, width: int, place: Longs, until: Ints, kept: Octets
+) -> None:
+    """Put what slots choose up to a step before what they choose after it, which stands at place [slot - first]."""
+    for i in range(slots.shape[0]):
+        slot = slots[i] - first
+        place[slot] -= 1
+        run = place[slot]
+        until[run] = step
+        for byte in range(width):
+            kept[run * width + byte] = numbers[i * width + byte]

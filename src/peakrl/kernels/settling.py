@@ -52,16 +52,19 @@ def value_of_row(layout: Layout, work: Work, pays: Pays, row: int, base: int) ->
 
 
 @loop
-def may_be_best(layout: Layout, work: Work, pays: Pays, margin: float, stays: Bools, first: int, last: int) -> None:
-    """Set stays [row] for the slots first .. last where no cost can come up."""
+def may_be_best(
+    layout: Layout, work: Work, pays: Pays, margin: float, stays: Bools, left: Longs, first: int, last: int, stride: int
+) -> bool:
+    """Set stays [row] and how many are left [slot] for every `stride`-th slot where no cost can come up."""
     base = layout.step_distributions[work.step, 0]
-    for slot in range(first, last):
-        begin, end = layout.row_start[slot], layout.row_start[slot + 1]
-        best = -np.inf
-        for row in range(begin, end):
-            best = max(best, value_of_row(layout, work, pays, row, base))
-        for row in range(begin, end):
+    for slot in range(first, last, stride):
+        # The step is done: its values are those of the best.
+        best, count = work.values[slot - work.here], 0
+        for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
             stays[row] = best - value_of_row(layout, work, pays, row, base) <= margin
+            count += stays[row]
+        left[slot] = count
+    return True
 
 
 @inlined
@@ -78,12 +81,17 @@ def pair_of_row(layout: Layout, work: Work, pays: Pays, row: int, base: int) -> 
 
 
 @loop
-def may_be_least(layout: Layout, work: Work, pays: Pays, margin: float, stays: Bools, first: int, last: int) -> bool:
-    """Set stays [row] for the slots first .. last; False where rows that stay differ in cost, however little."""
+def may_be_least(
+    layout: Layout, work: Work, pays: Pays, margin: float, stays: Bools, left: Longs, first: int, last: int, stride: int
+) -> bool:
+    """Set stays [row] and how many are left [slot] for every `stride`-th of the slots first .. last.
+
+    False where rows of a slot that stay differ in cost, however little.
+    """
     base, equal = layout.step_distributions[work.step, 0], True
-    for slot in range(first, last):
+    for slot in range(first, last, stride):
         begin, end = layout.row_start[slot], layout.row_start[slot + 1]
-        least, best, harm = np.inf, -np.inf, 0.0
+        least, best, harm, count = np.inf, -np.inf, 0.0, 0
         for row in range(begin, end):
             least = min(least, pair_of_row(layout, work, pays, row, base)[1])
         for row in range(begin, end):
@@ -93,5 +101,7 @@ def may_be_least(layout: Layout, work: Work, pays: Pays, margin: float, stays: B
         for row in range(begin, end):
             value, cost = pair_of_row(layout, work, pays, row, base)
             stays[row] = cost <= least * TIE and best - value <= margin
+            count += stays[row]
             equal = equal and (not stays[row] or cost == harm)
+        left[slot] = count
     return equal

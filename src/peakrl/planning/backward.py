@@ -4,17 +4,15 @@ In a stationary model a layer of values is a function of the next one alone. Whe
 number by number, so are all before them, and the choices with them: the induction ends there, whatever the horizon.
 Where values go on changing, actions that can be chosen no more are left out on the way (`settling`).
 
-Threads share the slots of a step. Each slot is worked out by itself, so results are the same for any number of them.
+Threads share the slots of a step (`sharing`). Each slot is worked out by itself, so results are the same for any number
+of them.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,17 +23,13 @@ from peakrl.kernels.backward import Pays, Work, expect_harm, expect_reward, leas
 from peakrl.model.budgets import BYTES_WITH_VALUES, check_tables
 from peakrl.model.space import read_only
 from peakrl.model.tabular import TabularModel
-from peakrl.planning.keeping import Keeper
-from peakrl.planning.settling import FIRST_LOOK, FURTHER, STEPS_LEFT, Candidates, candidates_left
+from peakrl.planning.keeping import Changes, Keeper
+from peakrl.planning.settling import FIRST_LOOK, FURTHER, STEPS_LEFT, Candidates, Sizes, candidates_left, sizes_of
+from peakrl.planning.sharing import Share, threads_for
 from peakrl.policy.choices import Choices, width_of
 
-#: A thread of its own pays from about this many pairs of a step on.
-PAIRS_A_THREAD = 20_000
 #: Expectations are worked out once for each distribution where rows are at least so many times as numerous.
 SHARED = 1.5
-#: What goes on threads: a function of the first and one past the last of what it does.
-Part = Callable[[int, int], None]
-Share = Callable[[Part, Longs, int, int], None]
 Room = Callable[[], NDArray[Any]]
 NO_LINE: NDArray[Any] = np.empty(0, np.uint8)
 
@@ -68,7 +62,7 @@ def induction(
     recursion = Recursion(model, pays, Keeper(model, room) if choices else None, values)
     with threads_for(model, threads) as share:
         recursion.run(share)
-    return recursion.found()
+        return recursion.found(share)
 
 
 class Recursion:
@@ -88,14 +82,19 @@ class Recursion:
         """Do the steps, until nothing changes any more."""
         for step in range(self.model.horizon - 1, -1, -1):
             work = self.work_of(step)
-            work_out(self.model, self.left, work, share)
-            self.keep(work)
+            self.keep(work, self.work_out(work, share))
             if self.model.stationary and STEPS_LEFT <= step <= self.next_look:
-                self.left, self.next_look = candidates_left(self.model, self.left, work), look_after(self.model, step)
+                self.left = candidates_left(self.model, self.left, work, self.sizes, share)
+                self.next_look = look_after(self.model, step)
             self.ahead, self.here = self.here, self.ahead
             if self.model.stationary and step > 0 and equal(self.ahead, self.here):
                 self.repeat(step)
                 break
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """What bounds the rounding of every step."""
+        return sizes_of(self.left.layout, self.left.pays.reward)
 
     def work_of(self, step: int) -> Work:
         """Return what a step is worked out from and into."""
@@ -105,13 +104,32 @@ class Recursion:
         width = width_of(self.model)
         return Work(step, first, there, self.ahead, self.expected, self.here, line.view(np.uint8), width)
 
-    def keep(self, work: Work) -> None:
+    def work_out(self, work: Work, share: Share) -> list[Changes]:
+        """Do one step: expectations where rows share them, then the slots and what is chosen anew in them."""
+        layout = self.left.layout
+        if len(work.expected):
+            expect = expect_harm if self.each == 2 else expect_reward
+            share(lambda a, b: expect(layout, work, a, b), layout.outcome_start, *layout.step_distributions[work.step])
+        return share(lambda a, b: self.part(work, a, b), layout.row_start, *layout.step_slots[work.step])
+
+    def part(self, work: Work, first: int, last: int) -> Changes:
+        """Do the slots first .. last; return what they choose otherwise than at the step after."""
+        left = self.left
+        if self.each == 2:
+            scratch = np.empty(2 * self.model.max_actions)
+            least_harm(left.layout, work, left.pays, scratch, first, last)
+        else:
+            most_reward(left.layout, work, left.pays, first, last)
+        if self.keeper is None or not len(work.choice):
+            return None
+        if left.open is None:
+            return self.keeper.changed(work.step, first, last)
+        return self.keeper.changed_among(work.step, first, last, *left.chosen(first, last))
+
+    def keep(self, work: Work, changes: list[Changes]) -> None:
         """Keep what was worked out, as far as somebody asks for it."""
         if self.keeper is not None and len(work.choice):
-            if self.left.open is None:
-                self.keeper.keep(work.step)
-            else:
-                self.keeper.keep_open(work.step, self.left.open, self.left.numbers())
+            self.keeper.keep(work.step, changes)
         if len(self.tables):
             first, last = self.model.step_slots[work.step].tolist()
             place = work.step * self.model.node_stride + first
@@ -124,13 +142,13 @@ class Recursion:
             size = self.model.num_slots
             self.tables[: step * size].reshape(step, -1)[:] = self.ahead[: self.each * size]
 
-    def found(self) -> Induction:
+    def found(self, share: Share) -> Induction:
         """Return what came out."""
         harm = self.each == 2
         return Induction(
             first_values=self.ahead[:: self.each],
             first_costs=self.ahead[1::2] if harm else np.zeros(len(self.ahead)),
-            choices=None if self.keeper is None else self.keeper.choices(),
+            choices=None if self.keeper is None else self.keeper.choices(share),
             values=np.ascontiguousarray(self.tables[:, 0]),
             costs=np.ascontiguousarray(self.tables[:, 1]) if harm else np.zeros(len(self.tables)),
         )
@@ -151,25 +169,6 @@ def look_after(model: TabularModel, step: int) -> int:
 def equal(one: Floats, other: Floats) -> bool:
     """Are two layers the same? Most are not, and differ early on."""
     return np.array_equal(one[:1000], other[:1000]) and np.array_equal(one, other)
-
-
-def work_out(model: TabularModel, left: Candidates, work: Work, share: Share) -> None:
-    """Do one step: expectations where rows share them, then the slots."""
-    layout, pays = left.layout, left.pays
-    harm = len(pays.cost) > 0
-    if len(work.expected):
-        expect = expect_harm if harm else expect_reward
-        share(lambda a, b: expect(layout, work, a, b), layout.outcome_start, *layout.step_distributions[work.step])
-    slots = layout.step_slots[work.step]
-    if harm:
-        share(lambda a, b: harm_part(model.max_actions, left, work, a, b), layout.row_start, *slots)
-    else:
-        share(lambda a, b: most_reward(layout, work, pays, a, b), layout.row_start, *slots)
-
-
-def harm_part(actions: int, left: Candidates, work: Work, first: int, last: int) -> None:
-    """Do the slots first .. last, of at most so many actions, where a cost can come up."""
-    least_harm(left.layout, work, left.pays, np.empty(2 * actions), first, last)
 
 
 def shared_distributions(model: TabularModel, link: Ints) -> int:
@@ -197,24 +196,3 @@ def links(model: TabularModel) -> Ints:
 def next_first(model: TabularModel) -> Longs:
     """[distribution] of a layered model: the first slot of the step that it leads to."""
     return np.repeat(model.step_slots[:, 1], np.diff(model.step_distributions, axis=1)[:, 0])
-
-
-@contextmanager
-def threads_for(model: TabularModel, threads: int | None) -> Iterator[Share]:
-    """Yield what does a step's work on so many threads; None: on every core, as far as steps are long enough."""
-    most = model.num_rows // (1 if model.stationary else model.horizon) // PAIRS_A_THREAD
-    number = max(1, min(len(os.sched_getaffinity(0)) if threads is None else threads, most))
-    if number == 1:
-        yield lambda part, _, first, last: part(int(first), int(last))
-        return
-    with ThreadPoolExecutor(number) as pool:
-
-        def share(part: Part, starts: Longs, first: int, last: int) -> None:
-            """Cut first .. last into parts of about equal work, `starts` telling where each one's work begins."""
-            ends = np.linspace(int(starts[first]), int(starts[last]), number + 1)
-            cuts = np.searchsorted(starts[first : last + 1], ends) + first
-            cuts[0], cuts[-1] = first, last
-            for done in [pool.submit(part, a, b) for a, b in pairwise(cuts.tolist())]:
-                done.result()
-
-        yield share

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Ints, Longs
+from peakrl.kernels.runs import put_runs
 from peakrl.model.space import starts_of
 from peakrl.model.tabular import TabularModel
+from peakrl.planning.sharing import Share
 from peakrl.policy.choices import Choices, Runs, Table, shape_of, type_of
 
 #: Shorter horizons have a line for each step: changes would save nothing.
@@ -23,10 +25,12 @@ SHORT = 16
 #: The share of a table of all steps that changes may take before it is made after all.
 SHARE = 0.25
 Line = NDArray[Any]
+#: Slots in order, and what they choose; None where no changes are kept.
+Changes = tuple[Ints, Line] | None
 
 
 class Keeper:
-    """What is chosen at the steps from `step` on; `line` is written to, then `keep` is told."""
+    """What is chosen at the steps from `step` on; `line` is written to, chunk by chunk, then `keep` is told."""
 
     def __init__(self, model: TabularModel, room: Callable[[], NDArray[Any]] | None = None) -> None:
         self.model, self.step = model, model.horizon
@@ -38,6 +42,8 @@ class Keeper:
         #: The choices of the step at hand and of the one after.
         self.here, self.after = (np.zeros(model.num_slots if by_change else 0, type_of(model)) for _ in range(2))
         self.last: Line = self.after
+        #: [slot]: how many runs its choices are, while changes are kept.
+        self.runs: Ints = np.ones(len(self.here), np.int32)
         #: (step, slots, choices), from the last step on.
         self.changes: list[tuple[int, Ints, Line]] = []
         self.bytes = 0
@@ -49,28 +55,50 @@ class Keeper:
         first, last = self.model.step_slots[step].tolist()
         return self.table[step] if self.model.stationary else self.table[first:last]
 
-    def keep(self, step: int) -> None:
-        """Keep the line that was written for a step."""
+    def changed(self, step: int, first: int, last: int) -> Changes:
+        """Return where the line that was written for a step differs from that after it, of the slots first .. last."""
+        if self.table is not None or step == self.model.horizon - 1:
+            return None
+        slots = np.flatnonzero(self.here[first:last] != self.after[first:last]).astype(np.int32)
+        slots += first
+        self.runs[slots] += 1
+        return slots, self.here[slots]
+
+    def changed_among(self, step: int, first: int, last: int, slots: Longs, numbers: Line) -> Changes:
+        """Write what these of the slots first .. last choose, and for the others what they choose at the step after.
+
+        Return where that differs from the step after.
+        """
+        if self.table is not None:
+            line = self.line(step)
+            line[first:last] = self.line(step + 1)[first:last]
+            line[slots] = numbers
+            return None
+        self.here[first:last] = self.after[first:last]
+        self.here[slots] = numbers
+        differ = numbers != self.after[slots]
+        self.runs[slots[differ]] += 1
+        return slots[differ].astype(np.int32), numbers[differ]
+
+    def keep(self, step: int, changes: list[Changes]) -> None:
+        """Keep the line of a step, of which `changes` were returned."""
         self.step = step
         if self.table is not None:
             return
         if step == self.model.horizon - 1:
             self.last = self.here.copy()
         else:
-            slots = np.flatnonzero(self.here != self.after).astype(np.int32)
-            if len(slots):
-                self.changes.append((step, slots, self.here[slots]))
-                self.bytes += slots.nbytes + self.changes[-1][2].nbytes
+            self.add(step, [each for each in changes if each is not None])
         self.here, self.after = self.after, self.here
         if self.bytes > SHARE * self.model.horizon * self.last.nbytes:
             self.lay_out()
 
-    def keep_open(self, step: int, slots: Longs, numbers: Line) -> None:
-        """Keep for a step what the one after it has, but for these slots."""
-        line = self.line(step)
-        line[:] = self.after if self.table is None else self.line(step + 1)
-        line[slots] = numbers
-        self.keep(step)
+    def add(self, step: int, changes: list[tuple[Ints, Line]]) -> None:
+        """Keep changes, if there are any."""
+        slots, numbers = (np.concatenate(parts) for parts in zip(*changes, strict=True))
+        if len(slots):
+            self.changes.append((step, slots, numbers))
+            self.bytes += slots.nbytes + numbers.nbytes
 
     def lay_out(self) -> None:
         """Go over to a table, and put what is known of it there."""
@@ -82,20 +110,28 @@ class Keeper:
         self.table[self.step : latest + 1] = line
         self.changes.clear()
 
-    def choices(self) -> Choices:
+    def choices(self, share: Share) -> Choices:
         """Return what was kept; steps before the latest take what that one takes."""
         if self.table is not None:
             if self.model.stationary:
                 self.table[: self.step] = self.table[self.step]
             return Table(self.model, self.table)
-        count = np.ones(self.model.num_slots, np.int64)
-        for _, slots, _ in self.changes:
-            count[slots] += 1
-        start = starts_of(count)
-        place = start[1:] - 1
+        slots = self.model.num_slots
+        start = starts_of(self.runs)
         until, number = np.empty(int(start[-1]), np.int32), np.empty(int(start[-1]), self.last.dtype)
-        until[place], number[place] = self.model.horizon - 1, self.last
-        for step, slots, numbers in self.changes:
-            place[slots] -= 1
-            until[place[slots]], number[place[slots]] = step, numbers
+        share(lambda a, b: self.put(start, until, number, a, b), np.arange(slots + 1), 0, slots)
         return Runs(self.model, start, until, number)
+
+    def put(self, start: Longs, until: Ints, number: Line, first: int, last: int) -> None:
+        """Put the runs of the slots first .. last to their places, the last of each slot first."""
+        place, width = start[first + 1 : last + 1] - 1, number.itemsize
+        until[place], number[place] = self.model.horizon - 1, self.last[first:last]
+        for step, slots, numbers in self.changes:
+            part = between(slots, first, last)
+            octets = numbers[part].view(np.uint8)
+            put_runs(step, slots[part], first, octets, width, place, until, number.view(np.uint8))
+
+
+def between(slots: Ints, first: int, last: int) -> slice:
+    """Return which of some slots, in order, are among first .. last."""
+    return slice(*np.searchsorted(slots, (first, last)))

@@ -42,12 +42,15 @@ from peakrl.kernels.safety import Bools
 from peakrl.kernels.settling import largest_excess, layer_change, may_be_best, may_be_least
 from peakrl.model.space import starts_of
 from peakrl.model.tabular import TabularModel
+from peakrl.planning.sharing import Share
 from peakrl.policy.choices import type_of
 
 #: Rows are looked at after so many steps, then after half as many again each time, while so many are still to come.
 FIRST_LOOK, FURTHER, STEPS_LEFT = 24, 1.5, 12
 #: What is left is copied where it is at most this share of what there was.
 WORTHWHILE = 0.75
+#: About so many slots are asked first whether it is worth while to ask all of them.
+SAMPLE = 20_000
 UNIT = 2.0**-53
 
 
@@ -73,23 +76,39 @@ class Candidates:
         """Return where choices are written to: `whole` [slot] while every row is there."""
         return whole if self.room is None else self.room
 
-    def numbers(self) -> NDArray[Any]:
-        """[open slot]: which of all its actions was chosen."""
+    def chosen(self, first: int, last: int) -> tuple[Longs, NDArray[Any]]:
+        """Return the open ones among the slots first .. last, and which of all its actions each of them chose."""
         assert self.open is not None
         assert self.number is not None
         assert self.room is not None
-        chosen: NDArray[Any] = self.number[self.layout.row_start[self.open] + self.room[self.open]]
-        return chosen
+        slots = self.open[slice(*np.searchsorted(self.open, (first, last)))]
+        return slots, self.number[self.layout.row_start[slots] + self.room[slots]]
 
 
-def margin_of(layout: Layout, rewards: Floats, least: float, most: float, size: float, steps: int) -> float:
-    """Return how far below the best an action must be never to be chosen in `steps` further steps."""
+@dataclass(frozen=True)
+class Sizes:
+    """What bounds rounding, of all rows of a model."""
+
+    #: m, and e with the rounding of its own sum.
+    outcomes: int
+    excess: float
+    #: max|r|
+    paid: float
+
+
+def sizes_of(layout: Layout, rewards: Floats) -> Sizes:
+    """Return the sizes of a model that pays so much, [row]."""
     outcomes = int(np.diff(layout.outcome_start).max())
     excess = float(largest_excess(layout.outcome_start, layout.outcome_probability)) + outcomes * UNIT
+    return Sizes(outcomes, excess, max(abs(float(rewards.min())), abs(float(rewards.max()))))
+
+
+def margin_of(sizes: Sizes, least: float, most: float, size: float, steps: int) -> float:
+    """Return how far below the best an action must be never to be chosen in `steps` further steps."""
+    outcomes, excess, paid = sizes.outcomes, sizes.excess, sizes.paid
     if not steps * excess <= 0.5 or steps * (outcomes + 2) >= 2**45:
         return np.inf
     change = max(abs(least), abs(most))
-    paid = max(abs(float(rewards.min())), abs(float(rewards.max())))
     bound = 2 * size + 4 * steps * change + paid
     delta = 2 * (outcomes + 2) * UNIT * (paid + bound)
     kappa = 2 * steps * excess * (change + 2 * delta)
@@ -97,36 +116,61 @@ def margin_of(layout: Layout, rewards: Floats, least: float, most: float, size: 
     return (1.0 + 1e-9) * (drift + 6 * delta)
 
 
-def candidates_left(model: TabularModel, now: Candidates, work: Work) -> Candidates:
+def candidates_left(model: TabularModel, now: Candidates, work: Work, sizes: Sizes, share: Share) -> Candidates:
     """Return the rows that may be chosen at a step before `work.step`, which is done; `now` where too few are gone."""
-    each = 2 if len(now.pays.cost) else 1
+    each, start = 2 if len(now.pays.cost) else 1, now.layout.row_start
     if each == 2 and not np.array_equal(work.ahead[1::2], work.values[1::2]):
         return now
-    least, most, size = layer_change(work.ahead, work.values, each)
-    margin = margin_of(now.layout, now.pays.reward, least, most, size, work.step)
-    stays, slots = np.empty(len(now.pays.reward), np.bool_), model.num_slots
-    if each == 1:
-        may_be_best(now.layout, work, now.pays, margin, stays, 0, slots)
-    elif not may_be_least(now.layout, work, now.pays, margin, stays, 0, slots):
+    margin = margin_of(sizes, *change_of(work, each, start, share), work.step)
+    #: [row]: does it stay? [slot]: how many do?
+    stays, left = np.empty(len(now.pays.reward), np.bool_), np.zeros(model.num_slots, np.int64)
+    look, slots = may_be_best if each == 1 else may_be_least, model.num_slots
+    stride = max(1, slots // SAMPLE)
+    if not look(now.layout, work, now.pays, margin, stays, left, 0, slots, stride):
         return now
-    return now if stays.sum() > WORTHWHILE * len(stays) else without(model, now, stays)
+    if left.sum() > WORTHWHILE * (start[1::stride] - start[:-1:stride]).sum():
+        return now
+    if stride > 1:
+        found = share(lambda a, b: look(now.layout, work, now.pays, margin, stays, left, a, b, 1), start, 0, slots)
+        if not all(found) or left.sum() > WORTHWHILE * len(stays):
+            return now
+    return without(model, now, stays, left, share)
 
 
-def without(model: TabularModel, now: Candidates, stays: Bools) -> Candidates:
-    """Return only the rows that stay."""
-    start = now.layout.row_start
-    number = now.number
-    if number is None:
-        number = (np.arange(model.num_rows, dtype=np.int32) - np.repeat(start[:-1], np.diff(start))).astype(
-            type_of(model)
-        )
-    counts = np.diff(starts_of(stays)[start])
-    pays = Pays(
-        now.pays.reward[stays], now.pays.cost[stays] if len(now.pays.cost) else now.pays.cost, now.pays.link[stays]
-    )
-    for array in pays:
+def change_of(work: Work, each: int, start: Longs, share: Share) -> tuple[float, float, float]:
+    """Return the least and the largest change of a value at this step, and the largest size of all."""
+    found = share(
+        lambda a, b: layer_change(work.ahead[each * a : each * b], work.values[each * a : each * b], each),
+        start, 0, len(start) - 1,
+    )  # fmt: skip
+    least, most, size = zip(*found, strict=True)
+    return min(least), max(most), max(size)
+
+
+def without(model: TabularModel, now: Candidates, stays: Bools, left: Longs, share: Share) -> Candidates:
+    """Return only the rows that stay, so many of each slot."""
+    before, start, total = now.layout.row_start, starts_of(left), int(left.sum())
+    number = np.empty(total, type_of(model))
+    pays = Pays(np.empty(total), np.empty(total if len(now.pays.cost) else 0), np.empty(total, np.int32))
+
+    def pick(first: int, last: int) -> None:
+        rows, places = slice(before[first], before[last]), slice(start[first], start[last])
+        stay = stays[rows]
+        pays.reward[places], pays.link[places] = now.pays.reward[rows][stay], now.pays.link[rows][stay]
+        if len(pays.cost):
+            pays.cost[places] = now.pays.cost[rows][stay]
+        number[places] = numbers_of(now, first, last)[stay]
+
+    share(pick, before, 0, model.num_slots)
+    for array in (*pays, start):
         array.flags.writeable = False
-    row_start = starts_of(counts)
-    row_start.flags.writeable = False
     room = np.zeros(model.num_slots, type_of(model))
-    return Candidates(now.layout._replace(row_start=row_start), pays, number[stays], np.flatnonzero(counts > 1), room)
+    return Candidates(now.layout._replace(row_start=start), pays, number, np.flatnonzero(left > 1), room)
+
+
+def numbers_of(now: Candidates, first: int, last: int) -> NDArray[Any]:
+    """[row of the slots first .. last]: which of its slot's actions it is."""
+    start = now.layout.row_start[first : last + 1]
+    if now.number is not None:
+        return now.number[start[0] : start[-1]]
+    return np.arange(start[0], start[-1]) - np.repeat(start[:-1], np.diff(start))
