@@ -11,7 +11,7 @@ import pytest
 import naive.planning
 from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import SettingsError, StorageError
-from peakrl.planning import backward, keeping, sharing
+from peakrl.planning import backward, keeping, settling, sharing
 from peakrl.policy.choices import Runs, Table
 from peakrl.storage import read_record, write_record
 
@@ -75,10 +75,15 @@ def agrees(model, found):
 
 
 @pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_left_out_would_not_have_been_chosen(seed, constrained, rows_left):
+def test_what_is_left_out_would_not_have_been_chosen(seed, shared, constrained, rows_left, monkeypatch):
+    if shared:  # as in large models: three threads, and a few slots are asked first
+        monkeypatch.setattr(sharing, "PAIRS_A_THREAD", 1)
+        monkeypatch.setattr(sharing, "PAIRS_A_CHUNK", 7)
+        monkeypatch.setattr(settling, "SAMPLE", 4)
     model = growing(seed, constrained=constrained)
-    assert agrees(model, solve(model, keep="all"))
+    assert agrees(model, solve(model, keep="all", threads=3 if shared else 1))
     assert min(rows_left) < 0.75 * model.num_rows
 
 

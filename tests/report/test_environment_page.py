@@ -1,9 +1,12 @@
 """The page of a run on an environment: what was experienced, and no claim beyond what is proved."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import peakrl
+from peakrl.report.environment_sections import verdict
 from report_pages import Corridor
 
 
@@ -46,6 +49,15 @@ def test_a_proof_of_infeasibility_is_shown_with_its_observations(tmp_path):
     page = written(run, tmp_path / "page.html")
     assert "Infeasible, proved by the learner" in page
     assert "every action that was seen to fail" in page
+
+
+@pytest.mark.parametrize(("chance", "badge"), [(0.25, "may violate"), (0.0, "certified"), (None, "certified")])
+def test_a_policy_that_the_table_shows_to_violate_is_not_called_good_whatever_was_certified(chance, badge):
+    proved = SimpleNamespace(holds=True, claim="within 1 %")
+    exact = None if chance is None else SimpleNamespace(violation_probability_high=chance)
+    run = SimpleNamespace(certificate=proved)
+    found = SimpleNamespace(run=run, certificate=exact, feasible=True, verdict="what the table says")
+    assert verdict(found)[1] == badge
 
 
 def test_a_run_without_history_says_so(tmp_path):

@@ -80,6 +80,7 @@ def chunks(starts: Longs, first: int, last: int, threads: int) -> list[tuple[int
     """Cut first .. last into chunks of about equal work."""
     begin, end = int(starts[first]), int(starts[last])
     number = max(threads, -(-(end - begin) // PAIRS_A_CHUNK))
-    cuts = np.searchsorted(starts[first : last + 1], np.linspace(begin, end, number + 1)) + first
+    # Whole numbers: among others numpy would first turn all of `starts` into floats.
+    cuts = np.searchsorted(starts[first : last + 1], begin + (end - begin) * np.arange(number + 1) // number) + first
     cuts[0], cuts[-1] = first, last
     return list(pairwise(cuts.tolist()))

@@ -53,11 +53,12 @@ def verdict(found: EnvironmentFindings) -> tuple[str, str, str]:
     run, exact = found.run, found.certificate
     if found.feasible is False:
         return "bad", "infeasible", sentence(found.verdict)
+    if exact is not None and exact.violation_probability_high != 0:  # whatever experience has proved
+        return (*VERDICTS["violates"], sentence(found.verdict))
     if run.certificate is not None and run.certificate.holds:
         return "good", "certified", f"Certified: {run.certificate.claim}."
     if exact is not None:
-        kept = exact.violation_probability_high == 0
-        return (*VERDICTS["safe" if kept else "violates"], sentence(found.verdict))
+        return (*VERDICTS["safe"], sentence(found.verdict))
     return "", "not proved", "Nothing is proved of this policy: " + seen(run)[0][0].lower() + seen(run)[0][1:]
 
 
