@@ -13,7 +13,7 @@ import peakrl
 from model_environment import ModelEnvironment
 from peakrl import LearnerSettings, learners
 from peakrl.kernels.jit import source_digest
-from peakrl.kernels.sampling import seed_state
+from peakrl.kernels.sampling import uniform
 from random_problems import random_problem
 
 PLANNED = {
@@ -51,7 +51,7 @@ def go_through(scenario, model):
 
 def compile_share(backwards):
     """Compile what the other worker does not come to first; nothing where all of it was done before."""
-    folder = getattr(seed_state, "folder", None)  # none with the JIT off, or without a cache
+    folder = getattr(uniform, "folder", None)  # none with the JIT off, or without a cache
     if folder is None or (stamp := folder.parent / f"compiled-{source_digest()}").exists():
         return
     model = peakrl.compile_model(random_problem(3, states=3, actions=2, horizon=3, constraints=1))

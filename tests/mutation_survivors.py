@@ -32,8 +32,7 @@ HARMLESS = {
         "rescan: value < best  ->  value <= best": "of equals it does not matter which",
     },
     "peakrl/kernels/sampling.py": {
-        "alias_tables: d + 1  ->  d - 1": "the first law asks for the room of all: more is taken than is needed",
-        "alias_tables: accept[o] < 1.0  ->  accept[o] <= 1.0": "a full column never draws its alias, whatever it is",
+        "fill_tables: accept[o] < 1.0  ->  accept[o] <= 1.0": "a full column never draws its alias, whatever it is",
         "draw_alias: scaled - column < accept[index]  ->  scaled - column <= accept[index]": RARE,
     },
     "peakrl/kernels/certified/bounds.py": {

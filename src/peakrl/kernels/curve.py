@@ -27,7 +27,7 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.curve_tables import GROUP, Curve
-from peakrl.kernels.jit import inner_loop, loop
+from peakrl.kernels.jit import inlined, inner_loop, loop
 from peakrl.kernels.products import times
 
 
@@ -128,7 +128,7 @@ def apply_changes(
     return position, earliest
 
 
-@inner_loop
+@inlined
 def recompute(layout: Layout, curve: Curve, step: int) -> None:
     """Compute mu and the totals of `step` and every later one; of all steps where none has been."""
     if step == 0 or not curve.evaluated[0]:

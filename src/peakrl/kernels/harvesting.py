@@ -11,13 +11,12 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.jit import inner_kernel, kernel
-from peakrl.kernels.sampling import seed_state, uniform
+from peakrl.kernels.sampling import Words, uniform
 
 
 @kernel
-def uniforms(seed: np.uint64, count: int) -> Floats:
-    """Return the first `count` uniform numbers of a seed."""
-    state = seed_state(seed)
+def uniforms(state: Words, count: int) -> Floats:
+    """Return the next `count` uniform numbers of a generator."""
     numbers = np.empty(count)
     for i in range(count):
         numbers[i] = uniform(state)

@@ -13,30 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
-from peakrl.kernels.jit import inlined, kernel
+from peakrl.kernels.jit import inlined, loop
 
 U64 = np.uint64
-GOLDEN = U64(0x9E3779B97F4A7C15)
-MIX_1 = U64(0xBF58476D1CE4E5B9)
-MIX_2 = U64(0x94D049BB133111EB)
+GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+ALL_BITS = (1 << 64) - 1
 TO_UNIT = 1.0 / (1 << 53)
-_11, _17, _19, _23, _27, _30, _31, _41, _45 = (U64(n) for n in (11, 17, 19, 23, 27, 30, 31, 41, 45))
+_11, _17, _19, _23, _41, _45 = (U64(n) for n in (11, 17, 19, 23, 41, 45))
 
 Words = NDArray[np.uint64]
 
 
-@kernel
-def seed_state(seed: np.uint64) -> Words:
-    """Return the four words that splitmix64 draws from `seed`."""
-    state = np.empty(4, np.uint64)
-    x = seed
-    for i in range(4):
-        x = x + GOLDEN
-        z = x
-        z = (z ^ (z >> _30)) * MIX_1
-        z = (z ^ (z >> _27)) * MIX_2
-        state[i] = z ^ (z >> _31)
-    return state
+def seed_state(seed: int | np.uint64) -> Words:
+    """Return the four words that splitmix64 draws from `seed`; plain Python, as compiling it would take longer."""
+    words, x = [], int(seed)
+    for _ in range(4):
+        x = (x + GOLDEN) & ALL_BITS
+        z = ((x ^ (x >> 30)) * MIX_1) & ALL_BITS
+        z = ((z ^ (z >> 27)) * MIX_2) & ALL_BITS
+        words.append(z ^ (z >> 31))
+    return np.array(words, U64)
 
 
 @inlined
@@ -94,16 +90,16 @@ def draw_outcome(state: Words, layout: Layout, sampler: Sampler, distribution: i
     return draw_alias(state, sampler.accept, sampler.alias, start, size)
 
 
-@kernel
 def alias_tables(start: Longs, probability: Floats) -> tuple[Floats, Ints]:
-    """Return Walker's tables (accept, alias), alias as an absolute index, by Vose's linear-time construction."""
-    accept = np.ones(probability.shape[0])
-    alias = np.arange(probability.shape[0]).astype(np.int32)
-    longest = 0
-    for d in range(start.shape[0] - 1):
-        longest = max(longest, start[d + 1] - start[d])
-    small = np.empty(longest, np.int64)
-    large = np.empty(longest, np.int64)
+    """Return Walker's tables (accept, alias), alias as an absolute index, of the lists that begin at `start`."""
+    accept, alias = np.ones(len(probability)), np.arange(len(probability), dtype=np.int32)
+    fill_tables(start, probability, accept, alias, *np.empty((2, int(np.diff(start).max(initial=0))), np.int64))
+    return accept, alias
+
+
+@loop
+def fill_tables(start: Longs, probability: Floats, accept: Floats, alias: Ints, small: Longs, large: Longs) -> None:
+    """Fill the tables by Vose's linear-time construction; `small` and `large` have room for a longest list."""
     for d in range(start.shape[0] - 1):
         size = start[d + 1] - start[d]
         smalls, larges = 0, 0
@@ -129,4 +125,3 @@ def alias_tables(start: Longs, probability: Floats) -> tuple[Floats, Ints]:
             accept[large[i]] = 1.0
         for i in range(smalls):
             accept[small[i]] = 1.0
-    return accept, alias

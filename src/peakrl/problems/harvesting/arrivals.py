@@ -275,9 +275,10 @@ def draw_arrivals(
 def draw_uniforms(count: int, horizon: int, seed: int) -> Floats:
     """Return uniform numbers [sequence, step] from the stream of a seed."""
     from peakrl.kernels.harvesting import uniforms
+    from peakrl.kernels.sampling import seed_state
 
-    start = np.uint64(whole_number(seed, "seed", 0, LARGEST_SEED))
-    return uniforms(start, count * horizon).reshape(count, horizon)
+    state = seed_state(whole_number(seed, "seed", 0, LARGEST_SEED))
+    return uniforms(state, count * horizon).reshape(count, horizon)
 
 
 def invert(law: Floats, numbers: Floats) -> Longs:
