@@ -69,6 +69,39 @@ def test_it_does_not_matter_how_many_states_are_asked_about_at_once(monkeypatch)
             assert compile_model(Queue(**variant)).digest == whole.digest
 
 
+class Rarely(ArrayProblem):
+    """Drawn tables in which a single outcome pays otherwise than the rest of its row."""
+
+    name, horizon, all_actions, constraint_names = "rarely", 1, (0, 1), ("limit",)
+
+    def __init__(self, seed):
+        self.state_ranges = {"place": (0, 11)}
+        rng = np.random.default_rng(seed)
+        self.following = rng.integers(0, 12, (4, 2, 12))
+        self.paid = np.zeros((4, 2, 12))
+        self.paid[2, rng.integers(2), rng.integers(4)] = 1.0
+
+    def initial(self):
+        return [(0.25, (place,)) for place in range(4)]
+
+    def outcomes(self, step, state, action):
+        (place,) = state
+        return [
+            Outcome(0.25, (following[place],), paid[place], (0.5 - paid[place],))
+            for following, paid in zip(self.following[:, action], self.paid[:, action], strict=True)
+        ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_outcome_that_pays_otherwise_counts_wherever_its_next_state_stands_among_the_others(seed, monkeypatch):
+    monkeypatch.setattr(layers, "MOST_STATES", 2)  # one stretch of states has such an outcome, others do not
+    fast, slow = (make(Rarely(seed)) for make in (compile_model, explore))
+    assert slow.row_means(slow.payoffs.reward).sum() == 0.25
+    for kind in ("reward", "constraints"):
+        mine, theirs = (model.row_means(getattr(model.payoffs, kind)) for model in (fast, slow))
+        assert np.array_equal(mine, theirs)
+
+
 def test_the_queues_of_the_benchmark_are_the_same_in_both_forms():
     fast, slow = compile_model(Queues(3)), compile_model(PlainQueues(3))
     assert list(fast.state_labels) == list(slow.state_labels)

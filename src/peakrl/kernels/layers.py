@@ -54,13 +54,14 @@ class Limits(NamedTuple):
 class Found(NamedTuple):
     """Room for the rows of some states."""
 
-    #: [row]: which action, how many outcomes.
+    #: [row]: which action, how many outcomes; [row, 1 + I]: what the first of them as told pays.
     action: Ints
     sizes: Ints
-    #: [outcome]: next slot, probability; [outcome, 1 + I]: payoffs.
+    payoff: Floats
+    #: [outcome]: next slot, probability, and which one as told.
     following: Ints
     chance: Floats
-    payoff: Floats
+    number: Ints
     #: [new state]: its code.
     fresh: Longs
 
@@ -123,9 +124,11 @@ def collect_rows(told: Told, limits: Limits, place: Ints, slots: int, found: Fou
                         place[code] = slots + fresh
                         found.fresh[fresh] = code
                         fresh += 1
-                    insert(told, found, begin, outcomes, place[code], s, a, o)
+                    insert(found, begin, outcomes, place[code], told.chance[a, o, s], o)
                     for q in range(told.payoff.shape[2]):
-                        dependent = dependent or found.payoff[outcomes, q] != found.payoff[begin, q]
+                        if outcomes == begin:
+                            found.payoff[rows, q] = told.payoff[a, o, q, s]
+                        dependent = dependent or told.payoff[a, o, q, s] != found.payoff[rows, q]
                     outcomes += 1
             found.action[rows], found.sizes[rows] = a, outcomes - begin
             rows += 1
@@ -133,17 +136,14 @@ def collect_rows(told: Told, limits: Limits, place: Ints, slots: int, found: Fou
 
 
 @inlined
-def insert(told: Told, found: Found, begin: int, end: int, slot: int, s: int, a: int, o: int) -> None:
+def insert(found: Found, begin: int, end: int, slot: int, chance: float, number: int) -> None:
     """Put an outcome among those of its row that are there already, begin .. end, behind those of its slot."""
     at = end
     while at > begin and found.following[at - 1] > slot:
         found.following[at], found.chance[at] = found.following[at - 1], found.chance[at - 1]
-        for q in range(told.payoff.shape[2]):
-            found.payoff[at, q] = found.payoff[at - 1, q]
+        found.number[at] = found.number[at - 1]
         at -= 1
-    found.following[at], found.chance[at] = slot, told.chance[a, o, s]
-    for q in range(told.payoff.shape[2]):
-        found.payoff[at, q] = told.payoff[a, o, q, s]
+    found.following[at], found.chance[at], found.number[at] = slot, chance, number
 
 
 @loop

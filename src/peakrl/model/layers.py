@@ -46,9 +46,10 @@ class Layer(NamedTuple):
     rows: Longs
     action: Ints
     sizes: Ints
-    #: [outcome]: next slot, probability, and reward with constraints [outcome, 1 + I].
+    #: [outcome]: next slot, probability.
     following: Ints
     probability: Floats
+    #: Reward and constraints: [row, 1 + I], or [outcome, 1 + I] where they depend on what happens next.
     payoff: Floats
 
 
@@ -169,8 +170,9 @@ class Layers:
         most, paid = pairs * told.chance.shape[1], told.payoff.shape[2]
         found = Found(
             self.room.array("action", (pairs,), np.int32), self.room.array("sizes", (pairs,), np.int32),
-            self.room.array("slot", (most,), np.int32), self.room.array("share", (most,), np.float64),
-            self.room.array("paid", (most, paid), np.float64), self.room.array("fresh", (most,), np.int64),
+            self.room.array("paid", (pairs, paid), np.float64), self.room.array("slot", (most,), np.int32),
+            self.room.array("share", (most,), np.float64), self.room.array("number", (most,), np.int32),
+            self.room.array("fresh", (most,), np.int64),
         )  # fmt: skip
         counts = Counts(*collect_rows(told, self.limits, self.place, self.slots, found))
         if counts.fault != NO_FAULT:
@@ -178,8 +180,9 @@ class Layers:
         self.slots, self.rows = self.slots + counts.fresh, self.rows + pairs
         self.dependent = self.dependent or counts.dependent
         many = counts.outcomes
-        outcomes = (found.following[:many].copy(), found.chance[:many].copy(), found.payoff[:many].copy())
-        layer = Layer(rows, found.action.copy(), found.sizes.copy(), *outcomes)
+        payoff = by_outcome(told, found, rows, many) if counts.dependent else found.payoff.copy()
+        outcomes = found.following[:many].copy(), found.chance[:many].copy()
+        layer = Layer(rows, found.action.copy(), found.sizes.copy(), *outcomes, payoff)
         return layer, found.fresh[: counts.fresh].copy()
 
     def told(self, step: int, state: Fields) -> Told:
@@ -261,11 +264,12 @@ class Layers:
 
     def assembled(self, parts: list[Layer], starts: list[int], first_probability: Floats) -> TabularModel:
         """Put everything that was met together."""
+        if self.dependent:
+            parts = [part._replace(payoff=for_each(part)) for part in parts]
         rows, action, sizes, following, probability, payoff = (
             np.concatenate(each) for each in zip(*parts, strict=True)
         )
         if not self.dependent:
-            payoff = payoff[starts_of(sizes)[:-1]]
             left = merge_equal(sizes, following, probability)
             following, probability = following[:left], probability[:left]
         first = starts_of(sizes)
@@ -288,6 +292,19 @@ class Layers:
             payoffs=payoffs, first_slot=np.arange(len(first_probability)), first_probability=first_probability,
             layer_start=None if shared else np.array(starts), distribution_start=None if shared else list_start,
         )  # fmt: skip
+
+
+def by_outcome(told: Told, found: Found, rows: Longs, many: int) -> Floats:
+    """Return [outcome, 1 + I]: what each of the outcomes that were found pays."""
+    state, row = np.repeat(np.arange(len(rows)), rows), np.repeat(np.arange(len(found.sizes)), found.sizes)
+    paid: Floats = told.payoff[found.action[row], found.number[:many], :, state[row]]
+    return paid
+
+
+def for_each(part: Layer) -> Floats:
+    """Return [outcome, 1 + I]: payoffs that may be by row."""
+    by_row = len(part.payoff) == len(part.sizes)
+    return np.repeat(part.payoff, part.sizes, axis=0) if by_row else part.payoff
 
 
 def limits_of(header: Header, low: list[int], size: list[int]) -> Limits:
