@@ -7,13 +7,13 @@ import pytest
 
 from model_environment import ModelEnvironment
 from naive.primal_dual import improved, lagrangian_sweep
-from peakrl import LearnerSettings, compile_model, evaluate, learn, load_run, resume
+from peakrl import LearnerSettings, compile_model, evaluate, learn, load_run, resume, solve, solve_modified
 from peakrl.errors import SettingsError, StorageError
 from peakrl.kernels.counting import NO_CELL
 from peakrl.kernels.primal_dual import plan_anew
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP
 from peakrl.learning.active import ActiveRun
-from peakrl.paper.neighbour_problems import Inventory
+from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from peakrl.storage import read_record, write_record
 from random_problems import random_problem
 
@@ -156,6 +156,21 @@ def test_the_weighted_problem_ends_at_the_corner_below_the_limit():
     result = evaluate(INVENTORY, run.policy)
     assert (result.value, result.violation) == pytest.approx(BELOW, abs=5e-5)
     assert run.multipliers[0] == pytest.approx(PRICE, abs=1e-6)
+
+
+@pytest.mark.parametrize("model", [
+    compile_model(tiny_harvesting()),  # many pairs share a law
+    compile_model(random_problem(3, stationary=False, horizon=3, states=3)),  # tables by step
+])  # fmt: skip
+def test_with_the_model_known_a_plan_is_held_to_cost_what_it_does(model):
+    # Half way between the least that is possible and what earns most, so that the price is looked for.
+    limit = (solve(model).violation + solve_modified(model, slack=0.0, penalty=0.0).violation) / 2
+    active = ActiveRun(model, WeiMDP(total=limit, known_model=True), planned=60, seed=0, every=0, average=False)
+    active.advance(60)
+    found = evaluate(model, active.result().policy).violation
+    assert active.learned().expected[0] == pytest.approx(found, abs=1e-9)
+    assert 0 < active.learned().price[0] < 1e6
+    assert found <= limit
 
 
 @pytest.mark.slow

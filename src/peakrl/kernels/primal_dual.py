@@ -78,37 +78,54 @@ def widen(counts: Counts, dual: Dual, rules: Rules) -> None:
 
 
 @inlined
+def look_ahead(counts: Counts, dual: Dual, rules: Rules, row: int, column: int) -> int:
+    """Return where `dual.ahead` has what comes after a row; rows of one known law share it, and it is found once."""
+    place = np.int64(dual.law[row] if rules.known else 0)
+    if not rules.known or dual.found[place] != column:
+        dual.found[place] = column
+        share = 1.0 / (counts.visits[row] + rules.hoeffding)
+        for part in range(dual.ahead.shape[1]):
+            total, cell = 0.0, counts.first[row]
+            while cell != NO_CELL:
+                total += counts.count[cell] * share * dual.near[counts.following[cell], part]
+                cell = counts.before[cell]
+            dual.ahead[place, part] = total
+    return place
+
+
+@inlined
 def judge(counts: Counts, dual: Dual, rules: Rules, row: int, column: int, step: int, cap: float) -> float:
     """Return Q of a row, and set its costs in `row_cost`."""
-    n, ahead = counts.visits[row], column + rules.shift
+    n = counts.visits[row]
     if n == 0:
         dual.row_cost[:] = 0.0
         return cap
-    share = 1.0 / (n + rules.hoeffding)
-    q = counts.reward[row] / n - rules.lowest + rules.span * dual.width[row]
+    place = look_ahead(counts, dual, rules, row, column)
     for j in range(dual.row_cost.shape[0]):
-        own = not rules.by_step or j // rules.quantities == step
+        own, past = not rules.by_step or j // rules.quantities == step, rules.by_step and j // rules.quantities < step
         charge = dual.charge[row, j % rules.quantities] / n if own else 0.0
-        dual.row_cost[j] = charge - rules.ranges[j] * dual.width[row]
-    cell = counts.first[row]
-    while cell != NO_CELL:
-        weight, following = counts.count[cell] * share, counts.following[cell]
-        q += weight * counts.w[following, ahead]
-        for j in range(dual.row_cost.shape[0]):
-            dual.row_cost[j] += weight * dual.cost[following, ahead, j]
-        cell = counts.before[cell]
-    for j in range(dual.row_cost.shape[0]):
-        past = rules.by_step and j // rules.quantities < step
-        dual.row_cost[j] = 0.0 if past else max(0.0, dual.row_cost[j])
-    return min(cap, q)
+        cost = charge - rules.ranges[j] * dual.width[row] + dual.ahead[place, 1 + j]
+        dual.row_cost[j] = 0.0 if past else max(0.0, cost)
+    return min(cap, counts.reward[row] / n - rules.lowest + rules.span * dual.width[row] + dual.ahead[place, 0])
+
+
+@inlined
+def bring_near(counts: Counts, dual: Dual, slot: int, column: int) -> None:
+    """Put value and costs of a slot side by side with those of the others, for whatever leads there."""
+    dual.near[slot, 0] = counts.w[slot, column]
+    for j in range(dual.cost.shape[2]):
+        dual.near[slot, 1 + j] = dual.cost[slot, column, j]
 
 
 @inner_loop
 def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
     """Value a plan, or the policy that is followed, from the last step back."""
     costs, columns = dual.price.shape[0], counts.greedy.shape[1]
+    dual.found[:] = -1
     for back in range(columns):
         column = columns - 1 - back
+        for slot in range(dual.near.shape[0]):
+            bring_near(counts, dual, slot, column + rules.shift)
         for place in range(rules.order.shape[0]):
             slot = rules.order[place]
             step = column if rules.shift == 1 else rules.slot_step[slot]
@@ -133,6 +150,8 @@ def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
                     for j in range(costs):
                         dual.cost[slot, column, j] = dual.row_cost[j]
             counts.w[slot, column] = value
+            if rules.shift == 0:  # the steps before are still to come in this column
+                bring_near(counts, dual, slot, column)
     start_costs(counts, dual)
 
 

@@ -22,6 +22,12 @@ class Dual(NamedTuple):
     width: Floats
     #: [slot, column (+ 1 where steps share slots), cost]: C.
     cost: Floats
+    #: [slot, 1 + cost]: V and C of the step after, or in tables by step of all of them.
+    near: Floats
+    #: [row]: its law, where laws are known; [law, 1 + cost]: what comes after it; [law]: the column of that.
+    law: Longs
+    ahead: Floats
+    found: Longs
     #: [row, column]: log pi, pi, and L as it was found last.
     preference: Floats
     chance: Floats

@@ -23,7 +23,6 @@ from peakrl.learning.budgets import Budget
 from peakrl.learning.limits import allowed_rows, avoidable
 from peakrl.learning.space import Table
 from peakrl.learning.ucbvi import UCBVI, CountingPlanner
-from peakrl.model.space import expand, starts_of
 
 #: Told apart from the numbers that the target's outcomes are drawn with.
 STREAM = np.uint64(0x7072696D616C6475)
@@ -103,28 +102,30 @@ class PricedPlanner(CountingPlanner):
         """Write the laws of the model as if they had been counted."""
         model = compiled(self.task)
         layout, rows = model.layout, self.by_row
-        sizes = np.diff(layout.outcome_start)[layout.row_distribution]
-        starts = starts_of(sizes)
-        outcomes = expand(layout.outcome_start[layout.row_distribution], sizes)
-        cells = {name: table.room for name, table in self.by_cell.items()}
-        cells["following"][:] = layout.outcome_next[outcomes]
-        cells["count"][:] = np.rint(KNOWN_VISITS * layout.outcome_probability[outcomes])
-        cells["before"][:] = np.arange(-1, len(outcomes) - 1)
-        cells["before"][starts[:-1]] = NO_CELL
-        visits = np.add.reduceat(cells["count"], starts[:-1])
-        rows["first"].used[:], rows["visits"].used[:] = starts[1:] - 1, visits
+        last = layout.outcome_start[1:] - 1
+        cells = {name: table.room[: len(layout.outcome_next)] for name, table in self.by_cell.items()}
+        cells["following"][:] = layout.outcome_next
+        cells["count"][:] = np.rint(KNOWN_VISITS * layout.outcome_probability)
+        cells["before"][:] = np.arange(-1, len(layout.outcome_next) - 1)
+        cells["before"][layout.outcome_start[:-1]] = NO_CELL
+        visits = np.add.reduceat(cells["count"], layout.outcome_start[:-1])[layout.row_distribution]
+        rows["first"].used[:], rows["visits"].used[:] = last[layout.row_distribution], visits
         rows["reward"].used[:] = model.row_reward * visits
         for quantity, column in enumerate(self.charges.T):
             self.by_pair["charge"].used[:, quantity] = model.row_means(np.ascontiguousarray(column)) * visits
         self.by_slot["begun"].used[model.first_slot] = np.rint(KNOWN_VISITS * model.first_probability)
-        self.state[0] = len(outcomes)
+        self.state[0] = len(layout.outcome_next)
 
     def _gather(self) -> None:
         super()._gather()
         rooms: dict[str, Any] = {name: table.room for name, table in self.by_pair.items()}
+        law = np.array(compiled(self.task).layout.row_distribution if self.numbers["known"] else [0], np.int64)
+        costs, laws = len(self.price), int(law.max(initial=0)) + 1
         self.dual = Dual(
             width=self.width.room, plan=self.plan.room, cost=self.cost.room, price=self.price, expected=self.expected,
-            row_cost=np.zeros(len(self.price)), status=self.status, curve=self.curve, words=self.words, **rooms,
+            near=np.zeros((len(self.cost.room), 1 + costs)), law=law, ahead=np.zeros((laws, 1 + costs)),
+            found=np.zeros(laws, np.int64), row_cost=np.zeros(costs), status=self.status, curve=self.curve,
+            words=self.words, **rooms,
         )  # fmt: skip
         # Copies: arrays of a model are read-only, and kernels would be compiled once more for them.
         places: dict[str, Any] = {
