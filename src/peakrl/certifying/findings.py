@@ -175,17 +175,24 @@ class RunFindings:
     def verdict(self) -> Verdict:
         """Where the problem and the last policy stand, in a sentence."""
         optimum, chance = self.optimum, self.certificate.violation_probability_high
+        limit = "" if self.judged is None else f"; {self.judged}"
         if self.run.feasible is False:
             planner = f"; the planner agrees: {optimum.reason}" if optimum and optimum.reason else ""
             least = f"; the least expected violation of any policy is {optimum.violation:.6g}" if optimum else ""
             text = "infeasible, proved by the learner: every way out of a first state was seen to fail"
             return Verdict("infeasible", f"{text}{least}{planner}")
         if optimum is not None and not optimum.feasible:
-            return Verdict("infeasible", f"infeasible: {optimum.reason}")
+            return Verdict("infeasible", f"infeasible: {optimum.reason}".removesuffix("." if limit else "") + limit)
         known = "feasible, as the exact planner shows" if optimum is not None else "feasibility not known"
         if chance == 0:
             return Verdict("safe", f"{known}; the last policy never violates a constraint, in any outcome")
-        return Verdict("violates", f"{known}; the last policy violates a constraint with probability {chance:.6g}")
+        text = f"{known}; the last policy violates a constraint with probability {chance:.6g}"
+        return Verdict("violates", f"{text}{limit}")
+
+    @property
+    def judged(self) -> str | None:
+        """What the learner was to keep on average, and what the last policy has; None where there is no such limit."""
+        return self.run.settings.judged(self.last.step_violations)
 
     def audited(self, slack: float, penalty: float | None) -> Audit | None:
         """Return what a slack leaves; None where the model is too large, or has nothing to violate."""

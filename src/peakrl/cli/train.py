@@ -239,6 +239,7 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
         "violating_episodes": run.violations,
         "last_violation_episode": run.last_violation_episode,
         "untried": None if run.untried is None else run.untried.as_dict(),
+        "unkept": run.unkept,
         "proof": [str(line) for line in run.proof],
         "certificates": found.certificates,
     }
@@ -260,6 +261,8 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         say(f"history: sampled, not exact: {WHY_SAMPLED[answer['environment']]}")
     if answer["untried"] is not None:
         say(f"last policy: {answer['untried']['text']}")
+    if answer["unkept"] is not None:
+        say(f"limits: {answer['unkept']}")
     say(f"verdict: {answer['verdict']}")
     for certificate in certificates:
         say(certificate)

@@ -230,6 +230,10 @@ class Algorithm(ABC):
         """[point, 1 + cost]: episode, and the multipliers then; None where that is not kept."""
         return None
 
+    def unkept(self) -> str | None:
+        """Why limits on expectations cannot be kept, by what was counted; None where they can, or nobody knows."""
+        return None
+
     def feasible(self) -> bool | None:
         """False where it has proved that no policy keeps every constraint."""
         return None
@@ -279,8 +283,9 @@ class Held:
         self._values, self._known = algorithm.values().copy(), None if known is None else known.copy()
         self._memory = None if memory is None else Memory(memory.witness.copy(), memory.harm.copy())
         self._multipliers, self._multiplier_curve = algorithm.multipliers(), algorithm.multiplier_curve()
-        #: Computing it takes time, and a run that is watched goes on: it is asked for at the end.
+        #: Computing them takes time, and a run that is watched goes on: they are asked for at the end.
         self._certificate: Certificate | None = None
+        self._unkept: str | None = None
 
     def values(self) -> Floats:
         """[entry]: what each action was held to be worth."""
@@ -305,6 +310,10 @@ class Held:
     def multiplier_curve(self) -> Floats | None:
         """[point, 1 + cost]: the same along the way."""
         return self._multiplier_curve
+
+    def unkept(self) -> str | None:
+        """Why limits could not be kept, by what had been counted."""
+        return self._unkept
 
     def certificate(self) -> Certificate | None:
         """What it had proved."""

@@ -7,6 +7,10 @@ With v_i = max(-f_i, 0) a budget is one of
     per_step         E v_i at step h  <= d               one for each constraint and step
 
 Such a limit bounds a mean. However small it is, it does not say "never": that takes a mask or a memory.
+
+A limit below the least that is possible is refused on a model, where the least is computed. Nobody knows it of an
+environment; there a run tells in the end what the counts say (`unkept`). Each of several limits is looked at on its
+own, and their sum; others that cannot be kept together are not noticed.
 """
 
 from __future__ import annotations
@@ -21,8 +25,16 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.learning.constants import Sizes
 from peakrl.learning.settings import LearnerSettings
+from peakrl.model.least_costs import least_cost
+from peakrl.model.occupancy import TOLERANCE, Chain
+from peakrl.model.tabular import TabularModel
 
 NAMES = ("total", "per_constraint", "per_step")
+WHAT = {
+    "total": "the expected total violation",
+    "per_constraint": "the expected violation of each constraint",
+    "per_step": "the expected violation of each constraint at each step",
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,43 @@ class Budget:
         """[.., quantity] of constraint values [.., constraint]."""
         violation = np.maximum(-constraints, 0.0)
         return violation.sum(axis=-1, keepdims=True) if self.summed else violation
+
+    def place(self, number: int) -> tuple[int | None, int]:
+        """Return step and quantity of a cost; no step where it is one of the episode."""
+        return divmod(number, self.quantities) if self.by_step else (None, number)
+
+    def least(self, chain: Chain, charge: Floats) -> Floats:
+        """[cost]: the least that is possible of each on its own, given what rows are charged, [row, quantity]."""
+        places = [self.place(number) for number in range(len(self.limits))]
+        return np.array([least_cost(chain, charge[:, quantity], step) for step, quantity in places])
+
+    def unkept(self, chain: Chain, charge: Floats, names: tuple[str, ...]) -> str | None:
+        """Say which limit no policy keeps, charged [row, quantity], and what the least is; None where each can be."""
+        limits, total = self.limits, least_cost(chain, charge.sum(axis=1))
+        if within(total, limits.min()):  # the total is as much as all of them together
+            return None
+        if self.summed:
+            return f"no policy keeps {WHAT['total']} within {limits[0]:g}: the least that is possible is {total:.6g}"
+        least = self.least(chain, charge)
+        worst = int(np.argmax(least - limits))
+        if not within(least[worst], limits[worst]):
+            step, quantity = self.place(worst)
+            what = f"violation of {names[quantity]!r}" + ("" if step is None else f" at step {step}")
+            return (
+                f"no policy keeps the expected {what} within {limits[worst]:g}: the least that is possible is "
+                f"{least[worst]:.6g}"
+            )
+        if not within(total, limits.sum()):
+            return (
+                f"no policy keeps all limits, which add up to {limits.sum():g}: the least that {WHAT['total']} can be "
+                f"is {total:.6g}"
+            )
+        return None
+
+
+def within(cost: float, limit: float) -> bool:
+    """Is a cost within a limit, but for rounding?"""
+    return cost <= limit * (1.0 + TOLERANCE)
 
 
 class BudgetSettings(LearnerSettings):
@@ -65,6 +114,38 @@ class BudgetSettings(LearnerSettings):
         if self.per_constraint is not None and min(np.atleast_1d(self.per_constraint), default=0.0) < 0:
             raise ValueError(f"per_constraint is {self.per_constraint}; limits must be at least 0")
         return self
+
+    @property
+    def limited(self) -> str:
+        """Which of the three is given."""
+        return next(name for name in NAMES if getattr(self, name) is not None)
+
+    def check_model(self, model: TabularModel) -> None:
+        """Raise where no policy keeps a limit, or stays as far below it as is said."""
+        budget, charge = self.budget(Sizes.of_model(model)), model.row_violation
+        charge = charge.sum(axis=1, keepdims=True) if budget.summed else charge
+        reason = budget.unkept(model, charge, model.constraint_names)
+        if reason is not None:
+            raise SettingsError(f"{self.limited} is {getattr(self, self.limited)!r}, but {reason}")
+        slater = getattr(self, "slater", None)
+        if slater is not None:
+            most = float((budget.limits - budget.least(model, charge)).min())
+            if not within(slater, most):
+                raise SettingsError(f"slater is {slater:g}, but no policy stays more than {most:.6g} below every limit")
+
+    @property
+    def aim(self) -> str:
+        """What is to be kept on average, in words."""
+        limits = ", ".join(f"{each:g}" for each in np.atleast_1d(getattr(self, self.limited)))
+        return f"the policy was to keep {WHAT[self.limited]} within {limits}"
+
+    def judged(self, step_violations: Floats) -> str:
+        """Say what was to be kept, and what a policy of violations [step, constraint] has."""
+        found = {"total": step_violations.sum(), "per_constraint": step_violations.sum(axis=0)}
+        used = np.atleast_1d(found.get(self.limited, step_violations))
+        if isinstance(self.per_constraint, tuple):
+            return f"{self.aim}, and has {', '.join(f'{each:.6g}' for each in used)}"
+        return f"{self.aim}, and has {used.max():.6g}" + (" at most" if used.size > 1 else "")
 
     def budget(self, sizes: Sizes) -> Budget:
         """Return the costs of a target and their limits."""

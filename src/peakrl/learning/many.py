@@ -106,6 +106,8 @@ def learn_many(
     pairs = paired(models, seeds)
     settings, known = check_learner(learner), check_knowledge(knowledge)
     check_episodes(episodes)
+    for model in {id(target): target for target, _ in pairs if isinstance(target, TabularModel)}.values():
+        settings.check_model(model)
     threads = usable_cores() if workers is None else workers
     check_count(threads, "workers")
     refuse_undeclared(declared, [target for target, _ in pairs])

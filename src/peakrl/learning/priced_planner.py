@@ -21,6 +21,7 @@ from peakrl.kernels.untried import Outcomes
 from peakrl.learning.algorithm import Episode, Task, compiled, refuse_no_numbers, used
 from peakrl.learning.budgets import Budget
 from peakrl.learning.limits import allowed_rows, avoidable
+from peakrl.learning.linear.counted import unkept_by_counts
 from peakrl.learning.space import Table
 from peakrl.learning.ucbvi import UCBVI, CountingPlanner
 
@@ -172,6 +173,10 @@ class PricedPlanner(CountingPlanner):
     def multiplier_curve(self) -> Floats:
         """[point, 1 + cost]: episode, and the prices that it was planned with or moved to."""
         return self.curve[: self.status[POINTS]].copy()
+
+    def unkept(self) -> str | None:
+        """Why the limits cannot be kept, by what was counted."""
+        return unkept_by_counts(self, self.budget, self.by_pair["charge"].used)
 
     def visits(self) -> Longs | None:
         """[row]: how often it was taken. Where laws are known that is not counted."""

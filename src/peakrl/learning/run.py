@@ -162,6 +162,14 @@ class LearningRun:
         """[row]: how often the learner took each action, at any step; None of learners that do not count."""
         return self._learned.visits()
 
+    @cached_property
+    def unkept(self) -> str | None:
+        """Why no policy keeps the limits that the learner was given, by what it counted on an environment.
+
+        None where one may, and of learners that count nothing. On a model `learn` refuses such limits.
+        """
+        return self._learned.unkept()
+
     @property
     def multipliers(self) -> Floats | None:
         """[cost]: what a unit of each limited violation is held to be worth; None of learners without such limits."""
@@ -193,9 +201,10 @@ class LearningRun:
     def __repr__(self) -> str:
         last = f", last in episode {self.last_violation_episode:,}" if self.last_violation_episode else ""
         untried = "" if self.untried is None else f", policy {self.untried}"
+        unkept = "" if self.unkept is None else f"; {self.unkept}"
         return (
             f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
-            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{untried}>"
+            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{untried}{unkept}>"
         )
 
 
@@ -257,6 +266,7 @@ def learn(
         if horizon is not None and horizon != target.horizon:
             raise SettingsError(f"horizon is {horizon}, but the model's is {target.horizon}; leave it out for a model")
         refuse_for_model(**declared)
+        settings.check_model(target)
         sampled = is_sampled(record, episodes, target)
     elif is_environment(target):
         target, sampled = adapt(target, horizon=horizon, **declared), False

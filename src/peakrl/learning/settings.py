@@ -17,12 +17,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
+    from peakrl.kernels.arrays import Floats
     from peakrl.learning.algorithm import Algorithm, Task
     from peakrl.learning.algorithm_one import AlgorithmOne
     from peakrl.learning.certified.learner import Certified
     from peakrl.learning.knowledge import Knowledge
     from peakrl.learning.posterior import Posterior
     from peakrl.learning.practical import Practical
+    from peakrl.model.tabular import TabularModel
     from peakrl.targets.adapters import Rules
 
 
@@ -98,9 +100,22 @@ class LearnerSettings(BaseModel, ABC):
         """Return the violation that goes unpunished and the penalty beyond, where the learner has such settings."""
         return float(getattr(self, "slack", 0.0)), getattr(self, "penalty", None)
 
+    def check_model(self, model: TabularModel) -> None:
+        """Raise where the settings ask for what no policy does on a model."""
+        return
+
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
         """Raise where the settings ask for what nobody has told of an environment."""
         return
+
+    @property
+    def aim(self) -> str | None:
+        """What is to be kept on average, in words; None where nothing is."""
+        return None
+
+    def judged(self, step_violations: Floats) -> str | None:
+        """Say what was to be kept on average, and what a policy of violations [step, constraint] has; None: nothing."""
+        return None
 
     # Makers --------------------------------------------------------------------------------------------------
 

@@ -36,13 +36,14 @@ def answer_of(found: RunFindings, place: str) -> Answer:
 
 def headline(found: RunFindings) -> str:
     """Return the answer in a sentence."""
+    limit = "" if found.judged is None else f"; {found.judged}"
     if found.verdict.kind == "infeasible":
         who = "as the learner has proved" if found.run.feasible is False else "as the exact planner shows"
-        return f"No policy keeps every constraint here, {who}."
+        return f"No policy keeps every constraint here, {who}{limit}."
     if found.verdict.kind == "violates":
         chance_of = found.certificate.violation_probability_high
         often = "" if chance_of is None else f": an episode does with probability {number(chance_of)}"
-        return f"This policy may violate a constraint{often}."
+        return f"This policy may violate a constraint{often}{limit}."
     says, gap = "This policy never violates a constraint", found.certificate.gap
     if found.optimum is None or gap is None:
         return f"{says}."
@@ -104,7 +105,8 @@ def seen(run: LearningRun) -> tuple[str, ...]:
     violated = f"{run.violations:,} of {run.episodes:,} episodes violated" if run.violations else "no episode violated"
     last = f", the last of them episode {run.last_violation_episode:,}" if run.last_violation_episode else ""
     untried = () if run.untried is None else (f"The policy is {run.untried}.",)
-    return (f"While learning {violated}{last}.", *untried)
+    limits = [sentence(each) for each in (run.settings.aim, run.unkept) if each is not None]
+    return (f"While learning {violated}{last}.", *untried, *limits)
 
 
 # What is it worth? --------------------------------------------------------------------------------------------------

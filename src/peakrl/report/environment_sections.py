@@ -93,6 +93,8 @@ def experience_table(run: LearningRun, place: str) -> Table:
         rows.append(("mean reward of an episode", float(run.history.averaged_value[-1])))
     if run.untried is not None:
         rows.append(("where its action was never tried", str(run.untried)))
+    if run.unkept is not None:
+        rows.append(("the limits", run.unkept))
     return Table(f"{place}-experience", "What was experienced", ("", ""), rows)
 
 

@@ -25,7 +25,9 @@ from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
 from peakrl.kernels.counting import NO_CELL, Counts
 from peakrl.kernels.priced_plans import Laws
 from peakrl.kernels.reachability import reachable_nodes
+from peakrl.learning.budgets import Budget
 from peakrl.learning.space import Space
+from peakrl.learning.ucbvi import CountingPlanner
 from peakrl.model.occupancy import Flow, flow
 from peakrl.model.space import expand, read_only, starts_of
 
@@ -161,6 +163,26 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     begun = started[firsts] / started.sum()
     own = np.where(row_of < rows, row_of, np.where(row_of < rows + extra, EXTRA, END))
     return CountedChain(layout, step[order], first_slot, begun, own, place[:slots], anywhere)
+
+
+def unkept_by_counts(planner: CountingPlanner, budget: Budget, charge: Floats) -> str | None:
+    """Say which limit no policy keeps if means are true, given sums of charges [row, quantity]; None: nobody knows.
+
+    On a model that was looked at before the first episode. What was never tried is held to cost nothing, so that what
+    is too much is so by what was seen.
+    """
+    visits, started = planner.by_row["visits"].used, planner.by_slot["begun"].used
+    if planner.task.model is not None or not visits.any():
+        return None
+    chain = counted_chain(planner.space, Cells.of(planner.counts, len(visits)), visits, started, anywhere=False)
+    mean = np.vstack([charge / np.maximum(visits, 1)[:, None], np.zeros((2, charge.shape[1]))])  # END, EXTRA
+    reason = budget.unkept(chain, mean[chain.row_of], planner.task.constraint_names)
+    if reason is None:
+        return None
+    return (
+        f"by the means of {int(started.sum()):,} episodes {reason} (what was never tried is held to cost nothing; this "
+        "is no proof)"
+    )
 
 
 @dataclass(frozen=True)

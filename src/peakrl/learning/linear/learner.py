@@ -38,7 +38,15 @@ from peakrl.learning.algorithm import Episode, Task, compiled, used
 from peakrl.learning.budgets import BudgetSettings
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows, avoidable
-from peakrl.learning.linear.counted import Box, Cells, CountedChain, box_laws, counted_chain, extended_flow
+from peakrl.learning.linear.counted import (
+    Box,
+    Cells,
+    CountedChain,
+    box_laws,
+    counted_chain,
+    extended_flow,
+    unkept_by_counts,
+)
 from peakrl.learning.space import Table
 from peakrl.learning.ucbvi import UCBVI, CountingPlanner
 from peakrl.model.occupancy import most_reward, policy_weights, row_weights
@@ -336,6 +344,10 @@ class LinearPlanner(CountingPlanner):
     def multipliers(self) -> Floats:
         """[cost]: what another unit of each limit is worth in the latest plan, margins included."""
         return self.prices.copy()
+
+    def unkept(self) -> str | None:
+        """Why the limits cannot be kept, by what was counted."""
+        return unkept_by_counts(self, self.budget, self.own["charge"].used)
 
     # Files ---------------------------------------------------------------------------------------------------
 
