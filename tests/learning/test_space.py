@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from peakrl import compile_model
-from peakrl.learning.space import ModelSpace, best_rows
+from peakrl.learning.practical import best_rows
+from peakrl.learning.space import ModelSpace
 from random_problems import random_problem
 
 

@@ -2,11 +2,14 @@
 
 The bare loop takes as many random actions as the run took steps, with `reset` wherever an episode is over; its time
 over that of `learn` is the share of the bare loop's speed. Whatever a run does is counted: seeding every episode,
-reading constraints, learning, planning, history.
+reading constraints, learning, planning, history. What the learner itself takes (`begin` and `learn` of
+`learning.algorithm`: updates, draws and plans, most of it in kernels that it needs on a model as well) is told too, and
+the share that is left without it.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,13 +85,18 @@ def environment_rates(section: Section, repeats: int, quick: bool) -> None:
                 run = partial(case.learn, env, settings, Knowledge(stationary=stationary), episodes)
                 steps = counted(env, run)
                 bare, taken = in_turns([partial(bare_loop, env, steps), run], repeats, most=SECONDS_A_LINE)
+                own = in_learner(settings, run)
                 section.add(
                     environment=name,
                     learner=learner,
                     steps=declared,
                     **{"steps a second": steps / taken, "bare loop": steps / bare, "share": bare / taken},
+                    **{"in the learner": own, "share without": bare / (taken * (1.0 - own))},
                 )
-    section.notes.append("share: the speed of `learn` over that of the bare loop; shared: declared stationary")
+    section.notes += [
+        "share: the speed of `learn` over that of the bare loop; shared: declared stationary",
+        "in the learner: how much of the time its own updates, draws and plans take; share without: without them",
+    ]
 
 
 def counted(env: Any, run: Callable[[], None]) -> int:
@@ -106,6 +114,35 @@ def counted(env: Any, run: Callable[[], None]) -> int:
     finally:
         del env.step
     return count
+
+
+def in_learner(settings: LearnerSettings, run: Callable[[], None]) -> float:
+    """Return the share of a run's time that the algorithm itself takes."""
+    kind, spent = type(settings), 0.0
+    make = kind.make
+
+    def timed(function: Callable[..., int]) -> Callable[..., int]:
+        def call(*arguments: Any) -> int:
+            nonlocal spent
+            begun = time.process_time()
+            found = function(*arguments)
+            spent += time.process_time() - begun
+            return found
+
+        return call
+
+    def make_timed(self: Any, task: Any) -> Any:
+        algorithm: Any = make(self, task)
+        algorithm.begin, algorithm.learn = timed(algorithm.begin), timed(algorithm.learn)
+        return algorithm
+
+    kind.make = make_timed  # type: ignore[method-assign]
+    try:
+        begun = time.process_time()
+        run()
+        return spent / max(time.process_time() - begun, 1e-9)
+    finally:
+        kind.make = make  # type: ignore[method-assign]
 
 
 def bare_loop(env: Any, steps: int) -> None:

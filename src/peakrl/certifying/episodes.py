@@ -22,7 +22,8 @@ from peakrl.model.tabular import TabularModel
 from peakrl.policy.binding import AnyPolicy, model_for
 from peakrl.policy.export import Exported
 from peakrl.policy.tables import Policy
-from peakrl.targets.adapters import adapt, episode_seed, is_environment
+from peakrl.targets.adapters import adapt, is_environment
+from peakrl.targets.seeds import episode_seeds
 
 #: A policy from elsewhere: which of the actions on offer to take.
 AnyRule = Callable[[int, Any, Sequence[Hashable]], Hashable]
@@ -208,7 +209,7 @@ class EnvironmentEpisodes:
         """Return the returns and violations of so many further episodes, in the order in which they started."""
         begin, seed = self._done, stream_of(self._seed, 1)
         self._done += count
-        seeds = [episode_seed(seed, number) for number in range(begin, begin + count)]
+        seeds = episode_seeds(seed, begin, count)
         return followed_episodes(self._lanes, self._policy, seeds, self._generator, begin, self._fallback)
 
     def rests_on(self, optimum: str | None) -> tuple[str, ...]:

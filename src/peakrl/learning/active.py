@@ -22,6 +22,7 @@ from peakrl.learning.lane_source import LaneSource
 from peakrl.learning.limits import Limits
 from peakrl.learning.run import LearningRun
 from peakrl.learning.settings import LearnerSettings
+from peakrl.learning.single_source import SingleSource
 from peakrl.learning.sources import KernelSource
 from peakrl.learning.space import Changes, GrowingSpace, ModelSpace
 from peakrl.learning.watching import RunView, Watch
@@ -31,6 +32,7 @@ from peakrl.policy.averaged import AveragedPolicy
 from peakrl.progress import Progress
 from peakrl.targets.adapters import Lanes
 from peakrl.targets.model_lane import ModelLane
+from peakrl.targets.single import SingleLane
 
 if TYPE_CHECKING:
     from peakrl.learning.saver import Saver
@@ -130,7 +132,8 @@ class ActiveRun:
         limits = Limits.declared(self.knowledge, self.space)
         if limits is not None and limits.safe is not None and rules.constraints.count is None:
             rules.constraints.count = limits.safe.model.num_constraints
-        self.source = LaneSource(lanes, self.space, self.knowledge, self._make, limits)
+        source = SingleSource if isinstance(lanes, SingleLane) else LaneSource
+        self.source = source(lanes, self.space, self.knowledge, self._make, limits)
 
     def begin_again(self) -> None:
         """Make the algorithm for the states that a file holds."""

@@ -7,7 +7,7 @@ Its life:
     grow(first, ...)                    slots from `first` on are new: make room and fill it with the start
     forbid(first row, ...)              what is declared to fail of their rows (`learning.limits`), if anything is
     begin(episode, ...)                 an episode starts: draw or plan, if that is its way
-      row(step, slot)                   the row to take
+      row(step, slot), choices()        the row to take, and where all of them stand
       observe(...)                      what it came to; only where `observes` says that it cannot wait
     learn(played, episode, ...)         the episode is over
     decided(), followed(), values(), known(), feasible(), proof()            at any time, for whoever asks
@@ -31,7 +31,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,20 +92,39 @@ class Episode:
         self.length = step + 1
         return violation
 
-    def fill(
-        self, slots: list[int], rows: list[int], rewards: list[float], constraints: list[tuple[float, ...]]
-    ) -> None:
-        """Note all steps at once, as `add` would one by one; the last of `slots` is where the last step led."""
+    def fill(self, slots: list[int], rows: list[int], rewards: list[float], constraints: list[float]) -> None:
+        """Note all steps at once, as `add` would one by one.
+
+        The last of `slots` is where the last step led; `constraints` come one after another, those of a step together.
+        """
         self.length = length = len(rows)
-        self.slot[:length], self.following[:length] = slots[:-1], slots[1:]
-        self.row[:length], self.reward[:length] = rows, rewards
+        self.slot[:length], self.row[:length], self.reward[:length] = slots[:-1], rows, rewards
+        self.following[: length - 1], self.following[length - 1] = self.slot[1:length], slots[-1]
         given = self.constraints[:length]
-        given[...] = constraints
-        np.maximum(-given, 0.0).sum(axis=1, out=self.violation[:length])
+        given.ravel()[:] = constraints
+        if min(constraints, default=0.0) >= 0.0:
+            self.violation[:length] = 0.0
+        else:
+            np.maximum(-given, 0.0).sum(axis=1, out=self.violation[:length])
 
     def modified_reward(self, slack: float, penalty: float) -> Floats:
         """[step]: as `TabularModel.modified_rewards`."""
         return modified_reward(self.reward[: self.length], self.constraints[: self.length], slack, penalty)
+
+
+class Choices(NamedTuple):
+    """Where the rows stand that an episode takes: `rows[first + step * by_step + slot * by_slot]`."""
+
+    rows: NDArray[Any]
+    first: int
+    by_step: int
+    by_slot: int
+
+    @classmethod
+    def by_column(cls, rows: NDArray[Any]) -> Choices:
+        """Of a table [slot, column]."""
+        columns = rows.shape[1]
+        return cls(rows.reshape(-1), 0, int(columns > 1), columns)
 
 
 class Algorithm(ABC):
@@ -173,9 +192,14 @@ class Algorithm(ABC):
         """Learn from an episode that is over."""
         return changes
 
-    @abstractmethod
+    def choices(self) -> Choices:
+        """Say where the rows stand that are taken; asked again whenever tables may have moved."""
+        raise NotImplementedError  # by those that `observe`: they have a `row` of their own
+
     def row(self, step: int, slot: int) -> int:
         """Return the row to take."""
+        rows, first, by_step, by_slot = self.choices()
+        return int(rows[first + step * by_step + slot * by_slot])
 
     @abstractmethod
     def greedy(self) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ from peakrl.kernels.learning import (
     learn_played,
 )
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
+from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
 from peakrl.learning.constants import Levels, Sizes, level_of, levels, slater_penalty
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows
@@ -200,14 +200,15 @@ class OptimisticQ(SamplingAlgorithm):
         choice[:, low:, CHOSEN] = np.where(best.T >= 0, best.T, choice[:, low:, CHOSEN]).astype(np.uint64)
         nodes[:, :, NEXT_BEST][(counts == 1).T] = -np.inf
 
-    def row(self, step: int, slot: int) -> int:
-        """Return the greedy row."""
-        return int(self.tables.choice[(step * self.layout.node_stride + slot) * COLUMNS + CHOSEN])
+    def choices(self) -> Choices:
+        """The greedy rows."""
+        return Choices(self.tables.choice, CHOSEN, self.layout.node_stride * COLUMNS, COLUMNS)
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
         """Learn from every transition of an episode, the first one first."""
         length = played.length
-        np.maximum.at(self.harm.room, played.row[:length], played.violation[:length])
+        if played.violation[:length].any():
+            np.maximum.at(self.harm.room, played.row[:length], played.violation[:length])
         modified = self.modified(played.reward[:length], played.constraints[:length])
         return learn_played(
             self.layout, self.tables, self.rates, self.hoeffding, self.bernstein,

@@ -23,13 +23,11 @@ from peakrl.learning.limits import Limits
 from peakrl.learning.observations import Observations
 from peakrl.learning.sources import Ledger
 from peakrl.learning.space import Space
-from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, episode_seed
-from peakrl.targets.single import SingleLane
+from peakrl.targets.adapters import LaneError, Lanes, Observed, Step
+from peakrl.targets.seeds import EpisodeSeeds
 
 #: Steps between two looks at the clock: at first, and at most.
 LANE_STEPS = 1 << 10, 1 << 16
-#: Of an episode: slots, where the last step led included, rows, rewards and constraints.
-Walked = tuple[list[int], list[int], list[float], list[tuple[float, ...]]]
 NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
@@ -70,9 +68,8 @@ class LaneSource:
         #: Do new states wait for the end of the episode, and the first of those that do.
         self._waits = False
         self._unknown: int | None = None
-        #: The only lane there is, where it is an environment's.
-        self._alone = lanes if isinstance(lanes, SingleLane) else None
         self.started = 0
+        self._seeds: EpisodeSeeds | None = None
         #: Has the last episode that is asked for been started?
         self._final = False
         horizon = self.rules.horizon
@@ -95,7 +92,7 @@ class LaneSource:
                     self._complete(ledger, ledger.algorithm, self._waiting.pop(0))
                     continue
                 self._start(ledger, goal)
-                if self._alone is not None and self._play_alone(ledger, self._alone):
+                if self._play_whole(ledger):
                     continue
                 actions: list[int | None] = [None] * len(self._running)
                 for place, lane in enumerate(self._running):
@@ -110,7 +107,8 @@ class LaneSource:
                     else:
                         self._take(ledger, place, lane, event)
         except LaneError as error:
-            self._fail(ledger, str(error), error.lane, error.__cause__)
+            cause = error.__cause__
+            self._fail(ledger, str(error), error.lane, None if isinstance(cause, PeakError) else cause)
         except LearnerError as error:
             raise LearnerError(f"{self._where(place)}: {error}") from error.__cause__
         except PeakError as error:
@@ -183,58 +181,17 @@ class LaneSource:
         self._final = self.started >= goal and algorithm is not None
         if self._final and algorithm is not None:
             ledger.greedy = algorithm.greedy()
-        seeds = [episode_seed(ledger.seed, number) for number in numbers]
+        if self._seeds is None:
+            self._seeds = EpisodeSeeds(ledger.seed)
+        seeds = [self._seeds[number] for number in numbers]
         for place, seen in zip(free, self.lanes.begin(free, seeds), strict=True):
             lane = self._running[place]
             if lane is not None:
                 lane.first = seen
 
-    def _play_alone(self, ledger: Ledger, alone: SingleLane) -> bool:
-        """Play the episode of the only lane to its end, and learn from it; say whether that could be done.
-
-        The same as `_choose` and `_take` step by step. What can wait until the end waits, and what has no use is not
-        asked for: this loop is what an environment has to wait for.
-        """
-        (lane,), algorithm = self._running, ledger.algorithm
-        if lane is None or lane.first is None or lane.slot >= 0 or algorithm is None or algorithm.observes:
-            return False
-        played = lane.played or Episode(self.rules.horizon, self.rules.constraints.count or 0)
-        self._waits = algorithm.starts_first and self.limits is None
-        try:
-            played.fill(*self._walk(ledger, algorithm, lane, lane.first, alone))
-        finally:
-            self._waits = False
-            if self._unknown is not None:
-                first, self._unknown = self._unknown, None
-                self._grow(ledger, algorithm, first)
-        self._running[0] = None
-        self._complete(ledger, algorithm, played)
-        return True
-
-    def _walk(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, first: Observed, alone: SingleLane) -> Walked:
-        """Walk from the first state to the end of the episode; return slots, rows, rewards and constraints."""
-        space, horizon, watchful = self.space, self.rules.horizon, self._watchful
-        slots, rows, rewards, constraints = [self._place(ledger, algorithm, 0, first)], [], [], []
-        for step in range(horizon):
-            lane.step, slot = step, slots[-1]
-            known = self._unknown is None or slot < self._unknown
-            row = algorithm.row(step, slot) if known else space.first_row(slot)
-            if watchful:
-                self._check_choice(step, slot, row)
-            seen = reward, values, after, terminated, truncated = alone.take(space.action_number(row))
-            goes_on = after is not None and not (terminated or truncated) and step + 1 < horizon
-            following = space.find(step + 1, after) if goes_on else -1  # type: ignore[arg-type]  # not None then
-            if following < 0:
-                following = self._following(ledger, algorithm, step, Step(*seen))
-            if watchful:
-                self._check_step(step, slot, row, Step(*seen), following)
-            rows.append(row)
-            slots.append(following)
-            rewards.append(reward)
-            constraints.append(values)
-            if terminated or truncated:
-                break
-        return slots, rows, rewards, constraints
+    def _play_whole(self, ledger: Ledger) -> bool:
+        """Play whole episodes, where there is a quicker way than step by step; say whether there is."""
+        return False
 
     def _choose(self, ledger: Ledger, lane: Lane) -> int:
         """Return the number of the action to take."""

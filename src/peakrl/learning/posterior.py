@@ -29,7 +29,7 @@ from peakrl.kernels.posterior_tables import (
 )
 from peakrl.kernels.sampling import Words, seed_state
 from peakrl.kernels.untried import Outcomes
-from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.declarations import check_most_reward, laws_of_rows, make_groups
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.posterior_checks import check_posterior
@@ -239,16 +239,14 @@ class PosteriorLearner(SamplingAlgorithm):
 
     # Learning ------------------------------------------------------------------------------------------------
 
-    def row(self, step: int, slot: int) -> int:
-        """Return the row of the plan on the latest draw."""
-        return int(self.plan.row[slot, step if self.space.shared else 0])
+    def choices(self) -> Choices:
+        """The plan on the latest draw."""
+        return Choices.by_column(self.plan.row)
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
         """Learn from an episode, and plan if that is due."""
-        length, path = played.length, self.path
-        path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
-        path.following[:length] = played.following[:length]
-        path.reward[:length], path.violation[:length] = played.reward[:length], played.violation[:length]
+        length = played.length
+        path = Path(played.slot, played.row, played.following, played.reward, played.violation)
         if self._reserve_cells():
             self._gather()
         places = self.places

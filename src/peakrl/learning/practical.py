@@ -28,7 +28,7 @@ from peakrl.kernels.practical_tables import (
     PracticalTables,
 )
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.constants import Sizes, levels, slater_penalty
 from peakrl.learning.declarations import check_most_reward, law_starts, laws_of_rows, make_groups
 from peakrl.learning.knowledge import Knowledge
@@ -36,7 +36,7 @@ from peakrl.learning.limits import allowed_rows
 from peakrl.learning.practical_checks import check_practical
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.space import Table, best_rows
+from peakrl.learning.space import Space, Table
 from peakrl.model.tabular import TabularModel
 from peakrl.targets.adapters import Rules
 
@@ -246,9 +246,9 @@ class PracticalLearner(SamplingAlgorithm):
 
     # Learning ------------------------------------------------------------------------------------------------
 
-    def row(self, step: int, slot: int) -> int:
-        """Return the greedy row."""
-        return int(self.tables.greedy[slot, step if self.space.shared else 0])
+    def choices(self) -> Choices:
+        """The greedy rows."""
+        return Choices.by_column(self.tables.greedy)
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
         """Learn from an episode, the last transition first."""
@@ -365,3 +365,21 @@ def practical_payoffs(model: TabularModel, slack: float, penalty: float) -> Floa
     plain = model.payoffs.reward - model.reward_range[0]
     penalised = model.modified_rewards(slack, penalty) - model.reward_range[0]
     return np.stack([plain, penalised, model.payoffs.reward, model.record_violation], axis=1)
+
+
+def best_rows(space: Space, values: Floats, harm: Floats) -> NDArray[np.int64]:
+    """[slot, column]: the row of the largest value, of those of -inf only the one of least harm; ties to the lowest."""
+    start = space.layout.row_start
+    rows = np.repeat(start[:-1, None], values.shape[1], axis=1)
+    offering = np.flatnonzero(np.diff(start) > 0)
+    if offering.size:
+        firsts = start[offering]
+        # One key to order by: the value, or, where every value is -inf, less harm.
+        most = np.maximum.reduceat(values, firsts, axis=0)
+        place = np.repeat(np.arange(len(offering)), np.diff(start)[offering])
+        lost = most == -np.inf
+        key = np.where(lost[place], -harm[:, None], values)
+        best = np.maximum.reduceat(key, firsts, axis=0)
+        number = np.where(key == best[place], np.arange(len(values))[:, None], len(values))
+        rows[offering] = np.minimum.reduceat(number, firsts, axis=0)
+    return rows

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
-from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
+from peakrl.kernels.arrays import Ints, Layout, Longs
 from peakrl.model.budgets import BYTES_WITH_VALUES, check_tables
 from peakrl.model.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
 from peakrl.model.tabular import TabularModel
@@ -163,13 +163,22 @@ class GrowingSpace:
     def __init__(self, rules: Rules, *, by_step: bool) -> None:
         self.rules, self.horizon, self.shared = rules, rules.horizon, not by_step
         self.ends = rules.horizon + 1 if by_step else 1
-        self.lookup: list[dict[Hashable, int]] = [{} for _ in range(rules.horizon + 1 if by_step else 1)]
+        one: dict[Hashable, int] = {}
+        #: [step]: the slots of its states; one and the same for all steps that share them.
+        self.lookup = [{} if by_step else one for _ in range(rules.horizon + 1)]
         self.labels: list[Hashable] = [None] * self.ends
         self.offers: list[ActionNumbers] = [()] * self.ends
+        #: [row]: the number of its action, as `row_action` has it.
+        self.numbers: list[int] = []
         self._numbers: dict[Hashable, int] = {}
         self._start, self._step, self._state = Table(0, np.int64), Table(0, np.int64), Table(-1, np.int32)
         self._action, self._slot = Table(0, np.int32), Table(0, np.int32)
         self._start.grow(self.ends + 1)
+        nothing, none, start = np.empty((0, 2), np.int64), np.empty(0, np.int32), np.empty(0, np.int64)
+        arrays = (nothing, nothing, start, none, start, none, np.empty(0))
+        for array in arrays:
+            array.flags.writeable = False  # as a model's are: kernels would be compiled once more for others
+        self._layout = Layout(self.horizon, self.node_stride, 0, *arrays)
         for part in (self._step, self._state):
             part.grow(self.ends)
 
@@ -211,11 +220,9 @@ class GrowingSpace:
     @property
     def layout(self) -> Layout:
         """What kernels need to know of slots and rows."""
-        nothing, none, start = np.empty((0, 2), np.int64), np.empty(0, np.int32), self._start.used
-        arrays = (nothing, nothing, start, none, np.empty(0, np.int64), none, np.empty(0))
-        for array in arrays:
-            array.flags.writeable = False  # as a model's are: kernels would be compiled once more for others
-        return Layout(self.horizon, self.node_stride, 0, *arrays)
+        start = self._start.used
+        start.flags.writeable = False
+        return self._layout._replace(row_start=start)
 
     def state_of_slot(self, slot: int) -> Hashable:
         """Return the label of a slot's state."""
@@ -223,11 +230,11 @@ class GrowingSpace:
 
     def action_of_row(self, row: int) -> Hashable:
         """Return the label of a row's action."""
-        return self.rules.actions.labels[int(self._action.room[row])]
+        return self.rules.actions.labels[self.numbers[row]]
 
     def action_number(self, row: int) -> int:
         """Return the number of a row's action."""
-        return int(self._action.room[row])
+        return self.numbers[row]
 
     def first_row(self, slot: int) -> int:
         """Return the first of a slot's rows."""
@@ -242,7 +249,7 @@ class GrowingSpace:
 
     def find(self, step: int, seen: Observed) -> int:
         """Return the slot of a state; -1 where it is new. A state must always offer the same actions."""
-        slot = self.lookup[0 if self.shared else step].get(seen.state, -1)
+        slot = self.lookup[step].get(seen.state, -1)
         if slot >= 0 and self.offers[slot] is not seen.offer and self.offers[slot] != seen.offer:
             labels = self.rules.actions.labels
             before, now = ([labels[index] for index in offer] for offer in (self.offers[slot], seen.offer))
@@ -256,9 +263,10 @@ class GrowingSpace:
         """Store a new state and return its slot."""
         slot, first = self.slots, self.rows
         last = first + len(seen.offer)
-        self.lookup[0 if self.shared else step][seen.state] = slot
+        self.lookup[step][seen.state] = slot
         self.labels.append(seen.state)
         self.offers.append(seen.offer)
+        self.numbers.extend(seen.offer)
         for part, size in ((self._start, slot + 2), (self._step, slot + 1), (self._state, slot + 1)):
             part.grow(size)
         self._action.grow(last)
@@ -365,7 +373,7 @@ class GrowingSpace:
             slot = self.ends + place
             offer = tuple(actions[starts[slot] : starts[slot + 1]].tolist())
             step = int(steps[slot])
-            if label in self.lookup[0 if self.shared else step]:
+            if label in self.lookup[step]:
                 raise ValueError(f"state {label!r} is stored twice")
             self.add(step, Observed(label, offer))
 
@@ -379,21 +387,3 @@ def checked_rows(space: Space, table: NDArray[Any], columns: int, name: str) -> 
     if ((table < start[:-1]) | (table >= np.maximum(start[1:], start[:-1] + 1))).any():
         raise ValueError(f"{name} names a row that its state has not")
     return np.array(table)
-
-
-def best_rows(space: Space, values: Floats, harm: Floats) -> NDArray[np.int64]:
-    """[slot, column]: the row of the largest value, of those of -inf only the one of least harm; ties to the lowest."""
-    start = space.layout.row_start
-    rows = np.repeat(start[:-1, None], values.shape[1], axis=1)
-    offering = np.flatnonzero(np.diff(start) > 0)
-    if offering.size:
-        firsts = start[offering]
-        # One key to order by: the value, or, where every value is -inf, less harm.
-        most = np.maximum.reduceat(values, firsts, axis=0)
-        place = np.repeat(np.arange(len(offering)), np.diff(start)[offering])
-        lost = most == -np.inf
-        key = np.where(lost[place], -harm[:, None], values)
-        best = np.maximum.reduceat(key, firsts, axis=0)
-        number = np.where(key == best[place], np.arange(len(values))[:, None], len(values))
-        rows[offering] = np.minimum.reduceat(number, firsts, axis=0)
-    return rows

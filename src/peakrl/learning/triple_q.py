@@ -22,7 +22,7 @@ from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.kernels.triple_q import Path, Rules, Tables, learn_path, learn_triple_q
-from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
+from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
 from peakrl.learning.budgets import BudgetSettings
 from peakrl.learning.limits import allowed_rows, avoidable
 from peakrl.learning.space import Table, checked_rows
@@ -118,9 +118,9 @@ class TripleQLearner(SamplingAlgorithm):
         greedy = self.by_slot["greedy"].used[low:]
         greedy[:] = np.where(best >= 0, best, greedy)
 
-    def row(self, step: int, slot: int) -> int:
-        """Return the greedy row."""
-        return int(self.tables.greedy[slot, step if self.space.shared else 0])
+    def choices(self) -> Choices:
+        """The greedy rows."""
+        return Choices.by_column(self.tables.greedy)
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
         """Learn from an episode."""

@@ -27,7 +27,7 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.practical_tables import DECLARED, NO_WITNESS, VIOLATES
 from peakrl.kernels.sampling import Words
 from peakrl.kernels.untried import Outcomes
-from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task, compiled, used
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
@@ -142,11 +142,13 @@ class CountingPlanner(SamplingAlgorithm):
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
         """Plan, where it is time to."""
+        if episode < self.state[1]:
+            return changes
         return plan_if_due(self.layout, self.counts, self.planning, log, episode, changes)
 
-    def row(self, step: int, slot: int) -> int:
-        """Return the row of the latest plan."""
-        return int(self.counts.greedy[slot, step if self.space.shared else 0])
+    def choices(self) -> Choices:
+        """The latest plan."""
+        return Choices.by_column(self.counts.greedy)
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
         """Count every transition of an episode."""
@@ -158,8 +160,8 @@ class CountingPlanner(SamplingAlgorithm):
         count_played(
             self.counts, played.row[steps], played.following[steps], played.reward[steps], played.violation[steps]
         )
-        violated = bool(played.violation[steps].any())
-        heed(self.counts, self.planning, played.slot[0], violated, episode)
+        if self.heeds:
+            heed(self.counts, self.planning, played.slot[0], bool(played.violation[steps].any()), episode)
         return changes
 
     def run(

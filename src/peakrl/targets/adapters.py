@@ -98,18 +98,31 @@ class Rules:
         self._known: set[State] = set()
         #: States that were shown as plain numbers with every action on offer.
         self._numbered: dict[int, Observed] = {}
+        #: The same of states that come with an array of what is on offer, which follows from the state; its bytes.
+        self._masked: dict[int, tuple[Any, bytes, Observed]] = {}
         lo, hi = self.reward_range
         room = ROUNDING * max(1.0, abs(lo), abs(hi)) if math.isfinite(lo) and math.isfinite(hi) else 0.0
-        self._rewards = max(lo - room, -LARGEST_FLOAT), min(hi + room, LARGEST_FLOAT)
+        #: The least and the largest reward that a step may have, rounding included.
+        self.rewards = max(lo - room, -LARGEST_FLOAT), min(hi + room, LARGEST_FLOAT)
 
     def seen(self, observation: Any, info: dict[str, Any]) -> Observed:
         """Return the state and the offer that the environment shows."""
-        if type(observation) in NUMBERS and "action_mask" not in info:
+        if type(observation) not in NUMBERS:
+            return self._looked_at(observation, info.get("action_mask"))
+        if "action_mask" not in info:
             known = self._numbered.get(observation)
             if known is None:
                 known = self._numbered[int(observation)] = self._looked_at(observation, None)
             return known
-        return self._looked_at(observation, info.get("action_mask"))
+        mask = info["action_mask"]
+        if type(mask) is not np.ndarray or mask.ndim != 1:
+            return self._looked_at(observation, mask)
+        before, given = self._masked.get(observation), mask.tobytes()
+        if before is not None and before[0] is mask.dtype and before[1] == given:
+            return before[2]
+        seen = self._looked_at(observation, mask)
+        self._masked[int(observation)] = mask.dtype, given, seen
+        return seen
 
     def _looked_at(self, observation: Any, mask: Any) -> Observed:
         state = label_of(observation)
@@ -128,7 +141,7 @@ class Rules:
 
     def reward(self, given: Any) -> float:
         """Return a validated reward."""
-        least, most = self._rewards
+        least, most = self.rewards
         if type(given) is float and least <= given <= most:  # by far the most frequent
             return given
         if type(given) is int and least <= given <= most:
@@ -235,11 +248,6 @@ def states_of(given: Any, declared: dict[str, Any], space: Any) -> int | None:
         size = space_size(space)
         return size if size <= MOST_STATES else None
     return check_count(states, "states", 1, MOST_STATES)
-
-
-def episode_seed(seed: int, episode: int) -> int:
-    """Return what episode number `episode` of a run is reset with."""
-    return int(np.random.SeedSequence((seed, episode)).generate_state(1)[0])
 
 
 def kept(observation: Any) -> Any:

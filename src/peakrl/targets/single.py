@@ -25,9 +25,11 @@ class SingleLane:
         self.env, self.rules = env, rules
         #: Only a user's function asks what was seen before a step.
         self._remembers = rules.constraints.function is not None
-        self._observation: Any = None
+        #: What was seen last.
+        self.observation: Any = None
         self._step = 0
-        self._labels = rules.actions.labels if rules.actions.sizes is None else None
+        #: [number]: what `step` takes, where that is the same object every time.
+        self._actions = list(rules.actions.labels) if rules.actions.sizes is None else None
 
     def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start an episode."""
@@ -42,44 +44,53 @@ class SingleLane:
 
     def take(self, index: int) -> Taken:
         """Take one step with an action given by its number."""
+        action = self.action(index)
         try:
-            action = self.rules.actions.value(index) if self._labels is None else self._labels[index]
-            result = self._after(action, self.env.step(action))
-        except PeakError as error:
-            raise LaneError(str(error), 0) from None
+            result = self.env.step(action)
         except Exception as error:
-            raise LaneError(f"the environment raised {type(error).__name__}: {error}", 0) from error
-        self._step += 1
-        return result
+            raise failure(error) from error
+        return self.after(action, result)
+
+    def action(self, index: int) -> Any:
+        """Return what `step` takes for an action given by its number."""
+        return self.rules.actions.value(index) if self._actions is None else self._actions[index]
+
+    def at(self, step: int, observation: Any) -> None:
+        """Say how many steps were taken, and what was seen last, by somebody who took them without asking here."""
+        self._step, self.observation = step, observation
 
     def _reset(self, seed: int | None) -> Observed:
         result = self.env.reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
             raise TargetError(f"reset() returned {shown(result)}; it must return (observation, info)")
         seen = self.rules.seen(result[0], info_of(result[1], "reset()"))
-        self._observation = kept(result[0]) if self._remembers else None
+        self.observation = kept(result[0]) if self._remembers else None
         return seen
 
+    def after(self, action: Any, result: Any) -> Taken:
+        """Return what a step came to, given what `step` returned."""
+        try:
+            taken = self._after(action, result)
+        except Exception as error:
+            raise failure(error) from error
+        self._step += 1
+        return taken
+
     def _after(self, action: Any, result: Any) -> Taken:
-        """Return what a step came to; one that goes on with a plain number of a state is through soonest."""
         rules = self.rules
-        if type(result) is not tuple or len(result) != 5:
-            result = five_values(result)
-        observation, reward, over, cut_off, info = result
-        if type(info) is not dict:
-            info = info_of(info, "step()")
-        if over is not False or cut_off is not False:
-            over, cut_off = truth(over, "terminated"), truth(cut_off, "truncated")
+        observation, reward, over, cut_off, info = five_values(result)
+        info = info_of(info, "step()")
+        over, cut_off = truth(over, "terminated"), truth(cut_off, "truncated")
         reward = rules.reward(reward)
         following: Observed | None
         if over or cut_off:
             following = rules.seen_last(observation, info, terminated=over)
         else:
             following = rules.seen(observation, info)
-        fields = (self._step, self._observation, action, reward, observation, over, cut_off, info)
+        fields = (self._step, self.observation, action, reward, observation, over, cut_off, info)
         constraints = rules.constraints.read(named(Transition, fields))
         if self._remembers:
-            self._observation = observation if type(observation) is int else kept(observation)
+            self.observation = kept(observation)
         return reward, constraints, following, over, cut_off and not over
 
 
@@ -100,7 +111,12 @@ def guarded(call: Any, *arguments: Any) -> Any:
     """Call into an environment and turn whatever it raises into a LaneError."""
     try:
         return call(*arguments)
-    except PeakError as error:
-        raise LaneError(str(error), 0) from None
     except Exception as error:
-        raise LaneError(f"the environment raised {type(error).__name__}: {error}", 0) from error
+        raise failure(error) from error
+
+
+def failure(error: Exception) -> LaneError:
+    """Return what an environment, or the reading of what it returned, raised."""
+    if isinstance(error, PeakError):
+        return LaneError(str(error), 0)
+    return LaneError(f"the environment raised {type(error).__name__}: {error}", 0)

@@ -73,6 +73,7 @@ class GrowingRounds(Rounds):
         self._begin_map(noises)
         self._gather()
         super().__init__(self.places, self.terms, self.tables, self.scratch, goal, len(self.own["value"]))
+        self._first_share = self._share(1)
         self._gather()
 
     # Room ----------------------------------------------------------------------------------------------------
@@ -80,11 +81,13 @@ class GrowingRounds(Rounds):
     def _gather(self) -> None:
         """Put the arrays, which may have moved, before the kernels."""
         own, room, shared = self.own, self.arrays.room, self.space.shared
-        start = self.space.layout.row_start
+        start, room_start = self.space.layout.row_start, self._places.row_start
+        if len(room_start) != room.slots + 1:
+            room_start = np.append(start, np.full(room.slots + 1 - len(start), start[-1]))
         self._places = self._places._replace(
             node_stride=room.slots if shared else 0,
             entry_stride=room.rows if shared else 0,
-            row_start=np.append(start, np.full(room.slots + 1 - len(start), start[-1])),
+            row_start=room_start,
             law_of_row=own["law_of_row"],
             group_of_row=own["group_of_row"],
             slot_of_row=own["slot_of_row"],
@@ -128,13 +131,11 @@ class GrowingRounds(Rounds):
         if not tight.any():
             return
         names, often = np.unique(laws, return_counts=True)
-        moved = False
-        for law, count in zip(names.tolist(), often.tolist(), strict=True):
-            used = int(self.own["law"][law, CELLS])
-            if used + count > self.own["cell_room"][law]:
-                self.arrays.take_cells(law, max(2 * used, used + count, FIRST_CELLS))
-                moved = True
-        if moved:
+        used, room = self.own["law"][names, CELLS], self.arrays.room
+        for place in np.flatnonzero(used + often > self.own["cell_room"][names]).tolist():
+            had = int(used[place])
+            self.arrays.take_cells(int(names[place]), max(2 * had, had + int(often[place]), FIRST_CELLS))
+        if self.arrays.room is not room:
             self._gather()
 
     # States --------------------------------------------------------------------------------------------------
@@ -147,7 +148,6 @@ class GrowingRounds(Rounds):
         if space.slots > room.slots or space.rows > room.rows:
             self.arrays.enlarge(Room(max(space.slots, 2 * room.slots), max(space.rows, 2 * room.rows), room.cells))
             self._gather()
-        self.places.row_start[first:] = start[-1]
         self.places.row_start[first : len(start)] = start[first:]
         for slot in range(first, space.slots):
             changes = self._add(slot, episode, log, changes)
@@ -193,36 +193,42 @@ class GrowingRounds(Rounds):
         for row in range(first, last):
             self._add_row(row, slot)
         rows = np.arange(first, last)
-        groups = own["group_of_row"][rows]
-        steps = range(self.horizon) if self.space.shared else [int(self.space.slot_step[slot])]
+        groups = own["group_of_row"][first:last]
+        steps = self._steps_of(slot)
         candidate = first + first_of(own["judged"][groups])
         others = bool(((own["then_harm"][groups] == 0) & (rows != candidate)).any())
-        for step in steps:
-            node, entries = step * places.node_stride + slot, step * places.entry_stride + rows
-            own["upper"][entries], own["value"][node] = self._top[step], self._top[step]
-            own["witness"][entries] = np.where(own["harm"][groups] > 0, VIOLATES, OPEN)
-            own["gap"][node] = (self.horizon - step) * (self.told.most - self.goal.least) if others else 0.0
-            own["candidate"][node] = candidate
-            changes = self._set_rows(step, slot, candidate, episode, log, changes)
-        return changes
+        nodes, entries = steps * places.node_stride + slot, steps[:, None] * places.entry_stride + rows
+        own["upper"][entries], own["value"][nodes] = self._top[steps, None], self._top[steps]
+        own["witness"][entries] = np.where(own["harm"][groups] > 0, VIOLATES, OPEN)
+        own["gap"][nodes] = (self.horizon - steps) * (self.told.most - self.goal.least) if others else 0.0
+        return self._set_rows(steps, slot, np.full(len(steps), candidate), episode, log, changes)
 
-    def _set_rows(self, step: int, slot: int, candidate: int, episode: int, log: Log, changes: int) -> int:
-        """Set what is followed in a new node; log it where it is not the first row."""
+    def _steps_of(self, slot: int) -> Longs:
+        """Return the steps that a slot serves."""
+        return np.arange(self.horizon) if self.space.shared else self.space.slot_step[slot : slot + 1]
+
+    def _set_rows(self, steps: Longs, slot: int, candidate: Longs, episode: int, log: Log, changes: int) -> int:
+        """Set what is followed in a new slot at `steps`, given [step] the candidate; log what is not the first row."""
         own, places = self.own, self.places
-        node, first, last = step * places.node_stride + slot, *map(int, places.row_start[slot : slot + 2])
-        is_open = own["witness"][step * places.entry_stride + np.arange(first, last)] == OPEN
-        own["dead"][node] = not is_open.any()
-        harm = own["harm"][own["group_of_row"][first:last]]
-        own["greedy"][node] = first + int(is_open.argmax() if is_open.any() else harm.argmin())
-        other = is_open & (np.arange(first, last) != candidate)
-        own["challenger"][node] = first + int(other.argmax()) if other.any() else candidate
-        own["followed"][node] = own["challenger" if self.status[KIND] == CHALLENGE else "candidate"][node]
-        row = int(self.rows[node])
-        if row != first and len(log.node):
-            log.episode[changes], log.node[changes], log.row[changes] = (
-                max(episode, 1), step * self.space.node_stride + slot, row
-            )  # fmt: skip
-            changes += 1
+        nodes, first, last = steps * places.node_stride + slot, *map(int, places.row_start[slot : slot + 2])
+        rows, place = np.arange(first, last), np.arange(len(steps))
+        is_open = own["witness"][steps[:, None] * places.entry_stride + rows] == OPEN
+        choice = is_open.argmax(axis=1)
+        own["dead"][nodes] = dead = ~is_open[place, choice]
+        mildest = int(own["harm"][own["group_of_row"][first:last]].argmin()) if dead.any() else 0
+        own["greedy"][nodes] = first + np.where(dead, mildest, choice)
+        other = is_open & (rows != candidate[:, None])
+        second = other.argmax(axis=1)
+        own["candidate"][nodes] = candidate
+        own["challenger"][nodes] = np.where(other[place, second], first + second, candidate)
+        own["followed"][nodes] = own["challenger" if self.status[KIND] == CHALLENGE else "candidate"][nodes]
+        followed = self.rows[nodes]
+        new = np.flatnonzero(followed != first) if len(log.node) else place[:0]
+        if len(new):
+            end = changes + len(new)
+            log.episode[changes:end], log.row[changes:end] = max(episode, 1), followed[new]
+            log.node[changes:end] = steps[new] * self.space.node_stride + slot
+            changes = end
         return changes
 
     def _take_greedy(self, low: int) -> None:
@@ -230,13 +236,10 @@ class GrowingRounds(Rounds):
         own, places = self.own, self.places
         for slot in range(max(low, self.space.ends), self.space.slots):
             first, last = int(places.row_start[slot]), int(places.row_start[slot + 1])
-            judged = own["judged"][own["group_of_row"][first:last]]
-            for step in range(self.horizon) if self.space.shared else [int(self.space.slot_step[slot])]:
-                entries = step * places.entry_stride + np.arange(first, last)
-                barred = own["witness"][entries] == DECLARED
-                candidate = first + first_of(np.where(barred & ~barred.all(), JUDGED_BAD, judged))
-                own["candidate"][step * places.node_stride + slot] = candidate
-                self._set_rows(step, slot, candidate, 0, NO_LOG, 0)
+            judged, steps = own["judged"][own["group_of_row"][first:last]], self._steps_of(slot)
+            barred = own["witness"][steps[:, None] * places.entry_stride + np.arange(first, last)] == DECLARED
+            kinds = np.where(barred & ~barred.all(axis=1, keepdims=True), JUDGED_BAD, judged)
+            self._set_rows(steps, slot, np.array([first + first_of(each) for each in kinds]), 0, NO_LOG, 0)
 
     def _add_row(self, row: int, slot: int) -> None:
         """Note which law and which group a new row belongs to, and its reward where that is declared."""
@@ -250,7 +253,7 @@ class GrowingRounds(Rounds):
         shared: dict[str | None, Hashable] = {None: row, "pair": (number, label), "state": number, "action": label}
         own["slot_of_row"][row], own["law_of_row"][row] = slot, law
         own["group_of_row"][row] = self.arrays.groups.setdefault(shared[told.depends_on], len(self.arrays.groups))
-        own["log_share"][law], own["log_share"][-1] = self._share(law + 2), self._share(1)
+        own["log_share"][law], own["log_share"][-1] = self._share(law + 2), self._first_share
         if told.rewards is not None:
             own["known"][row], own["reward"][row] = 1, told.rewards(step, state, action)
 

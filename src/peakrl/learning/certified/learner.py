@@ -19,7 +19,7 @@ from peakrl.kernels.certified.episodes import play_episodes, take_episode
 from peakrl.kernels.certified.tables import OPEN
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
-from peakrl.learning.algorithm import Episode, SamplingAlgorithm, Task, compiled, overwrite
+from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task, compiled, overwrite
 from peakrl.learning.certified.declared import told_of
 from peakrl.learning.certified.growing import NO_LOG, GrowingRounds
 from peakrl.learning.certified.proofs import DEAD_FIRST, EPISODES, FROZEN, GAP, LEFT, PASSED, POLICIES, VIOLATED_HIGH
@@ -138,9 +138,9 @@ class CertifiedLearner(SamplingAlgorithm):
         largest = int(np.diff(self.rounds.places.group_start).max())
         return nodes + horizon * (1 + largest * self.columns)
 
-    def row(self, step: int, slot: int) -> int:
-        """Return the row that is followed."""
-        return int(self.rounds.rows[step * self.rounds.places.node_stride + slot])
+    def choices(self) -> Choices:
+        """The rows that are followed."""
+        return Choices(self.rounds.rows, 0, self.rounds.places.node_stride, 1)
 
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs

@@ -103,7 +103,7 @@ class GrowingArrays:
         if self.cells + cells > self.room.cells:
             self.enlarge(self.room._replace(cells=2 * (self.cells + cells)))
         used, start = int(own["law"][law, CELLS]), int(own["cell_start"][law])
-        for name in BY_CELL:
+        for name in BY_CELL if used else ():
             if not name.startswith("scratch"):
                 array = self.own[name]
                 array[self.cells : self.cells + used] = array[start : start + used]

@@ -1,0 +1,24 @@
+"""The seeds of episodes, many at a time, against numpy's one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from peakrl.targets.seeds import STRETCH, EpisodeSeeds, episode_seeds
+
+
+def one_by_one(seed, first, count):
+    return [int(np.random.SeedSequence((seed, first + k)).generate_state(1)[0]) for k in range(count)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1])
+@pytest.mark.parametrize("first", [0, 1, 12_345, 2**32 - 3, 2**32 + 5])
+def test_a_stretch_of_seeds_is_what_numpy_gives_one_by_one(seed, first):
+    assert episode_seeds(seed, first, 6) == one_by_one(seed, first, 6)
+
+
+def test_an_episode_has_its_seed_whatever_was_asked_for_before():
+    seeds = EpisodeSeeds(7)
+    for episode in (1, 2, STRETCH, STRETCH + 1, STRETCH + 2, 3):
+        assert [seeds[episode]] == one_by_one(7, episode, 1)
