@@ -6,18 +6,31 @@ import contextlib
 import json
 import os
 import socket
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from failing_disk import Crash, FailingDisk, broken, full
-from peakrl import compile_model, energy_harvesting, learn, load_policy, load_run, solve, verify
+from peakrl import (
+    certify,
+    compile_model,
+    energy_harvesting,
+    learn,
+    load_policy,
+    load_run,
+    safe_set,
+    solve,
+    verify,
+)
 from peakrl.errors import StorageError
 from peakrl.paper.records import Check, FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
 from peakrl.runs.store import Store
 from peakrl.runs.tasks import Task
 from peakrl.storage import Disk, read_file, read_record, write_file, write_record
+from peakrl.sweeps.summary import write_csv, write_parquet
 
 OLD, NEW = b"the old file", b"something new, and longer"
 
@@ -97,6 +110,7 @@ def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_
     """Each kind of file that we write is written through the same few calls: a crash never mixes two."""
     model = compile_model(energy_harvesting(battery=1, max_arrival=1, horizon=2))
     run, policy = learn(model, episodes=3), solve(model).policy
+    certificate = certify(model, policy)
     store, task = Store.create(tmp_path / "results"), Task("a.module:function", {"seed": 1})
     (tmp_path / "results" / "runs" / task.key[:2]).mkdir()
     writers = {
@@ -104,6 +118,12 @@ def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_
         tmp_path / "policy": lambda: policy.save(tmp_path / "policy"),
         store.path(task.key): lambda: store.write(task, {"value": 1.5}, {"curve": np.arange(3.0)}, 0.1),
         tmp_path / "table.csv": lambda: policy.to_csv(tmp_path / "table.csv"),
+        tmp_path / "model": lambda: model.save(tmp_path / "model"),
+        tmp_path / "safe": lambda: safe_set(model).save(tmp_path / "safe"),
+        tmp_path / "certificate": lambda: certificate.save(tmp_path / "certificate"),
+        tmp_path / "policy.h": lambda: policy.to_c(tmp_path / "policy.h"),
+        tmp_path / "runs.csv": lambda: write_csv([{"value": 1.0}], tmp_path / "runs.csv"),
+        tmp_path / "figure9.csv": lambda: figure(1.0).write(tmp_path),
     }
     monkeypatch.setattr("failing_disk.BLOCK", 5000)
     for path, write in writers.items():
@@ -112,7 +132,34 @@ def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_
         new = path.read_bytes()
         for disk, done in boundaries(write, {path: OLD}, path, monkeypatch):
             assert disk.worlds(path) <= {new} if done else disk.worlds(path) <= {OLD, new}
+        failed = FailingDisk({path: OLD}, at=1, failure=full())
+        monkeypatch.setattr("peakrl.storage.disk", failed)
+        with pytest.raises(StorageError, match="No space left"):
+            write()
+        assert failed.read(path) == OLD
     assert load_run(tmp_path / "run").episodes == 3
+
+
+def test_a_table_for_pandas_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
+    """Its writer writes a file itself: it is given a name of ours."""
+    fails = True
+
+    def write_table(table, place):
+        Path(place).write_text("half" if fails else "whole")
+        if fails:
+            raise full()
+
+    fakes = {"pyarrow": SimpleNamespace(Table=SimpleNamespace(from_pylist=list)), "pyarrow.parquet": SimpleNamespace()}
+    fakes["pyarrow.parquet"].write_table = write_table
+    monkeypatch.setattr("importlib.import_module", fakes.get)
+    path = tmp_path / "runs.parquet"
+    path.write_text("old")
+    with pytest.raises(StorageError, match="No space left"):
+        write_parquet([{"value": 1.0}], path)
+    assert [(place.name, place.read_text()) for place in tmp_path.iterdir()] == [("runs.parquet", "old")]
+    fails = False
+    write_parquet([{"value": 1.0}], path)
+    assert path.read_text() == "whole"
 
 
 def figure(mean):

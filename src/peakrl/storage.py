@@ -13,6 +13,7 @@ import glob
 import hashlib
 import itertools
 import json
+import math
 import os
 import re
 import stat
@@ -36,6 +37,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _OWNER = re.compile(r"([0-9]+)(?:-[0-9]+)?\.tmp")
 _numbers = itertools.count()
 _in_use: set[str] = set()
+#: The share of free memory that what is read or made of a file may take; a file below this size is read in any case.
+SHARE, SMALL = 0.75, 1 << 26
 #: How JSON writes half of a sign.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
@@ -85,11 +88,27 @@ def reading(path: str | Path) -> Iterator[IO[bytes]]:
     """Yield a file to read from, and say what is wrong where it cannot be."""
     try:
         with opened(path) as file:
+            # A file with holes takes no room on disk: its size is only said.
+            size = os.fstat(file.fileno()).st_size
+            if size > SMALL and size > (limit := available_memory() * SHARE):
+                raise OSError(f"it has {size / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB")
             yield file
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     except MemoryError as error:
         raise StorageError(f"cannot read {path}: it does not fit in memory") from error
+
+
+def available_memory() -> float:
+    """Return the bytes of memory that are free now; infinity where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return float(line.split()[1]) * 1024.0
+    except (OSError, ValueError, IndexError):
+        pass
+    return math.inf
 
 
 def read_file(path: str | Path) -> bytes:
@@ -266,10 +285,10 @@ def refuse_half_signs(text: bytes | str, value: Any) -> None:
 def kind_of(path: str | Path) -> str | None:
     """Return what a file of ours says that it holds; None where it is none of ours."""
     try:
-        with opened(path) as file:
+        with reading(path) as file:
             head = [file.readline() for _ in range(3)] if file.read(len(MAGIC)) == MAGIC else []
         return str(json.loads(head[2])["kind"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (StorageError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 

@@ -7,6 +7,7 @@ import json
 import tempfile
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,10 @@ from hypothesis import strategies as st
 import peakrl
 from certified_policies import certificates
 from peakrl import PeakError
+from peakrl.certificates.verify_exact import chosen
+from peakrl.certificates.verify_model import digest_of, read_model
+from peakrl.certificates.verify_sampled import check as check_sampled
+from peakrl.certificates.verify_sampled import ends
 from peakrl.errors import StorageError
 from peakrl.storage import read_record, write_record
 from random_problems import random_problem
@@ -244,3 +249,54 @@ def test_a_certificate_without_evidence_cannot_be_kept(tmp_path):
            if name != "claim"}, "rests_on": ()})  # fmt: skip
     with pytest.raises(PeakError, match="has no evidence"):
         bare.save(tmp_path / "kept")
+
+
+def test_a_policy_that_takes_an_action_of_another_state_is_no_policy():
+    """Two states of two actions; what a table names must be an action of the state that it names it for."""
+    m = SimpleNamespace(
+        step_slots=np.array([[0, 2]]), row_start=np.array([0, 2, 4]), slots=2, rows=4, stationary=False, horizon=1
+    )
+    assert chosen(m, 0, np.array([[1], [2]]))[2].tolist() == [[1], [2]]
+    for rows in ([2, 2], [1, 1], [-1, 3], [0, 4], [3, 0]):
+        with pytest.raises(ValueError, match="no action"):
+            chosen(m, 0, np.array(rows)[:, None])
+    for weights in ([0.5, 0.5, 1.5, -0.5], [0.5, 0.5, 1.0, 0.5], [1.0, 0.0, 0.0, 0.0]):
+        with pytest.raises(ValueError, match="probabilities"):
+            chosen(m, 0, np.array(weights))
+
+
+def test_a_payoff_behind_the_last_one_is_none(tmp_path):
+    """With the digest of the altered model: nothing but the range tells."""
+    exact = next(certificate for certificate in certificates(3) if certificate.kind == "exact")
+    exact.save(tmp_path / "kept")
+    plain, arrays = read_record(tmp_path / "kept", "certificate")
+    plain = json.loads(json.dumps(plain["evidence"]["model"]))
+    read_model(plain, arrays)
+    arrays = dict(arrays) | {"model.row_payoff": arrays["model.row_payoff"] * 0 + len(arrays["model.reward"])}
+    m = SimpleNamespace(
+        **{name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")},
+        **{name: plain[name] for name in ("horizon", "stationary", "stride")},
+    )
+    m.reward_range, m.slots, m.rows = tuple(plain["reward_range"]), len(m.slot_state), len(m.row_action)
+    plain["digest"] = digest_of(m, plain)
+    with pytest.raises(ValueError, match="of none that can be"):
+        read_model(plain, arrays)
+
+
+def test_episodes_at_the_ends_of_what_was_declared_are_within_it():
+    plain = {
+        "horizon": 2, "reward_range": [-1.0, 3.0], "constraint_bounds": [1.0], "may_end_early": False, "optimum": None
+    }  # fmt: skip
+    told = SimpleNamespace(failure_probability=0.05)
+    low, high, most = ends(plain)
+    arrays = {"returns": np.array([low, high]), "violations": np.array([0.0, most])}
+    with np.errstate(divide="ignore"):
+        assert check_sampled(told, plain, arrays)[0]["episodes"] == 2
+    for name, place, beyond in (("returns", 0, -9), ("returns", 1, 9), ("violations", 0, -9), ("violations", 1, 9)):
+        forged = {key: array.copy() for key, array in arrays.items()}
+        forged[name][place] = np.nextafter(forged[name][place], beyond)
+        with pytest.raises(ValueError, match="outside of what was declared"):
+            check_sampled(told, plain, forged)
+    for chance in (0.0, 1.0):
+        with pytest.raises(ValueError, match="declared"):
+            check_sampled(SimpleNamespace(failure_probability=chance), plain, arrays)

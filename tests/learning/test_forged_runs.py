@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +17,13 @@ import pytest
 from model_environment import ModelEnvironment
 from peakrl import LearnerSettings, TabularModel, compile_model, learn, load_run
 from peakrl.errors import StorageError
+from peakrl.kernels.certified.tables import OPEN
 from peakrl.learning import checkpoint
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.algorithm import Algorithm
+from peakrl.learning.certified.checks import check_numbers, check_status
+from peakrl.learning.certified.rounds import CANDIDATE
+from peakrl.learning.posterior_checks import check_lists
 from peakrl.storage import kind_of, read_record, write_record
 from random_problems import random_problem
 
@@ -68,6 +73,92 @@ def test_a_proof_that_leads_round_in_a_circle_is_refused(stationary, tmp_path):
     with pytest.raises(StorageError, match="witness"):
         load_run(tmp_path / "run")
     assert time.monotonic() - begun < 10
+
+
+def test_a_witness_of_the_last_step_is_refused_whatever_state_it_names(tmp_path):
+    learn(doomed(), PRACTICAL, episodes=60).save(tmp_path / "run")
+    for state in range(4):
+
+        def last(plain, arrays, state=state):
+            arrays["engine.witness"][:, -1] = state
+
+        forge(tmp_path / "run", last)
+        with pytest.raises(StorageError, match="witness names a state of another step"):
+            load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("head", "link", "kinds", "words"),
+    [
+        ([0, -1], [-1], [1, 0], ""),
+        ([1, -1, 2], [-1, 0, -1], [2, 0, 1], ""),
+        ([0, -1], [-1, -1], [1, 0], "leaves out an outcome"),
+        ([0, 0], [-1], [1, 0], "leaves out an outcome"),
+        ([0, -1], [0], [1, 0], "in a circle"),
+        ([0, 0], [-1], [1, 1], "in a circle"),
+        ([0, -1], [-1], [2, 0], "engine.kinds"),
+        ([1, -1], [-1, 0], [1, 0], "engine.kinds"),
+    ],
+)
+def test_every_outcome_is_in_one_list_and_every_list_as_long_as_it_says(head, link, kinds, words):
+    with pytest.raises(ValueError, match=words) if words else nullcontext():
+        check_lists(*(np.array(array) for array in (head, link, kinds)))
+
+
+#: Kind of round, episodes left, challenges, candidates, frozen, policies, attempts, episodes, passed, dead first state.
+STANDING = [0, 3, 1, 1, 1, 1, 1, 7, 0, OPEN]
+CANNOT_STAND = (
+    [(0, CANDIDATE + 1), (0, -1), (1, 0), (1, -1), (4, 2), (4, -1), (5, 0), (7, 6), (7, 8), (8, 3), (8, -1)]
+    + [(9, 5), (9, -1)]
+    + [(place, -1) for place in (2, 3, 5, 6)]
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {0: CANDIDATE}, {1: 0, 8: 2}, {1: 0, 9: 4}, {1: -1, 9: 0}, {8: 2}, {4: 0, 5: 0}, {2: 0, 3: 0, 6: 0}]
+    + [dict([change]) for change in CANNOT_STAND],
+)
+def test_a_certified_learner_stands_where_a_run_can(changes):
+    status = np.array(STANDING)
+    status[list(changes)] = list(changes.values())
+    rounds = SimpleNamespace(status=status, goal=SimpleNamespace(epsilons=[0.1, 0.2]))
+    bad = len(changes) == 1 and next(iter(changes.items())) in CANNOT_STAND
+    with pytest.raises(ValueError, match="status") if bad else nullcontext():
+        check_status(SimpleNamespace(rounds=rounds, space=SimpleNamespace(slots=5)), 7)
+
+
+class Course(SimpleNamespace):
+    def __len__(self):
+        return len(self.episode)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, ""),
+        ({"episode": []}, ""),
+        ({"episode": [4, 4]}, "not in order"),
+        ({"episode": [5, 4]}, "not in order"),
+        ({"harm": [0.0, -1e-9]}, "violation or a return"),
+        ({"harm": [0.0, np.nan]}, "violation or a return"),
+        ({"harm": [0.0, np.inf]}, "violation or a return"),
+        ({"scale": [0.0, np.nan, 2.0]}, "violation or a return"),
+        ({"gap": [-1e-9, 1.0]}, "a gap"),
+        ({"gap": [0.0, 2.5]}, "a gap"),
+        ({"gap": [0.0, 2.5], "scale": [0.0, 1.0, -1.0]}, ""),
+        ({"gap": [0.0, 1.0], "scale": [0.0, 1.0, 0.0]}, "a gap"),
+        *(({name: [np.inf]}, "not finite") for name in ("upper", "value", "top", "reward", "cell_reward", "gap")),
+    ],
+)
+def test_numbers_of_a_certified_learner_are_some_that_can_be(change, words):
+    good = {name: [-1.0, 1.0] for name in ("upper", "value", "top", "reward", "cell_reward")}
+    good |= {"harm": [0.0, 1.0], "gap": [0.0, 2.0], "scale": [0.0, 1.0, 2.0], "episode": [3, 4]}
+    arrays = SimpleNamespace(**{name: np.array(array) for name, array in (good | change).items()})
+    rounds = SimpleNamespace(tables=arrays, evidence=arrays)
+    learner = SimpleNamespace(rounds=rounds, proof_history=lambda: Course(episode=arrays.episode))
+    with pytest.raises(ValueError, match=words) if words else nullcontext():
+        check_numbers(learner)
 
 
 def test_a_proof_that_rests_on_nothing_is_refused(tmp_path):

@@ -16,6 +16,8 @@ from peakrl import (
     solve,
 )
 from peakrl.errors import StorageError
+from peakrl.model import budgets
+from peakrl.model.files import restored_model, store_model
 from random_problems import random_problem
 
 MODELS = {
@@ -90,3 +92,17 @@ def test_labels_that_no_file_can_hold_are_named(tmp_path):
     with pytest.raises(StorageError, match=r"cannot write .*Place\(\)"):
         compile_model(Staying()).save(tmp_path / "model.peakrl")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_is_stored_up_to_the_largest_size_and_read_within_the_budget(tmp_path, monkeypatch):
+    for name, slots in (("layered", 1), ("arrays", MODELS["arrays"].num_slots)):
+        model = MODELS[name]
+        plain, arrays = store_model(model, largest=model.nbytes)
+        assert plain["left_out"] is None
+        assert "it takes" in store_model(model, largest=model.nbytes - 1)[0]["left_out"]
+        needed = model.horizon * slots * budgets.BYTES_A_NODE
+        monkeypatch.setattr(budgets, "available_memory", lambda needed=needed: needed / budgets.SHARE)
+        assert restored_model("file", plain, arrays).digest == model.digest
+        monkeypatch.setattr(budgets, "available_memory", lambda needed=needed: (needed - 1) / budgets.SHARE)
+        with pytest.raises(StorageError, match="tables by step and state"):
+            restored_model("file", plain, arrays)

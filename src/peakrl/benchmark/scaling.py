@@ -12,12 +12,12 @@ from peakrl.benchmark.kernels import bare_run, table_bytes
 from peakrl.benchmark.queues import PlainQueues, Prism, Queues, storm_built
 from peakrl.benchmark.sections import Section
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model.budgets import available_memory
 from peakrl.model.explore import compile_model, explore
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import solve
 from peakrl.problems.harvesting.problem import energy_harvesting
 from peakrl.problems.scheduling.problem import scheduling_example
+from peakrl.storage import available_memory
 
 ACTIONS, HORIZON, OUTCOMES = 10, 10, 2
 #: From a pair of this many neighbours on, next states are drawn within reach, as they are in most real problems.

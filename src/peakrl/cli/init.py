@@ -16,7 +16,7 @@ def init(
 ) -> None:
     """Write a commented problem file (and the files it needs) that trains as it stands."""
     from peakrl.problem_files.templates import template_files, templates
-    from peakrl.storage import writable
+    from peakrl.storage import writable, write_file
 
     if kind not in templates():
         raise SettingsError(f"--kind is {kind!r}; it must be one of {', '.join(templates())}")
@@ -28,10 +28,7 @@ def init(
         if writable(path).exists():
             raise StorageError(f"{path} exists already; remove it or choose another name")
     for path, text in files.items():
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        write_file(path, text.encode())
         print(f"wrote {path}")
     trust = " --trust" if base.with_suffix(".py") in files else ""
     print(f"next: peakrl train {base}.toml{trust} --out {base}.run")

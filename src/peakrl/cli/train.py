@@ -199,18 +199,26 @@ def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
 @contextmanager
 def set_aside(path: Path | None) -> Iterator[None]:
     """Move a file that is to be overwritten out of the way; it comes back where nothing takes its place."""
+    from peakrl.storage import writable
+
     if path is None or not path.exists():
         yield
         return
-    aside = path.with_name(f"{path.name[:200]}.before")
-    os.replace(path, aside)
+    place = writable(path)  # a link stays where it is: what it leads to is overwritten
+    aside = place.with_name(f"{place.name[:60]}.before")
+    if aside.exists():
+        raise StorageError(f"{aside} is in the way: it may be what another run was to overwrite; move it, or remove it")
+    try:
+        os.replace(place, aside)
+    except OSError as error:
+        raise StorageError(f"cannot move {place} out of the way: {error.strerror}") from error
     try:
         yield
     finally:
-        if path.exists():
+        if place.exists():
             aside.unlink()
         else:
-            os.replace(aside, path)
+            os.replace(aside, place)
 
 
 # What came out --------------------------------------------------------------------------------------------------------

@@ -23,13 +23,13 @@ from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interva
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.sampling import seed_state
 from peakrl.kernels.simulation import simulate_episodes
-from peakrl.model.budgets import SHARE, available_memory
 from peakrl.model.explore import as_model, is_problem
 from peakrl.model.space import StateSpace, frozen
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.averaged import AveragedPolicy
 from peakrl.policy.binding import AnyPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.storage import SHARE, available_memory
 
 if TYPE_CHECKING:
     from peakrl.evaluation.environments import Unknown

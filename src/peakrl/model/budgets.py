@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from peakrl.errors import ProblemError
+from peakrl.storage import SHARE, available_memory
 
 #: Steps of an episode, at most: an hour of them at a rate of 250 a second.
 MOST_STEPS = 1_000_000
@@ -12,8 +11,6 @@ MOST_STEPS = 1_000_000
 BYTES_A_NODE = 4
 #: What learners, and planners that are asked for values by step and state, keep: a value, a violation, a choice.
 BYTES_WITH_VALUES = 24
-#: The share of free memory that a model's tables may take.
-SHARE = 0.75
 
 
 def check_tables(name: str, horizon: int, slots: int, limit: float | None = None, *, each: int = BYTES_A_NODE) -> None:
@@ -27,15 +24,3 @@ def check_tables(name: str, horizon: int, slots: int, limit: float | None = None
             f"{name!r} has {slots:,} states and a horizon of {horizon:,}: its tables by step and state would take "
             f"{needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB. Coarsen the states or the steps"
         )
-
-
-def available_memory() -> float:
-    """Return the bytes of memory that are free now; infinity where the system does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return float(line.split()[1]) * 1024.0
-    except (OSError, ValueError, IndexError):
-        pass
-    return math.inf

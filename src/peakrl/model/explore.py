@@ -16,13 +16,14 @@ import numpy as np
 
 from peakrl.checks import ROUNDING, check_distribution, check_each
 from peakrl.errors import PeakError, ProblemError, SettingsError
-from peakrl.model.budgets import SHARE, available_memory, check_tables
+from peakrl.model.budgets import check_tables
 from peakrl.model.building import BYTES_A_ROW, BYTES_A_STATE, PLAIN, Builder, built
 from peakrl.model.header import header_of
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.space import StateSpace
 from peakrl.model.tabular import TabularModel
 from peakrl.progress import Progress
+from peakrl.storage import SHARE, available_memory
 
 #: So many states of a problem that says to be stationary are asked about a second time.
 ASKED_AGAIN = 20

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from peakrl.checks import real
 from peakrl.errors import StorageError
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.paper.task_names import named
 from peakrl.runs import Engine, Result, Task, run_tasks
 from peakrl.runs.tasks import digest_of
-from peakrl.storage import fields_of, write_file
+from peakrl.storage import fields_of, from_json, read_file, write_file
 
 #: Differences that are rounding, not disagreement.
 ROUNDING = 1e-9
@@ -162,14 +163,12 @@ def read_figure(folder: str | Path, name: str) -> FigureRecord:
     """Return the record that an experiment wrote into `folder`."""
     table, head = Path(folder) / f"{name}.csv", Path(folder) / f"{name}.json"
     try:
-        data = table.read_bytes()
+        data = read_file(table)
         cells = list(csv.reader(io.StringIO(data.decode())))
-        values = json.loads(head.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StorageError(
-            f"no record of {name} in {folder} ({error.strerror}); `peakrl reproduce {name}` makes one"
-        ) from error
-    except ValueError as error:
+        values = from_json(read_file(head))
+    except StorageError as error:
+        raise StorageError(f"no record of {name} in {folder} ({error}); `peakrl reproduce {name}` makes one") from error
+    except (ValueError, RecursionError, csv.Error) as error:
         raise StorageError(f"the record of {name} in {folder} is damaged: {error}") from error
     if not cells or tuple(cells[0]) != Row._fields:
         raise StorageError(f"{table} has other columns than {', '.join(Row._fields)}")
@@ -179,8 +178,23 @@ def read_figure(folder: str | Path, name: str) -> FigureRecord:
             raise StorageError(
                 f"{table} and {head} are of two different runs, or edited; `peakrl reproduce {name}` makes them anew"
             )
-        checks = (Check(*(entry[field] for field in Check.__dataclass_fields__)) for entry in values["checks"])
-        return FigureRecord(name, values["title"], values["x"], values["settings"], rows, tuple(checks))
+        if not (
+            isinstance(values["settings"], dict) and isinstance(values["title"], str) and isinstance(values["x"], str)
+        ):
+            raise ValueError("settings must be a table, title and x texts")
+        checks = tuple(_check(entry) for entry in values["checks"])
+        return FigureRecord(name, values["title"], values["x"], values["settings"], rows, checks)
+
+
+def _check(entry: dict[str, Any]) -> Check:
+    words = [entry[field] for field in ("what", "against")]
+    numbers = [entry[field] for field in ("expected", "ours", "tolerance")]
+    if not all(isinstance(word, str) for word in words):
+        raise ValueError(f"what is compared is {words!r}")
+    expected, ours, tolerance = (None if number is None else real(number) for number in numbers)
+    if ours is None or not all(number is None or math.isfinite(number) for number in (expected, ours, tolerance)):
+        raise ValueError(f"{words[0]}: {numbers!r} cannot be compared")
+    return Check(words[0], words[1], expected, ours, tolerance)
 
 
 def _row(cells: list[str], table: Path, number: int) -> Row:

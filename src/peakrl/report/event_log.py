@@ -30,6 +30,7 @@ from peakrl.certifying.findings import ModelFindings
 from peakrl.errors import SettingsError, StorageError
 from peakrl.model.tabular import TabularModel
 from peakrl.report.blocks import flattened
+from peakrl.storage import read_file
 
 if TYPE_CHECKING:
     from peakrl.learning.history import History, ProofHistory
@@ -171,7 +172,7 @@ def last_step(folder: Path, used: Package) -> int:
     """Return the last episode that a folder's logs hold; 0 for none."""
     last = 0
     for path in sorted(folder.glob(PATTERN)):
-        for record in records(path.read_bytes()):
+        for record in records(read_file(path)):
             try:
                 event = used.events.Event.FromString(record)
             except Exception as error:  # protobuf's own kind, which is not for others to import

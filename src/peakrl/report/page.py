@@ -168,7 +168,10 @@ def write_page(
 ) -> tuple[Path, Page]:
     """Write the page of a folder or a run file; return where it is, and the page."""
     page = make_page(source, model, table)
-    return put(page, default_place(source) if out is None else Path(out)), page
+    place = default_place(source) if out is None else Path(out)
+    if out is None and place.is_symlink():  # it came with what is reported on, and may lead to any file of the reader's
+        raise StorageError(f"{place} is a link to {os.readlink(place)}: remove it, or say where the page goes (--out)")
+    return put(page, place), page
 
 
 def write_report(
@@ -204,5 +207,6 @@ def put(page: Page, place: Path) -> Path:
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise StorageError(f"cannot make the folder {place.parent}: {said}") from error
-    write_file(place, page.html().encode())
+    # Half a sign of Unicode stands for a byte in the name of a file that is no text.
+    write_file(place, page.html().encode(errors="backslashreplace"))
     return place

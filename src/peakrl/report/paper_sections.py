@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from itertools import cycle
 from pathlib import Path
 
+from peakrl.errors import StorageError
 from peakrl.paper import EXPERIMENTS
 from peakrl.paper.records import PAPER, FigureRecord, Row, read_figure
 from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
 from peakrl.report.efficiency import FLOOR
+from peakrl.storage import from_json, read_file
 
 CHECK_COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
 #: Colour and dash of curves that have the same meaning in several figures.
@@ -61,8 +62,8 @@ def figure_names(folder: Path) -> list[str]:
 def is_record(path: Path) -> bool:
     """Does a JSON file say that it describes a figure?"""
     try:
-        head = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        head = from_json(read_file(path))
+    except (StorageError, ValueError, RecursionError):
         return path.stem in EXPERIMENTS  # a damaged record of ours must be told of, not passed over
     return isinstance(head, dict) and "figure" in head and "checks" in head
 

@@ -19,7 +19,6 @@ from peakrl.runs.engines import ENGINES, Ended, Engine, InProcess, Job, LocalPro
 from peakrl.runs.store import Store
 from peakrl.runs.tasks import Result, Task
 from peakrl.runs.worker import BUSY, DIED, DONE, Call, Outcome
-from peakrl.storage import write_file
 
 #: Seconds between two looks at runs that another sweep is making.
 PATIENCE = 0.2
@@ -185,9 +184,7 @@ class _Driver:
         """Take note of an ending."""
         job, outcome = ended.job, ended.outcome
         if outcome.payload is not None:
-            path = self.store.path(outcome.key)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, outcome.payload)
+            self.store.put(outcome.key, outcome.payload)
         if outcome.status == DIED:
             outcome = self.diagnosed(outcome)
         if outcome.status == DONE:

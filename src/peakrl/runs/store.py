@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import PeakError, StorageError
 from peakrl.runs.tasks import RESULT_SCHEMA, Result, Task, digest_of, kernel_digest, packed, unpacked
-from peakrl.storage import fields_of, read_record, write_file, write_record
+from peakrl.storage import fields_of, from_json, read_file, read_record, write_file, write_record
 
 KIND = "run result"
 MARKER = "peakrl-results.json"
@@ -53,7 +53,7 @@ class Store:
         with store._locked(-1):  # two sweeps may start at once
             if not (store.folder / MARKER).exists():
                 marker = {"kind": "peakrl results", "schema": RESULT_SCHEMA, "token": uuid.uuid4().hex}
-                write_file(store.folder / MARKER, json.dumps(marker, indent=1).encode() + b"\n")
+                write_file(store._place(store.folder / MARKER), json.dumps(marker, indent=1).encode() + b"\n")
         store.check()
         return store
 
@@ -79,9 +79,9 @@ class Store:
         """What the folder says of itself."""
         path = self.folder / MARKER
         try:
-            marker = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise StorageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+            marker = from_json(read_file(path))
+        except (ValueError, RecursionError) as error:
+            raise StorageError(f"{path} cannot be read: {error}") from error
         if not isinstance(marker, dict) or marker.get("kind") != "peakrl results":
             raise StorageError(f"{path} is not the description of a folder of results")
         return marker
@@ -114,9 +114,21 @@ class Store:
             "values": packed(values),
             "seconds": seconds,
         }
-        path = self.path(task.key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_record(path, KIND, manifest, arrays)
+        write_record(self._place(self.path(task.key)), KIND, manifest, arrays)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Store a result that is in its stored form already."""
+        write_file(self._place(self.path(key)), data)
+
+    def _place(self, path: Path) -> Path:
+        """Return where a new file of the folder goes: into its own folder, and through no link out of it."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_symlink():
+                path.unlink()
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        return path
 
     def read(self, key: str) -> Result:
         """Return the result of `key`."""
@@ -139,18 +151,17 @@ class Store:
         """Keep what a sweep calls its problems and settings."""
         data = json.dumps(names, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
         path = self.folder / "names" / f"{digest_of(data)[:20]}.json"
-        path.parent.mkdir(exist_ok=True)
         if not path.exists():
-            write_file(path, data)
+            write_file(self._place(path), data)
 
     def kept_names(self) -> list[dict[str, Any]]:
         """What the sweeps of this folder call their problems and settings, the latest first."""
         found = []
         paths = (self.folder / "names").glob("*.json")
-        for path in sorted(paths, key=lambda path: (-path.stat().st_mtime_ns, path.name)):
+        for path in sorted(paths, key=lambda path: (-written(path), path.name)):
             try:
-                found.append(checked_names(json.loads(path.read_bytes())))
-            except (OSError, ValueError, RecursionError) as error:
+                found.append(checked_names(from_json(read_file(path))))
+            except (ValueError, RecursionError) as error:
                 raise StorageError(f"{path} cannot be read: {error}") from error
         return found
 
@@ -171,7 +182,7 @@ class Store:
         except ImportError:  # pragma: no cover (no such locks on this system)
             yield True
             return
-        with open(self.folder / "claims", "ab") as file:
+        with self._own_file("claims", os.O_APPEND) as file:
             held = True
             try:
                 if byte < 0:
@@ -185,10 +196,26 @@ class Store:
             yield held
 
     @contextlib.contextmanager
+    def _own_file(self, name: str, flags: int) -> Iterator[IO[str]]:
+        """Open a file of the folder's own to write to, which is made where it is not there.
+
+        Whoever sent the folder may have put a link to another file there, or a pipe: neither is written to.
+        """
+        path = self.folder / name
+        try:
+            number = os.open(path, flags | os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+            file = os.fdopen(number, "w", encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}; remove it") from error
+        with file:
+            yield file
+
+    @contextlib.contextmanager
     def mark(self, key: str) -> Iterator[IO[str]]:
         """Keep a note of who runs `key` while the block runs; a death leaves it behind."""
-        path = self.folder / "running" / key
-        with open(path, "w", encoding="utf-8") as file:
+        name = f"running/{key}"
+        path = self.folder / name
+        with self._own_file(name, os.O_TRUNC) as file:
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n0x{threading.get_ident():016x}\n")
             file.flush()
             try:
@@ -203,8 +230,8 @@ class Store:
     def last_words(self, key: str) -> LastWords | None:
         """Return what the note of a run says; None if there is none."""
         try:
-            text = (self.folder / "running" / key).read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            text = read_file(self.folder / "running" / key).decode(errors="replace")
+        except StorageError:
             return None
         where, _, rest = text.partition("\n")
         thread, _, trace = rest.partition("\n")
@@ -214,7 +241,18 @@ class Store:
         """Remove the notes that runs of earlier sweeps left behind."""
         for path in (self.folder / "running").iterdir():
             if path.name in keys:
-                path.unlink(missing_ok=True)
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise StorageError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def written(path: Path) -> int:
+    """Return when a file was written, in nanoseconds; 0 where it cannot be told: a link that leads nowhere."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 class LastWords(NamedTuple):

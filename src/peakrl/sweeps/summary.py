@@ -34,9 +34,9 @@ from peakrl.evaluation.statistics import (
     interquartile_mean,
 )
 from peakrl.kernels.arrays import Floats
-from peakrl.runs.store import Store
+from peakrl.runs.store import Store, written
 from peakrl.runs.tasks import Result, canonical
-from peakrl.storage import fields_of
+from peakrl.storage import fields_of, replacing
 from peakrl.sweeps.learning import FUNCTION
 from peakrl.sweeps.stored import SAMPLED, check_result
 
@@ -116,7 +116,7 @@ def each_run(folder: str | Path, read: Callable[[Result, Labels], Read]) -> list
     store = Store.open(folder)
     labels = Labels(store.kept_names())
     chosen: dict[str, Read] = {}
-    for key in sorted(store.keys(), key=lambda key: store.path(key).stat().st_mtime_ns):
+    for key in sorted(store.keys(), key=lambda key: written(store.path(key))):
         result = store.read(key)
         if result.task.function == FUNCTION:
             # Kernels change, and models that follow the seed: the latest result of a configuration stands for it.
@@ -286,10 +286,8 @@ def write_parquet(records: Sequence[Record], path: str | Path) -> None:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise SettingsError("writing Parquet needs pyarrow, which is not installed; CSV needs nothing") from None
-    try:
-        parquet.write_table(arrow.Table.from_pylist(list(records)), str(path))
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error}") from error
+    with replacing(path) as temporary:
+        parquet.write_table(arrow.Table.from_pylist(list(records)), str(temporary))
 
 
 def as_json(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[str, Any]:

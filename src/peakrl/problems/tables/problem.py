@@ -25,10 +25,10 @@ import numpy as np
 
 from peakrl.checks import check_bounds, check_count, check_range, real
 from peakrl.errors import PeakError, ProblemError, StorageError
-from peakrl.model.budgets import MOST_STEPS, SHARE, available_memory
+from peakrl.model.budgets import MOST_STEPS
 from peakrl.model.problem import Outcome, Problem
 from peakrl.model.tabular import TabularModel
-from peakrl.storage import opened, read_file
+from peakrl.storage import SHARE, available_memory, opened, read_file
 
 REQUIRED, OPTIONAL = ("state", "action", "next_state", "reward"), ("probability", "step")
 ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")
@@ -123,23 +123,25 @@ def check_archive(path: Path, file: IO[bytes], limit: float | None = None) -> No
             if name not in names:
                 raise ProblemError(f"{path}: array {name!r} is missing")
         for info, name in zip(archive.infolist(), names, strict=True):
-            needed += info.file_size
+            with archive.open(info) as member:
+                asked, numbers = declared_size(member)
+            if asked != info.file_size:
+                raise ProblemError(f"{path}: array {name!r} asks for {asked:,} bytes of {info.file_size:,}")
+            needed += 8 * numbers  # as they are computed with; in a file one takes a byte, and zeros next to nothing
             if needed > limit:
                 size = f"{needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB"
                 raise ProblemError(f"{path}: its arrays would take {size}")
-            with archive.open(info) as member:
-                asked = declared_bytes(member)
-                if asked != info.file_size:
-                    raise ProblemError(f"{path}: array {name!r} asks for {asked:,} bytes of {info.file_size:,}")
     file.seek(0)
 
 
-def declared_bytes(member: IO[bytes]) -> int:
-    """Return how long an array's file must be, by its header."""
+def declared_size(member: IO[bytes]) -> tuple[int, int]:
+    """Return how long an array's file must be, by its header, and how many numbers it holds."""
     version = np.lib.format.read_magic(member)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(member)
-    return member.tell() + math.prod(shape) * dtype.itemsize
+    if dtype.kind not in "biuf" or min(shape, default=0) < 0:  # words of no letters take no room, however many
+        raise ValueError(f"an array holds {dtype} {shape}, not numbers")
+    return member.tell() + math.prod(shape) * dtype.itemsize, math.prod(shape)
 
 
 def model_of_arrays(path: Path, horizon: int, options: Mapping[str, Any]) -> TabularModel:

@@ -1,0 +1,234 @@
+"""Folders, tables and names that a stranger made: nothing of the reader's is written to, nothing is waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+
+import numpy as np
+import pytest
+
+from commands import caller
+from peakrl import TabularModel, compile_model, learn, load_run, storage, write_report
+from peakrl.cli.train import set_aside
+from peakrl.errors import PeakError, StorageError
+from peakrl.paper.recordings import load_recordings
+from peakrl.paper.records import Check, FigureRecord, Row, read_figure
+from peakrl.problem_files import read_problem_file
+from peakrl.report.event_log import EventLog
+from peakrl.report.paper_sections import figure_names
+from peakrl.runs.store import MARKER, Store
+from peakrl.runs.tasks import Task
+from peakrl.storage import kind_of, read_file
+from peakrl.sweeps.summary import read_records
+
+DEEP = "[" * 100_000
+TASK = Task("a.module:function", {"seed": 1})
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(tmp_path / "results")
+
+
+def put(path, what, tmp_path):
+    """Put something in the place of a file."""
+    path.unlink(missing_ok=True)
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    elif what == "link":
+        path.symlink_to(tmp_path / "precious")
+    elif what == "link to nowhere":
+        path.symlink_to("nowhere")
+    else:
+        path.write_text(what)
+
+
+# Folders of results ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "link to nowhere", DEEP, '{"kind":' * 100_000, '["\\ud800"]'])
+def test_descriptions_of_a_folder_that_are_none_are_refused_at_once(what, store, tmp_path):
+    (store.folder / "names").mkdir()
+    put(store.folder / "names" / "x.json", what, tmp_path)
+    with pytest.raises(StorageError, match=r"x\.json"):
+        store.kept_names()
+    put(store.folder / MARKER, what, tmp_path)
+    for ask in (store.marker, lambda: Store.open(store.folder), lambda: read_records(store.folder)):
+        with pytest.raises(StorageError, match="peakrl-results"):
+            ask()
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "link"])
+@pytest.mark.parametrize("name", ["claims", f"running/{TASK.key}"])
+def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, name, store, tmp_path):
+    (tmp_path / "precious").write_text("years of work")
+    put(store.folder / name, what, tmp_path)
+    with pytest.raises(StorageError, match="remove it"), store.claim(TASK.key), store.mark(TASK.key):
+        pass
+    assert (tmp_path / "precious").read_text() == "years of work"
+    assert store.last_words(TASK.key) is None or what == "link"
+
+
+def test_results_and_names_go_through_no_link_out_of_the_folder(store, tmp_path):
+    path = store.path(TASK.key)
+    for _ in range(2):
+        path.parent.mkdir(exist_ok=True)
+        put(path, "link", tmp_path)
+        store.write(TASK, {"value": 1.0}, {}, 0.1)
+        assert not path.is_symlink()
+        assert store.read(TASK.key).values == {"value": 1.0}
+    put(path, "link to nowhere", tmp_path)
+    with pytest.raises(StorageError, match=TASK.key):
+        read_records(store.folder)
+    (store.folder / "names").write_text("no folder")
+    with pytest.raises(StorageError, match="names"):
+        store.keep_names({"problems": {}, "settings": {}})
+    (store.folder / "running" / TASK.key).mkdir()
+    with pytest.raises(StorageError, match=TASK.key):
+        store.forget([TASK.key])
+    assert not (tmp_path / "precious").exists()
+
+
+def test_a_page_is_written_through_a_link_only_where_that_was_asked_for(tmp_path, monkeypatch, capsys):
+    """The page of a folder goes into it: whoever sent the folder must not choose which file is lost by that."""
+    command = caller(monkeypatch, capsys, tmp_path)
+    learn(TabularModel.from_arrays(np.ones((1, 1, 1)), np.ones((1, 1)), np.ones((1, 1, 1)), 2), episodes=2).save(
+        "a.run"
+    )
+    (tmp_path / "precious").write_text("years of work")
+    for name, source in (("a.html", "a.run"), ("report.html", ".")):
+        put(tmp_path / name, "link", tmp_path)
+        code, _, told = command("report", source)
+        assert (code, "is a link to" in told, (tmp_path / "precious").read_text()) == (2, True, "years of work")
+    assert command("report", "a.run", "--out", "a.html")[0] == 0
+    assert (tmp_path / "precious").read_text().startswith("<!doctype html>")
+    odd = os.fsdecode(b"odd\xff.run")  # a name that is no text is the name of a file all the same
+    os.rename("a.run", odd)
+    assert "Report on odd\\udcff.run" in write_report(odd, "page.html").read_text()
+
+
+# Figures --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def figure(tmp_path):
+    """A function that writes a figure whose head or table is changed."""
+
+    def write(change=None, *, head=None, table=None):
+        rows, checks = (Row("a", "b", "c", "d", 1.0, 1.0, None, 1),), (Check("c", "ours", 1.0, 1.0, None),)
+        FigureRecord("figure-2", "title", "x", {"mean": 1.0}, rows, checks).write(tmp_path)
+        place = tmp_path / "figure-2.json"
+        if change is not None:
+            values = json.loads(place.read_text())
+            change(values)
+            place.write_text(json.dumps(values))
+        if head is not None:
+            put(place, head, tmp_path)
+        if table is not None:
+            put(tmp_path / "figure-2.csv", table, tmp_path)
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize("part", ["head", "table"])
+@pytest.mark.parametrize("what", ["pipe", "folder", DEEP, "x," + "y" * 200_000])
+def test_a_figure_in_a_form_of_its_own_is_refused(part, what, figure):
+    folder = figure(**{part: what})
+    assert figure_names(folder) == ["figure-2"]
+    with pytest.raises(StorageError, match="figure-2"):
+        read_figure(folder, "figure-2")
+
+
+@pytest.mark.parametrize("value", [[], [1], {}, float("nan"), 10**400, True])
+def test_a_figures_settings_and_comparisons_are_of_their_kind(value, figure):
+    for name in Check.__dataclass_fields__:
+        with pytest.raises(StorageError, match="figure-2"):
+            read_figure(figure(lambda head, name=name: head["checks"][0].update({name: value})), "figure-2")
+    for name in {"settings", "title", "x"} - ({"settings"} if value == {} else set()):
+        with pytest.raises(StorageError, match="figure-2"):
+            read_figure(figure(lambda head, name=name: head.update({name: value})), "figure-2")
+
+
+# Sizes that are only said ---------------------------------------------------------------------------------------------
+
+
+def test_a_file_with_holes_is_not_read_into_more_memory_than_there_is(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    with open(path, "wb") as file:
+        file.write(b"peakrl 1\n")
+        file.truncate(100 << 20)
+    monkeypatch.setattr(storage, "available_memory", lambda: 50e6)
+    for read in (read_file, load_run, lambda path: read_problem_file(path.rename(path.with_suffix(".toml")))):
+        with pytest.raises(PeakError, match=r"0\.105 GB, more than the limit of 0\.0375 GB"):
+            read(path)
+    assert kind_of(path.with_suffix(".toml")) is None
+    with open(tmp_path / "small", "wb") as file:
+        file.truncate(1 << 26)
+    assert len(read_file(tmp_path / "small")) == 1 << 26
+
+
+def array_file(kind, shape, data=b""):
+    """An array in NumPy's format that says what it likes of itself."""
+    head = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
+
+
+#: Words of no letters, things of no size, letters that are none, and times.
+LIES = [
+    ("|V0", (2, 2, 10**12), b""), ("<U0", (2, 2, 10**9), b""), ("|V0", (10**18,), b""), ("<U1", (), b"\0\0\0\xff"),
+    ("<M8[s]", (2, 2), bytes(32)), ("<c16", (2, 2), bytes(64)), ("<f8", (-1, 2), b""), ("<f8", (2, 10**12), b""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "shape", "data"), LIES)
+@pytest.mark.parametrize("name", ["transitions", "rewards", "constraints", "initial"])
+def test_tables_that_are_no_numbers_are_refused_before_room_is_made_for_them(name, kind, shape, data, tmp_path):
+    one = array_file("<f8", (1, 1, 1), np.ones(1).tobytes())
+    members = {"transitions": one, "rewards": array_file("<f8", (1, 1), bytes(8)), "constraints": one}
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+        for other, whole in (members | {name: array_file(kind, shape, data)}).items():
+            archive.writestr(f"{other}.npy", whole)
+    (tmp_path / "t.toml").write_text('[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 2\n')
+    with pytest.raises(PeakError, match=r"t\.npz"):
+        compile_model(read_problem_file(tmp_path / "t.toml").build())
+
+
+def test_recordings_that_lie_about_their_size_and_logs_that_never_end_are_refused(tmp_path):
+    for kind, shape, data in [*LIES, ("<i8", (10**12, 2), b"")]:
+        (tmp_path / "r.npy").write_bytes(array_file(kind, shape, data))
+        with pytest.raises(PeakError, match=r"r\.npy"):
+            load_recordings(tmp_path / "r.npy")
+    put(tmp_path / "r.npy", "pipe", tmp_path)
+    with pytest.raises(PeakError, match="a pipe"):
+        load_recordings(tmp_path / "r.npy")
+    put(tmp_path / "events.out.tfevents.1", "pipe", tmp_path)
+    with pytest.raises(PeakError, match="a pipe"):
+        EventLog(tmp_path)
+
+
+# What is overwritten --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["run", "ä" * 127, "n" * 255])
+def test_a_run_that_is_overwritten_costs_no_other_file_and_comes_back(name, tmp_path):
+    path, link = tmp_path / name, tmp_path / "link"
+    path.write_text("old")
+    link.symlink_to(path)
+    with set_aside(link):
+        assert not path.exists()
+        assert link.is_symlink()
+    assert path.read_text() == link.read_text() == "old"
+    with set_aside(link):
+        storage.write_file(link, b"new")
+    assert (path.read_text(), link.is_symlink()) == ("new", True)
+    aside = tmp_path / f"{name[:60]}.before"
+    aside.write_text("years of work")
+    with pytest.raises(StorageError, match="in the way"), set_aside(path):
+        pass
+    assert (path.read_text(), aside.read_text()) == ("new", "years of work")
