@@ -117,7 +117,7 @@ OPTIONS = [
 SURVIVED, KILLED = 0, 1
 MEMORY = 3 << 30
 #: Seconds that a test may compute without the JIT: one that takes longer is left out.
-PATIENCE = 3
+PATIENCE = 2
 
 
 class TooLong(Exception):

@@ -42,6 +42,10 @@ HARMLESS = {
         "row_rewards: 0  ->  1": FASTER,
         "row_rewards: len(record) == len(reward)  ->  len(record) != len(reward)": FASTER,
         "_by_node: False  ->  True": "more is kept than anybody asks for",
+        "first_totals: len(model.outcome_start) - 1  ->  len(model.outcome_start) + 1": "more room than is read",
+    },
+    "peakrl/kernels/settling.py": {
+        "may_be_best: slot - work.here  ->  slot + work.here": "it is asked of stationary models only, where here is 0",
     },
     "peakrl/kernels/learning.py": {
         "rescan: value < best  ->  value <= best": "of equals it does not matter which",

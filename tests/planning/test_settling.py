@@ -11,7 +11,11 @@ import pytest
 import naive.planning
 from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import SettingsError, StorageError
+from peakrl.kernels.backward import TIE, Work
+from peakrl.kernels.settling import may_be_best, may_be_least
 from peakrl.planning import backward, keeping, settling, sharing
+from peakrl.planning.backward import pays_of
+from peakrl.planning.exact import row_costs
 from peakrl.policy.choices import Runs, Table
 from peakrl.storage import read_record, write_record
 
@@ -245,3 +249,41 @@ def test_a_policy_file_that_cannot_be_is_refused_before_the_work(tmp_path, monke
     with pytest.raises(StorageError, match="No space left"):
         solve(model, policy_file=tmp_path / "policy.peakrl")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["expected once a law", "expected for each row"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_look_keeps_the_rows_that_plain_python_keeps(seed, shared):
+    """Values, costs and a margin drawn at random; half of the rows lead to one state for certain."""
+    rng, states = np.random.default_rng(seed), 9
+    laws = rng.random((states, 3, states)) * (rng.random((states, 3, states)) < 0.3) + 0.01
+    laws[rng.random((states, 3)) < 0.5] = np.eye(states)[rng.integers(states)]
+    laws /= laws.sum(axis=2, keepdims=True)
+    limits = rng.choice([-1.0, 0.0, 1.0], (1, states, 3))
+    model = TabularModel.from_arrays(laws, rng.random((states, 3)), limits, 4)
+    pays, layout = pays_of(model, model.row_reward, row_costs(model)), model.layout
+    ahead = rng.integers(0, 4, 2 * states) / 4
+    law = np.zeros((len(layout.outcome_start) - 1, states))
+    for d in range(len(law)):
+        places = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
+        law[d, layout.outcome_next[places]] = layout.outcome_probability[places]
+    expected = law @ ahead.reshape(states, 2)
+    value, cost = (expected[layout.row_distribution] + np.column_stack([pays.reward, pays.cost])).T
+    margin, slots = 0.3, np.repeat(np.arange(states), np.diff(layout.row_start))
+    for each, look in ((1, may_be_best), (2, may_be_least)):
+        least = np.array([cost[slots == s].min() if each == 2 else 0.0 for s in range(states)])
+        low = cost <= least[slots] * TIE if each == 2 else np.ones(len(cost), bool)
+        best = np.array([value[low & (slots == s)].max() for s in range(states)])
+        stays = low & (best[slots] - value <= margin)
+        harm = [cost[low & (slots == s) & (value == best[s])][0] for s in range(states)]
+        given = np.ascontiguousarray(expected.reshape(-1) if each == 2 else expected[:, 0])
+        values = np.ascontiguousarray(best if each == 1 else np.column_stack([best, least]).reshape(-1))
+        work = Work(
+            3, 0, 0, np.ascontiguousarray(ahead if each == 2 else ahead[::2]), given if shared else np.empty(0), values,
+            np.empty(0, np.uint8), 1,
+        )  # fmt: skip
+        found, left = np.zeros(len(cost), np.bool_), np.zeros(states, np.int64)
+        equal = look(layout, work, pays, margin, found, left, 0, states, 1)
+        assert np.array_equal(found, stays)
+        assert np.array_equal(left, [stays[slots == s].sum() for s in range(states)])
+        assert equal == (each == 1 or all((cost[stays & (slots == s)] == harm[s]).all() for s in range(states)))
