@@ -10,8 +10,8 @@ import peakrl
 from peakrl.report.proof import draw_proof
 from peakrl.report.style import house_style, save
 
-problem = peakrl.energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
-run = peakrl.learn(problem, peakrl.LearnerSettings.certified(0.05, relative=True), episodes=300_000, seed=0)
+problem = peakrl.energy_harvesting(horizon=10, battery=8, peak_power=5, max_arrival=6, mean=3, std=2)
+run = peakrl.learn(problem, peakrl.LearnerSettings.certified(0.03, relative=True), episodes=300_000, seed=0)
 with house_style():
     figure = draw_proof(run, peakrl.solve(problem).value)
     print(save(figure, Path(sys.argv[1] if len(sys.argv) > 1 else "certified-run.png")))

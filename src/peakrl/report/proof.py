@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from peakrl.errors import SettingsError
 from peakrl.report.style import BLACK, BLUE, GREY, ORANGE, new_figure, plain_numbers
 
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from peakrl.learning.run import LearningRun
+
+#: True gaps below this share of epsilon are drawn at it: on a logarithmic axis 0 has no place.
+SMALL = 1e-3
 
 
 def draw_proof(run: LearningRun, optimum: float) -> Figure:
@@ -25,7 +30,9 @@ def draw_proof(run: LearningRun, optimum: float) -> Figure:
         axes.plot(
             proved.episode[above], proved.violation[above], color=ORANGE, label="proved: violates at most so much"
         )
-    axes.plot(proved.episode, optimum - proved.value, color=BLACK, linestyle="--", linewidth=1.1, label="the true gap")
+    true, least = optimum - proved.value, SMALL * (certificate.epsilon or float(proved.gap.min()))
+    label = "the true gap" + (f" (at the bottom: below {least:.1g})" if (true < least).any() else "")
+    axes.plot(proved.episode, np.maximum(true, least), color=BLACK, linestyle="--", linewidth=1.1, label=label)
     if certificate.epsilon is not None:
         axes.axhline(certificate.epsilon, color=GREY, linestyle=":", linewidth=1.2)
         axes.annotate(

@@ -1,10 +1,11 @@
 """How the certified learner spends its episodes, and when it stops.
 
-Episodes come in rounds, each a tenth of all before it: a third greedy in U, a third by the challenger, a third by the
-candidate. After a round every bound is computed anew (a *review*):
+Episodes come in rounds, each a tenth of all before it: all greedy in U until a candidate is frozen, then a third of
+them, a third by the challenger and a third by the candidate. After a round every bound is computed anew (a *review*):
 
-    candidate    frozen once U_1 less its estimated value is at most 10 epsilon; replaced if another is epsilon/20
-                 better or it is known to violate; the j-th frozen one has 1/(j (j+1)) of p_L and p_C
+    candidate    frozen once U_1 less its estimated value is at most 4 epsilon; replaced if it is known to violate, or
+                 if another is epsilon/20 better and, without the returns of this one, still looks certified sooner
+                 (`learning.certified.outlook`); the j-th frozen one has 1/(j (j+1)) of p_L and p_C
     certificate 1    U_1 - L <= epsilon, L from the returns of the candidate since it was frozen
     certificate 2    the mean of the largest gap of an episode (`kernels.certified.gaps`) <= epsilon; gaps are frozen
                      when they look small enough, and episodes of the candidate from then on count; the i-th attempt has
@@ -22,12 +23,13 @@ import math
 import numpy as np
 
 from peakrl.kernels.arrays import Ints
-from peakrl.kernels.certified.bounds import FINE, ROUGH, beta
+from peakrl.kernels.certified.bounds import FINE, ROUGH
 from peakrl.kernels.certified.candidates import counted_mean, estimate_policy, plan_candidate
 from peakrl.kernels.certified.episodes import GAUGED, PLAYED
 from peakrl.kernels.certified.gaps import measure_gaps
 from peakrl.kernels.certified.tables import BEFORE, OPEN, SAMPLES, Places, Scratch, Tables, Terms
 from peakrl.kernels.certified.values import first_value, sweep
+from peakrl.learning.certified.outlook import Outlook
 from peakrl.learning.certified.proofs import (
     ATTEMPTS,
     CANDIDATES,
@@ -54,13 +56,15 @@ from peakrl.learning.certified.proofs import (
 )  # fmt: skip
 
 #: A candidate is frozen when U_1 is within so many epsilon of its value, and replaced for so much of an epsilon.
-ARM, STICK = 10.0, 0.05
+ARM, STICK = 4.0, 0.05
 #: Episodes of a round: at least so many (where nothing is random), and such a share of all before it.
 FIRST, FIRST_DETERMINISTIC, SHARE = 50, 10, 0.1
-#: Episodes that may be spent on the candidate alone, as a share of all before and a number.
+#: Of a round with a frozen candidate, the share that the candidate has, and that the challenger has.
+PART = 1 / 3
+#: Episodes of the candidate that an attempt at small gaps may take, as a share of all before and a number.
 EFFORT, EFFORT_LEAST = 0.15, 200
-#: No upper value needs to fall any more once U_1 is within this share of epsilon of the candidate's estimated value.
-SETTLED = 0.3
+#: Returns by which the spread of a candidate's returns is judged.
+TELLING = 50
 #: Kinds of episodes.
 OPTIMISTIC, CHALLENGE, CANDIDATE = 0, 1, 2
 
@@ -120,10 +124,9 @@ class Rounds(Proofs):
             self.status[CHALLENGES], self.status[CANDIDATES] = 0, 1
             return
         episodes = max(FIRST, int(self._growth() * self.status[EPISODES]))
-        third = max(1, episodes // 3)
-        challenges = third if self.status[FROZEN] else 0
-        self._block(OPTIMISTIC, max(1, episodes - third - challenges))
-        self.status[CHALLENGES], self.status[CANDIDATES] = challenges, third
+        part = max(1, int(PART * episodes)) if self.status[FROZEN] else 0
+        self._block(OPTIMISTIC, max(1, episodes - 2 * part))
+        self.status[CHALLENGES] = self.status[CANDIDATES] = part
 
     def _growth(self) -> float:
         """Return the next round as a share of all episodes so far: less where that may do (gaps go as K^-1/2)."""
@@ -192,16 +195,36 @@ class Rounds(Proofs):
         best = counted_mean(self.places, self.tables, estimate)
         if not self.status[FROZEN]:
             self.bounds[ESTIMATE] = best
-        if high - best > ARM * self.aim():
-            self.status[FROZEN] = 0
+        if not self.status[FROZEN] and high - best > ARM * self.aim():
             self.candidate[:] = rows
-            self.bounds[ESTIMATE] = best
             return
         now = self._estimate(self.candidate)
-        if not self.status[FROZEN] or best - now > STICK * self.aim() or self._known_bad():
+        if not self.status[FROZEN] or self._known_bad() or self._sooner(high, best, now):
             self._freeze(rows)
             now = best
         self.bounds[ESTIMATE] = now
+
+    def _sooner(self, high: float, best: float, now: float) -> bool:
+        """Would a candidate of value `best`, without a single return, be certified sooner than the present one?"""
+        if best - now <= STICK * self.aim():
+            return False
+        outlook = self._outlook()
+        if outlook is None:
+            return True
+        done, aim, seen = int(self.status[EPISODES]), self.aim(), int(self.evidence.counts[PLAYED])
+        other = outlook.totals(done, aim, high, best, best, 0, PART).min()
+        return bool(other < outlook.totals(done, aim, high, best, now, seen, PART).min())
+
+    def _outlook(self) -> Outlook | None:
+        """Return what the candidate's returns tell of the way that is left; None where they are too few, or no use."""
+        total, scale, aim = int(self.evidence.counts[PLAYED]), self.evidence.scale, self.aim()
+        if total < TELLING or self.terms.deterministic or not aim > 0.0:
+            return None
+        mean = float(scale[3]) / total
+        deviation = math.sqrt(max(float(scale[4]) / total - mean * mean, 0.0))
+        share = self.share(LOWER / 3) + math.log(2)
+        safe = 0.0 if self.keeps() else self.goal.violation * (self.share(VIOLATION) + math.log(2)) / aim
+        return Outlook.of(mean, deviation, float(scale[0]), share, safe)
 
     def _estimate(self, rows: Ints) -> float:
         estimate = np.zeros(len(rows))
@@ -266,63 +289,49 @@ class Rounds(Proofs):
 
     def _plan(self) -> None:
         """Plan what comes next for a frozen candidate that is not certified yet."""
-        effort = int(EFFORT * self.status[EPISODES]) + EFFORT_LEAST
-        reserve = self._returns_needed() - int(self.evidence.counts[PLAYED])
-        settled = self.bounds[HIGH] - self.bounds[ESTIMATE] <= SETTLED * self.aim()
-        if self.terms.deterministic:
-            self._round()
-        elif 0 < reserve < math.inf and (reserve <= effort or settled):
-            most = max(effort, int(0.5 * self.status[EPISODES]))
-            self._finish(min(max(50, int(0.02 * self.status[EPISODES]), int(0.7 * reserve)), most))
-        elif self._try_gaps(effort):
-            self._finish(effort)
+        alone = 0 if self.terms.deterministic else (self._last_episodes() or self._try_gaps())
+        if alone > 0:
+            self._finish(alone)
         else:
             self._round()
 
-    def _returns_needed(self) -> float:
-        """Return about how many episodes of the candidate certificate 1 needs with U_1 as it is."""
-        counts, scale, aim = self.evidence.counts, self.evidence.scale, self.aim()
-        total = int(counts[PLAYED])
-        width = aim - (self.bounds[HIGH] - self.bounds[ESTIMATE])
-        if width <= 0 or total < 50:
-            return math.inf
-        mean = scale[3] / total
-        deviation = math.sqrt(max(scale[4] / total - mean * mean, 0.0))
-        share = self.share(LOWER / 3) + math.log(2)
-        safe = 0.0 if self.keeps() else self.goal.violation * (self.share(VIOLATION) + math.log(2)) / aim
-        above = self.bounds[ESTIMATE] - scale[0]
-        needed = 8.0
-        while needed < 1e13:
-            bet = beta(needed, share)
-            off = math.sqrt(2 * deviation**2 * bet / needed) + (above * bet / needed / 3 if deviation > 0 else 0.0)
-            off = off if deviation > 0 else above * share / needed
-            if off <= width and needed >= safe:
-                return needed
-            needed *= 1.1
-        return math.inf
+    def _last_episodes(self) -> int:
+        """Return how many episodes of the candidate alone come next; 0 where the search had better go on."""
+        outlook, done = self._outlook(), int(self.status[EPISODES])
+        if outlook is None:
+            return 0
+        high, value, seen = float(self.bounds[HIGH]), float(self.bounds[ESTIMATE]), int(self.evidence.counts[PLAYED])
+        totals = outlook.totals(done, self.aim(), high, value, value, seen, PART)
+        rest = float(totals[0]) - done
+        if not 0.0 < rest < math.inf or totals.min() < totals[0]:
+            return 0
+        return int(min(max(50.0, 0.02 * done, 0.7 * rest), max(EFFORT_LEAST, 0.5 * done)))
 
-    def _try_gaps(self, effort: int) -> bool:
-        """Look at the gaps; freeze them where they look small enough to certify with `effort` episodes."""
+    def _try_gaps(self) -> int:
+        """Look at the gaps; freeze them where few enough episodes of the candidate may certify them: how many, or 0."""
         low = self.lower_values_now()
         gap, stopping, challenger = np.zeros_like(low), np.zeros_like(low), np.zeros(len(low), np.int32)
         aim, next_share = self.aim(), self._attempt_share(int(self.status[ATTEMPTS]) + 1) + math.log(2)
+        effort = EFFORT * int(self.status[EPISODES]) + EFFORT_LEAST
 
-        def promising(tables: Tables) -> bool:
+        def asked(tables: Tables) -> float:
             top = measure_gaps(self.places, self.terms, tables, self.candidate, low, gap, stopping, challenger)
             mean = counted_mean(self.places, self.tables, stopping)
             if not self.terms.complete:  # a state not met yet may have the largest gap that can be, up to rounding
                 top = max(top, self.places.horizon * (self.terms.most - self.goal.least))
             self._largest = top
-            return bool(1.1 * mean + top * next_share / effort <= 0.95 * aim)
+            room = 0.95 * aim - 1.1 * mean
+            return max(top * next_share, 1e-300) / room if room > 0.0 else math.inf
 
-        good = promising(self.tables)
+        good = asked(self.tables) <= effort
         self.challenger[:] = challenger
-        if not good or not promising(self.fresh()):
-            return False
+        needed = asked(self.fresh()) if good else math.inf
+        if needed > effort:
+            return 0
         self.status[ATTEMPTS] += 1
         self.evidence.gap[:] = gap
         self.evidence.scale[2] = self._largest
         self.evidence.gaps[:] = 0
         self.evidence.counts[GAUGED] = 0
         self.frozen_counts.take(self.tables)
-        return True
+        return int(min(effort, 1.25 * needed + EFFORT_LEAST))
