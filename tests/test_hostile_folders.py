@@ -93,6 +93,27 @@ def test_results_and_names_go_through_no_link_out_of_the_folder(store, tmp_path)
     assert not (tmp_path / "precious").exists()
 
 
+def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(store, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / TASK.key).write_text("years of work")
+    running, inner = store.folder / "running", store.path(TASK.key).parent
+    running.rmdir()
+    for place in (running, store.folder / "names", inner):
+        place.symlink_to(tmp_path / "home")
+    deeds = [
+        lambda: store.mark(TASK.key).__enter__(),
+        lambda: store.forget([TASK.key]),
+        lambda: store.keep_names({"problems": {}, "settings": {}}),
+        lambda: store.write(TASK, {"value": 1.0}, {}, 0.1),
+        lambda: store.put(TASK.key, b"result"),
+    ]
+    for deed in deeds:
+        with pytest.raises(StorageError, match="is a link"):
+            deed()
+    assert [path.name for path in (tmp_path / "home").iterdir()] == [TASK.key]
+    assert (tmp_path / "home" / TASK.key).read_text() == "years of work"
+
+
 def test_a_page_is_written_through_a_link_only_where_that_was_asked_for(tmp_path, monkeypatch, capsys):
     """The page of a folder goes into it: whoever sent the folder must not choose which file is lost by that."""
     command = caller(monkeypatch, capsys, tmp_path)

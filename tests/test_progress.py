@@ -1,5 +1,8 @@
 """Progress where there is no terminal: lines that become rarer, and none while it is quick."""
 
+import io
+import sys
+
 import pytest
 
 from peakrl import progress
@@ -37,3 +40,24 @@ def test_what_is_quick_or_not_asked_for_says_nothing(clock, capsys, enabled, sec
         assert not bar.visible
         bar.reach(10**6)
     assert capsys.readouterr().err == ""
+
+
+class Abandoned(io.StringIO):
+    """A pipe whose reader is gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stream", [None, Abandoned(), "closed"])
+def test_nobody_who_reads_is_no_reason_to_end_a_run(clock, capsys, monkeypatch, stream):
+    if stream == "closed":
+        stream = io.StringIO()
+        stream.close()
+    with progress.Progress("Learning", total=1000, unit="episodes") as bar:
+        monkeypatch.setattr(sys, "stderr", stream)
+        for second in (20.0, 100.0):
+            clock.now = second
+            bar.reach(int(second))
+        monkeypatch.undo()
+    assert capsys.readouterr().out == ""

@@ -38,6 +38,17 @@ def rate_words(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.2g}"
 
 
+def say(line: str) -> bool:
+    """Print a line on standard error; False where nobody reads that any more, which is no reason to end anything."""
+    if sys.stderr is None:  # closed from the start: print would go to standard output
+        return False
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except (OSError, ValueError):  # a pipe whose reader is gone; a stream that was closed
+        return False
+    return True
+
+
 class Progress:
     """A progress line with count, rate, free fields and time left; it costs nothing while disabled."""
 
@@ -89,7 +100,7 @@ class Progress:
             return
         if self.total is not None and rate > 0:
             parts.append(f"{timedelta(seconds=round((self.total - count) / rate))} left")
-        print(f"{self.title}: {'  '.join(parts)}", file=sys.stderr, flush=True)
+        self.enabled = say(f"{self.title}: {'  '.join(parts)}")
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         self._due = time.monotonic() + self._pause
 

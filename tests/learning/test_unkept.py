@@ -14,7 +14,7 @@ from peakrl.certifying.findings import RunFindings
 from peakrl.cli.train import report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, TripleQ, WeiMDP
-from peakrl.model.least_costs import least_cost
+from peakrl.model.least_costs import least_by_step, least_cost
 from peakrl.model.occupancy import flow, least_excess
 from peakrl.planning.budgets import step_budget
 from peakrl.report.answer import environment_answer, headline
@@ -57,7 +57,7 @@ def test_the_least_cost_is_that_of_the_planner_and_of_linear_programming(seed, s
         for constraint in range(2):
             line = 2 * step + constraint
             expected, _ = least_excess(paths, costs[line : line + 1], np.zeros(1))
-            found = least_cost(model, model.row_violation[:, constraint], step)
+            found = least_by_step(model, model.row_violation[:, constraint])[step]
             assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -161,3 +161,30 @@ def test_the_verdict_of_a_learner_with_a_limit_names_it_and_what_the_policy_has(
 
 def test_the_verdict_of_a_learner_without_one_speaks_of_none():
     assert "was to keep" not in RunFindings.of(learn(DEAR, episodes=5)).verdict.text
+
+
+def test_the_least_that_is_named_can_be_kept_and_so_can_the_gap():
+    third = 1 / 3  # what six digits make less of
+    model = TabularModel.from_arrays(
+        np.tile([1 - third, third], (2, 2, 1)), np.zeros((2, 2)), [[[0.0, 0.0], [-1.0, -1.0]]], 1,
+        initial=[1 - third, third],
+    )  # fmt: skip
+    for ask in (lambda limit: OptDual(total=limit).check_model(model), lambda limit: refused(model, limit)):
+        with pytest.raises(SettingsError, match=r"is 0\.333334$"):
+            ask(0.3)
+        ask(0.333334)
+    with pytest.raises(SettingsError, match=r"more than 0\.666666 below"):
+        OptPrimalDual.opdop(episodes=9, slater=0.7, total=1.0).check_model(model)
+    OptPrimalDual.opdop(episodes=9, slater=0.666666, total=1.0).check_model(model)
+
+
+def refused(model, limit):
+    """Raise what `solve_budget` says of a limit that cannot be kept."""
+    found = solve_budget(model, total=limit)
+    if not found.feasible:
+        raise SettingsError(str(found.reason))
+
+
+def test_limits_on_every_step_of_a_long_episode_are_looked_at_once():
+    model = TabularModel.from_arrays(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), [[[0.0, 0.0], [-1.0, -1.0]]], 20_000)
+    OptDual(per_step=0.6).check_model(model)  # a pass for each step would take hours

@@ -25,8 +25,8 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.learning.constants import Sizes
 from peakrl.learning.settings import LearnerSettings
-from peakrl.model.least_costs import least_cost
-from peakrl.model.occupancy import TOLERANCE, Chain
+from peakrl.model.least_costs import least_by_step, least_cost, least_words, most_words, within
+from peakrl.model.occupancy import Chain
 from peakrl.model.tabular import TabularModel
 
 NAMES = ("total", "per_constraint", "per_step")
@@ -61,8 +61,10 @@ class Budget:
 
     def least(self, chain: Chain, charge: Floats) -> Floats:
         """[cost]: the least that is possible of each on its own, given what rows are charged, [row, quantity]."""
-        places = [self.place(number) for number in range(len(self.limits))]
-        return np.array([least_cost(chain, charge[:, quantity], step) for step, quantity in places])
+        each = charge.T
+        if self.by_step:
+            return np.stack([least_by_step(chain, one) for one in each], axis=1).ravel()
+        return np.array([least_cost(chain, one) for one in each])
 
     def unkept(self, chain: Chain, charge: Floats, names: tuple[str, ...]) -> str | None:
         """Say which limit no policy keeps, charged [row, quantity], and what the least is; None where each can be."""
@@ -70,27 +72,23 @@ class Budget:
         if within(total, limits.min()):  # the total is as much as all of them together
             return None
         if self.summed:
-            return f"no policy keeps {WHAT['total']} within {limits[0]:g}: the least that is possible is {total:.6g}"
-        least = self.least(chain, charge)
-        worst = int(np.argmax(least - limits))
-        if not within(least[worst], limits[worst]):
+            least = least_words(total)
+            return f"no policy keeps {WHAT['total']} within {limits[0]:g}: the least that is possible is {least}"
+        each = self.least(chain, charge)
+        worst = int(np.argmax(each - limits))
+        if not within(each[worst], limits[worst]):
             step, quantity = self.place(worst)
             what = f"violation of {names[quantity]!r}" + ("" if step is None else f" at step {step}")
             return (
                 f"no policy keeps the expected {what} within {limits[worst]:g}: the least that is possible is "
-                f"{least[worst]:.6g}"
+                f"{least_words(each[worst])}"
             )
         if not within(total, limits.sum()):
             return (
                 f"no policy keeps all limits, which add up to {limits.sum():g}: the least that {WHAT['total']} can be "
-                f"is {total:.6g}"
+                f"is {least_words(total)}"
             )
         return None
-
-
-def within(cost: float, limit: float) -> bool:
-    """Is a cost within a limit, but for rounding?"""
-    return cost <= limit * (1.0 + TOLERANCE)
 
 
 class BudgetSettings(LearnerSettings):
@@ -131,7 +129,9 @@ class BudgetSettings(LearnerSettings):
         if slater is not None:
             most = float((budget.limits - budget.least(model, charge)).min())
             if not within(slater, most):
-                raise SettingsError(f"slater is {slater:g}, but no policy stays more than {most:.6g} below every limit")
+                raise SettingsError(
+                    f"slater is {slater:g}, but no policy stays more than {most_words(most)} below every limit"
+                )
 
     @property
     def aim(self) -> str:

@@ -198,9 +198,8 @@ def paired(models: Any, seeds: Any) -> list[tuple[Any, int]]:
     if len({id(env) for env in shared}) < len(shared) or (shared and one_model and count > 1):
         raise SettingsError("an environment belongs to one run: pass a function that makes it, or one for each run")
     model_list = [as_model(model) if is_model(model) else model for model in model_list]
-    for seed in seed_list:
-        check_seed(seed)
-    return [(model_list[0 if one_model else i], int(seed_list[0 if one_seed else i])) for i in range(count)]
+    seed_list = [check_seed(seed) for seed in seed_list]
+    return [(model_list[0 if one_model else i], seed_list[0 if one_seed else i]) for i in range(count)]
 
 
 def watch(futures: list[Future[Any]], look: Callable[[], None]) -> None:

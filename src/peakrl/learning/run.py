@@ -254,8 +254,7 @@ def learn(
     from peakrl.learning.active import ActiveRun, drive
 
     settings, knowledge = check_learner(learner), check_knowledge(knowledge)
-    check_episodes(episodes)
-    check_seed(seed)
+    episodes, seed = check_episodes(episodes), check_seed(seed)
     declared: dict[str, Any] = {
         "reward_range": reward_range, "constraint_bounds": constraint_bounds,
         "constraint_tolerances": constraint_tolerances, "constraint": constraint, "states": states,

@@ -26,6 +26,7 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.kernels.planning import value_of_mixture
 from peakrl.model.explore import Target, as_model, compile_model
+from peakrl.model.least_costs import least_words
 from peakrl.model.occupancy import Flow, flow, least_excess, most_reward, policy_weights, row_weights
 from peakrl.model.one_limit import best_plan, best_within
 from peakrl.model.problem import Outcome, Problem
@@ -139,8 +140,8 @@ def priced(model: TabularModel, form: str, limits: Floats, exact: Solution[Polic
     found = best_within(model, model.row_reward - model.reward_range[0], charges, limit)
     if found is None:
         because = f", because of {model.constraint_names[0]!r}" if form.startswith("per_") else ""
-        least = best_plan(model, model.row_reward, charges, None).cost
-        return f"no policy keeps {WHAT[form]} within {limit:g}: the least that can be kept is {least:.6g}{because}"
+        least = least_words(best_plan(model, model.row_reward, charges, None).cost)
+        return f"no policy keeps {WHAT[form]} within {limit:g}: the least that can be kept is {least}{because}"
     weights = found.where_reached(model, row_weights(model, exact.policy.rows))
     return weights, np.array(found.price), np.array(found.used)
 
@@ -166,7 +167,7 @@ def why_not(paths: Flow, budget: Budget) -> str:
     because = f", because of {', '.join(named)}{more}" if named else ""
     if len(set(limits.tolist())) == 1:
         limit = float(limits[0])
-        least = f"the least that can be kept is {limit + excess:.6g}"
+        least = f"the least that can be kept is {least_words(limit + excess)}"
         return f"no policy keeps {budget.what} within {limit:g}: {least}{because}"
     return f"no policy keeps {budget.what} within its limit: each would have to be larger by {excess:.6g}{because}"
 

@@ -122,6 +122,7 @@ class Store:
 
     def _place(self, path: Path) -> Path:
         """Return where a new file of the folder goes: into its own folder, and through no link out of it."""
+        self._check_way(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_symlink():
@@ -129,6 +130,15 @@ class Store:
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
         return path
+
+    def _check_way(self, path: Path) -> None:
+        """Raise where a folder on the way to a file is a link: whoever sent it may mean files of somebody else."""
+        for folder in path.relative_to(self.folder).parents:
+            if folder.parts and (self.folder / folder).is_symlink():
+                raise StorageError(
+                    f"{self.folder / folder} is a link, and nothing is written through it; where results are to be "
+                    f"elsewhere, let {self.folder} itself be one"
+                )
 
     def read(self, key: str) -> Result:
         """Return the result of `key`."""
@@ -202,8 +212,10 @@ class Store:
         Whoever sent the folder may have put a link to another file there, or a pipe: neither is written to.
         """
         path = self.folder / name
+        self._check_way(path)
+        plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         try:
-            number = os.open(path, flags | os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+            number = os.open(path, flags | os.O_WRONLY | os.O_CREAT | plain, 0o666)
             file = os.fdopen(number, "w", encoding="utf-8")
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror}; remove it") from error
@@ -239,6 +251,7 @@ class Store:
 
     def forget(self, keys: Container[str]) -> None:
         """Remove the notes that runs of earlier sweeps left behind."""
+        self._check_way(self.folder / "running" / "any")
         for path in (self.folder / "running").iterdir():
             if path.name in keys:
                 try:

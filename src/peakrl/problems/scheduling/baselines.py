@@ -240,9 +240,8 @@ def simulate_known_times(
     policy can know. The same seed draws the same times, whatever `choose` is.
     """
     check_count(tests, "tests")
-    check_seed(seed)
     named = named_jobs(jobs)
-    state = seed_state(np.uint64(seed))
+    state = seed_state(check_seed(seed))
     results = np.empty((tests, len(OBJECTIVES) + 1))
     for test in range(tests):
         drawn = draw_jobs(named, state)
