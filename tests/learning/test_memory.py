@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from peakrl import LearnerSettings, TabularModel, compile_model, energy_harvesting, learn
+from peakrl.benchmark.scaling import sparse_model
+from peakrl.kernels.curve_tables import new_curve
 from peakrl.learning.active import ActiveRun
+from peakrl.policy.tables import first_rows
 from random_problems import random_problem
 
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
@@ -111,3 +114,32 @@ def test_memory_grows_by_the_change_list_and_its_size_is_reported():
         tracemalloc.stop()
     reported = learner.result().averaged_policy.nbytes
     assert 0.9 * reported < grown < 1.1 * reported + 50_000
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+def test_the_exact_history_takes_the_stated_bytes_while_it_is_recorded(stationary):
+    model = compile_model(random_problem(1, states=40, actions=3, horizon=8, stationary=stationary))
+    layout = model.layout
+    a_state_and_step, a_law_and_step, a_pair, an_outcome, a_state = stated("the exact history of a stationary model")
+    first = model.first_slot, model.first_probability
+    payoffs = np.zeros((model.num_rows, 2))
+    curve = new_curve(layout, payoffs, np.empty((model.num_rows, 0)), *first, first_rows(model), dense=False)
+    taken = sum(array.nbytes for array in curve if isinstance(array, np.ndarray))
+    laws = int(np.diff(layout.step_distributions, axis=1).sum())
+    counted = a_state_and_step * model.num_nodes + a_law_and_step * laws + a_pair * model.num_rows
+    counted += an_outcome * len(layout.outcome_next) + (a_state if stationary else a_state + 4) * model.num_slots
+    # Totals of each step, and up to three cells that fill it up.
+    assert 0 <= taken - counted <= model.horizon * (5 * a_law_and_step + 100) + 100
+
+
+def test_a_run_that_is_over_keeps_the_points_of_its_history_and_one_policy():
+    model, kept = sparse_model(1_000), []
+    for record in ("none", 1, "none", 1):  # what the model works out once comes with the first two
+        tracemalloc.start()
+        try:
+            run = learn(model, SETTINGS["Algorithm 1, no bonus"], episodes=50, record=record)
+            kept.append(tracemalloc.get_traced_memory()[0])
+        finally:
+            tracemalloc.stop()
+    assert len(run.history) == 50
+    assert kept[3] - kept[2] < 4 * model.num_nodes + 2 * 56 * 50 + 20_000  # the tables take 3 MB

@@ -232,6 +232,8 @@ class ActiveRun:
         algorithm, states = self.learned(), self.model
         if not watched:
             self.source.rest()
+            if isinstance(self.recorder, Recorder):
+                self.recorder.rest()
         averaged = None
         if self.average:
             averaged = AveragedPolicy(

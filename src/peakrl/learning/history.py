@@ -27,7 +27,7 @@ from peakrl.checks import check_confidence, check_count, check_number
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
 from peakrl.kernels.curve import policy_curve
-from peakrl.kernels.curve_tables import start_curve
+from peakrl.kernels.curve_tables import Curve, start_curve
 from peakrl.kernels.learning import Log
 from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import first_rows
@@ -204,6 +204,11 @@ class Recorder:
         self.parts.append(points[:-1])
         self.last = points[-1].copy()
 
+    def rest(self) -> None:
+        """Give back what can be made again."""
+        if self.curve is not None:
+            self.curve.rest()
+
     def latest(self) -> dict[str, float]:
         """Value and violation of the latest policy."""
         return {"value": float(self.last[1]), "violation": float(self.last[2])}
@@ -282,12 +287,25 @@ class PolicyCurve:
 
     def __init__(self, model: TabularModel, rows: Ints | None = None) -> None:
         self.model = model
-        violation = model.row_violation.sum(axis=1)
-        begin = first_rows(model) if rows is None else rows
-        first = (model.first_slot, model.first_probability)
-        self.curve = start_curve(model.layout, model.row_reward, violation, *first, begin)
+        #: [node]: the policy of the latest episode.
+        self.rows: Ints = first_rows(model) if rows is None else rows
+        self._tables: Curve | None = None
         #: Changes that hold only from the next chunk on: episode, node, row.
         self.pending: list[Ints] = [np.empty(0, np.int32)] * 3
+
+    @property
+    def tables(self) -> Curve:
+        """What is known of the policy, which it is a function of: made where it is needed."""
+        if self._tables is None:
+            model, violation = self.model, self.model.row_violation.sum(axis=1)
+            first = (model.first_slot, model.first_probability)
+            self._tables = start_curve(model.layout, model.row_reward, violation, *first, self.rows)
+            self.rows = self._tables.rows
+        return self._tables
+
+    def rest(self) -> None:
+        """Give back all but the policy: nothing may go on for a while."""
+        self._tables = None
 
     def advance(self, done: int, count: int, log: Log, changes: int) -> Floats:
         """Return [episode, 2] for episodes done+1 .. done+count."""
@@ -296,7 +314,7 @@ class PolicyCurve:
         for column in columns:
             column.flags.writeable = False  # as the change list of an averaged policy is
         episode, node, row = columns
-        used = policy_curve(self.model.layout, self.curve, episode, node, row, done + 1, value, violation)
+        used = policy_curve(self.model.layout, self.tables, episode, node, row, done + 1, value, violation)
         self.pending = [column[used:] for column in columns]
         return np.stack([value, violation], axis=1)
 

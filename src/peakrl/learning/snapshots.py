@@ -40,7 +40,7 @@ def snapshot(active: ActiveRun) -> tuple[dict[str, Any], Arrays]:
         recorder.parts = [np.concatenate([np.empty((0, POINT_COLUMNS)), *recorder.parts])]
         arrays |= {"history": recorder.parts[0], "history.last": recorder.last, "history.sums": recorder.sums}
         if recorder.curve is not None:
-            arrays |= {"curve.rows": recorder.curve.curve.rows, "curve.pending": np.stack(recorder.curve.pending)}
+            arrays |= {"curve.rows": recorder.curve.rows, "curve.pending": np.stack(recorder.curve.pending)}
     return plain, arrays
 
 
