@@ -32,7 +32,10 @@ def compiled(name: str) -> TabularModel:
 
 
 def learn_neighbour(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Learn, and tell how every policy that was followed stood to the limit."""
+    """Learn, and tell how every policy that was followed stood to the limit.
+
+    `seconds` is of a clock, so that the digests of these results differ from run to run, and all else in them does not.
+    """
     model, limit = compiled(config["problem"]), common_problem(config["problem"]).limit
     start(config, model, min(WARM_UP, config["episodes"]))
     begun = time.process_time()
