@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -180,12 +179,20 @@ class OptimisticQ(SamplingAlgorithm):
             for step in range(steps):
                 fill_slots(self.layout, self.tables, start[step], step, first, space.slots)
         else:
-            for step, low, high in runs_of_steps(space.slot_step, first):
-                fill_slots(self.layout, self.tables, start[step], step, low, high)
+            self._fill_by_step(first)
         if first < space.ends:
             left = np.arange(space.ends)[::-1] * (0.0 - self.lowest)
             node[VALUE : space.ends * COLUMNS : COLUMNS] = left
         return changes
+
+    def _fill_by_step(self, first: int) -> None:
+        """Do what `fill_slots` does for slots of many steps, which come in any order."""
+        rows, level = self.layout.row_start[first:], self.levels.start[self.space.slot_step[first:]]
+        sizes, nodes = np.diff(rows), slice(first * COLUMNS, self.space.slots * COLUMNS)
+        self.tables.q[rows[0] : rows[-1]] = np.repeat(level, sizes)
+        node = self.tables.node[nodes].reshape(-1, COLUMNS)
+        node[:, VALUE], node[:, NEXT_BEST] = np.where(sizes > 0, level, 0.0), np.where(sizes > 1, level, -np.inf)
+        self.tables.choice[nodes].reshape(-1, COLUMNS)[:, CHOSEN] = rows[:-1]
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
         """Set Q of what is declared to fail to minus infinity, wherever something else is left."""
@@ -270,14 +277,6 @@ class OptimisticQ(SamplingAlgorithm):
         refuse_no_numbers({"node": np.delete(node, CHOSEN, axis=1)}, ("node",), lost=True)
         if "mu" in arrays and (arrays["sigma"] * visits < arrays["mu"] ** 2 * (1 - ROOM)).any():
             raise ValueError("engine.sigma holds squares that cannot be")
-
-
-def runs_of_steps(slot_step: Longs, first: int) -> list[tuple[int, int, int]]:
-    """Return (step, first slot, one past the last) for each run of slots from `first` on that belong to one step."""
-    steps = slot_step[first:]
-    cuts = np.flatnonzero(np.diff(steps)) + 1
-    bounds = [0, *cuts.tolist(), len(steps)]
-    return [(int(steps[low]), first + low, first + high) for low, high in pairwise(bounds) if high]
 
 
 def make_rates(horizon: int, episodes: int, cap: Floats) -> Rates:
