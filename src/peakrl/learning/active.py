@@ -166,6 +166,8 @@ class ActiveRun:
         """Run some more episodes."""
         try:
             self.source.play(self, episodes)
+            if self.stopped is not None:  # how far from the end of a piece is up to the clock: note it anew
+                self.greedy = self.learned().greedy()
         except (TargetError, LearnerError) as error:
             if self.algorithm is not None and self.done:
                 error.run = self.result()
