@@ -211,16 +211,15 @@ def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
 def test_what_the_last_episode_followed_does_not_depend_on_the_pieces_that_a_run_was_made_in():
     def followed(model, piece):
         active = ActiveRun(
-            model, LearnerSettings.certified(0.4, relative=True), planned=10**6, seed=3, every=0, average=False
+            model, LearnerSettings.certified(0.7, relative=True), planned=10**6, seed=3, every=0, average=False
         )
         while active.stopped is None:
             active.advance(piece)
         return active.done, active.rows.tolist()
 
-    for make in (problems.near_tie, problems.rare_jackpot):
-        model = make()
-        assert followed(model, 10**6) == followed(model, 97)
-        assert followed(adapt(ModelEnvironment(model, 0)), 10**6) == followed(adapt(ModelEnvironment(model, 0)), 97)
+    model = problems.near_tie()
+    assert followed(model, 10**6) == followed(model, 97)
+    assert followed(adapt(ModelEnvironment(model, 0)), 10**6) == followed(adapt(ModelEnvironment(model, 0)), 97)
 
 
 def test_the_log_tells_what_every_episode_followed():
