@@ -122,10 +122,10 @@ PROVED = "the gap that is proved, with probability 0.95"
 METHODS = {
     "posterior": Method(PEAK, NOTHING_KNOWN, SEEN, lambda case: Posterior()),
     "practical": Method(PEAK, NOTHING_KNOWN, SEEN, lambda case: Practical()),
-    "certified": Method(PEAK, NOTHING_KNOWN, PROVED, lambda case: Certified(epsilon=(0.01,), relative=True)),
+    "certified": Method(PEAK, NOTHING_KNOWN, PROVED, lambda case: Certified(epsilon=(0.1, 0.03, 0.01), relative=True)),
     "certified, declared": Method(
         PEAK, "which pairs share a law; rewards; f is of the action", PROVED,
-        lambda case: Certified(epsilon=(0.01,), relative=True), declared=("groups", "action", "rewards"),
+        lambda case: Certified(epsilon=(0.1, 0.03, 0.01), relative=True), declared=("groups", "action", "rewards"),
     ),
     "SUCBVI": Method(PEAK, NOTHING_KNOWN, f"{SEEN}; dead ends too", lambda case: SUCBVI()),
     "UCBVI": Method(PEAK, NOTHING_KNOWN, SEEN, lambda case: UCBVI()),
