@@ -8,7 +8,7 @@ from pathlib import Path
 import pyjobshop  # noqa: F401
 from hypothesis import HealthCheck, settings
 
-from compile_log import summary
+from compile_log import compiled_twice, summary
 
 # Machines are shared: an example that takes long says something of them, not of what is tested.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,6 +33,12 @@ def pytest_sessionstart(session):
         import compiling
 
         compiling.compile_share(int(worker["workerid"][2:]) % 2 == 1)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Fail where a kernel was compiled twice: every user would wait for it twice."""
+    if hasattr(session.config, "compile_log") and exitstatus == 0 and compiled_twice(session.config.compile_log):
+        session.exitstatus = 1
 
 
 def pytest_terminal_summary(terminalreporter, config):
