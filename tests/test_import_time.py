@@ -49,9 +49,11 @@ OUTER = (
     "@kernel\ndef outer(x):\n    return 2 * inner(x)\n"
 )
 ASK = "from peakrl.kernels.outer import outer\nprint(outer(1), sum(outer.stats.cache_hits.values()))"
+#: Were the rules loaded by which numba compiles operations on arrays?
+RULES = "import sys; from peakrl.kernels.outer import outer; outer(1); print('numba.np.arraymath' in sys.modules)"
 
 
-def test_an_edit_of_one_kernel_file_reaches_kernels_of_other_files_that_are_cached(tmp_path):
+def test_a_kernel_is_read_without_numbas_rules_and_an_edit_reaches_kernels_of_other_files(tmp_path):
     copy = tmp_path / "peakrl"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "kernels" / "outer.py").write_text(OUTER)
@@ -59,5 +61,6 @@ def test_an_edit_of_one_kernel_file_reaches_kernels_of_other_files_that_are_cach
     places = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     assert python(ASK, **places) == "4 0"
     assert python(ASK, **places) == "4 1"  # from the cache
+    assert python(RULES, **places) == "False"
     (copy / "kernels" / "inner.py").write_text(INNER.format(10))
     assert python(ASK, **places) == "22 0"

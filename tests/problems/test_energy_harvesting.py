@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import log_ndtr
 
 from naive import Xoshiro, harvest_expectation, harvest_value
 from peakrl import PeakError, compile_model, energy_harvesting, solve
@@ -21,7 +22,7 @@ from peakrl.problems.harvesting import (
     draw_arrivals,
     integer_bound,
 )
-from peakrl.problems.harvesting.arrivals import invert, recorded_sequences, truncated_normal
+from peakrl.problems.harvesting.arrivals import invert, log_normal_below, recorded_sequences, truncated_normal
 from peakrl.problems.harvesting.baselines import greedy
 
 MEANS = (8, 9, 10, 11, 12)
@@ -47,6 +48,12 @@ def test_the_arrival_law_is_a_truncated_normal_that_is_then_rounded(mean, std, t
     normal = stats.truncnorm((0 - mean) / std, (top - mean) / std, mean, std)
     edges = np.clip(np.arange(top + 2) - 0.5, 0, top)
     np.testing.assert_allclose(truncated_normal(mean, std, top), np.diff(normal.cdf(edges)), atol=1e-9)
+
+
+def test_the_logarithm_of_the_normal_law_is_scipys():
+    places = np.concatenate([np.linspace(-200, 9, 2001), -np.logspace(0, 300, 61), [-30.0, -1.0, -np.inf, np.inf]])
+    found = [log_normal_below(x) for x in places.tolist()]
+    np.testing.assert_allclose(found, log_ndtr(places), rtol=3e-14)
 
 
 @pytest.mark.parametrize(("mean", "std"), [(1e6, 1e-3), (-1e6, 1e-3), (10, 1e-300), (10, 1e300)])

@@ -123,14 +123,17 @@ def test_an_interrupted_sweep_keeps_what_is_done_and_leaves_no_worker(tmp_path: 
     plan = read_plan(SWEEP)
     complete(plan.tasks, tmp_path / "one", workers=1)
     complete(plan.tasks, tmp_path / "two", workers=2)
-    folder = tmp_path / "out"
-    process = driver(f"complete(read_plan(SWEEP).tasks, {str(folder)!r}, workers=2)")
-    while len(Store(folder).keys()) < 5:
-        assert process.poll() is None
-        time.sleep(0.002)
-    workers = workers_of(process.pid)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) != 0
+    for attempt in range(5):
+        folder = tmp_path / f"out {attempt}"
+        process = driver(f"complete(read_plan(SWEEP).tasks, {str(folder)!r}, workers=2)")
+        while len(Store(folder).keys()) < 5:
+            assert process.poll() is None
+            time.sleep(0.002)
+        workers = workers_of(process.pid)
+        process.send_signal(signal.SIGINT)
+        if process.wait(timeout=30) != 0:
+            break
+        assert len(digests(folder)) == len(plan.tasks)  # on a busy machine all may be done before the interrupt comes
     assert not any(map(alive, workers))
     kept = digests(folder)
     assert 5 <= len(kept) < len(plan.tasks)

@@ -28,9 +28,11 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.caching import FunctionCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.event import Event, Listener, register
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime.nrt import rtsys
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -179,6 +181,20 @@ def inner_loop(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, _Inner, no_cpython_wrapper=True, **_LOOP)
 
 
+class _Disk(FunctionCache):
+    """Where compiled kernels are kept: reading one needs numba's runtime, not the rules by which it compiles.
+
+    Numba would load those as well, 0.4 s of a first `learn`. Of compiled code only hashes of strings and parallel
+    loops call what they bring, and kernels have neither.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Read a compiled kernel; None where it is not there, and numba then loads its rules before it compiles."""
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
 class _Kernel(CPUDispatcher):
     """A compiled function, kept in `folder`."""
 
@@ -243,5 +259,5 @@ def _compile(function: Callable[P, R], kind: type[_Kernel] = _Kernel, **options:
         compiled: Any = numba.njit(cache=True, **options)(function)
     finally:
         config.CACHE_DIR = before
-    compiled.__class__, compiled.folder = kind, folder
+    compiled.__class__, compiled.folder, compiled._cache.__class__ = kind, folder, _Disk
     return cast(Callable[P, R], compiled)

@@ -59,9 +59,9 @@ def compile_rest() -> None:
     assert isinstance(algorithm, PosteriorLearner)
     compile_for(draw_law, algorithm.counts, algorithm.rules, 0)
     current_figures(model, rows)
-    # The last first: what is counted, then what the model says of it.
-    find_untried(algorithm, rows, None)
     find_untried(algorithm, rows, model)
+    # What only few ask for where there is a model.
+    find_untried(algorithm, rows, None)
 
 
 def compile_for(kernel: Any, *arguments: Any) -> None:

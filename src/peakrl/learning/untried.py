@@ -7,7 +7,9 @@ whatever was learned: it was not seen to be safe.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,16 +42,24 @@ class Untried:
     states: int
     #: Of coming to one in an episode, exact; None of an environment, where nobody knows it.
     probability: float | None
-    #: An upper bound on it, from experience alone where the learner counts outcomes.
-    probability_high: float
-    #: How surely the bound holds; it is a statement about the run as a whole, however its episodes were chosen.
+    #: How surely `probability_high` holds: a statement about the run as a whole, however its episodes were chosen.
     confidence: float
-    #: What the bound needs to be true.
+    #: What that bound needs to be true.
     rests_on: tuple[str, ...]
+    #: Works the bound out; where the model is known few ask for it.
+    bound: Callable[[], float] = field(repr=False, compare=False)
+
+    @cached_property
+    def probability_high(self) -> float:
+        """An upper bound on the probability, from experience alone where the learner counts outcomes."""
+        return self.bound()
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return asdict(self) | {"rests_on": list(self.rests_on), "text": str(self)}
+        return {
+            "states": self.states, "probability": self.probability, "probability_high": self.probability_high,
+            "confidence": self.confidence, "rests_on": list(self.rests_on), "text": str(self),
+        }  # fmt: skip
 
     def __str__(self) -> str:
         if self.probability is not None:
@@ -81,15 +91,25 @@ def find_untried(algorithm: Algorithm, rows: Ints, model: TabularModel | None) -
         states, probability = int(states), float(probability)
     if outcomes is None:
         if probability is not None:
-            return Untried(states, probability, probability, 1.0, BY_MODEL)
-        return Untried(met_untried(algorithm, tried), None, 1.0, 1.0, NOTHING_KNOWN)
-    space = algorithm.space
+            return Untried(states, probability, 1.0, BY_MODEL, lambda: probability)
+        return Untried(met_untried(algorithm, tried), None, 1.0, NOTHING_KNOWN, lambda: 1.0)
+    rests_on = (*FROM_COUNTS, SAME_LAW) if algorithm.space.shared else FROM_COUNTS
+    if probability is not None:
+        return Untried(states, probability, CONFIDENCE, rests_on, lambda: by_counts(algorithm)[1])
+    known, bound = by_counts(algorithm)
+    return Untried(known, None, CONFIDENCE, rests_on, lambda: bound)
+
+
+def by_counts(algorithm: Algorithm) -> tuple[int, float]:
+    """Return how many (step, state) that were met lie on the policy's ways untried, and the bound on coming to any."""
+    tried, outcomes, space = algorithm.tried(), algorithm.outcomes(), algorithm.space
+    assert tried is not None
+    assert outcomes is not None
     seen = int(np.count_nonzero(np.diff(outcomes.start))) + 1  # the law of the first state is one more
     share = math.log(seen * (seen + 1) / (1.0 - CONFIDENCE))
     courses = Courses(space.horizon, int(space.shared), np.array(space.layout.row_start), algorithm.chosen(), tried)
     known, survival = survival_low(courses, outcomes, way_of(courses, outcomes), share)
-    rests_on = (*FROM_COUNTS, SAME_LAW) if space.shared else FROM_COUNTS
-    return Untried(int(known) if model is None else states, probability, 1.0 - float(survival), CONFIDENCE, rests_on)
+    return int(known), 1.0 - float(survival)
 
 
 def met_untried(algorithm: Algorithm, tried: NDArray[np.bool_]) -> int:
