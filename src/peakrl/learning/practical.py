@@ -371,15 +371,14 @@ def best_rows(space: Space, values: Floats, harm: Floats) -> NDArray[np.int64]:
     """[slot, column]: the row of the largest value, of those of -inf only the one of least harm; ties to the lowest."""
     start = space.layout.row_start
     rows = np.repeat(start[:-1, None], values.shape[1], axis=1)
-    offering = np.flatnonzero(np.diff(start) > 0)
-    if offering.size:
-        firsts = start[offering]
-        # One key to order by: the value, or, where every value is -inf, less harm.
-        most = np.maximum.reduceat(values, firsts, axis=0)
-        place = np.repeat(np.arange(len(offering)), np.diff(start)[offering])
-        lost = most == -np.inf
-        key = np.where(lost[place], -harm[:, None], values)
-        best = np.maximum.reduceat(key, firsts, axis=0)
-        number = np.where(key == best[place], np.arange(len(values))[:, None], len(values))
-        rows[offering] = np.minimum.reduceat(number, firsts, axis=0)
+    sizes = np.diff(start)
+    offering = np.flatnonzero(sizes > 0)
+    best, least = values[start[offering]], np.repeat(harm[start[offering], None], values.shape[1], axis=1)
+    for number in range(1, int(sizes.max(initial=0))):  # the second action of every slot that has one, the third ...
+        some = np.flatnonzero(sizes[offering] > number)
+        row = start[offering[some]] + number
+        value, hurt = values[row], harm[row, None]
+        better = (value > best[some]) | ((best[some] == -np.inf) & (value == -np.inf) & (hurt < least[some]))
+        best[some], least[some] = np.where(better, value, best[some]), np.where(better, hurt, least[some])
+        rows[offering[some]] = np.where(better, row[:, None], rows[offering[some]])
     return rows
