@@ -114,7 +114,7 @@ def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(s
     assert (tmp_path / "home" / TASK.key).read_text() == "years of work"
 
 
-def test_a_page_is_written_through_a_link_only_where_that_was_asked_for(tmp_path, monkeypatch, capsys):
+def test_a_page_is_written_over_pages_only_and_through_a_link_where_that_was_asked_for(tmp_path, monkeypatch, capsys):
     """The page of a folder goes into it: whoever sent the folder must not choose which file is lost by that."""
     command = caller(monkeypatch, capsys, tmp_path)
     learn(TabularModel.from_arrays(np.ones((1, 1, 1)), np.ones((1, 1)), np.ones((1, 1, 1)), 2), episodes=2).save(
@@ -125,8 +125,13 @@ def test_a_page_is_written_through_a_link_only_where_that_was_asked_for(tmp_path
         put(tmp_path / name, "link", tmp_path)
         code, _, told = command("report", source)
         assert (code, "is a link to" in told, (tmp_path / "precious").read_text()) == (2, True, "years of work")
-    assert command("report", "a.run", "--out", "a.html")[0] == 0
-    assert (tmp_path / "precious").read_text().startswith("<!doctype html>")
+    code, _, told = command("report", "a.run", "--out", "a.html")
+    assert (code, "other than a page of peakrl's" in told) == (2, True)
+    assert (tmp_path / "precious").read_text() == "years of work"
+    (tmp_path / "precious").write_text("")
+    for _ in range(2):  # an empty file, then a page
+        assert command("report", "a.run", "--out", "a.html")[0] == 0
+        assert (tmp_path / "precious").read_text().startswith("<!doctype html>")
     odd = os.fsdecode(b"odd\xff.run")  # a name that is no text is the name of a file all the same
     os.rename("a.run", odd)
     assert "Report on odd\\udcff.run" in write_report(odd, "page.html").read_text()

@@ -21,13 +21,18 @@ from typing import TYPE_CHECKING, Any
 from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import Section, exactly, is_number, shown
 from peakrl.report.plotly_bundle import plotly_source
-from peakrl.storage import write_file
+from peakrl.storage import reading, write_file
 
 if TYPE_CHECKING:
     from peakrl.learning.run import LearningRun
     from peakrl.model.tabular import TabularModel
 
 NAME = "report.html"
+#: What pages begin with; those before 0.2 do not say who made them.
+OURS = (
+    b'<meta name="generator" content="peakrl">',
+    b"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'",
+)
 TEMPLATES = Path(__file__).parent / "templates"
 #: What ends a script, or begins something else in it, is written so that HTML does not see it.
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -181,8 +186,8 @@ def write_report(
 
     `source` is a run, or names a run file, a folder of results or a sweep's folder. The page goes to `out`,
     a file or a folder. Unless that is given it goes into the folder, beside the run file, or, for a run that is in no
-    file, to `report.html` in the current folder. A page that stood there is replaced. A run on an environment is judged
-    exactly on its `table`, where that is given: `compile_model(from_gymnasium(env, ...))`.
+    file, to `report.html` in the current folder. A page of peakrl's that stood there is replaced. A run on an
+    environment is judged exactly on its `table`, where that is given: `compile_model(from_gymnasium(env, ...))`.
     """
     from peakrl.learning.run import LearningRun
 
@@ -207,6 +212,15 @@ def put(page: Page, place: Path) -> Path:
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise StorageError(f"cannot make the folder {place.parent}: {said}") from error
+    if os.path.isfile(place) and not replaceable(place):
+        raise StorageError(f"{place} holds something other than a page of peakrl's: move it, or put the page elsewhere")
     # Half a sign of Unicode stands for a byte in the name of a file that is no text.
     write_file(place, page.html().encode(errors="backslashreplace"))
     return place
+
+
+def replaceable(place: Path) -> bool:
+    """Is a file empty, or a page of ours?"""
+    with reading(place) as file:
+        begin = file.read(1000)
+    return not begin or any(mark in begin for mark in OURS)
