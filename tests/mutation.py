@@ -87,11 +87,7 @@ TARGETS = {
     "peakrl/kernels/evaluation.py": EVALUATED,
     "peakrl/kernels/curve.py": EVALUATED,
     "peakrl/kernels/reachability.py": ["model/test_model.py", "policy/test_policy.py", "learning/test_linear.py"],
-    "peakrl/kernels/lists.py": [
-        "model/test_soundness.py",
-        "model/test_model.py",
-        "problems/test_machine_scheduling.py",
-    ],
+    "peakrl/kernels/lists.py": ["kernels/test_lists.py"],
     "peakrl/kernels/learning.py": LEARNED,
     "peakrl/kernels/practical.py": PRACTICAL,
     "peakrl/kernels/practical_updates.py": PRACTICAL,

@@ -2,6 +2,8 @@
 
 SEARCH = "the search for nu takes another way; any nu is valid, and the bound is as near to the best one"
 FASTER = "a shorter way to the same numbers is not taken"
+ROOM = "more room than is read"
+PROBED = "places of a hash table are tried in another order; half of them are as many as there are lists"
 RARE = "the two are equal with probability 2^-53"
 HARMLESS = {
     "peakrl/storage.py": {
@@ -42,10 +44,40 @@ HARMLESS = {
         "row_rewards: 0  ->  1": FASTER,
         "row_rewards: len(record) == len(reward)  ->  len(record) != len(reward)": FASTER,
         "_by_node: False  ->  True": "more is kept than anybody asks for",
-        "first_totals: len(model.outcome_start) - 1  ->  len(model.outcome_start) + 1": "more room than is read",
+        "first_totals: len(model.outcome_start) - 1  ->  len(model.outcome_start) + 1": ROOM,
+    },
+    "peakrl/planning/keeping.py": {
+        "lay_out: self.model.horizon - 1  ->  self.model.horizon + 1": "a slice ends where the array does",
     },
     "peakrl/kernels/settling.py": {
+        "pair_of_row: 0  ->  1 #3": "values and costs come in twos: above 0 is above 1",
         "may_be_best: slot - work.here  ->  slot + work.here": "it is asked of stationary models only, where here is 0",
+    },
+    "peakrl/kernels/planning.py": {
+        "value_of_mixture: layout.outcome_start.shape[0] - 1  ->  layout.outcome_start.shape[0] + 1": ROOM,
+    },
+    "peakrl/kernels/safety.py": {
+        "dead_end_distances: 1  ->  2": "any number below 0 says that a state is safe",
+    },
+    "peakrl/kernels/evaluation.py": {
+        "forward_totals: sent[d] > 0.0  ->  sent[d] >= 0.0": "0 is added to what there is",
+    },
+    "peakrl/kernels/reachability.py": {
+        "reachable_nodes: layout.outcome_start.shape[0] - 1  ->  layout.outcome_start.shape[0] + 1": ROOM,
+    },
+    "peakrl/kernels/lists.py": {
+        "number_lists: 1  ->  2 #3": "any number below 0 says that a place is free",
+        "number_lists: 1  ->  2 #5": PROBED,
+        "number_lists: 1  ->  2 #2": ROOM,
+        "number_lists: size < 2 * lists  ->  size <= 2 * lists": ROOM,
+        "number_lists: 2  ->  3": ROOM,
+        "number_lists: place + 1  ->  place - 1": PROBED,
+        "number_lists: 1  ->  2 #7": PROBED,
+        "list_hash: begin + length  ->  begin - length": "lists of the same length share a hash, which takes longer",
+        "distribution_fault: abs(total - 1.0) > ROUNDING  ->  abs(total - 1.0) >= ROUNDING": (
+            "sums near 1 are multiples of 2^-53, and 1e-9 is none"
+        ),
+        "repeated_member: 1  ->  2": "any number below 0 is no list",
     },
     "peakrl/kernels/learning.py": {
         "rescan: value < best  ->  value <= best": "of equals it does not matter which",

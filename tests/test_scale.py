@@ -12,9 +12,8 @@ from scipy import sparse
 from peakrl import TabularModel, solve
 from peakrl.benchmark.scaling import sparse_model
 from peakrl.errors import ProblemError
-from peakrl.kernels.lists import distribution_fault, pick_lists
 from peakrl.model.assemble import check_sizes
-from peakrl.model.space import MOST_INDICES, read_only
+from peakrl.model.space import MOST_INDICES
 
 
 def random_arrays(seed, states=6, actions=3, horizon=4):
@@ -74,17 +73,6 @@ def test_a_bad_row_is_named(value, message):
     transitions[1, 1, 2] = value
     with pytest.raises(ProblemError, match=message):
         TabularModel.from_arrays(transitions, np.zeros((3, 2)), np.zeros((0, 3, 2)), 2)
-
-
-def test_lists_are_picked_and_checked_like_slices():
-    start = np.array([0, 2, 2, 5], np.int64)
-    following, probability = np.arange(5, dtype=np.int32), np.array([0.5, 0.5, 0.0, 0.25, 0.75])
-    ends, picked, chances = pick_lists(start, following, probability, np.array([2, 0], np.int32))
-    assert (ends.tolist(), picked.tolist(), chances.tolist()) == ([3, 5], [2, 3, 4, 0, 1], [0.0, 0.25, 0.75, 0.5, 0.5])
-    start, probability = read_only(start), read_only(probability)
-    assert distribution_fault(start, probability) == (-1, 1, 0.0, 1)
-    assert distribution_fault(read_only(start[[0, 1, 3]]), probability) == (-1, -1, 1.0, 1)
-    assert distribution_fault(start, read_only(-probability))[0] == 0
 
 
 def test_more_than_32_bit_indices_can_tell_apart_is_refused_by_name():

@@ -3,7 +3,7 @@
 from naive.algorithm_1 import algorithm_one
 from naive.draws import Walk, Xoshiro, alias_table, order_met, paid, pick, simulate_by_walking
 from naive.harvesting import convex_optimum, harvest_expectation, harvest_optimum, harvest_total, harvest_value
-from naive.lists import change_fault, number_lists
+from naive.lists import change_fault, distribution_fault, number_lists, repeated_member
 from naive.planning import (
     best_of_all_tables,
     budget_programme,
@@ -40,6 +40,7 @@ __all__ = [
     "change_fault",
     "convex_optimum",
     "decision_points",
+    "distribution_fault",
     "evaluate_by_trajectories",
     "every_table",
     "expected_costs_of_order",
@@ -61,6 +62,7 @@ __all__ = [
     "paid",
     "pick",
     "plain_reward",
+    "repeated_member",
     "safe_entries",
     "simulate_by_walking",
     "total_violation",

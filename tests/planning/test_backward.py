@@ -149,3 +149,14 @@ def test_a_policy_that_no_longer_changes_is_kept_once_and_is_the_same(tmp_path):
     assert evaluate(model, found.policy).value == pytest.approx(found.value)
     found.policy.save(tmp_path / "policy.peakrl")
     assert np.array_equal(load_policy(tmp_path / "policy.peakrl", model).rows, found.policy.rows)
+
+
+@pytest.mark.parametrize("horizon", range(10, 15))
+def test_values_that_no_longer_change_from_about_the_first_step_on_are_those_of_a_plain_loop(horizon):
+    """Eleven steps lead from one end to the other, so that the twelfth value is the first to be as the one before."""
+    model = settling(horizon)
+    values, costs, _ = naive.planning.backward_tables(model)
+    found = solve(model, keep="all")
+    for (step, slot), value in values.items():
+        node = step * model.node_stride + slot
+        assert (found.node_values[node], found.node_violations[node]) == (value, costs[step, slot])

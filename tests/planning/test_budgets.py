@@ -222,6 +222,17 @@ def test_a_limit_that_no_policy_can_meet_names_the_least_that_one_can(form):
     assert found.policy.probabilities(0, found.policy.model.state_of_slot(0)) == {0: 1.0}
 
 
+@pytest.mark.parametrize(("constraints", "more"), [(3, ""), (4, " and 1 more")])
+def test_of_the_constraints_that_stand_against_less_three_are_named(constraints, more):
+    # Each action violates one constraint by 1: the least for all of them is to toss a die.
+    model = TabularModel.from_arrays(
+        np.ones((1, constraints, 1)), np.zeros((1, constraints)), -np.eye(constraints)[:, None], 1
+    )
+    reason = solve_budget(model, per_constraint=[0.1] * constraints).reason
+    named = ", ".join(map(repr, model.constraint_names[:3]))
+    assert reason.endswith(f", because of {named}{more}")
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_the_least_limit_that_is_named_can_be_kept_and_less_cannot(seed):
     model = compile_model(random_problem(seed, safe_action=False))

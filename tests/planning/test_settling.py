@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from peakrl.kernels.settling import may_be_best, may_be_least
 from peakrl.planning import backward, keeping, settling, sharing
 from peakrl.planning.backward import pays_of
 from peakrl.planning.exact import row_costs
+from peakrl.planning.settling import Sizes, margin_of
 from peakrl.policy.choices import Runs, Table
 from peakrl.storage import read_record, write_record
 
@@ -104,6 +106,55 @@ def test_an_action_that_pays_late_is_not_left_out_early(monkeypatch):
     # A bound that forgets what the steps to come may bring is noticed here.
     monkeypatch.setattr(backward, "candidates_left", sabotaged(backward.candidates_left))
     assert not agrees(model, solve(model, keep="all"))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_margin_is_that_of_the_formula_in_fractions(seed):
+    rng = np.random.default_rng(seed)
+    m, steps, scale = int(rng.integers(1, 9)), int(rng.integers(1, 100)), 10.0 ** rng.integers(-3, 6)
+    low, gap = scale * rng.normal(), scale * rng.choice([0.0, 1e-14, 1.0]) * rng.random()
+    e, paid, size = rng.choice([0.0, 1e-16, 1e-4]), scale * rng.random(), scale * rng.random()
+    lo, hi, excess, most = Fraction(low), Fraction(low + gap), Fraction(e), Fraction(paid)
+    bound = 2 * Fraction(size) + 4 * steps * max(abs(lo), abs(hi)) + most
+    delta = 2 * (m + 2) * Fraction(1, 2**53) * (most + bound)
+    kappa = 2 * steps * excess * (max(abs(lo), abs(hi)) + 2 * delta)
+    margin = steps * (hi - lo + 8 * delta + 2 * kappa) + 6 * delta
+    margin += 2 * excess * steps * (max(abs(lo), abs(hi)) + 4 * delta + kappa)
+    found = margin_of(Sizes(m, e, paid), low, low + gap, size, steps)
+    assert margin <= found <= margin * (1 + Fraction(1, 10**8))
+
+
+def test_there_is_no_margin_where_the_bound_on_rounding_does_not_hold():
+    """(1 + e)^R <= 2 needs R*e <= 1/2; sums of R*(m + 2) roundings stay small below 2^45 of them."""
+    assert margin_of(Sizes(2, 0.25, 1.0), 0.0, 0.0, 1.0, 2) < np.inf
+    assert margin_of(Sizes(2, 0.25, 1.0), 0.0, 0.0, 1.0, 3) == np.inf
+    assert margin_of(Sizes(2, np.nan, 1.0), 0.0, 0.0, 1.0, 3) == np.inf
+    assert margin_of(Sizes(2, 0.0, 1.0), 0.0, 0.0, 1.0, 2**43 - 1) < np.inf
+    assert margin_of(Sizes(2, 0.0, 1.0), 0.0, 0.0, 1.0, 2**43) == np.inf
+
+
+@pytest.mark.parametrize("turn", [29, 27, 15, 0, None])
+def test_a_keeper_keeps_what_it_is_told_of_the_slots_that_are_open(turn, monkeypatch):
+    """By change, from step `turn` on by lines; of all slots at first, then of fewer; in parts, as threads would."""
+    monkeypatch.setattr(keeping, "SHARE", 1e9)
+    model, rng, end = growing(0, horizon=30), np.random.default_rng(3), 0 if turn == 0 else 5
+    keeper, plain, some = keeping.Keeper(model), np.zeros((30, 12), np.uint8), np.arange(12)
+    for step in range(29, end - 1, -1):
+        plain[step], some = plain[min(step + 1, 29)], some if step >= 25 else some[rng.random(len(some)) < 0.95]
+        plain[step, some] = rng.integers(0, 3, len(some))
+        parts = (0, 5, some[some < 5]), (5, 12, some[some >= 5])
+        if step >= 25:
+            keeper.line(step)[:] = plain[step]
+            changes = [keeper.changed(step, first, last) for first, last, _ in parts]
+        else:
+            changes = [keeper.changed_among(step, first, last, open, plain[step, open]) for first, last, open in parts]
+        monkeypatch.setattr(keeping, "SHARE", -1.0 if step == turn else 1e9)
+        keeper.keep(step, changes)
+    plain[:end] = plain[end]
+    with sharing.threads_for(model, 1) as alone:
+        kept = keeper.choices(alone)
+    assert isinstance(kept, Runs if turn is None else Table)
+    assert all(np.array_equal(kept.of_step(step), plain[step]) for step in range(30))
 
 
 def sabotaged(look):

@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import itertools
 import math
 from dataclasses import replace
@@ -198,9 +199,12 @@ def test_a_change_list_that_makes_no_sense_is_refused(episodes, columns, message
         AveragedPolicy(model, episodes, first_rows(model), *columns)
 
 
+once = functools.cache(setting)
+
+
 @given(st.data())
 def test_the_first_fault_of_a_change_list_is_that_of_its_twin(data):
-    _, model, _ = setting(9)
+    _, model, _ = once(9)
     start, slots = model.row_start.tolist(), model.num_slots
     rows_of = {node: range(start[node % slots], start[node % slots + 1]) for node in range(model.num_nodes)}
     episode, changes = 1, []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import peakrl
-from naive import best_over_all_orders, expected_costs_of_order, number_lists
+from naive import best_over_all_orders, expected_costs_of_order
 from peakrl import (
     Job,
     Policy,
@@ -20,7 +20,6 @@ from peakrl import (
     uniform,
 )
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.kernels import lists as kernels
 from peakrl.kernels.sampling import seed_state
 from peakrl.model.explore import explore
 from peakrl.model.schedule_states import ScheduleState
@@ -89,17 +88,6 @@ def test_labels_are_found_by_value_and_by_slice_without_a_table_of_objects():
         labels.index(ScheduleState((1,)))
     with pytest.raises(ValueError, match="not a state"):
         labels.index(labels[5], 6)
-
-
-def test_numbering_equal_lists_agrees_with_a_dictionary():
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        lists = [rng.integers(0, 3, (rng.integers(0, 4), 2)).tolist() for _ in range(rng.integers(1, 60))]
-        words = np.array([pair for members in lists for pair in members], np.uint64).reshape(-1, 2)
-        start = np.concatenate(([0], np.cumsum([len(members) for members in lists])))
-        number, first = kernels.number_lists(start, words[:, 0].copy(), words[:, 1].copy())
-        expected = number_lists([[tuple(pair) for pair in members] for members in lists])
-        assert (number.tolist(), first.tolist()) == expected
 
 
 @pytest.mark.parametrize("seed", range(20))
