@@ -2,13 +2,13 @@
 
     python tests/mutation.py [--each NUMBER OF MUTANTS OF A MODULE] [--seed SEED] [MODULE ...]
 
-Mutants are drawn with the seed. The JIT is off, so that kernels are plain Python. A module's tests are collected and
-run once, which tells which of them call which function; then each mutant is tried in a forked process, which runs the
-tests that call its function until one fails: those first that have killed most, then the quickest. Tests that start
-processes of their own, or take too long without the JIT, are left out, and said so. A mutant that makes a test fail,
-or compute five times as long as it should, is killed. Survivors are printed with their line: each lacks a
-test, or changes nothing that anybody could notice. Those of the second kind that somebody has looked at are in
-`mutation_survivors.py`, with the reason, and are counted by themselves.
+Mutants are drawn with the seed. The JIT is off, so that kernels are plain Python. The modules' tests are collected and
+run once, which tells which of them call which function; then each mutant is tried in a forked process, which runs
+those of its module's tests that call its function until one fails: first those that have killed most, then the
+quickest. Tests that start processes of their own, or take too long without the JIT, are left out, and said so. A
+mutant that makes a test fail, or compute five times as long as it should, is killed. Survivors are printed with their
+line: each lacks a test, or changes nothing that anybody could notice. Those of the second kind that somebody has
+looked at are in `mutation_survivors.py`, with the reason, and are counted by themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import argparse
 import importlib
 import importlib.abc
 import importlib.machinery
-import json
 import os
 import random
 import resource
@@ -42,13 +41,18 @@ VERIFIED = ["certificates/test_verify.py", "certifying/test_certify.py"]
 CERTIFIED = ["kernels/test_certified.py", "learning/test_certified.py", "certificates/test_verify_learned.py"]
 FORGED = ["learning/test_forged_runs.py", "learning/test_checkpoint_environments.py"]
 LEARNED = ["learning/test_learning.py", "learning/test_environments.py", "learning/test_sampled_history.py"]
-PRACTICAL = ["learning/test_practical.py", "learning/test_safe_policy.py", "learning/test_limits.py"]
-COUNTED = ["learning/test_ucbvi.py", "learning/test_linear.py", "learning/test_primal_dual.py"]
+PRACTICAL = [
+    "learning/test_practical.py", "learning/test_learning.py", "learning/test_safe_policy.py",
+    "learning/test_limits.py",
+]  # fmt: skip
+COUNTED = [
+    "learning/test_ucbvi.py", "learning/test_learning.py", "learning/test_linear.py", "learning/test_primal_dual.py",
+]  # fmt: skip
 EVALUATED = [
     "evaluation/test_evaluation.py", "evaluation/test_exact_arithmetic.py", "model/test_tolerances.py",
     "evaluation/test_unknown_states.py",
 ]  # fmt: skip
-POSTERIOR = ["learning/test_posterior.py", "learning/test_safe_policy.py"]
+POSTERIOR = ["learning/test_posterior.py", "learning/test_learning.py", "learning/test_safe_policy.py"]
 MODELS = ["model/test_soundness.py", "model/test_model_files.py"]
 FILES = [
     "test_storage.py",
@@ -112,8 +116,9 @@ OPTIONS = [
 ]  # fmt: skip
 SURVIVED, KILLED = 0, 1
 MEMORY = 3 << 30
-#: Seconds that a test may compute without the JIT: one that takes longer is left out.
-PATIENCE = 2
+#: Seconds that a test may compute without the JIT: one that takes longer is left out; if so many of its cases do, all
+#: further ones are.
+PATIENCE, SLOW_CASES = 2, 2
 
 
 class TooLong(Exception):
@@ -146,6 +151,10 @@ class Trial:
         self.seconds: dict[str, float] = {}
         self.calls: dict[str, set[tuple[str, str]]] = {}
         self.kills: Counter[str] = Counter()
+        #: [test without its case]: how many cases took too long.
+        self.slow: Counter[str] = Counter()
+        #: Seconds that the tests of the module at hand take.
+        self.all = 0.0
         self.found: list[tuple[int, int, int]] = []
 
     @pytest.hookimpl(tryfirst=True)
@@ -171,6 +180,9 @@ class Trial:
     def look_at(self, item):
         """Run a test on the code as it is; note how long it takes and what it calls."""
         called, paths, begun = set(), {str(source.path) for source in self.modules.values()}, time.process_time()
+        name = item.nodeid.split("[")[0]
+        if self.slow[name] >= SLOW_CASES:
+            return
 
         def note(frame, event, argument):
             if event == "call" and frame.f_code.co_filename in paths:
@@ -185,6 +197,7 @@ class Trial:
             sys.setprofile(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
         if failed:
+            self.slow[name] += 1
             leave_out(item.nodeid, failed[0].longreprtext.strip().splitlines()[-1])
         else:
             self.seconds[item.nodeid], self.calls[item.nodeid] = time.process_time() - begun, called
@@ -192,6 +205,7 @@ class Trial:
     def try_all(self, module, source):
         """Return how many mutants were tried, how many survive and change nothing, and how many survive."""
         numbers, begun = list(range(len(source.places))), time.monotonic()
+        self.all = sum(seconds for test, seconds in self.seconds.items() if belongs(test, module))
         random.Random(f"{self.seed} {module}").shuffle(numbers)
         chosen, reasons, idle, left = numbers[: self.count], HARMLESS.get(module, {}), 0, 0
         for number in chosen:
@@ -212,7 +226,7 @@ class Trial:
             return self.tried(lambda write: self.fresh(module, source, number))[0]
         called = str(source.path), place.function
         while True:
-            tests = [test for test, calls in self.calls.items() if called in calls]
+            tests = [test for test, calls in self.calls.items() if called in calls and belongs(test, module)]
             tests.sort(key=lambda test: (-self.kills[test], self.seconds[test]))
             killed, killer = self.tried(lambda write, tests=tests: self.swapped(module, source, number, tests, write))
             # What a test says that fails by itself, the second time that it is run, is worth nothing.
@@ -236,7 +250,7 @@ class Trial:
             finally:
                 os._exit(status)
         os.close(write)
-        killed = waited(child, 300 + 20 * sum(self.seconds.values()))
+        killed = waited(child, 300 + 20 * self.all)
         with os.fdopen(read) as pipe:
             return killed, pipe.read()
 
@@ -262,9 +276,15 @@ class Trial:
                 del sys.modules[name]
         sys.meta_path.insert(0, Mutated(name_of(module), source.path, source.code(number)))
         signal.signal(signal.SIGPROF, lambda *_: os._exit(KILLED))
-        signal.setitimer(signal.ITIMER_PROF, 30 + 5 * sum(self.seconds.values()))
-        slow = [part for test in self.items if test not in self.calls for part in ("--deselect", test)]
+        signal.setitimer(signal.ITIMER_PROF, 30 + 5 * self.all)
+        slow = [test for test in self.items if test not in self.calls and belongs(test, module)]
+        slow = [part for test in slow for part in ("--deselect", test)]
         return int(pytest.main(["-x", *OPTIONS, *slow, *paths_of(TARGETS[module])]) != 0)
+
+
+def belongs(test, module):
+    """Is a test, by its id, among those that must notice what is wrong with a module?"""
+    return test.split("::")[0].removeprefix(f"{TESTS.name}/") in TARGETS[module]
 
 
 def name_of(module):
@@ -322,33 +342,16 @@ def paths_of(tests):
     return [str(TESTS / test) for test in tests]
 
 
-def survivors(modules, tests, count, seed):
-    """Try mutants of modules that have the same tests in a process of their own; return what became of them."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        trial = Trial(modules, count, seed)
-        pytest.main(["-s", *OPTIONS, *paths_of(tests)], plugins=[trial])
-        if len(trial.found) < len(modules):
-            os._exit(1)
-        os.write(write, json.dumps(trial.found).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        told = pipe.read()
-    if os.waitpid(child, 0)[1] != 0:
-        raise SystemExit(f"{', '.join(modules)}: the tests could not be run")
-    return json.loads(told)
-
-
 def main(count, seed, modules):
     sys.path[:0] = [str(SOURCE), str(TESTS)]
     os.environ["NUMBA_DISABLE_JIT"] = "1"
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for module in modules or TARGETS:
-        groups.setdefault(tuple(TARGETS[module]), []).append(module)
-    found = [one for tests, group in groups.items() for one in survivors(group, tests, count, seed)]
-    print(tally("in all ", found))
+    modules = modules or list(TARGETS)
+    tests = sorted({test for module in modules for test in TARGETS[module]})
+    trial = Trial(modules, count, seed)
+    pytest.main(["-s", *OPTIONS, *paths_of(tests)], plugins=[trial])
+    if len(trial.found) < len(modules):
+        raise SystemExit("the tests could not be run")
+    print(tally("in all ", trial.found))
 
 
 def tally(name, found):

@@ -4,6 +4,9 @@ SEARCH = "the search for nu takes another way; any nu is valid, and the bound is
 FASTER = "a shorter way to the same numbers is not taken"
 ROOM = "more room than is read"
 PROBED = "places of a hash table are tried in another order; half of them are as many as there are lists"
+LOGGED = "there is room for no change or for many, never for one"
+EQUALS = "of equals it does not matter which"
+COLUMN = "the column is the first, 0"
 RARE = "the two are equal with probability 2^-53"
 HARMLESS = {
     "peakrl/storage.py": {
@@ -80,7 +83,14 @@ HARMLESS = {
         "repeated_member: 1  ->  2": "any number below 0 is no list",
     },
     "peakrl/kernels/learning.py": {
-        "rescan: value < best  ->  value <= best": "of equals it does not matter which",
+        "learn_episodes: 0  ->  1 #3": LOGGED,
+        "learn_played: 0  ->  1 #2": LOGGED,
+        "rescan: value < best  ->  value <= best": EQUALS,
+        "rescan: lower > runner  ->  lower >= runner": EQUALS,
+        "rescan: value > best  ->  value >= best #2": EQUALS,
+        "update: cell + W  ->  cell - W": COLUMN,
+        "rescan: cell + W  ->  cell - W": COLUMN,
+        "learn_played: ahead + W  ->  ahead - W": COLUMN,
     },
     "peakrl/kernels/sampling.py": {
         "fill_tables: accept[o] < 1.0  ->  accept[o] <= 1.0": "a full column never draws its alias, whatever it is",

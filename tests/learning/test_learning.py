@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import naive
-from peakrl import LearnerSettings, TabularModel, compile_model, learn, learners
+from peakrl import LearnerSettings, TabularModel, compile_model, evaluate, learn, learners
 from peakrl.errors import SettingsError
+from peakrl.kernels.learning import Log, Rates, Tables, learn_played
 from random_problems import random_problem
 
 SETTINGS = {
@@ -81,6 +82,48 @@ def test_the_kernel_equals_its_twin_bit_for_bit(name, block):
         assert twin_differences(1000 * block + seed, name) == []
 
 
+@pytest.mark.parametrize("logs", [True, False])
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_learned_of_a_row_that_is_no_longer_greedy_leaves_the_best_one_greedy(seed, logs):
+    """As in lanes, of which another may have learned meanwhile: the best of a node is looked for in plain Python."""
+    rng, model = np.random.default_rng(seed), compile_model(random_problem(seed))
+    layout, horizon = model.layout, model.horizon
+    # Quarters, so that some tie.
+    q = rng.integers(0, 12, (horizon - 1) * layout.entry_stride + model.num_rows) / 4
+    visits = rng.integers(0, 4, len(q)).astype(np.int32)
+    node = np.zeros((model.num_nodes + model.num_slots, 4))
+    words = node.view(np.uint64)
+
+    def best(step, slot):
+        rows = np.arange(layout.row_start[slot], layout.row_start[slot + 1])
+        values = q[step * layout.entry_stride + rows]
+        others = np.delete(values, values.argmax())
+        return min(2.0, values.max()), others.max(initial=-np.inf), rows[values.argmax()]
+
+    slots = [int(rng.integers(*layout.step_slots[step])) for step in range(horizon)]
+    rows = [int(rng.integers(layout.row_start[slot], layout.row_start[slot + 1])) for slot in slots]
+    nodes = [step * layout.node_stride + slot for step, slot in enumerate(slots)]
+    entries = [step * layout.entry_stride + row for step, row in enumerate(rows)]
+    greedy = [best(step, slot)[2] for step, slot in enumerate(slots)]
+    for step, slot in enumerate(slots):
+        node[nodes[step], :2], words[nodes[step], 2] = best(step, slot)[:2], greedy[step]
+    # The last row of `node` belongs to no state, and is worth 0.
+    followings = [*slots[1:], len(node) - 1 - horizon * layout.node_stride]
+    reward, ahead = rng.integers(0, 8, horizon) / 4, np.array([*(node[here, 0] for here in nodes[1:]), 0.0])
+    alpha = [[0.5, 0.25, (horizon + 1) / (horizon + 3), (horizon + 1) / (horizon + 4)][n] for n in visits[entries]]
+    expected = [(1 - a) * old + a * new for a, old, new in zip(alpha, q[entries], reward + ahead, strict=True)]
+    seen, log = visits[entries] + 1, Log(*(np.empty(9 if logs else 0, np.int32) for _ in range(3)))
+    tables = Tables(q, visits, node.reshape(-1), words.reshape(-1))
+    rates = Rates(horizon, np.array([np.nan, 0.5, 0.25]), np.full(horizon, 2.0))
+    path = (np.array(each) for each in (slots, rows, followings))
+    changes = learn_played(layout, tables, rates, None, None, *path, reward, 7, log, 2)
+    assert (q[entries].tolist(), visits[entries].tolist()) == (expected, seen.tolist())
+    found = [best(step, slot) for step, slot in enumerate(slots)]
+    assert [(*node[here, :2], words[here, 2]) for here in nodes] == found
+    new = [(8, nodes[h], row) for h, (_, _, row) in enumerate(found) if row != greedy[h]] if logs else []
+    assert [(log.episode[i], log.node[i], log.row[i]) for i in range(2, changes)] == new
+
+
 def test_a_run_is_reproduced_by_its_seed_and_changed_by_another():
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
     settings = LearnerSettings.published(0.25)
@@ -121,10 +164,16 @@ def surely(seed):
 )
 def test_where_nothing_is_random_an_episode_earns_what_its_policy_is_worth(settings):
     for seed in range(3):
-        history = learn(surely(seed), settings, episodes=60, seed=seed, record=1).history
+        model = surely(seed)
+        run = learn(model, settings, episodes=60, seed=seed, record=1)
+        history = run.history
         assert np.unique(history.value).size > 1
         assert history.episode_reward == pytest.approx(history.value, rel=1e-12)
         assert history.episode_violation == pytest.approx(history.violation, rel=1e-12)
+        for episode in (1, 2, 5, 60):
+            worth = evaluate(model, run.averaged_policy.policy(episode))
+            assert history.episode_reward[episode - 1] == pytest.approx(worth.value, rel=1e-12)
+            assert history.episode_violation[episode - 1] == pytest.approx(worth.violation, rel=1e-12)
 
 
 def test_violations_are_counted_as_experienced():
