@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import itertools
 
+import numpy as np
+
 from peakrl import storage
 
 BLOCK = 4
@@ -26,6 +28,8 @@ class FailingDisk(storage.Disk):
     def __init__(self, files=(), *, at=-1, failure=Crash):
         #: Contents by number, as flushed and as they are now; names as flushed, and changes of names since.
         self.flushed, self.now, self.names, self.changes = {}, {}, {}, []
+        #: Contents by number that are written to like memory.
+        self.rooms = {}
         self.at, self.failure, self.count = at, failure, 0
         for path, data in dict(files).items():
             number = len(self.now)
@@ -34,6 +38,7 @@ class FailingDisk(storage.Disk):
 
     def step(self):
         """One boundary: before an operation, or within one."""
+        self.now.update((number, content.tobytes()) for number, content in self.rooms.items())
         self.count += 1
         if self.count - 1 == self.at:
             raise self.failure
@@ -57,6 +62,21 @@ class FailingDisk(storage.Disk):
         for end in range(BLOCK, len(data) + BLOCK, BLOCK):
             self.step()
             self.now[number] = data[:end]
+        self.flush(number)
+
+    def room(self, path, size):
+        self.step()
+        number = len(self.now)
+        self.now[number] = bytes(size)
+        self.changes.append(("create", str(path), number))
+        self.step()
+        self.rooms[number] = np.zeros(size, np.uint8)
+        return self.rooms[number]
+
+    def flush_room(self, path, content):
+        self.step()
+        (number,) = (number for number, room in self.rooms.items() if room is content)
+        del self.rooms[number]
         self.flush(number)
 
     def flush(self, number):

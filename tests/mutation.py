@@ -157,6 +157,10 @@ class Trial:
         self.all = 0.0
         self.found: list[tuple[int, int, int]] = []
 
+    def pytest_configure(self, config):
+        """Nobody reads how a test failed, and what is cut off anywhere has no line that pytest could show."""
+        config.option.tbstyle = "native"
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self):
         """The same examples every time; which of them is the simplest one to fail nobody asks."""
@@ -185,16 +189,16 @@ class Trial:
             return
 
         def note(frame, event, argument):
-            if event == "call" and frame.f_code.co_filename in paths:
+            if frame.f_code.co_filename in paths:
                 called.add((frame.f_code.co_filename, frame.f_code.co_name))
 
         signal.signal(signal.SIGPROF, give_up)
         signal.setitimer(signal.ITIMER_PROF, PATIENCE, 1)
-        sys.setprofile(note)
+        sys.settrace(note)
         try:
             failed = failures(item)
         finally:
-            sys.setprofile(None)
+            sys.settrace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
         if failed:
             self.slow[name] += 1

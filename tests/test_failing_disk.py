@@ -21,15 +21,18 @@ from peakrl import (
     load_policy,
     load_run,
     safe_set,
+    scheduling_example,
     solve,
+    storage,
     verify,
 )
 from peakrl.errors import StorageError
 from peakrl.paper.records import Check, FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
+from peakrl.report.page import Page, put
 from peakrl.runs.store import Store
 from peakrl.runs.tasks import Task
-from peakrl.storage import Disk, read_file, read_record, write_file, write_record
+from peakrl.storage import Disk, read_file, read_record, streamed_record, write_file, write_record
 from peakrl.sweeps.summary import write_csv, write_parquet
 
 OLD, NEW = b"the old file", b"something new, and longer"
@@ -110,7 +113,7 @@ def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_
     """Each kind of file that we write is written through the same few calls: a crash never mixes two."""
     model = compile_model(energy_harvesting(battery=1, max_arrival=1, horizon=2))
     run, policy = learn(model, episodes=3), solve(model).policy
-    certificate = certify(model, policy)
+    certificate, layered = certify(model, policy), compile_model(scheduling_example(1))
     store, task = Store.create(tmp_path / "results"), Task("a.module:function", {"seed": 1})
     (tmp_path / "results" / "runs" / task.key[:2]).mkdir()
     writers = {
@@ -124,12 +127,14 @@ def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_
         tmp_path / "policy.h": lambda: policy.to_c(tmp_path / "policy.h"),
         tmp_path / "runs.csv": lambda: write_csv([{"value": 1.0}], tmp_path / "runs.csv"),
         tmp_path / "figure9.csv": lambda: figure(1.0).write(tmp_path),
+        tmp_path / "planned": lambda: solve(layered, policy_file=tmp_path / "planned"),
+        tmp_path / "page.html": lambda: put(Page("title", "subject", []), tmp_path / "page.html"),
     }
-    monkeypatch.setattr("failing_disk.BLOCK", 5000)
     for path, write in writers.items():
         monkeypatch.setattr("peakrl.storage.disk", Disk())
         write()
         new = path.read_bytes()
+        monkeypatch.setattr("failing_disk.BLOCK", max(5000, len(new) // 5))
         for disk, done in boundaries(write, {path: OLD}, path, monkeypatch):
             assert disk.worlds(path) <= {new} if done else disk.worlds(path) <= {OLD, new}
         failed = FailingDisk({path: OLD}, at=1, failure=full())
@@ -138,6 +143,32 @@ def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_
             write()
         assert failed.read(path) == OLD
     assert load_run(tmp_path / "run").episodes == 3
+
+
+def test_a_record_that_is_filled_on_disk_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
+    """Crashes while it is filled as well, in any order: what is mapped reaches the disk when it likes."""
+    path, numbers = tmp_path / "record", np.arange(40, dtype=np.uint16).reshape(5, 8)
+
+    def write():
+        with streamed_record(path, "kind", {"a": 1}, "numbers", numbers.shape, numbers.dtype) as room:
+            for line in (3, 0, 4, 1, 2):
+                room[line] = numbers[line]
+                getattr(storage.disk, "step", int)()
+
+    monkeypatch.setattr("failing_disk.BLOCK", 16)
+    write()
+    new = path.read_bytes()
+    assert np.array_equal(read_record(path, "kind")[1]["numbers"], numbers)
+    for before in ({path: OLD}, {}):
+        crashes = 0
+        for disk, done in boundaries(write, before, path, monkeypatch):
+            crashes += not done
+            assert disk.worlds(path) <= ({new} if done else {before.get(path), new})
+        assert crashes > 8
+    disk = Hasty({path: OLD})
+    monkeypatch.setattr("peakrl.storage.disk", disk)
+    write()
+    assert disk.worlds(path) != {new}, "the simulation notices what is not flushed"
 
 
 def test_a_table_for_pandas_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):

@@ -30,6 +30,8 @@ MAGIC = b"peakrl "
 VERSION = 1
 #: Characters of a digest.
 DIGEST_LENGTH = 64
+#: Bytes that a digest takes in at a time.
+PORTION = 1 << 22
 #: A cell that begins so is a formula to a spreadsheet, which may read other files or run programs.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 #: A temporary file is named by its process and a number, so that threads may write the same file at once; and those
@@ -51,6 +53,19 @@ class Disk:
         with open(path, "wb") as file:
             file.write(data)
             file.flush()
+            os.fsync(file.fileno())
+
+    def room(self, path: Path, size: int) -> NDArray[np.uint8]:
+        """Take the room of a new file; return its bytes, and what is written there is in the file."""
+        with open(path, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+        return np.memmap(path, np.uint8, "r+", 0, (size,))
+
+    def flush_room(self, path: Path, content: NDArray[np.uint8]) -> None:
+        """Flush what was written to the bytes of a file."""
+        assert isinstance(content, np.memmap)
+        content.flush()
+        with open(path, "r+b") as file:
             os.fsync(file.fileno())
 
     def rename(self, path: Path, target: Path) -> None:
@@ -247,21 +262,15 @@ def streamed_record(
     table += b" " * (-(body + len(head) + 8 + len(table)) % 8)
     begin = body + len(head) + 8 + len(table)
     with replacing(path) as temporary:
-        with open(temporary, "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, begin + size)
-            file.write(lead + b"0" * DIGEST_LENGTH + b"\n" + head + len(table).to_bytes(8, "little") + table)
-        array = np.memmap(temporary, dtype, "r+", begin, shape)
-        yield array
-        array.flush()
-        with open(temporary, "r+b") as file:
-            file.seek(body)
-            digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
-            while part := file.read(1 << 22):
-                digest.update(part)
-            file.seek(len(lead))
-            file.write(digest.hexdigest().encode())
-            file.flush()
-            os.fsync(file.fileno())
+        whole = disk.room(temporary, begin + size)
+        lines = lead + b"0" * DIGEST_LENGTH + b"\n" + head + len(table).to_bytes(8, "little") + table
+        whole[:begin] = np.frombuffer(lines, np.uint8)
+        yield whole[begin:].view(dtype).reshape(shape)
+        digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
+        for first in range(body, begin + size, PORTION):
+            digest.update(whole[first : first + PORTION].data)
+        whole[len(lead) : len(lead) + DIGEST_LENGTH] = np.frombuffer(digest.hexdigest().encode(), np.uint8)
+        disk.flush_room(temporary, whole)
 
 
 def quoted(value: Any) -> Any:
