@@ -38,7 +38,10 @@ SOURCE = TESTS.parent / "src"
 PLANS = ["planning/test_planning.py", "planning/test_backward.py", "planning/test_settling.py"]
 BUDGETS = ["planning/test_budgets.py", "planning/test_relaxed.py", "model/test_one_limit.py"]
 VERIFIED = ["certificates/test_verify.py", "certifying/test_certify.py"]
-CERTIFIED = ["kernels/test_certified.py", "learning/test_certified.py", "certificates/test_verify_learned.py"]
+CERTIFIED = [
+    "kernels/test_certified.py", "learning/test_certified.py", "learning/test_learning.py",
+    "certificates/test_verify_learned.py",
+]  # fmt: skip
 FORGED = ["learning/test_forged_runs.py", "learning/test_checkpoint_environments.py"]
 LEARNED = ["learning/test_learning.py", "learning/test_environments.py", "learning/test_sampled_history.py"]
 PRACTICAL = [

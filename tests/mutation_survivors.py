@@ -104,6 +104,21 @@ HARMLESS = {
         "moments: 0.0  ->  1.0 #2": SEARCH,
         "upper_mean: 1.0  ->  2.0 #2": "read only where it is above 0, and set before that",
     },
+    "peakrl/kernels/certified/values.py": {
+        "following_value: step + 1  ->  step - 1 #4": SEARCH,
+    },
+    "peakrl/kernels/certified/candidates.py": {
+        "fallback: 1  ->  2": "any number below 0 says that there is none yet",
+    },
+    "peakrl/kernels/primal_dual.py": {
+        "plan_anew: rules.heat > 0.0  ->  rules.heat >= 0.0 #2": "a factor of 0 makes 0 of it as well",
+    },
+    "peakrl/kernels/triple_q.py": {
+        "choose: 0  ->  1 #2": LOGGED,
+    },
+    "peakrl/certificates/verify_learned.py": {
+        "read: 0  ->  1 #13": "of counts only those above 0 are kept",
+    },
     "peakrl/kernels/untried.py": {
         "survival_low: last - first  ->  last + first": "what comes after a law's own outcomes is not read",
         "reached_by: True  ->  False": "nothing leads back to the first step",

@@ -90,10 +90,18 @@ def altered(certificate: Certificate, rng) -> tuple[str, Certificate]:
     return where, Certificate(**{**certificate.__dict__, **said, "evidence": Evidence(plain, arrays)})
 
 
-@pytest.mark.parametrize("count", [210, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_no_altered_number_passes(count, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_altered_is_confirmed(kind, tmp_path):
+    issued(kind).save(tmp_path / "kept")
+    assert verify(tmp_path / "kept").holds
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [*((seed, 35) for seed in range(6)), pytest.param(10_000, 10_000, marks=pytest.mark.slow)]
+)
+def test_no_altered_number_passes(seed, count, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda file: None)
-    rng, path, accepted = np.random.default_rng(count), tmp_path / "altered", []
+    rng, path, accepted = np.random.default_rng(seed), tmp_path / "altered", []
     for number in range(count):
         kind = list(KINDS)[number % len(KINDS)]
         where, forged = altered(issued(kind), rng)
@@ -105,9 +113,3 @@ def test_no_altered_number_passes(count, tmp_path, monkeypatch):
         if holds:
             accepted.append((kind, where))
     assert accepted == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_altered_is_confirmed(kind, tmp_path):
-    issued(kind).save(tmp_path / "kept")
-    assert verify(tmp_path / "kept").holds

@@ -10,12 +10,14 @@ import pytest
 
 import naive_certified
 from peakrl import Knowledge, LearnerSettings, compile_model, learn
-from peakrl.kernels.certified import bounds
+from peakrl.kernels.certified import bounds, candidates, episodes, gaps, values
 from peakrl.kernels.certified.bounds import FINE, ROUGH, beta, upper_mean
-from peakrl.kernels.certified.candidates import plan_candidate
+from peakrl.kernels.certified.candidates import estimate_policy, plan_candidate
+from peakrl.kernels.certified.episodes import GRID, Evidence
 from peakrl.kernels.certified.gaps import measure_gaps
-from peakrl.kernels.certified.tables import OPEN
+from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET
 from peakrl.learning.certified.proofs import FROZEN
+from plain_kernels import plain_python
 from random_problems import random_problem
 
 SEEDS = range(20)
@@ -96,7 +98,8 @@ def test_upper_values_follow_from_the_counts(seed):
         assert (fresh.witness[entry] != OPEN) == (value is None)
         assert value is None or abs(fresh.upper[entry] - value) <= scale
     for (step, slot), value in w.items():
-        assert bool(fresh.dead[step * r.places.node_stride + slot]) == (value is None)
+        assert fresh.dead[step * r.places.node_stride + slot] == (value is None)
+    assert set(r.tables.dead) <= {0, 1}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -156,6 +159,130 @@ def test_candidates_are_greedy_on_the_counts_with_some_pessimism(seed):
         assert value[node] == pytest.approx(expected, abs=1e-6)
         if chosen[step, slot] is not None and rows[node] == chosen[step, slot]:
             assert estimate[node] == pytest.approx(estimates[step, slot], abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_entry_alone_comes_to_what_all_together_do(seed):
+    """Upper values anew, then each entry from its start once more: the same, but for a rougher search of nu."""
+    r = learned(seed).rounds
+    swept = r.fresh()
+    for step in range(r.places.horizon):
+        for slot in range(r.places.step_first[step], r.places.step_last[step]):
+            for row in range(r.places.row_start[slot], r.places.row_start[slot + 1]):
+                entry = step * r.places.entry_stride + row
+                if r.tables.harm[r.places.group_of_row[row]] > 0:
+                    continue
+                again = swept._replace(
+                    upper=np.full_like(swept.upper, 1e9), witness=np.full_like(swept.witness, OPEN),
+                    updated=swept.updated.copy(), guess=swept.guess.copy(),
+                )  # fmt: skip
+                with plain_python(bounds, values):
+                    values.update_entry(r.places, r.terms, again, r.scratch, step, row)
+                assert again.updated[entry] == r.tables.law[r.places.law_of_row[row], SAMPLES]
+                assert again.witness[entry] == swept.witness[entry]
+                if swept.witness[entry] == OPEN:
+                    close = 0.05 * r.places.horizon * max(1.0, abs(r.terms.most), abs(r.terms.least))
+                    assert swept.upper[entry] - 1e-9 <= again.upper[entry] <= swept.upper[entry] + close
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_policy_is_worth_on_the_counts_what_plain_python_finds(seed):
+    learner = learned(seed, episodes=20)
+    r, seen = learner.rounds, naive_certified.Counted(learner)
+    rng, rows, expected = np.random.default_rng(seed), np.zeros(len(r.candidate), np.int32), {}
+    horizon = seen.model.horizon
+    # What a declared map leads to may never have been met: the least for every step that is left.
+    r.tables.cell_next[rng.random(len(r.tables.cell_next)) < 0.2] = UNMET
+    for step in reversed(seen.steps):
+        expected[step + 1, UNMET] = -0.25 * (horizon - step - 1)
+        for slot in seen.states(step):
+            row = int(rng.choice(seen.model.rows_of_slot(slot)))
+            rows[step * r.places.node_stride + slot] = row
+            sample, reward = seen.samples(row), seen.reward(row)
+            if not sample or (not seen.joint and reward is None):
+                expected[step, slot] = -0.25 * (horizon - step)
+                continue
+            follows = [count * (gained + expected.get((step + 1, s), 0.0)) for (s, gained), count in sample.items()]
+            expected[step, slot] = sum(follows) / sum(sample.values()) + (0.0 if seen.joint else reward)
+    estimate = np.zeros(len(rows))
+    estimate_policy(r.places, r.terms, r.tables, -0.25, rows, estimate)
+    for (step, slot), value in expected.items():
+        assert slot == UNMET or estimate[step * r.places.node_stride + slot] == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_nothing_is_known_a_tested_row_is_taken_then_an_open_one_then_the_mildest(seed):
+    learner = learned(seed, episodes=1)
+    r, rng = learner.rounds, np.random.default_rng(seed)
+    t = r.tables
+    for _ in range(20):
+        t.witness[:] = rng.choice([OPEN, 0], len(t.witness), p=[0.3, 0.7])
+        t.tested[:], t.harm[:] = rng.random(len(t.tested)) < 0.2, rng.integers(0, 3, len(t.harm)) / 2
+        for step in range(r.places.horizon):
+            for slot in naive_certified.Counted(learner).states(step):
+                rows = list(learner.space.model.rows_of_slot(slot))
+                groups = {row: r.places.group_of_row[row] for row in rows}
+                left = [row for row in rows if t.witness[step * r.places.entry_stride + row] == OPEN]
+                tested = [row for row in left if t.tested[groups[row]]]
+                mild = min(rows, key=lambda row: t.harm[groups[row]])
+                with plain_python(candidates, values):
+                    assert candidates.fallback(r.places, t, step, slot) == [*tested, *left, mild][0]
+
+
+def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():
+    r, rng = learned(0, episodes=1).rounds, np.random.default_rng(0)
+    length, returns, gaps = 3, Counter(), Counter()
+    gap = rng.random(len(r.candidate))
+    for least, most, top in [(-2.0, 4.0, gap.max()), (1.0, 1.0, 0.0), (0.5, 2.0, -1.0)]:
+        evidence = Evidence(
+            np.zeros(3, np.int64), np.zeros(GRID + 1, np.int64), np.zeros(GRID + 1, np.int64),
+            np.zeros_like(gap) if top == 0.0 else gap, np.array([least, most, top, 0.0, 0.0]),
+        )  # fmt: skip
+        returns, gaps, totals, violated = Counter(), Counter(), [], 0
+        for _ in range(40):
+            slots = rng.integers(0, len(gap) - length * r.places.node_stride, length)
+            earned, harm = rng.uniform(-1.0, 2.0, length), rng.choice([0.0, 0.5], length, p=[0.8, 0.2])
+            r.scratch.slot[:length], r.scratch.earned[:length], r.scratch.violated[:length] = slots, earned, harm
+            with plain_python(episodes):
+                episodes.note_evidence(r.places, evidence, r.scratch, length)
+            total = sum(earned.tolist())
+            totals.append(total)
+            violated += bool(harm.any())
+            share = (total - least) / (most - least) if most > least else 0.0
+            returns[min(max(math.floor(share * GRID), 0), GRID)] += 1
+            worst = max(evidence.gap[h * r.places.node_stride + slot] for h, slot in enumerate(slots))
+            if top >= 0.0:
+                gaps[math.ceil(worst / top * GRID) if top > 0.0 else 0] += 1
+        assert {place: evidence.returns[place] for place in np.flatnonzero(evidence.returns)} == returns
+        assert {place: evidence.gaps[place] for place in np.flatnonzero(evidence.gaps)} == gaps
+        assert evidence.counts.tolist() == [40, violated, 40 if top >= 0.0 else 0]
+        assert evidence.scale[3:] == pytest.approx([sum(totals), sum(total**2 for total in totals)])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_state_that_was_not_met_is_worth_the_most_or_the_least_of_every_step_that_is_left(seed):
+    """As a declared map may lead to; without chance, so that the bound is the value itself."""
+    r = learned(seed).rounds
+    terms, t = r.terms._replace(deterministic=True, least=-0.5, most=2.0), r.tables
+    looked = 0
+    for row in range(len(r.places.law_of_row)):
+        law = int(r.places.law_of_row[row])
+        if t.law[law, SAMPLES] == 0 or t.law[law, CELLS] != 1:
+            continue
+        cell = int(r.places.cell_start[law])
+        paid = t.cell_reward[cell] if terms.joint else 0.0
+        before, t.cell_next[cell] = int(t.cell_next[cell]), UNMET
+        for step in range(r.places.horizon - 1):
+            left = r.places.horizon - step - 1
+            low = np.full(len(r.candidate), np.nan)
+            with plain_python(bounds, values, gaps):
+                found, witness = values.following_value(r.places, terms, t, r.scratch, step, row, law, 0.02)
+                least = gaps.least_following(r.places, terms, t, r.scratch, step, row, low, -99.0, 1.0)
+            assert (found, witness) == (pytest.approx(2.0 * left + (0.0 if terms.joint else paid)), OPEN)
+            assert least == pytest.approx(-0.5 * left + paid)
+            looked += 1
+        t.cell_next[cell] = before
+    assert looked or not (t.law[:-1, CELLS] == 1).any() or r.places.horizon == 1
 
 
 def test_every_bet_has_its_part_of_the_failure_probability():

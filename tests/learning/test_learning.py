@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import naive
-from peakrl import LearnerSettings, TabularModel, compile_model, evaluate, learn, learners
+from peakrl import LearnerSettings, TabularModel, compile_model, evaluate, learn, learners, load_run
 from peakrl.errors import SettingsError
 from peakrl.kernels.learning import Log, Rates, Tables, learn_played
+from peakrl.learning import sources
 from random_problems import random_problem
 
 SETTINGS = {
@@ -157,11 +158,32 @@ def surely(seed):
     return TabularModel.from_arrays(transitions, rng.random((4, 3)), rng.uniform(-0.3, 1, (2, 4, 3)), horizon=3)
 
 
-@pytest.mark.parametrize(
+EVERY = pytest.mark.parametrize(
     "settings",
-    [LearnerSettings.published(0.25), LearnerSettings.practical(), LearnerSettings.posterior(), learners.UCBVI()],
+    [
+        LearnerSettings.published(0.25),
+        LearnerSettings.practical(),
+        LearnerSettings.posterior(),
+        learners.UCBVI(),
+        LearnerSettings.certified(1e-3),
+    ],
     ids=lambda settings: type(settings).__name__,
 )
+
+
+@EVERY
+def test_a_change_list_that_fills_up_is_emptied_without_a_trace(settings, monkeypatch):
+    model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
+    whole = learn(model, settings, episodes=60, seed=1, record=1)
+    monkeypatch.setattr(sources, "KERNEL_STEPS", (40, 40))
+    pieces = learn(model, settings, episodes=60, seed=1, record=1)
+    assert np.array_equal(whole.q, pieces.q)
+    for column in ("change_episode", "change_node", "change_row"):
+        assert np.array_equal(getattr(whole.averaged_policy, column), getattr(pieces.averaged_policy, column))
+    assert np.array_equal(whole.history.averaged_value, pieces.history.averaged_value)
+
+
+@EVERY
 def test_where_nothing_is_random_an_episode_earns_what_its_policy_is_worth(settings):
     for seed in range(3):
         model = surely(seed)
@@ -174,6 +196,33 @@ def test_where_nothing_is_random_an_episode_earns_what_its_policy_is_worth(setti
             worth = evaluate(model, run.averaged_policy.policy(episode))
             assert history.episode_reward[episode - 1] == pytest.approx(worth.value, rel=1e-12)
             assert history.episode_violation[episode - 1] == pytest.approx(worth.violation, rel=1e-12)
+
+
+@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), learners.UCBVI(), learners.OptPrimalDual(total=0.5)])
+def test_first_states_are_counted_once_an_episode(settings):
+    model = compile_model(random_problem(2, states=4, horizon=3))
+    assert learn(model, settings, episodes=17)._learned.counts.begun.sum() == 17
+
+
+@pytest.mark.parametrize("actions", [1, 2])
+def test_a_proof_is_dated_by_the_episode_after_which_it_is_known(actions):
+    """UCBVI sees it when it plans the next time."""
+    model = TabularModel.from_arrays(np.ones((1, actions, 1)), np.zeros((1, actions)), -np.ones((1, 1, actions)), 1)
+    runs = [learn(model, learners.SUCBVI(), episodes=episodes) for episodes in range(1, 6)]
+    first = [run.feasible for run in runs].index(False) + 1
+    assert [int(run._learned.proved[0]) for run in runs] == [first if run.episodes >= first else 0 for run in runs]
+
+
+@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()])
+@pytest.mark.parametrize("actions", [1, 2])
+def test_that_nothing_can_be_done_is_proved_by_the_episode_that_shows_it(actions, settings, tmp_path):
+    """One state, all of whose actions violate: proved when the last of them was tried."""
+    model = TabularModel.from_arrays(np.ones((1, actions, 1)), np.zeros((1, actions)), -np.ones((1, 1, actions)), 1)
+    for episodes in range(1, 4):
+        run = learn(model, settings, episodes=episodes)
+        assert run.feasible is (False if episodes >= actions else None)
+        run.save(tmp_path / "run")
+        assert load_run(tmp_path / "run").feasible is run.feasible
 
 
 def test_violations_are_counted_as_experienced():

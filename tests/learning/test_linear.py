@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import gymnasium
 import numpy as np
 import pytest
@@ -23,7 +25,10 @@ from peakrl import (
     write_report,
 )
 from peakrl.errors import SettingsError, StorageError
+from peakrl.kernels import following
 from peakrl.kernels.counting import count_step
+from peakrl.kernels.following import Mixture
+from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import draw_first, draw_outcome, seed_state, uniform
 from peakrl.learners import DOPE, OptCMDP, OptPessLP
 from peakrl.learning.active import ActiveRun
@@ -33,6 +38,7 @@ from peakrl.model.occupancy import most_reward
 from peakrl.model.one_limit import best_within
 from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from peakrl.storage import read_record, write_record
+from plain_kernels import plain_python
 from random_problems import random_problem
 
 INVENTORY, TINY = compile_model(Inventory()), compile_model(tiny_harvesting())
@@ -48,6 +54,30 @@ def begun(model, settings, seed=0, episodes=0):
 
 
 # The programmes --------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_drawn_where_a_number_falls_among_their_chances():
+    rng, edges = np.random.default_rng(5), [[0.2, 0.7, 1.0], [1.0], [0.0, 0.5, 0.5, 1.0]]
+    start = np.cumsum([0, *map(len, edges)])
+    rows, slots, columns = np.arange(10, 10 + start[-1]), np.array([2, 0, 1]), np.array([0, 1, 1])
+    mixture = Mixture(slots, columns, start, rows, np.concatenate(edges))
+    greedy, seen = np.zeros((3, 2), np.int32), Counter()
+    counts = begun(INVENTORY, OptCMDP.certainty_equivalent(total=3.5)).counts._replace(greedy=greedy)
+    for _ in range(200):
+        state = seed_state(np.uint64(rng.integers(2**60)))
+        again, before = state.copy(), greedy.copy()
+        numbers = [uniform(again) for _ in edges]
+        log = Log(*(np.empty(4, np.int32) for _ in range(3)))
+        with plain_python(following):
+            changes = following.draw_rows(state, mixture, counts, 7, log, 5, 1)
+        expected = [
+            (5, column * 7 + slot, row)
+            for number, edge, first, slot, column in zip(numbers, edges, start, slots, columns, strict=False)
+            if before[slot, column] != (row := first + 10 + np.searchsorted(edge[:-1], number, side="right"))
+        ]
+        assert [(log.episode[i], log.node[i], log.row[i]) for i in range(1, changes)] == expected
+        seen.update(row for _, _, row in expected)
+    assert set(seen) == {10, 11, 12, 13, 15, 17}  # 14 and 16 have no chance
 
 
 @pytest.mark.parametrize("limit", [0.7, 3.5])

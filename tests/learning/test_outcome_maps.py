@@ -153,6 +153,12 @@ def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
         assert again.q.tobytes() == whole.q.tobytes()
 
 
+def test_a_run_of_one_episode_is_kept_and_read(tmp_path):
+    certified(Shop(), Knowledge(**MAP), (0.5,), 1).save(tmp_path / "run")
+    again = peakrl.resume(tmp_path / "run", env=Shop(), episodes=2, knowledge=Knowledge(**MAP))
+    assert again.episodes == 2
+
+
 def test_a_step_that_no_noise_explains_ends_the_run_with_the_observation():
     def otherwise(state, action, noise):
         return restocked(state, min(action, 1), noise)  # of two that are ordered one arrives

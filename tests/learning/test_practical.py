@@ -28,7 +28,6 @@ from peakrl import (
 from peakrl.errors import SettingsError
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import seed_state
-from peakrl.learning import sources
 from peakrl.learning.active import ActiveRun
 from random_problems import random_problem
 
@@ -386,16 +385,6 @@ def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
         for k in range(300):
             most = max(most, engine.run(generator, k, 1, log, np.empty((0, 2)), counters)[1])
         assert 0 < most <= engine.log_room
-
-
-def test_a_change_list_that_fills_up_is_emptied_without_a_trace(monkeypatch):
-    model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
-    whole = learn(model, practical(), episodes=300, seed=1, record=1)
-    monkeypatch.setattr(sources, "KERNEL_STEPS", (40, 40))
-    pieces = learn(model, practical(), episodes=300, seed=1, record=1)
-    assert np.array_equal(whole.q, pieces.q)
-    assert np.array_equal(whole.averaged_policy.change_row, pieces.averaged_policy.change_row)
-    assert np.array_equal(whole.history.averaged_value, pieces.history.averaged_value)
 
 
 def test_the_kernel_means_the_same_without_compilation():

@@ -7,7 +7,17 @@ import pytest
 
 from model_environment import ModelEnvironment
 from naive.primal_dual import improved, lagrangian_sweep
-from peakrl import LearnerSettings, compile_model, evaluate, learn, load_run, resume, solve_modified
+from peakrl import (
+    Knowledge,
+    LearnerSettings,
+    TabularModel,
+    compile_model,
+    evaluate,
+    learn,
+    load_run,
+    resume,
+    solve_modified,
+)
 from peakrl.errors import SettingsError, StorageError
 from peakrl.kernels.counting import NO_CELL
 from peakrl.kernels.primal_dual import plan_anew
@@ -46,6 +56,17 @@ def cells_of(algorithm, row):
         found.append((int(counts.following[cell]), int(counts.count[cell])))
         cell = int(counts.before[cell])
     return found
+
+
+def test_actions_that_are_barred_leave_values_and_chances_numbers():
+    """With a temperature the logarithm of a chance of 0 would come in."""
+    model = TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.5, 1.0]], [[[1.0, -1.0]]], 2)
+    run = learn(model, TWINS["regularised"], episodes=5, knowledge=Knowledge(support=model))
+    found = run._learned
+    assert run.violations == 0
+    assert found.dual.chance.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert found.counts.w[0, :2] == pytest.approx([1.0, 0.5], abs=3.0)  # no more than what bonuses add
+    assert np.isfinite(found.price).all()
 
 
 @pytest.mark.parametrize("name", TWINS)
