@@ -255,6 +255,7 @@ def test_places_that_no_file_can_be_written_to_are_refused_with_a_reason(tmp_pat
         tmp_path: "it is a folder",
         tmp_path / "a\0b": "names no file",
         "": "names no file",
+        "-": "nothing is written to standard output",
     }
     for place, words in cases.items():
         with pytest.raises(StorageError, match=words):

@@ -169,6 +169,8 @@ def writable(path: str | Path) -> Path:
     given = str(path)
     if not Path(path).name or "\0" in given:
         raise StorageError(f"cannot write {given!r}: this names no file")
+    if given == "-":
+        raise StorageError("cannot write '-': nothing is written to standard output; name a file")
     try:
         place = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
         folder, mode = os.stat(place.parent), _mode(place)
@@ -184,6 +186,23 @@ def writable(path: str | Path) -> Path:
     if not os.access(place.parent, os.W_OK):
         raise StorageError(f"cannot write {given}: the folder {place.parent} may not be written to")
     return place
+
+
+def ready(*paths: str | Path | None) -> None:
+    """Raise where a file that is to be written in the end cannot be: one is made beside it, and removed."""
+    for path in paths:
+        if path is None:
+            continue
+        place = writable(path)
+        trial = place.with_name(f".{_short(place.name)}.{os.getpid()}-{next(_numbers)}.tmp")
+        try:
+            os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            os.unlink(trial)
+        except OSError as error:
+            why = error.strerror or error
+            raise StorageError(
+                f"cannot write {_shown(str(path))}: no file can be made in its folder ({why})"
+            ) from error
 
 
 def _mode(path: Path) -> int:

@@ -35,6 +35,39 @@ def answer(result):
     return code, json.loads(out, parse_constant=refuse)
 
 
+# Places that no file can be written to ----------------------------
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "/dev/null", "/proc/self/mem", "-", "nowhere/file"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("train", "missing.toml", "--out"),
+        ("train", "missing.toml", "--checkpoint"),
+        ("train", "tiny.toml", "--out"),
+        ("solve", "missing.toml", "--policy"),
+        ("solve", "missing.toml", "--plot"),
+        ("shield", "missing.toml", "--out"),
+        ("shield", "missing.toml", "--plot"),
+        ("certify", "missing.toml", "--policy", "missing", "--out"),
+        ("report", "missing", "--out"),
+        ("summarize", "missing", "--csv"),
+        ("summarize", "missing", "--parquet"),
+        ("summarize", "missing", "--curves"),
+    ],
+    ids=" ".join,
+)
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_done(asked, place, command, tmp_path):
+    """Before what is asked for is looked at, even: it is not there."""
+    if (asked[0], place) == ("report", "nowhere/file"):
+        return  # the folder of a page is made
+    before = sorted(tmp_path.iterdir())
+    code, out, error = command(*asked, place)
+    assert (code, out) == (2, "")
+    assert f"cannot write {place}" in error.replace("'", "")
+    assert sorted(tmp_path.iterdir()) == before
+
+
 # train ------------------------------------------------------------
 
 

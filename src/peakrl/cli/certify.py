@@ -39,6 +39,9 @@ def certify(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Certify a policy on a problem. Exit code 1 where the certificate does not hold."""
+    from peakrl.storage import ready
+
+    ready(out)
     certificate = examined(
         file, policy, epsilon=epsilon, failure_probability=failure_probability, episodes=episodes, seed=seed
     )

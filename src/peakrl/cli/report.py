@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,10 @@ def report(
     """Write what was run, what came out and how far it is from the optimum into one HTML file; no network needed."""
     from peakrl.cli.output import print_json
     from peakrl.report.page import write_page
+    from peakrl.storage import ready
 
+    if out is not None and not os.path.isdir(out) and os.path.isdir(out.parent):
+        ready(out)  # a folder that is not there yet is made
     target = None if problem is None else read_problem(problem).target(progress=True)
     known = {} if target is None else {"table" if target.is_environment else "model": target.table}
     place, page = write_page(source, out, **known)

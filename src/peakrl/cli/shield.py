@@ -33,7 +33,9 @@ def shield(
     """Work out from where, and by which actions, every constraint can be kept. Exit code 1 where no policy can."""
     from peakrl.cli.output import print_json
     from peakrl.safety.safe_set import SafeSet
+    from peakrl.storage import ready
 
+    ready(out, plot)
     safe = SafeSet(read_problem(file).model(progress=True))
     if out is not None:
         keep(safe, out)

@@ -53,7 +53,9 @@ def solve(
 ) -> None:
     """Solve a problem exactly: the best value without any violation. Exit code 1 where that is impossible."""
     from peakrl.problems.scheduling.problem import MachineScheduling
+    from peakrl.storage import ready
 
+    ready(policy, plot)
     wanted = wanted_problem(problem or [], jobs)
     answer: dict[str, Any]
     best: Policy | StochasticPolicy

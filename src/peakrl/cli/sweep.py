@@ -104,8 +104,10 @@ def summarize(
 ) -> None:
     """Sum up the runs of a folder: what each learner reached, how surely, and which is better."""
     from peakrl.cli.output import print_json
+    from peakrl.storage import ready
     from peakrl.sweeps import summary
 
+    ready(csv, parquet, curves)
     records = summary.read_records(folder, epsilon)
     groups, comparisons = summary.summarize(records, confidence=confidence)
     if csv is not None:

@@ -74,8 +74,10 @@ def train(
     """
     from peakrl.cli.output import print_json
     from peakrl.cli.watching import Watchers
+    from peakrl.storage import ready
 
     begun = time.perf_counter()
+    ready(out, checkpoint)
     if resume is not None and seed is not None:
         raise SettingsError("--seed cannot be changed in a run that is resumed: leave it out")
     if resume is None and file is None:
@@ -187,9 +189,9 @@ def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
     """Refuse where another run would be lost; `learn` itself goes on from `place`."""
     for path in (out, place):
         if path is not None:
-            from peakrl.storage import kind_of, writable
+            from peakrl.storage import kind_of, ready
 
-            writable(path)
+            ready(path)
             if path.exists() and path != place and not overwrite:
                 raise StorageError(f"{path} exists already; give --out another name, or --overwrite")
             if overwrite and path.exists() and path.stat().st_size and kind_of(path) is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from peakrl.checks import check_episodes
 from peakrl.errors import StorageError
-from peakrl.storage import remove_leftovers, writable
+from peakrl.storage import ready, remove_leftovers
 
 if TYPE_CHECKING:
     from peakrl.learning.active import ActiveRun
@@ -88,7 +88,7 @@ class Saver(Interrupts):
         super().__init__()
         if every is not None:
             check_episodes(every, "checkpoint_every")
-        writable(path)
+        ready(path)
         self.path, self.every, self._write = Path(path), every, write
         self._next = time.monotonic() + SECONDS
 

@@ -23,7 +23,7 @@ from peakrl.policy.binding import AnyPolicy
 from peakrl.policy.choices import Table, checked_choices, shape_of, type_of
 from peakrl.policy.export import KIND, SPACE
 from peakrl.policy.tables import Policy, StochasticPolicy
-from peakrl.storage import fields_of, read_record, streamed_record, writable
+from peakrl.storage import fields_of, read_record, ready, streamed_record
 
 
 def load_policy(path: str | Path, model: Target | None = None) -> AnyPolicy:
@@ -80,7 +80,7 @@ def table_room(model: StateSpace, path: str | Path | None) -> Iterator[Callable[
     if path is None:
         yield lambda: np.zeros(shape_of(model), type_of(model))
         return
-    writable(path)  # said before the work begins
+    ready(path)  # said before the work begins
     head = {"problem": model.name, "model": model.digest, "form": Table.form}
     with ExitStack() as open_files:
         yield lambda: open_files.enter_context(
