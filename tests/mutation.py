@@ -86,7 +86,7 @@ TARGETS = {
     "peakrl/planning/budgets.py": BUDGETS,
     "peakrl/kernels/backward.py": PLANS,
     "peakrl/kernels/settling.py": PLANS,
-    "peakrl/kernels/planning.py": [*BUDGETS, "learning/test_linear.py"],
+    "peakrl/kernels/planning.py": [*BUDGETS, "learning/test_linear.py", "planning/test_planning.py"],
     "peakrl/kernels/priced_plans.py": [*BUDGETS, "learning/test_linear.py"],
     "peakrl/kernels/safety.py": ["safety/test_safe_set.py", "learning/test_safe_policy.py"],
     "peakrl/kernels/sampling.py": ["kernels/test_sampling.py"],

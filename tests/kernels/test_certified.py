@@ -16,6 +16,7 @@ from peakrl.kernels.certified.candidates import estimate_policy, plan_candidate
 from peakrl.kernels.certified.episodes import GRID, Evidence
 from peakrl.kernels.certified.gaps import measure_gaps
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET
+from peakrl.kernels.learning import Log
 from peakrl.learning.certified.proofs import FROZEN
 from plain_kernels import plain_python
 from random_problems import random_problem
@@ -75,6 +76,23 @@ def test_values_that_hardly_differ_give_a_bound_between_their_mean_and_the_large
         bound = float(values.max())
         found, _ = upper_mean(values, counts, 2, 1000.0, bound, 20.0, 25.0, -math.inf, FINE)
         assert values @ counts / 1000 - 1e-12 * abs(value) <= found <= bound
+
+
+def test_nothing_is_won_by_a_bet_on_the_largest_value_itself_and_nothing_divided_by_0():
+    value, count = np.array([1.0, 0.0]), np.array([2, 1])
+    with plain_python(bounds):
+        assert bounds.growth(value, count, 2, 3.0, 0.5, 1.0) == (-math.inf, math.inf)
+    for size in (0.0, -2.5):
+        same = np.full(2, size)
+        assert upper_mean(same, count, 2, 3.0, size, 4.0, 4.0, -math.inf, FINE)[0] == size
+
+
+@pytest.mark.parametrize("unseen", [-50.0, 0.9, 50.0])
+def test_a_value_that_never_came_does_not_count(unseen):
+    value, count = np.array([0.25, unseen, 0.75, 0.5]), np.array([3, 0, 2, 4])
+    seen = count > 0
+    whole = upper_mean(value, count, 4, 9.0, 1.0, 4.0, 4.0, -math.inf, FINE)
+    assert whole == upper_mean(value[seen], count[seen], 3, 9.0, 1.0, 4.0, 4.0, -math.inf, FINE)
 
 
 def test_a_thousand_millions_of_samples_lose_no_digits():
@@ -137,7 +155,6 @@ def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
 
 def model_run(learner, episodes):
     """Let a learner play some more."""
-    from peakrl.kernels.learning import Log
     from peakrl.kernels.sampling import seed_state
 
     no_log = Log(*(np.empty(0, np.int32) for _ in range(3)))
@@ -283,6 +300,80 @@ def test_a_state_that_was_not_met_is_worth_the_most_or_the_least_of_every_step_t
             looked += 1
         t.cell_next[cell] = before
     assert looked or not (t.law[:-1, CELLS] == 1).any() or r.places.horizon == 1
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("noises", [0, 1, 3])
+def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
+    """Six rows of three laws, three groups; with noises each of them leads from a row to a state of its own."""
+    r, rng = learned(0, episodes=1).rounds, np.random.default_rng(1)
+    law_of_row, group_of_row = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 2, 2, 0])
+    noise_next = np.concatenate([rng.permutation(9)[:noises] for _ in range(6)]) if noises else np.empty(0, np.int64)
+    places = r.places._replace(
+        noises=noises, noise_next=noise_next, law_of_row=law_of_row, group_of_row=group_of_row,
+        cell_start=np.arange(4) * 30,
+    )  # fmt: skip
+    law, cells = np.zeros((4, r.tables.law.shape[1]), np.int64), {name: np.zeros(120) for name in ("next", "reward")}
+    tables = r.tables._replace(
+        law=law, cell_next=cells["next"].astype(int), cell_reward=cells["reward"], cell_count=np.zeros(120, np.int64),
+        known=np.zeros(6, np.uint8), reward=np.zeros(6), tested=np.zeros(3, np.uint8),
+    )  # fmt: skip
+    terms, seen, read, tested = r.terms._replace(joint=joint), [Counter() for _ in range(4)], {}, set()
+    for _ in range(40):
+        rows, slots = rng.integers(0, 5, 3), rng.integers(0, 9, 3)
+        earned = rng.integers(0, 3, 3) / 2
+        r.scratch.slot[:3], r.scratch.row[:3], r.scratch.following[:3] = slots, rows, [*slots[1:], 4]
+        r.scratch.earned[:3] = earned
+        with plain_python(episodes):
+            episodes.count_path(places, terms, tables, r.scratch, 3)
+        seen[3][int(slots[0]), 0.0] += 1
+        for row, following, reward in zip(rows.tolist(), [*slots[1:].tolist(), 4], earned.tolist(), strict=True):
+            led = noise_next[noises * row : noises * (row + 1)].tolist()
+            if not noises:
+                seen[law_of_row[row]][following, reward if joint else 0.0] += 1
+            elif following in led:
+                seen[law_of_row[row]][led.index(following)] += 1
+            read |= {} if joint else {row: reward}
+            tested.add(int(group_of_row[row]))
+    assert [law[i, SAMPLES] for i in range(4)] == [count.total() for count in seen]
+    for i in range(4):
+        first = 30 * i
+        if noises and i < 3:
+            assert tables.cell_count[first : first + 3].tolist() == [seen[i][noise] for noise in range(3)]
+            assert law[i, CELLS] == 0  # as many as there are from the beginning, elsewhere
+            continue
+        places_of = range(first, first + law[i, CELLS])
+        found = [(int(tables.cell_next[c]), float(tables.cell_reward[c]), int(tables.cell_count[c])) for c in places_of]
+        assert found == [(*key, count) for key, count in seen[i].items()]
+    assert {row: tables.reward[row] for row in np.flatnonzero(tables.known)} == read
+    assert set(tables.known) <= {0, 1}
+    assert tables.tested.tolist() == [int(group in tested) for group in range(3)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_grown(seed):
+    learner = learned(seed, episodes=30)
+    r, model = learner.rounds, learner.space.model
+    t, rng = r.tables, np.random.default_rng(seed)
+    nothing = Log(*(np.empty(0, np.int32) for _ in range(3)))
+    for _ in range(10):
+        slot, entries = int(model.first_slot[0]), []
+        for step in range(model.horizon):
+            row = int(rng.choice(model.rows_of_slot(slot)))
+            law = model.layout.row_distribution[row]
+            following = int(rng.choice(model.layout.outcome_next[slice(*model.layout.outcome_start[law : law + 2])]))
+            r.scratch.slot[step], r.scratch.row[step], r.scratch.following[step] = slot, row, following
+            r.scratch.earned[step] = float(t.reward[row])
+            entries.append(step * r.places.entry_stride + row)
+            slot = following
+        before, open_before = t.updated.copy(), t.witness == OPEN
+        with plain_python(bounds, values, episodes):
+            episodes.learn_path(r.places, r.terms, t, r.scratch, model.horizon, False, 31, nothing, 0)
+        for entry, row in zip(entries, r.scratch.row, strict=False):
+            samples = t.law[r.places.law_of_row[row], SAMPLES]
+            grown = open_before[entry] and samples >= episodes.GROWTH * before[entry]
+            assert t.updated[entry] == (samples if grown else before[entry])
+        assert np.array_equal(np.delete(t.updated, entries), np.delete(before, entries))
 
 
 def test_every_bet_has_its_part_of_the_failure_probability():

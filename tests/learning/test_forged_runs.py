@@ -219,6 +219,9 @@ def test_what_comes_after_the_last_step_cannot_be_forged(tmp_path):
         (PRACTICAL, "engine.square", np.nan),
         (LearnerSettings.posterior(), "engine.begun", -1),
         (PRACTICAL, "engine.greedy", 10**6),
+        (PRACTICAL, "engine.greedy", 0),
+        (PRACTICAL, "engine.w", -np.inf),
+        (LearnerSettings.posterior(), "engine.ghost", 1.5),
         (PRACTICAL, "engine.status", 7),
         (PRACTICAL, "greedy", -1),
         (PRACTICAL, "curve.rows", 10**6),
@@ -239,6 +242,24 @@ def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_
 
     forge(tmp_path / "run", change)
     with pytest.raises(StorageError, match=r"damaged|another form"):
+        load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["candidate", "followed", "greedy"])
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_a_row_of_the_state_beside_is_refused(name, beyond, tmp_path):
+    """Of a certified run: -1 is the last row of the state before, 1 the first of the one after."""
+    model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
+    learn(model, LearnerSettings.certified(1e-3), episodes=40).save(tmp_path / "run")
+    start = model.layout.row_start
+
+    def change(plain, arrays):
+        table, slot = arrays[f"engine.{name}"].reshape(-1), 1
+        table[:] = np.resize(start[:-1], table.size)
+        table[slot] = {-1: start[slot] - 1, 0: start[slot], 1: start[slot + 1]}[beyond]
+
+    forge(tmp_path / "run", change)
+    with nullcontext() if beyond == 0 else pytest.raises(StorageError, match=rf"{name} names a row"):
         load_run(tmp_path / "run")
 
 

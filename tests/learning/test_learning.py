@@ -22,6 +22,7 @@ from random_problems import random_problem
 SETTINGS = {
     "as printed": LearnerSettings.paper(0.25),
     "strong bernstein": LearnerSettings.paper(0.5, slater=0.1, c1=0.7, c2=0.9, start="stepwise"),
+    "sharp bernstein": LearnerSettings.paper(0.5, slater=0.1, c1=1e-3, c2=0.9, start="stepwise"),
     "hoeffding": LearnerSettings.paper(0.1, bonus="hoeffding", c2=0.05),
     "no bonus": LearnerSettings.paper(0.25, bonus="none"),
     "published": LearnerSettings.published(0.25),

@@ -7,14 +7,14 @@ import pytest
 from scipy import sparse
 
 from naive.priced_plans import priced_values
-from peakrl import compile_model
+from peakrl import TabularModel, compile_model
 from peakrl.kernels.planning import value_of_mixture
 from peakrl.kernels.priced_plans import plan_at, reached_by, worth_of
 from peakrl.learners import OptCMDP
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
 from peakrl.model.occupancy import flow, most_reward
-from peakrl.model.one_limit import NOT_BARRED, best_within, known_laws
+from peakrl.model.one_limit import NOT_BARRED, best_plan, best_within, known_laws
 from peakrl.model.space import read_only
 from random_problems import random_problem
 
@@ -127,3 +127,9 @@ def boxes(learner, chain, cells, box):
                 law[int(chain.place[cells.following[cell]])] = float(cells.probability[cell]), float(box.seen[cell])
             found[row] = law
     return found
+
+
+def test_of_plans_of_the_least_cost_the_one_of_most_reward_is_taken():
+    model = TabularModel.from_arrays(np.ones((1, 4, 1)), [[0.0, 2.0, 1.0, 9.0]], np.ones((1, 1, 4)), 3)
+    found = best_plan(model, model.row_reward, np.array([0.5, 0.5, 0.5, 0.6]), None)
+    assert (found.cost, found.value) == pytest.approx((1.5, 6.0))

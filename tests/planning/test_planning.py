@@ -10,6 +10,8 @@ import pytest
 import naive
 from peakrl import Outcome, Problem, TabularModel, compile_model, solve, solve_modified
 from peakrl.errors import SettingsError
+from peakrl.kernels.planning import value_of
+from peakrl.planning.exact import first_totals
 from peakrl.theory import default_penalty
 from random_problems import random_problem
 
@@ -305,3 +307,26 @@ def test_a_solution_shows_in_one_line_what_was_found_and_leaves_the_reason_to_it
     assert repr(doomed) == (f"<Solution: value 2, violation 1, not feasible (see .reason), policy {doomed.policy!r}>")
     fine = solve(Scripted(1, [(1.0, "s")], {(0, "s", "a"): [(1.0, "s", 2.0, (0.0,))]}))
     assert "violation 0, feasible, policy" in repr(fine)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 20])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_chosen_policy_adds_up_to_is_what_plain_python_finds(seed, horizon):
+    """By node from its rows, and of the first step alone from choices that are kept by step or by change."""
+    model = compile_model(random_problem(seed, stationary=True, horizon=horizon, states=3))
+    policy, rng = solve(model).policy, np.random.default_rng(seed)
+    quantity, layout, slots = rng.normal(size=model.num_rows), model.layout, model.num_slots
+    after = np.zeros(slots)
+    tables = [after]
+    for step in range(horizon - 1, -1, -1):
+        here = np.zeros(slots)
+        for slot in range(slots):
+            row = int(policy.rows[step * model.node_stride + slot])
+            if row < 0:
+                continue
+            law = slice(*layout.outcome_start[layout.row_distribution[row] :][:2])
+            here[slot] = quantity[row] + layout.outcome_probability[law] @ after[layout.outcome_next[law]]
+        tables.insert(0, after := here)
+    assert policy.choices is not None
+    assert first_totals(model, quantity, policy) == pytest.approx(tables[0])
+    assert value_of(layout, model.num_nodes, quantity, policy.rows) == pytest.approx(np.concatenate(tables))

@@ -93,6 +93,15 @@ def test_what_is_left_out_would_not_have_been_chosen(seed, shared, constrained, 
     assert min(rows_left) < 0.75 * model.num_rows
 
 
+def test_actions_may_be_left_out_at_one_look_after_another(rows_left, monkeypatch):
+    monkeypatch.setattr(settling, "WORTHWHILE", 1.0)
+    monkeypatch.setattr(settling, "FURTHER", 1.1)
+    monkeypatch.setattr(backward, "FIRST_LOOK", 2)
+    model = growing(3, horizon=60, actions=5, ties=False)
+    assert agrees(model, solve(model, keep="all"))
+    assert sorted(set(rows_left)) == [12, 15, 34, 60]
+
+
 def test_every_action_that_ties_stays(rows_left):
     choices = solve(growing(7, horizon=200)).policy.choices.of_step(0)
     assert rows_left[-1] == 12 + (choices[:6] == 0).sum() > 12  # action 0 of six states has a twin
