@@ -199,6 +199,18 @@ def test_where_nothing_is_random_an_episode_earns_what_its_policy_is_worth(setti
             assert history.episode_violation[episode - 1] == pytest.approx(worth.violation, rel=1e-12)
 
 
+@pytest.mark.parametrize("settings", [learners.OptCMDP(total=0.6), learners.OptPrimalDual(total=0.6)])
+def test_of_a_policy_that_is_drawn_anew_the_list_of_changes_holds_what_was_drawn(settings):
+    for seed in range(3):
+        model = surely(seed)
+        run = learn(model, settings, episodes=40, seed=seed, record=1)
+        assert np.unique(run.history.episode_reward).size > 1
+        for episode in (1, 2, 3, 10, 39, 40):
+            worth = evaluate(model, run.averaged_policy.policy(episode))
+            assert run.history.episode_reward[episode - 1] == pytest.approx(worth.value, rel=1e-12)
+            assert run.history.episode_violation[episode - 1] == pytest.approx(worth.violation, rel=1e-12)
+
+
 @pytest.mark.parametrize("settings", [LearnerSettings.posterior(), learners.UCBVI(), learners.OptPrimalDual(total=0.5)])
 def test_first_states_are_counted_once_an_episode(settings):
     model = compile_model(random_problem(2, states=4, horizon=3))

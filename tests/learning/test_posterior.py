@@ -26,6 +26,7 @@ from peakrl import (
     solve,
 )
 from peakrl.errors import PeakError, SettingsError
+from peakrl.kernels.posterior import PLANS
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.posterior import STREAM
 from peakrl.paper.robustness_problems import FAMILIES, instance
@@ -72,6 +73,7 @@ def check_twin(seed, case, episodes=150):
         twin.episode()
     learner = run._learned
     assert run.violations == twin.violating
+    assert learner.status[PLANS] == twin.plans
     assert learner.proved_in == (twin.proved or None)
     followed, value = learner.greedy(), learner.by_slot["value"].used
     for (step, state), action in twin.choice.items():
