@@ -116,6 +116,8 @@ HARMLESS = {
         "upper_mean: bound + 0.5 * (bound - mean)  ->  bound - 0.5 * (bound - mean)": SEARCH,
         "upper_mean: following >= limit  ->  following > limit": SEARCH,
         "moments: 0.0  ->  1.0 #2": SEARCH,
+        "upper_mean: abs(y - wanted) < precision * wanted  ->  abs(y - wanted) <= precision * wanted": SEARCH,
+        "upper_mean: before_y > 0.0  ->  before_y >= 0.0": "it is -1, or above 0",
         "moments: count[i] > 0  ->  count[i] >= 0 #2": "0 is added to what there is",
         "upper_mean: bound - mean > NEAR * (abs(bound) + abs(least))  ->  "
         "bound - mean >= NEAR * (abs(bound) + abs(least))": "where all is 0 the search ends at 0 as well",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from model_environment import ModelEnvironment
-from peakrl import LearnerSettings, TabularModel, compile_model, learn, load_run
+from peakrl import Knowledge, LearnerSettings, TabularModel, compile_model, learn, load_run
 from peakrl.errors import StorageError
 from peakrl.kernels.certified.tables import OPEN
 from peakrl.learning import checkpoint
@@ -242,6 +242,31 @@ def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_
 
     forge(tmp_path / "run", change)
     with pytest.raises(StorageError, match=r"damaged|another form"):
+        load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("shared", [None, True])
+@pytest.mark.parametrize("trials", [True, False])
+def test_a_run_that_has_hardly_begun_is_read(shared, trials, tmp_path):
+    """Nothing has been tried, met or counted twice yet."""
+    model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
+    learn(model, LearnerSettings.practical(trials=trials), episodes=1, knowledge=Knowledge(outcome_groups=shared)).save(
+        tmp_path / "run"
+    )
+    assert load_run(tmp_path / "run").episodes == 1
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_a_greedy_row_of_the_state_beside_is_refused(beyond, tmp_path):
+    model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
+    learn(model, PRACTICAL, episodes=40).save(tmp_path / "run")
+    start = model.layout.row_start
+
+    def change(plain, arrays):
+        arrays["engine.greedy"][1, 0] = {-1: start[1] - 1, 0: start[1], 1: start[2]}[beyond]
+
+    forge(tmp_path / "run", change)
+    with nullcontext() if beyond == 0 else pytest.raises(StorageError, match="a greedy row is none of its state's"):
         load_run(tmp_path / "run")
 
 
