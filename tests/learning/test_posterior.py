@@ -92,6 +92,13 @@ def test_it_is_its_slow_twin_bit_for_bit(case, seed):
     check_twin(seed, case)
 
 
+def test_q_is_the_mean_of_what_was_seen_and_no_draw():
+    """One step and sure rewards: whatever was tried is known for good."""
+    model = TabularModel.from_arrays(np.ones((1, 3, 1)), [[0.2, 0.5, 0.9]], [[[1.0, 1.0, -1.0]]], 1)
+    run = learn(model, LearnerSettings.posterior(ghost=1.0), episodes=30)
+    assert run.q.tolist() == pytest.approx([0.2, 0.5, -np.inf])
+
+
 def test_it_is_its_slow_twin_without_the_compiler():
     program = (
         "import sys; sys.path.insert(0, 'tests'); sys.path.insert(0, 'tests/learning'); import test_posterior as t\n"
