@@ -29,8 +29,19 @@ from peakrl.certificates import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.kernels.certified.episodes import GAUGED
 from peakrl.learning.active import ActiveRun
+from peakrl.learning.certified.learner import NO_LOG
+from peakrl.learning.certified.proofs import KIND
+from peakrl.learning.certified.rounds import CANDIDATE, CHALLENGE, OPTIMISTIC
+from peakrl.targets.adapters import Observed
 from random_problems import random_problem
 
+LAKE = {
+    "horizon": 5,
+    "reward_range": (0, 1),
+    "constraint": lambda step: 1.0,
+    "constraint_bounds": (1.0,),
+    "states": 200,
+}
 #: So many states are as good as not known.
 UNKNOWN = Knowledge(states=2**21)
 
@@ -386,3 +397,26 @@ def test_the_log_tells_what_every_episode_followed():
         run = certified(Walk(), 0.1, cut, relative=False)
         followed = decisions(run.model, run._active.algorithm.followed())
         assert followed.items() <= decisions(policy.model, rows).items()
+
+
+@pytest.mark.parametrize("kind", [OPTIMISTIC, CHALLENGE, CANDIDATE])
+def test_what_is_done_in_a_state_that_waits_is_what_is_done_there_once_it_is_entered(kind):
+    learner = certified(gymnasium.make("FrozenLake-v1"), 0.5, 60, relative=False, **LAKE)._learned
+    learner.rounds.status[KIND] = kind
+    for state, offer in ((100, (0, 1, 2, 3)), (101, (2,)), (102, (1, 3))):
+        slot = learner.space.add(2, Observed(state, offer))
+        taken = learner.space.first_row(slot) + min(learner.place_when_new(), len(offer) - 1)
+        learner.grow(slot, 61, NO_LOG, 0)
+        assert learner.row(2, slot) == taken
+
+
+def test_a_file_with_a_line_of_guesses_for_each_step_is_read_where_steps_are_apart():
+    rounds = certified(gymnasium.make("FrozenLake-v1"), 0.5, 120, relative=False, **LAKE)._learned.rounds
+    kept = rounds.compact()
+    lines = np.full((rounds.horizon + 1, kept["guess"].shape[1]), -np.inf)
+    lines[2] = kept["guess"]
+    rounds.own["guess"][:] = 0.0
+    rounds.restore(kept | {"guess": lines})
+    assert len(kept["guess"]) == 1
+    assert np.isfinite(kept["guess"]).any()
+    assert np.array_equal(rounds.compact()["guess"], kept["guess"])

@@ -47,6 +47,7 @@ from peakrl.kernels.posterior_tables import (
     MOST_KINDS,
     NEXT_PLAN,
     NO_CELL,
+    NO_SLOT,
     PLAN_WORK,
     PLANS,
     PROVED,
@@ -178,9 +179,10 @@ def make_plan(
             for slot in range(slots):
                 changes = back_up(places, counts, rules, plan, drawn, step, slot, log, episode, changes)
         else:
-            for i in range(places.step_start[step], places.step_start[step + 1]):
-                slot = np.int64(places.slot_order[i])
+            slot = places.step_head[step]
+            while slot != NO_SLOT:
                 changes = back_up(places, counts, rules, plan, drawn, step, slot, log, episode, changes)
+                slot = places.slot_link[slot]
     return changes
 
 

@@ -23,8 +23,8 @@ CELLS, EPISODES, PLANS, PROVED, DEAD_FIRST, NEXT_PLAN, PLAN_WORK, STEP_WORK = ra
 STATUS_SIZE = 8
 #: Cells of a law from which on outcomes that differ only in what they earn share one.
 MOST_KINDS = 64
-#: End of a list of cells.
-NO_CELL = -1
+#: End of a list of cells, and of slots.
+NO_CELL = NO_SLOT = -1
 
 
 class Counts(NamedTuple):
@@ -77,11 +77,11 @@ class Places(NamedTuple):
     #: [row]
     slot_of_row: Ints
     law_of_row: Ints
-    #: [slot]: its step; [i]: slots by step, those of step h from step_start[h] to step_start[h + 1]. Without meaning
-    #: where steps share slots.
+    #: [slot]: its step; [step]: the first of its slots; [slot]: the next one of the same step. Without meaning where
+    #: steps share slots.
     slot_step: Longs
-    slot_order: Longs
-    step_start: Longs
+    step_head: Longs
+    slot_link: Longs
     #: Rows whose constraints are declared to be the same, as in `practical_tables.Groups`; empty where none are.
     group_of_row: Ints
     group_start: Longs

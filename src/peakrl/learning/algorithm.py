@@ -46,7 +46,8 @@ from peakrl.learning.constants import Sizes
 from peakrl.learning.history import ProofHistory
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.proofs import Memory, Witness
-from peakrl.learning.space import Space, Table
+from peakrl.learning.space import Space
+from peakrl.learning.table import Table
 from peakrl.model.tabular import TabularModel, modified_reward
 
 
@@ -191,6 +192,13 @@ class Algorithm(ABC):
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
         """Learn from an episode that is over."""
         return changes
+
+    def place_when_new(self) -> int | None:
+        """Return the place of the row that it takes in a state not met before, or the last where there are fewer.
+
+        None: it must be told of the state first.
+        """
+        return 0 if self.starts_first else None
 
     def choices(self) -> Choices:
         """Say where the rows stand that are taken; asked again whenever tables may have moved."""

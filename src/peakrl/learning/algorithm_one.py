@@ -34,7 +34,7 @@ from peakrl.learning.constants import Levels, Sizes, level_of, levels, slater_pe
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.settings import Bonus, LearnerSettings, Start
-from peakrl.learning.space import Table
+from peakrl.learning.table import Table
 from peakrl.model.tabular import TabularModel, modified_reward
 from peakrl.policy.export import UNKNOWN, VIOLATED
 from peakrl.targets.adapters import Rules

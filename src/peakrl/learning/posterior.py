@@ -19,6 +19,7 @@ from peakrl.kernels.posterior_tables import (
     DEAD_FIRST,
     EPISODES,
     NO_CELL,
+    NO_SLOT,
     PROVED,
     STATUS_SIZE,
     Counts,
@@ -35,7 +36,7 @@ from peakrl.learning.limits import allowed_rows
 from peakrl.learning.posterior_checks import check_posterior
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.space import Table
+from peakrl.learning.table import Table
 from peakrl.learning.untried import collect
 
 #: Look-ups that plans may take before they have to keep to twice the work of the episodes: well under a second.
@@ -102,6 +103,9 @@ class PosteriorLearner(SamplingAlgorithm):
         self.status: Longs = np.zeros(STATUS_SIZE, np.int64)
         self.words: Words = seed_state(np.uint64(task.seed) ^ STREAM)
         self.laws = Table(0, np.int32)
+        #: The slots of a step as a list: [step] the first, [slot] the next; [step] the last.
+        self.links = Table(NO_SLOT, np.int64)
+        self.heads, self._tails = (np.full(task.sizes.horizon, NO_SLOT, np.int64) for _ in range(2))
         #: [row, column]: what is declared to fail; not in use where nothing is.
         self.barred = Table(False, np.bool_, self.columns)
         self._law_numbers: dict[Hashable, int] = {}
@@ -122,7 +126,7 @@ class PosteriorLearner(SamplingAlgorithm):
         """Make room for the slots from `first` on, at their optimistic start."""
         space = self.space
         new_row = self.by_row["harm"].size
-        for table in self.by_slot.values():
+        for table in (*self.by_slot.values(), self.links):
             table.grow(space.slots)
         for table in (*self.by_row.values(), self.laws):
             table.grow(space.rows)
@@ -133,7 +137,8 @@ class PosteriorLearner(SamplingAlgorithm):
         self._reserve_cells()
         start = space.layout.row_start
         value, row = self.by_slot["value"].room, self.by_slot["row"].room
-        offers = np.flatnonzero(np.diff(start)[first:]) + first
+        offers = np.flatnonzero(np.diff(start[first:])) + first
+        self._link(first)
         row[first : space.slots] = start[first:-1, None]
         value[offers] = self.most if space.shared else self.most[space.slot_step[offers], None]
         if space.shared:
@@ -144,6 +149,20 @@ class PosteriorLearner(SamplingAlgorithm):
             changes = self._begin_with_others(first, episode, log, changes)
         self._gather()
         return changes
+
+    def _link(self, first: int) -> None:
+        """Append the slots from `first` on to the lists of their steps, where steps have their own."""
+        if self.space.shared:
+            return
+        link, steps = self.links.room, self.space.slot_step[first:]
+        order = np.argsort(steps, kind="stable")
+        slots, steps = first + order, steps[order]
+        fresh = np.append(True, steps[1:] != steps[:-1])[: len(steps)]
+        link[slots[:-1][~fresh[1:]]] = slots[1:][~fresh[1:]]
+        tails = self._tails[steps[fresh]]
+        link[tails[tails != NO_SLOT]] = slots[fresh][tails != NO_SLOT]
+        self.heads[steps[fresh][tails == NO_SLOT]] = slots[fresh][tails == NO_SLOT]
+        self._tails[steps] = slots  # of one step the last one counts
 
     def _begin_with_others(self, first: int, episode: int, log: Log, changes: int) -> int:
         """In slots from `first` on, begin with a row that is not known to fail where there is one, and note it."""
@@ -206,17 +225,16 @@ class PosteriorLearner(SamplingAlgorithm):
         rooms |= {name: table.used for name, table in self.by_law.items()} | {"begun": self.by_slot["begun"].room}
         self.counts = Counts(status=self.status, words=self.words, **rooms)
         self.plan = Plan(*(self.by_slot[name].room for name in ("value", "cost", "row")))
-        steps = np.zeros(1, np.int64) if space.shared else np.array(space.slot_step)
-        order = np.argsort(steps, kind="stable")
+        steps = np.zeros(1, np.int64) if space.shared else space.slot_step
         groups = (NO_INTS, np.zeros(1, np.int64), NO_INTS)
         if self.depends_on is not None and self.task.model is not None:
             groups = (made := make_groups(space, self.depends_on, self.task.model)).of_row, made.start, made.rows
         self._group_size = int(np.diff(groups[1]).max(initial=1))
-        # Copies: arrays of a model are read-only, and kernels would be compiled once more for them.
+        # A copy: that of a model is read-only, and kernels would be compiled once more for it.
         self.places = Places(
             space.horizon, int(space.shared), space.layout.node_stride, np.array(space.layout.row_start),
-            np.array(space.slot_of_row),
-            self.laws.room, steps, order, np.searchsorted(steps[order], np.arange(space.horizon + 1)), *groups,
+            space.slot_of_row,
+            self.laws.room, steps, self.heads, self.links.room, *groups,
             self.barred.room,
         )  # fmt: skip
         self.rules = Rules(

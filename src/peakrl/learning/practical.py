@@ -36,7 +36,8 @@ from peakrl.learning.limits import allowed_rows
 from peakrl.learning.practical_checks import check_practical
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.space import Space, Table
+from peakrl.learning.space import Space
+from peakrl.learning.table import Table
 from peakrl.model.tabular import TabularModel
 from peakrl.targets.adapters import Rules
 

@@ -22,7 +22,7 @@ from peakrl.learning.algorithm import Episode, Task, compiled, refuse_no_numbers
 from peakrl.learning.budgets import Budget
 from peakrl.learning.limits import allowed_rows, avoidable
 from peakrl.learning.linear.counted import unkept_by_counts
-from peakrl.learning.space import Table
+from peakrl.learning.table import Table
 from peakrl.learning.ucbvi import UCBVI, CountingPlanner
 
 #: Told apart from the numbers that the target's outcomes are drawn with.

@@ -32,9 +32,10 @@ class SingleSource(LaneSource):
         if lane is None or lane.first is None or lane.slot >= 0 or algorithm is None or algorithm.observes:
             return False
         played = lane.played or Episode(self.rules.horizon, self.rules.constraints.count or 0)
-        self._waits = algorithm.starts_first and self.limits is None
+        place = algorithm.place_when_new() if self.limits is None else None
+        self._waits = place is not None
         try:
-            played.fill(*self._walk(ledger, algorithm, lane, lane.first))
+            played.fill(*self._walk(ledger, algorithm, lane, lane.first, place or 0))
         finally:
             self._waits = False
             if self._unknown is not None:
@@ -44,58 +45,74 @@ class SingleSource(LaneSource):
         self._complete(ledger, algorithm, played)
         return True
 
-    def _walk(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, first: Observed) -> Walked:
-        """Walk from the first state to the end of the episode.
+    def _walk(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, first: Observed, place: int) -> Walked:
+        """Walk from the first state to the end of the episode; `place`: of the row that is taken in states that wait.
 
-        A step that goes on to a state that was met before and is shown as a plain number is through soonest; any other
-        goes through `SingleLane.after` and `_following`, which know all that may be.
+        A step that goes on to a state that is shown as a plain number, and was met before or can wait, is through
+        soonest; any other goes through `SingleLane.after` and `_following`, which know all that may be.
         """
         alone, space, rules, last = self.lanes, self.space, self.rules, self.rules.horizon - 1
-        act, advance, read, everything = alone.action, alone.env.step, rules.constraints.read, rules.actions.everything
-        (least, most), watchful = rules.rewards, self._watchful
-        lookup, offers, numbers = space.lookup, space.offers, space.numbers
+        act, actions, advance, read = alone.action, alone.actions, alone.env.step, rules.constraints.read
+        everything = rules.actions.everything
+        (least, most), watchful, waits = rules.rewards, self._watchful, self._waits
+        lookup, offers, numbers, starts = space.lookup, space.offers, space.numbers, space.starts
         slot, seen = self._place(ledger, algorithm, 0, first), alone.observation
         chosen, begin, by_step, by_slot, known = self._choices(algorithm)
         slots, rows, rewards = [slot], [], []
         constraints: list[float] = []
-        for step in range(last + 1):
-            lane.step = step
-            row = chosen[begin + step * by_step + slot * by_slot] if slot < known else space.first_row(slot)
-            if watchful:
-                self._check_choice(step, slot, row)
-            action, following = act(numbers[row]), -1
-            try:
-                result = advance(action)
-                if type(result) is tuple and len(result) == 5 and not watchful:
-                    observation, reward, over, cut_off, info = result
-                    goes_on = over is False and cut_off is False and step < last
-                    if goes_on and type(observation) in NUMBERS and type(info) is dict:
-                        offer = rules.seen(observation, info).offer if "action_mask" in info else everything
-                        following = lookup[step + 1].get(observation, -1)
-                        if following >= 0 and offers[following] is not offer and offers[following] != offer:
-                            following = -1
-                if following >= 0:
-                    if type(reward) is not float or not least <= reward <= most:
-                        reward = rules.reward(reward)
-                    values = read(named(Transition, (step, seen, action, reward, observation, False, False, info)))
-                    seen = observation
-            except Exception as error:
-                raise failure(error) from error
-            if following < 0:
-                alone.at(step, seen)
-                taken = Step(*alone.after(action, result))
-                reward, values, over, seen = taken.reward, taken.constraints, taken.over, alone.observation
-                following = self._following(ledger, algorithm, step, taken)
-                chosen, begin, by_step, by_slot, known = self._choices(algorithm)
+        step = 0
+        try:
+            for step in range(last + 1):
+                if slot < known:
+                    row = chosen[begin + step * by_step + slot * by_slot]
+                else:
+                    row = starts[slot] + min(place, len(offers[slot]) - 1)
                 if watchful:
-                    self._check_step(step, slot, row, taken, following)
-            slot = following
-            slots.append(slot)
-            rows.append(row)
-            rewards.append(reward)
-            constraints += values
-            if over:
-                break
+                    self._check_choice(step, slot, row)
+                action, following, new = actions[numbers[row]] if actions else act(numbers[row]), -1, None
+                try:
+                    result = advance(action)
+                    if type(result) is tuple and len(result) == 5 and not watchful:
+                        observation, reward, over, cut_off, info = result
+                        goes_on = over is False and cut_off is False and step < last
+                        if goes_on and type(observation) in NUMBERS and type(info) is dict:
+                            following = lookup[step + 1].get(observation, -1)
+                            if following >= 0:
+                                offer = rules.seen(observation, info).offer if "action_mask" in info else everything
+                                if offers[following] is not offer and offers[following] != offer:
+                                    following = -1
+                            elif waits:
+                                new = rules.seen(observation, info)
+                    if following >= 0 or new is not None:
+                        if type(reward) is int and least <= reward <= most:
+                            reward = float(reward)
+                        elif type(reward) is not float or not least <= reward <= most:
+                            reward = rules.reward(reward)
+                        values = read(named(Transition, (step, seen, action, reward, observation, False, False, info)))
+                        seen = observation
+                except Exception as error:
+                    raise failure(error) from error
+                if new is not None:
+                    following = space.add(step + 1, new)
+                    if self._unknown is None:
+                        self._unknown = known = following
+                elif following < 0:
+                    alone.at(step, seen)
+                    taken = Step(*alone.after(action, result))
+                    reward, values, over, seen = taken.reward, taken.constraints, taken.over, alone.observation
+                    following = self._following(ledger, algorithm, step, taken)
+                    chosen, begin, by_step, by_slot, known = self._choices(algorithm)
+                    if watchful:
+                        self._check_step(step, slot, row, taken, following)
+                slot = following
+                slots.append(slot)
+                rows.append(row)
+                rewards.append(reward)
+                constraints += values
+                if over:
+                    break
+        finally:
+            lane.step = step
         return slots, rows, rewards, constraints
 
     def _choices(self, algorithm: Algorithm) -> tuple[Any, int, int, int, int]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
 from peakrl.kernels.arrays import Ints, Layout, Longs
+from peakrl.learning.table import Table
 from peakrl.model.budgets import BYTES_WITH_VALUES, check_tables
 from peakrl.model.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
 from peakrl.model.tabular import TabularModel
@@ -28,30 +29,6 @@ from peakrl.targets.adapters import Observed, Rules
 from peakrl.targets.spaces import ActionNumbers
 
 Changes = tuple[Ints, Ints, Ints]
-
-
-class Table:
-    """An array that grows along its first axis at amortised constant cost; what is added holds `fill`."""
-
-    def __init__(self, fill: Any, dtype: Any, *tail: int) -> None:
-        self.fill = fill
-        self.size = 0
-        #: The whole room: kernels are given this, and touch only what is in use.
-        self.room: NDArray[Any] = np.empty((0, *tail), dtype)
-
-    def grow(self, size: int) -> None:
-        """Make room for `size` entries in all: just so many at first, at least twice as many later."""
-        self.size = max(self.size, size)
-        if size <= len(self.room):
-            return
-        larger = np.full((max(size, 2 * len(self.room)), *self.room.shape[1:]), self.fill, self.room.dtype)
-        larger[: len(self.room)] = self.room
-        self.room = larger
-
-    @property
-    def used(self) -> NDArray[Any]:
-        """The entries in use."""
-        return self.room[: self.size]
 
 
 class Space(Protocol):
@@ -170,17 +147,18 @@ class GrowingSpace:
         self.offers: list[ActionNumbers] = [()] * self.ends
         #: [row]: the number of its action, as `row_action` has it.
         self.numbers: list[int] = []
+        #: [slot]: its first row.
+        self.starts: list[int] = [0] * self.ends
+        #: [slot]: its step, of those that the arrays lack: a state is noted in lists first, and then many at once.
+        self._steps: list[int] = [0] * self.ends
         self._numbers: dict[Hashable, int] = {}
         self._start, self._step, self._state = Table(0, np.int64), Table(0, np.int64), Table(-1, np.int32)
         self._action, self._slot = Table(0, np.int32), Table(0, np.int32)
-        self._start.grow(self.ends + 1)
         nothing, none, start = np.empty((0, 2), np.int64), np.empty(0, np.int32), np.empty(0, np.int64)
         arrays = (nothing, nothing, start, none, start, none, np.empty(0))
         for array in arrays:
             array.flags.writeable = False  # as a model's are: kernels would be compiled once more for others
         self._layout = Layout(self.horizon, self.node_stride, 0, *arrays)
-        for part in (self._step, self._state):
-            part.grow(self.ends)
 
     @property
     def slots(self) -> int:
@@ -190,27 +168,57 @@ class GrowingSpace:
     @property
     def rows(self) -> int:
         """Rows in use."""
-        return self._action.size
+        return len(self.numbers)
+
+    def _note(self) -> None:
+        """Bring the arrays up to the states that were added."""
+        slots, rows, first, first_row = self.slots, self.rows, self._state.size, self._action.size
+        if first == slots:
+            return
+        for part, size in ((self._start, slots + 1), (self._step, slots), (self._state, slots)):
+            part.grow(size)
+        self._action.grow(rows)
+        self._slot.grow(rows)
+        self._start.room[first:slots], self._start.room[slots] = self.starts[first:], rows
+        self._step.room[first:slots] = self._steps
+        new = max(first, self.ends)
+        numbers = self._numbers
+        self._state.room[new:slots] = [numbers.setdefault(label, len(numbers)) for label in self.labels[new:]]
+        self._action.room[first_row:rows] = self.numbers[first_row:]
+        self._slot.room[first_row:rows] = np.repeat(
+            np.arange(first, slots), np.diff(self._start.room[first : slots + 1])
+        )
+        self._steps.clear()
 
     @property
     def slot_of_row(self) -> Ints:
         """[row]: whose action it is."""
+        self._note()
         return self._slot.used
 
     @property
     def slot_step(self) -> Longs:
         """[slot]: the step of each slot where steps do not share them."""
+        self._note()
         return self._step.used
 
     @property
     def slot_state(self) -> Ints:
         """[slot]: the number of its state; -1 for an end."""
+        self._note()
         return self._state.used
 
     @property
     def row_action(self) -> Ints:
         """[row]: the number of its action."""
+        self._note()
         return self._action.used
+
+    @property
+    def _row_start(self) -> Longs:
+        """[slot + 1]: the first row of each slot."""
+        self._note()
+        return self._start.used
 
     @property
     def node_stride(self) -> int:
@@ -220,7 +228,7 @@ class GrowingSpace:
     @property
     def layout(self) -> Layout:
         """What kernels need to know of slots and rows."""
-        start = self._start.used
+        start = self._row_start
         start.flags.writeable = False
         return self._layout._replace(row_start=start)
 
@@ -238,14 +246,14 @@ class GrowingSpace:
 
     def first_row(self, slot: int) -> int:
         """Return the first of a slot's rows."""
-        return int(self._start.room[slot])
+        return self.starts[slot]
 
     def decisions(self) -> Iterable[tuple[int, int]]:
         """Return (step, slot) for every state that was met; where steps share slots, at every step."""
         slots = range(self.ends, self.slots)
         if self.shared:
             return ((step, slot) for step in range(self.horizon) for slot in slots)
-        return ((int(self._step.room[slot]), slot) for slot in slots)
+        return zip(self.slot_step[self.ends :].tolist(), slots, strict=True)
 
     def find(self, step: int, seen: Observed) -> int:
         """Return the slot of a state; -1 where it is new. A state must always offer the same actions."""
@@ -261,21 +269,13 @@ class GrowingSpace:
 
     def add(self, step: int, seen: Observed) -> int:
         """Store a new state and return its slot."""
-        slot, first = self.slots, self.rows
-        last = first + len(seen.offer)
+        slot = len(self.labels)
         self.lookup[step][seen.state] = slot
         self.labels.append(seen.state)
         self.offers.append(seen.offer)
+        self.starts.append(len(self.numbers))
         self.numbers.extend(seen.offer)
-        for part, size in ((self._start, slot + 2), (self._step, slot + 1), (self._state, slot + 1)):
-            part.grow(size)
-        self._action.grow(last)
-        self._slot.grow(last)
-        self._start.room[slot + 1] = last
-        self._step.room[slot] = 0 if self.shared else step
-        self._state.room[slot] = self._numbers.setdefault(seen.state, len(self._numbers))
-        self._action.room[first:last] = seen.offer
-        self._slot.room[first:last] = slot
+        self._steps.append(0 if self.shared else step)
         return slot
 
     # The order of a model: step after step, each in the order of being met --------------------------------------
@@ -283,7 +283,7 @@ class GrowingSpace:
     def _order(self) -> tuple[Longs, Longs]:
         """Return slots and rows in that order."""
         slots = self.ends + np.argsort(self.slot_step[self.ends :], kind="stable")
-        starts = self._start.used
+        starts = self._row_start
         return slots, expand(starts[slots], np.diff(starts)[slots])
 
     def _new_rows(self, rows: Longs) -> Longs:
@@ -295,7 +295,7 @@ class GrowingSpace:
     def nodes_of(self, table: NDArray[Any]) -> Ints:
         """[node] of a table of rows [slot, column]; slots that it lacks take their first row."""
         slots, order = self._order()
-        full = np.repeat(self._start.used[:-1, None], self.horizon if self.shared else 1, axis=1)
+        full = np.repeat(self._row_start[:-1, None], self.horizon if self.shared else 1, axis=1)
         full[: len(table)] = table
         rows = self._new_rows(order)[full[slots]].T
         if self.shared:
@@ -330,7 +330,7 @@ class GrowingSpace:
         slots, rows = self._order()
         numbers: dict[Hashable, int] = {}
         slot_state = [numbers.setdefault(self.labels[slot], len(numbers)) for slot in slots.tolist()]
-        sizes = np.diff(self._start.used)[slots]
+        sizes = np.diff(self._row_start)[slots]
         layers = None if self.shared else starts_of(np.bincount(self.slot_step[slots], minlength=rules.horizon))
         return VisitedStates(
             name=rules.name,
@@ -351,7 +351,7 @@ class GrowingSpace:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything but the labels, by name."""
-        return {"row_start": self._start.used, "slot_step": self._step.used, "row_action": self._action.used}
+        return {"row_start": self._row_start, "slot_step": self.slot_step, "row_action": self.row_action}
 
     def load(self, labels: Sequence[Hashable], arrays: dict[str, NDArray[Any]]) -> None:
         """Take over what `arrays` and the labels, those of the end left out, once held."""

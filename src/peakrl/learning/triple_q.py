@@ -25,7 +25,8 @@ from peakrl.kernels.triple_q import Path, Rules, Tables, learn_path, learn_tripl
 from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
 from peakrl.learning.budgets import BudgetSettings
 from peakrl.learning.limits import allowed_rows, avoidable
-from peakrl.learning.space import Table, checked_rows
+from peakrl.learning.space import checked_rows
+from peakrl.learning.table import Table
 
 FRAME_EXPONENT, QUEUE_EXPONENT = 0.6, 0.2
 

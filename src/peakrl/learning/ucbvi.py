@@ -31,7 +31,8 @@ from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task,
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.proofs import Memory, Witness
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.space import Table, checked_rows
+from peakrl.learning.space import checked_rows
+from peakrl.learning.table import Table
 from peakrl.learning.untried import collect
 
 
@@ -105,7 +106,7 @@ class CountingPlanner(SamplingAlgorithm):
         start = space.layout.row_start
         self.by_slot["greedy"].room[first : space.slots] = start[first:-1, None]
         steps = np.arange(self.columns)[None, :] if space.shared else space.slot_step[first:, None]
-        offers = (np.diff(start)[first:] > 0)[:, None]
+        offers = (np.diff(start[first:]) > 0)[:, None]
         self.by_slot["w"].room[first : space.slots, : self.columns] = sizes.span * (space.horizon - steps) * offers
         if first < space.ends:
             left = np.arange(space.horizon, -1, -1) * (0.0 - sizes.reward_range[0])
@@ -115,19 +116,26 @@ class CountingPlanner(SamplingAlgorithm):
 
     def _gather(self) -> None:
         """Put the arrays, which may have moved, before the kernels."""
-        space, sizes = self.space, self.task.sizes
-        self.layout = space.layout
+        self.layout = self.space.layout
         rooms: dict[str, Any] = {
             name: table.room for name, table in (self.by_row | self.by_cell | self.by_slot).items()
         }
         self.counts = Counts(
             state=self.state, dead=self.dead.room, proved=self.proved, barred=self.barred.room, **rooms
         )
-        offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
-        order = offering if space.shared else offering[np.argsort(-space.slot_step[offering], kind="stable")]
-        self.planning = Planning(
-            int(space.shared), order, space.slot_step, sizes.reward_range[0], sizes.span, self.bonus, self.heeds
-        )
+        self._planning: Planning | None = None
+
+    @property
+    def planning(self) -> Planning:
+        """What a plan needs to know; the order of slots is found when one is made, not whenever a state comes."""
+        if self._planning is None:
+            space, sizes = self.space, self.task.sizes
+            offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
+            order = offering if space.shared else offering[np.argsort(-space.slot_step[offering], kind="stable")]
+            self._planning = Planning(
+                int(space.shared), order, space.slot_step, sizes.reward_range[0], sizes.span, self.bonus, self.heeds
+            )
+        return self._planning
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
         """Plan without what is declared to fail."""

@@ -29,7 +29,7 @@ class SingleLane:
         self.observation: Any = None
         self._step = 0
         #: [number]: what `step` takes, where that is the same object every time.
-        self._actions = list(rules.actions.labels) if rules.actions.sizes is None else None
+        self.actions = list(rules.actions.labels) if rules.actions.sizes is None else None
 
     def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start an episode."""
@@ -53,7 +53,7 @@ class SingleLane:
 
     def action(self, index: int) -> Any:
         """Return what `step` takes for an action given by its number."""
-        return self.rules.actions.value(index) if self._actions is None else self._actions[index]
+        return self.rules.actions.value(index) if self.actions is None else self.actions[index]
 
     def at(self, step: int, observation: Any) -> None:
         """Say how many steps were taken, and what was seen last, by somebody who took them without asking here."""

@@ -73,7 +73,7 @@ class Tables(NamedTuple):
     upper: Floats
     witness: Ints
     updated: Longs
-    #: [step, law]: the nu that was best there.
+    #: [step, law]: the nu that was best there; just one line where every law belongs to one step.
     guess: Floats
     #: [node]: W, is it dead, greedy row.
     value: Floats

@@ -68,10 +68,11 @@ def following_value(
     log_share, total = terms.log_share[law], np.float64(samples)
     bet = beta(total, log_share)
     place = law if row < 0 or places.noises == 0 else row
+    line = (step + 1) % tables.guess.shape[0]
     bound, nu = upper_mean(
-        scratch.value, scratch.count, size, total, ceiling, bet, bet, tables.guess[step + 1, place], precision
+        scratch.value, scratch.count, size, total, ceiling, bet, bet, tables.guess[line, place], precision
     )
-    tables.guess[step + 1, place] = nu
+    tables.guess[line, place] = nu
     return bound, OPEN
 
 

@@ -15,9 +15,10 @@ gaps       (H-h)(most-lo) in states met after they were frozen, 0 where no other
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,18 +34,31 @@ from peakrl.learning.certified.proofs import KIND, UPPER, Counts, Goal
 from peakrl.learning.certified.room import FIRST_CELLS, GrowingArrays, Room
 from peakrl.learning.certified.rounds import CHALLENGE, Rounds
 from peakrl.learning.outcome_map import OutcomeMap
-from peakrl.learning.space import GrowingSpace, Table
+from peakrl.learning.space import GrowingSpace
+from peakrl.learning.table import Table
 
 JUDGED_KEPT, JUDGED_BAD = 1, 2
 #: The key of the law of noises.
 NOISE = "noise"
-NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
 def log_weight(index: Longs) -> Floats:
     """Return log(1/omega_i), i = 1, 2, ..: weights that sum to 1 over whatever may come."""
     k = np.floor(np.log2(index))
     return np.asarray(k * math.log(2) + np.log((k + 1) * (k + 2)))
+
+
+class Around(NamedTuple):
+    """What belongs to slots that offer equally many actions."""
+
+    #: [slot, action]
+    rows: Longs
+    groups: Ints
+    #: [slot, step]: the steps that it serves, and its nodes there.
+    steps: Longs
+    nodes: Longs
+    #: [slot, step, action]
+    entries: Longs
 
 
 class GrowingRounds(Rounds):
@@ -55,6 +69,8 @@ class GrowingRounds(Rounds):
         self.horizon, self.arrays = space.horizon, GrowingArrays(space)
         self.own = self.arrays.own
         self._settled = False
+        #: 0, 1, ... for all rows, and more.
+        self._every_row: tuple[Ints, Longs] = np.zeros(0, np.int32), np.zeros(0, np.int64)
         steps = self.horizon if told.joint else self.horizon - 1
         self.steps = max(1, steps) if space.shared else 1
         self._top = told.most * np.arange(self.horizon, -1.0, -1.0)
@@ -66,14 +82,14 @@ class GrowingRounds(Rounds):
         noises = 0 if told.outcome_map is None else len(told.outcome_map[1])
         self._places = Places(
             self.horizon, 0, 0, ends, none, none, none, none.astype(np.int32), *(none.astype(np.int32),) * 3,
-            none, none.astype(np.int32), none, noises, none.astype(np.int32),
+            np.zeros(1, np.int64), none.astype(np.int32), none, noises, none.astype(np.int32),
         )  # fmt: skip
         self.arrays.enlarge(Room(space.slots, max(1, space.rows), FIRST_CELLS))
-        self.arrays.take_cells(self.arrays.room.rows, FIRST_CELLS)  # of the first state
+        self.arrays.take_cells(np.array([self.arrays.room.rows]), np.array([FIRST_CELLS]))  # of the first state
         self._begin_map(noises)
         self._gather()
         super().__init__(self.places, self.terms, self.tables, self.scratch, goal, len(self.own["value"]))
-        self._first_share = self._share(1)
+        self._first_share = self._share(np.ones(1, np.int64))
         self._gather()
 
     # Room ----------------------------------------------------------------------------------------------------
@@ -114,8 +130,8 @@ class GrowingRounds(Rounds):
         self._map = None
         if self.told.outcome_map is not None:
             self._map = OutcomeMap(self.told.outcome_map, self.space)
-            self.arrays.guess_by_row, self.arrays.laws[NOISE] = True, 0
-            self.arrays.take_cells(0, noises)
+            self.arrays.guess_by_row, self.arrays.laws[NOISE], self.arrays.num_laws = True, 0, 1
+            self.arrays.take_cells(np.zeros(1, np.int64), np.array([noises]))
             self.own["law"][0, CELLS] = noises
 
     @property
@@ -132,9 +148,9 @@ class GrowingRounds(Rounds):
             return
         names, often = np.unique(laws, return_counts=True)
         used, room = self.own["law"][names, CELLS], self.arrays.room
-        for place in np.flatnonzero(used + often > self.own["cell_room"][names]).tolist():
-            had = int(used[place])
-            self.arrays.take_cells(int(names[place]), max(2 * had, had + int(often[place]), FIRST_CELLS))
+        lack = used + often > self.own["cell_room"][names]
+        cells = np.maximum(np.maximum(2 * used, used + often), FIRST_CELLS)
+        self.arrays.take_cells(names[lack], cells[lack])
         if self.arrays.room is not room:
             self._gather()
 
@@ -149,8 +165,10 @@ class GrowingRounds(Rounds):
             self.arrays.enlarge(Room(max(space.slots, 2 * room.slots), max(space.rows, 2 * room.rows), room.cells))
             self._gather()
         self.places.row_start[first : len(start)] = start[first:]
-        for slot in range(first, space.slots):
-            changes = self._add(slot, episode, log, changes)
+        self._add_rows(int(start[first]))
+        for slots in self._alike(first):
+            self._add(slots)
+        changes = self._note_rows(first, episode, log, changes)
         if self._map is not None:
             self._lead(self._map, first)
         if self.told.states is not None and space.shared and space.slots - space.ends == self.told.states:
@@ -178,92 +196,113 @@ class GrowingRounds(Rounds):
 
     def _check_number(self) -> None:
         """Raise where there are more states (at a step, where steps have their own) than were declared."""
-        space, most = self.space, self.told.states
-        if most is None or space.slots == space.ends:
-            return
-        newest, steps = space.slots - 1, space.slot_step[space.ends :]
-        met = int((steps == steps[-1]).sum())
-        if met > most:
-            raise TargetError(f"state {space.labels[newest]!r} is one more than the {most} states that are declared")
+        most = self.told.states
+        for met in self.space.lookup:
+            if most is not None and len(met) > most:
+                newest = next(itertools.islice(met, most, None))
+                raise TargetError(f"state {newest!r} is one more than the {most} states that are declared")
 
-    def _add(self, slot: int, episode: int, log: Log, changes: int) -> int:
-        """Take in one slot."""
-        own, places = self.own, self.places
-        first, last = int(places.row_start[slot]), int(places.row_start[slot + 1])
-        for row in range(first, last):
-            self._add_row(row, slot)
-        rows = np.arange(first, last)
-        groups = own["group_of_row"][first:last]
-        steps = self._steps_of(slot)
-        candidate = first + first_of(own["judged"][groups])
-        others = bool(((own["then_harm"][groups] == 0) & (rows != candidate)).any())
-        nodes, entries = steps * places.node_stride + slot, steps[:, None] * places.entry_stride + rows
-        own["upper"][entries], own["value"][nodes] = self._top[steps, None], self._top[steps]
-        own["witness"][entries] = np.where(own["harm"][groups] > 0, VIOLATES, OPEN)
-        own["gap"][nodes] = (self.horizon - steps) * (self.told.most - self.goal.least) if others else 0.0
-        return self._set_rows(steps, slot, np.full(len(steps), candidate), episode, log, changes)
+    def _alike(self, first: int) -> Iterator[Longs]:
+        """Return the slots from `first` on, those together that offer equally many actions."""
+        sizes = np.diff(self.places.row_start[first : self.space.slots + 1])
+        for size in np.unique(sizes):
+            yield first + np.flatnonzero(sizes == size)
 
-    def _steps_of(self, slot: int) -> Longs:
-        """Return the steps that a slot serves."""
-        return np.arange(self.horizon) if self.space.shared else self.space.slot_step[slot : slot + 1]
+    def _around(self, slots: Longs) -> Around:
+        """Return what belongs to slots that offer equally many actions."""
+        places, space = self.places, self.space
+        first, last = places.row_start[slots], places.row_start[slots[0] + 1]
+        rows = first[:, None] + np.arange(last - first[0])
+        every = np.arange(self.horizon)[None].repeat(len(slots), axis=0)
+        steps = every if space.shared else space.slot_step[slots][:, None]
+        entries = (steps * places.entry_stride)[:, :, None] + rows[:, None]
+        return Around(rows, self.own["group_of_row"][rows], steps, steps * places.node_stride + slots[:, None], entries)
 
-    def _set_rows(self, steps: Longs, slot: int, candidate: Longs, episode: int, log: Log, changes: int) -> int:
-        """Set what is followed in a new slot at `steps`, given [step] the candidate; log what is not the first row."""
-        own, places = self.own, self.places
-        nodes, first, last = steps * places.node_stride + slot, *map(int, places.row_start[slot : slot + 2])
-        rows, place = np.arange(first, last), np.arange(len(steps))
-        is_open = own["witness"][steps[:, None] * places.entry_stride + rows] == OPEN
-        choice = is_open.argmax(axis=1)
-        own["dead"][nodes] = dead = ~is_open[place, choice]
-        mildest = int(own["harm"][own["group_of_row"][first:last]].argmin()) if dead.any() else 0
-        own["greedy"][nodes] = first + np.where(dead, mildest, choice)
-        other = is_open & (rows != candidate[:, None])
-        second = other.argmax(axis=1)
+    def _add(self, slots: Longs) -> None:
+        """Take in new slots that offer equally many actions."""
+        own, around = self.own, self._around(slots)
+        rows, groups, steps, nodes, entries = around
+        candidate = rows[:, :1] + first_of(own["judged"][groups])[:, None]
+        others = ((own["then_harm"][groups] == 0) & (rows != candidate)).any(axis=1, keepdims=True)
+        own["upper"][entries], own["value"][nodes] = self._top[steps][:, :, None], self._top[steps]
+        own["witness"][entries] = np.where(own["harm"][groups] > 0, VIOLATES, OPEN)[:, None]
+        own["gap"][nodes] = np.where(others, (self.horizon - steps) * (self.told.most - self.goal.least), 0.0)
+        self._set_rows(around, candidate)
+
+    def _set_rows(self, around: Around, candidate: Longs) -> None:
+        """Set what is followed in new slots, given [slot, step] the candidate."""
+        own, (rows, groups, _, nodes, entries) = self.own, around
+        is_open, first = own["witness"][entries] == OPEN, rows[:, :1]
+        own["dead"][nodes] = dead = ~is_open.any(axis=2)
+        mildest = own["harm"][groups].argmin(axis=1)[:, None]
+        own["greedy"][nodes] = first + np.where(dead, mildest, is_open.argmax(axis=2))
+        other = is_open & (rows[:, None] != candidate[:, :, None])
         own["candidate"][nodes] = candidate
-        own["challenger"][nodes] = np.where(other[place, second], first + second, candidate)
+        own["challenger"][nodes] = np.where(other.any(axis=2), first + other.argmax(axis=2), candidate)
         own["followed"][nodes] = own["challenger" if self.status[KIND] == CHALLENGE else "candidate"][nodes]
-        followed = self.rows[nodes]
-        new = np.flatnonzero(followed != first) if len(log.node) else place[:0]
-        if len(new):
-            end = changes + len(new)
-            log.episode[changes:end], log.row[changes:end] = max(episode, 1), followed[new]
-            log.node[changes:end] = steps[new] * self.space.node_stride + slot
-            changes = end
-        return changes
+
+    def _note_rows(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Log what is followed in the slots from `first` on where that is not the first row."""
+        if not len(log.node):
+            return changes
+        slots, space = np.arange(first, self.space.slots), self.space
+        steps = np.arange(self.horizon)[None] if space.shared else space.slot_step[first:, None]
+        followed = self.rows[steps * self.places.node_stride + slots[:, None]]
+        slot, step = np.nonzero(followed != self.places.row_start[first : space.slots, None])
+        end = changes + len(slot)
+        log.episode[changes:end], log.row[changes:end] = max(episode, 1), followed[slot, step]
+        log.node[changes:end] = step * space.node_stride + slots[slot]
+        return end
 
     def _take_greedy(self, low: int) -> None:
         """Let the candidate stay with what is declared to be safe in the slots from `low` on."""
-        own, places = self.own, self.places
-        for slot in range(max(low, self.space.ends), self.space.slots):
-            first, last = int(places.row_start[slot]), int(places.row_start[slot + 1])
-            judged, steps = own["judged"][own["group_of_row"][first:last]], self._steps_of(slot)
-            barred = own["witness"][steps[:, None] * places.entry_stride + np.arange(first, last)] == DECLARED
-            kinds = np.where(barred & ~barred.all(axis=1, keepdims=True), JUDGED_BAD, judged)
-            self._set_rows(steps, slot, np.array([first + first_of(each) for each in kinds]), 0, NO_LOG, 0)
+        own = self.own
+        for slots in self._alike(max(low, self.space.ends)):
+            around = self._around(slots)
+            barred = own["witness"][around.entries] == DECLARED
+            judged = own["judged"][around.groups][:, None]
+            kinds = np.where(barred & ~barred.all(axis=2, keepdims=True), JUDGED_BAD, judged)
+            self._set_rows(around, around.rows[:, :1] + first_of(kinds))
 
-    def _add_row(self, row: int, slot: int) -> None:
-        """Note which law and which group a new row belongs to, and its reward where that is declared."""
-        own, space, told = self.own, self.space, self.told
+    def _add_rows(self, first: int) -> None:
+        """Note which laws and groups the rows from `first` on belong to, and their rewards where those are declared."""
+        own, space, told, arrays = self.own, self.space, self.told, self.arrays
+        own_law = told.law_key is None and self._map is None
+        rows = np.arange(first, space.rows)
+        own["slot_of_row"][rows] = space.slot_of_row[first:]
+        own["law_of_row"][rows] = own["group_of_row"][rows] = rows
+        if not own_law or told.depends_on is not None or told.rewards is not None:
+            for row in rows.tolist():
+                self._declare_row(row)
+        arrays.num_laws = space.rows if own_law else len(arrays.laws)
+        arrays.num_groups = space.rows if told.depends_on is None else len(arrays.groups)
+        laws = own["law_of_row"][rows].astype(np.int64)
+        own["log_share"][laws], own["log_share"][-1] = self._share(laws + 2), self._first_share[0]
+
+    def _declare_row(self, row: int) -> None:
+        """Note what is declared of a new row: its law, its group, its reward."""
+        own, space, told, slot = self.own, self.space, self.told, int(self.space.slot_of_row[row])
         step = 0 if space.shared else int(space.slot_step[slot])
         state, action = space.labels[slot], space.action_of_row(row)
-        key: Hashable = row if told.law_key is None else (step, told.law_key(step, state, action))
-        key = key if self._map is None else NOISE
-        law = self.arrays.laws.setdefault(key, len(self.arrays.laws))
-        number, label = int(space.slot_state[slot]), int(space.row_action[row])
-        shared: dict[str | None, Hashable] = {None: row, "pair": (number, label), "state": number, "action": label}
-        own["slot_of_row"][row], own["law_of_row"][row] = slot, law
-        own["group_of_row"][row] = self.arrays.groups.setdefault(shared[told.depends_on], len(self.arrays.groups))
-        own["log_share"][law], own["log_share"][-1] = self._share(law + 2), self._first_share
+        if self._map is not None:
+            own["law_of_row"][row] = self.arrays.laws[NOISE]
+        elif told.law_key is not None:
+            key = step, told.law_key(step, state, action)
+            own["law_of_row"][row] = self.arrays.laws.setdefault(key, len(self.arrays.laws))
+        if told.depends_on is not None:
+            number, label = int(space.slot_state[slot]), int(space.row_action[row])
+            shared = {"pair": (number, label), "state": number, "action": label}[told.depends_on]
+            own["group_of_row"][row] = self.arrays.groups.setdefault(shared, len(self.arrays.groups))
         if told.rewards is not None:
             own["known"][row], own["reward"][row] = 1, told.rewards(step, state, action)
 
-    def _share(self, index: int) -> float:
-        """Return log(1/d) of the bets on the law that is the `index`-th, the first state's being number 1."""
+    def _share(self, index: Longs) -> Floats:
+        """Return log(1/d) of the bets on the laws that are the `index`-th, the first state's being number 1."""
         share = math.log(1 / (UPPER * self.goal.failure_probability))
         if self.told.states is not None:
             steps = self.steps if self.space.shared else self.horizon
-            return share + math.log(self.told.states * self.actions * steps + 1)
-        return share + float(log_weight(np.array([index]))[0]) + (math.log(self.steps) if index > 1 else 0.0)
+            return np.full(len(index), share + math.log(self.told.states * self.actions * steps + 1))
+        return share + log_weight(index) + np.where(index > 1, math.log(self.steps), 0.0)
 
     def lower_logs(self) -> Floats:
         """[slot]: the logarithm of the number that bets on its lower values share d by."""
@@ -276,10 +315,26 @@ class GrowingRounds(Rounds):
 
     # Order ---------------------------------------------------------------------------------------------------
 
+    def settle_groups(self) -> None:
+        """Put the rows of each group in order, where new ones came."""
+        rows = self.space.rows
+        if len(self.places.group_rows) == rows:
+            return
+        if self.told.depends_on is None:  # each row is its own
+            if rows >= len(self._every_row[0]):
+                self._every_row = np.arange(2 * rows, dtype=np.int32), np.arange(2 * rows)
+            order, start = self._every_row[0][:rows], self._every_row[1][: rows + 1]
+        else:
+            group = self.own["group_of_row"][:rows]
+            order = np.argsort(group, kind="stable").astype(np.int32)
+            start = np.searchsorted(group[order], np.arange(self.arrays.num_groups + 1)).astype(np.int64)
+        self._places = self.places = self.places._replace(group_start=start, group_rows=order)
+
     def settle(self) -> None:
         """Put the slots of each step and the rows of each group in order, where new ones came."""
         if self._settled:
             return
+        self.settle_groups()
         space, horizon = self.space, self.horizon
         new = np.arange(space.ends, space.slots, dtype=np.int32)
         if space.shared:
@@ -289,14 +344,9 @@ class GrowingRounds(Rounds):
             new = new[np.argsort(steps, kind="stable")]
             bounds = np.searchsorted(np.sort(steps), np.arange(horizon + 1))
             first, last = bounds[:-1], bounds[1:]
-        group = self.own["group_of_row"][: space.rows]
-        order = np.argsort(group, kind="stable").astype(np.int32)
-        start = np.searchsorted(group[order], np.arange(len(self.arrays.groups) + 1)).astype(np.int64)
         self._places = self.places = self.places._replace(
-            step_first=first.astype(np.int64), step_last=last.astype(np.int64), slots=new,
-            group_start=start, group_rows=order,
-        )  # fmt: skip
-        self.largest_group = int(np.diff(start).max(initial=0))
+            step_first=first.astype(np.int64), step_last=last.astype(np.int64), slots=new
+        )
         self._decisions()
         self._settled = True
 
@@ -331,9 +381,7 @@ class GrowingRounds(Rounds):
         self.settle()
 
 
-def first_of(judged: NDArray[np.int8]) -> int:
-    """Return the place of the first action known to keep its constraints, else not known to violate, else the first."""
-    for wanted in (judged == JUDGED_KEPT, judged != JUDGED_BAD):
-        if wanted.any():
-            return int(wanted.argmax())
-    return 0
+def first_of(judged: NDArray[np.int8]) -> Longs:
+    """[..]: the place of the first action known to keep its constraints, else not known to violate, else the first."""
+    kept = judged == JUDGED_KEPT
+    return np.asarray(np.where(kept.any(axis=-1, keepdims=True), kept, judged != JUDGED_BAD).argmax(axis=-1))

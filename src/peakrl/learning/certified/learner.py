@@ -21,10 +21,20 @@ from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import Words
 from peakrl.learning.algorithm import Choices, Episode, SamplingAlgorithm, Task, compiled, overwrite
 from peakrl.learning.certified.declared import told_of
-from peakrl.learning.certified.growing import NO_LOG, GrowingRounds
-from peakrl.learning.certified.proofs import DEAD_FIRST, EPISODES, FROZEN, GAP, LEFT, PASSED, POLICIES, VIOLATED_HIGH
+from peakrl.learning.certified.growing import GrowingRounds
+from peakrl.learning.certified.proofs import (
+    DEAD_FIRST,
+    EPISODES,
+    FROZEN,
+    GAP,
+    KIND,
+    LEFT,
+    PASSED,
+    POLICIES,
+    VIOLATED_HIGH,
+)
 from peakrl.learning.certified.room import UNKEPT
-from peakrl.learning.certified.rounds import Rounds
+from peakrl.learning.certified.rounds import CHALLENGE, Rounds
 from peakrl.learning.certified.setup import certify_environment, certify_model, declared_on_model
 from peakrl.learning.history import ProofHistory, current_figures
 from peakrl.learning.proofs import Memory, Witness
@@ -41,6 +51,7 @@ if TYPE_CHECKING:
 LIMITS = {"support", "constraints", "safe_policy"}
 #: The candidate's exact figures are noted on models of up to this many nodes.
 MOST_JUDGED = 200_000
+NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
 class Certified(LearnerSettings):
@@ -134,9 +145,16 @@ class CertifiedLearner(SamplingAlgorithm):
         """A new block may change every node; an episode those of its path and, by a violation, of its groups."""
         nodes, horizon = len(self.rounds.candidate), self.space.horizon
         if self._growing is not None:  # a slot more may come at any step
-            return 2 * nodes + horizon * (2 + self.space.rows * self.columns)
+            largest = 1 if self._growing.told.depends_on is None else self.space.rows
+            return 2 * nodes + horizon * (2 + largest * self.columns)
         largest = int(np.diff(self.rounds.places.group_start).max())
         return nodes + horizon * (1 + largest * self.columns)
+
+    def place_when_new(self) -> int | None:
+        """The candidate and whoever is greedy begin with the first row, the challenger with the second."""
+        if self._growing is None or self._growing.told.depends_on is not None:
+            return None  # what is known of other states may tell otherwise
+        return int(self.rounds.status[KIND] == CHALLENGE)
 
     def choices(self) -> Choices:
         """The rows that are followed."""
@@ -202,7 +220,7 @@ class CertifiedLearner(SamplingAlgorithm):
         if self._growing is not None:
             self._growing.make_room(played.row[:length])
             if played.violation[:length].any():
-                self._growing.settle()
+                self._growing.settle_groups()
         path = r.scratch
         path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
         path.following[:length] = played.following[:length]

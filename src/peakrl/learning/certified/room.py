@@ -1,6 +1,7 @@
 """Arrays of the certified learner that have room for more states than there are, and their compact form.
 
 They are made anew, twice as large, when their room is used up; the cells of a law move to the end when it needs more.
+`guess` has a line for each step, as on a model, or just one where every law belongs to one step.
 Compact, as in files and in evidence, slots and rows stand as they were met, the law of the first state last.
 """
 
@@ -69,12 +70,14 @@ class GrowingArrays:
         self.cells = 0
         #: Has every row a guess of its own (where a map is declared), or every law?
         self.guess_by_row = False
-        #: What laws and groups are numbered by, in the order of being met.
+        #: What laws and groups that several rows may have are numbered by, in the order of being met.
         self.laws: dict[Hashable, int] = {}
         self.groups: dict[Hashable, int] = {}
+        #: So many there are, that of the first state left out; each row its own where nothing is declared.
+        self.num_laws = self.num_groups = 0
 
     def enlarge(self, room: Room) -> None:
-        """Make every array anew with more room."""
+        """Make every array that lacks room anew."""
         old, own, horizon = self.room, self.own, self.horizon
         nodes = horizon + 1 if self.space.shared else 1
         for spec, before, shape in (
@@ -84,12 +87,17 @@ class GrowingArrays:
             (BY_CELL, (old.cells,), (room.cells,)),
         ):
             for name, (dtype, fill) in spec.items():
+                if name in own and before == shape:
+                    continue
                 new = np.full(shape, fill, dtype)
                 if name in own:
                     new[tuple(map(slice, before))] = own[name].reshape(before)
                 own[name] = new.ravel()
+        lines = horizon + 1 if self.space.shared else 1
         for name, (dtype, fill) in BY_LAW.items():  # the last is the law of the first state
-            tail = {"law": 3, "then_law": 3, "guess": horizon + 1}.get(name)
+            if name in own and old.rows == room.rows:
+                continue
+            tail = {"law": 3, "then_law": 3, "guess": lines}.get(name)
             new = np.full((room.rows + 1,) if tail is None else (room.rows + 1, tail), fill, dtype)
             if name in own:
                 had = own[name].T if name == "guess" else own[name]
@@ -97,25 +105,27 @@ class GrowingArrays:
             own[name] = np.ascontiguousarray(new.T) if name == "guess" else new
         self.room = room
 
-    def take_cells(self, law: int, cells: int) -> None:
-        """Give a law room for so many cells, at the end; what it has moves there."""
-        own = self.own
-        if self.cells + cells > self.room.cells:
-            self.enlarge(self.room._replace(cells=2 * (self.cells + cells)))
-        used, start = int(own["law"][law, CELLS]), int(own["cell_start"][law])
-        for name in BY_CELL if used else ():
-            if not name.startswith("scratch"):
-                array = self.own[name]
-                array[self.cells : self.cells + used] = array[start : start + used]
-                array[start : start + used] = 0
-        self.own["cell_start"][law], self.own["cell_room"][law] = self.cells, cells
-        self.cells += cells
+    def take_cells(self, laws: Longs, cells: Longs) -> None:
+        """Give each of these laws room for so many cells, at the end; what it has moves there."""
+        end = self.cells + int(cells.sum())
+        if end > self.room.cells:
+            self.enlarge(self.room._replace(cells=2 * end))
+        own, starts = self.own, self.cells + np.cumsum(cells) - cells
+        used = own["law"][laws, CELLS]
+        for place in np.flatnonzero(used).tolist():
+            size, start, before = int(used[place]), int(starts[place]), int(own["cell_start"][laws[place]])
+            for name in BY_CELL:
+                if not name.startswith("scratch"):
+                    own[name][start : start + size] = own[name][before : before + size]
+                    own[name][before : before + size] = 0
+        own["cell_start"][laws], own["cell_room"][laws] = starts, cells
+        self.cells = end
 
     # Files ---------------------------------------------------------------------------------------------------
 
     def _cells_in_use(self) -> tuple[Longs, Longs, Longs]:
         """Return the laws in use, the first state's last; where each begins when compact; and where its cells stand."""
-        laws = np.append(np.arange(len(self.laws)), len(self.own["law"]) - 1)
+        laws = np.append(np.arange(self.num_laws), len(self.own["law"]) - 1)
         sizes = np.maximum(self.own["law"][laws, CELLS], 1)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
@@ -125,7 +135,7 @@ class GrowingArrays:
 
     def _guesses(self) -> Longs:
         """Return the columns of `guess` in use."""
-        used = self.space.rows if self.guess_by_row else len(self.laws)
+        used = self.space.rows if self.guess_by_row else self.num_laws
         return np.append(np.arange(used), len(self.own["law"]) - 1)
 
     def compact(self) -> dict[str, NDArray[Any]]:
@@ -139,7 +149,7 @@ class GrowingArrays:
         for name in BY_ROW:
             found[name] = own[name][: space.rows].copy()
         for name in BY_GROUP:
-            found[name] = own[name][: len(self.groups)].copy()
+            found[name] = own[name][: self.num_groups].copy()
         for name in ("law", "then_law", "log_share"):
             found[name] = own[name][laws]
         found["guess"] = own["guess"][:, self._guesses()]
@@ -155,7 +165,7 @@ class GrowingArrays:
         sizes = np.maximum(law[:, CELLS], 1)
         if (law[:, CELLS] < 0).any() or sizes.sum() != len(arrays["cell_next"]):
             raise ValueError("engine.law counts cells that there are not")
-        names, starts = np.append(np.arange(len(self.laws)), len(own["law"]) - 1), np.cumsum(sizes) - sizes
+        names, starts = np.append(np.arange(self.num_laws), len(own["law"]) - 1), np.cumsum(sizes) - sizes
         own["law"][:, CELLS] = 0
         self.cells = 0
         self.enlarge(self.room._replace(cells=max(int(sizes.sum()), self.room.cells)))
@@ -168,6 +178,8 @@ class GrowingArrays:
             if name in BY_CELL:
                 own[name][: self.cells] = alike(np.empty(self.cells, own[name].dtype), array, f"engine.{name}")
             elif name == "guess":
+                if len(array) > len(like[name]) == 1:  # older files have a line for each step, in use at one
+                    array = array.max(axis=0, keepdims=True)
                 own[name][:, self._guesses()] = alike(like[name], array, f"engine.{name}")
             elif name in BY_LAW:
                 own[name][names] = alike(like[name], array, f"engine.{name}")

@@ -47,7 +47,7 @@ from peakrl.learning.linear.counted import (
     extended_flow,
     unkept_by_counts,
 )
-from peakrl.learning.space import Table
+from peakrl.learning.table import Table
 from peakrl.learning.ucbvi import UCBVI, CountingPlanner
 from peakrl.model.occupancy import most_reward, policy_weights, row_weights
 from peakrl.model.one_limit import NOT_BARRED, Within, best_plan, best_within
