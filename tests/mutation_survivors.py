@@ -124,7 +124,7 @@ HARMLESS = {
         "upper_mean: 1.0  ->  2.0 #2": "read only where it is above 0, and set before that",
     },
     "peakrl/kernels/certified/values.py": {
-        "following_value: step + 1  ->  step - 1 #4": SEARCH,
+        "following_value: step + 1  ->  step - 1 #3": SEARCH,
     },
     "peakrl/kernels/certified/candidates.py": {
         "fallback: 1  ->  2": "any number below 0 says that there is none yet",
