@@ -47,9 +47,8 @@ def start_times(section: Section, repeats: int, quick: bool) -> None:
 
 
 def cold_process(code: str) -> tuple[float, float]:
-    """Run Python code once with an empty kernel cache; a second process that compiles is not in its processor time."""
-    # The second process may still write when the first one ends.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    """Run Python code once with an empty kernel cache."""
+    with tempfile.TemporaryDirectory() as folder:
         return run_process(code, NUMBA_CACHE_DIR=folder)
 
 

@@ -17,7 +17,6 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.learning.ahead import compile_ahead
 from peakrl.learning.algorithm import Algorithm, Held
 from peakrl.learning.history import History, ProofHistory
 from peakrl.learning.knowledge import NOTHING, Knowledge
@@ -260,7 +259,6 @@ def learn(
         "constraint_tolerances": constraint_tolerances, "constraint": constraint, "states": states,
     }  # fmt: skip
     if is_problem(target) or isinstance(target, TabularModel):
-        compile_ahead()
         target = as_model(target, progress=progress)
         if horizon is not None and horizon != target.horizon:
             raise SettingsError(f"horizon is {horizon}, but the model's is {target.horizon}; leave it out for a model")
