@@ -13,7 +13,7 @@ from typing import Any
 from peakrl.benchmark.kernels import bare_run
 from peakrl.benchmark.runs import frozen_models
 from peakrl.benchmark.sections import Section
-from peakrl.learning.many import usable_cores
+from peakrl.cores import usable_cores
 from peakrl.learning.settings import LearnerSettings
 from peakrl.paper import WARM_UP
 from peakrl.paper.convergence import FIGURE_2, frozen_curves

@@ -8,7 +8,6 @@ beside its model, as far as Python can see it.
 from __future__ import annotations
 
 import importlib
-import os
 import tempfile
 import time
 import tracemalloc
@@ -23,6 +22,7 @@ import numpy as np
 
 from peakrl.benchmark.reference import NoReference, ReferencePlan
 from peakrl.benchmark.sections import Section, in_turns
+from peakrl.cores import usable_cores
 from peakrl.model.tabular import TabularModel
 from peakrl.planning import solve
 
@@ -86,7 +86,7 @@ def planning_rates(section: Section, repeats: int, quick: bool) -> None:
 def threads_compared(section: Section, model: TabularModel, repeats: int) -> list[str]:
     """Return what a second thread of `solve` gains, and what the memory of this machine would let anybody gain."""
     section.say("solving with every core")
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     found = [lambda: solve(model, threads=1).value, lambda: solve(model).value]
     one, every = in_turns(found, repeats, time.perf_counter)
     notes = [f"peakrl on {cores} cores: {every:.3g} s, {one / every:.2f} times as fast as on one (time on the wall)"]

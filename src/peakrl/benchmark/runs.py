@@ -9,7 +9,8 @@ from typing import Any
 
 from peakrl.benchmark.kernels import bare_run, problems
 from peakrl.benchmark.sections import Section, in_turns
-from peakrl.learning.many import learn_many, usable_cores
+from peakrl.cores import usable_cores
+from peakrl.learning.many import learn_many
 from peakrl.learning.run import Record, learn
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.explore import compile_model

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError, SweepError
 from peakrl.runs.engines import Ended, Job, Queue
 from peakrl.runs.store import Store
@@ -173,7 +174,7 @@ def dask_cluster(workers: int | None, address: str | None) -> Iterator[Callable[
     distributed, dask_config = optional("distributed", "dask"), optional("dask.config", "dask")
     with contextlib.ExitStack() as stack:
         if address is None:
-            count = workers or os.cpu_count() or 1
+            count = workers or usable_cores()
             # Trying again is for us to do, and to count.
             stack.enter_context(dask_config.set({"distributed.scheduler.allowed-failures": 0}))
             local = distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None)

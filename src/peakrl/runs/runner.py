@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.checks import check_choice, check_count, check_number
+from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError, SweepError
 from peakrl.progress import Progress
 from peakrl.runs.engines import ENGINES, Ended, Engine, InProcess, Job, LocalProcesses, Queue
@@ -123,7 +124,7 @@ def choose_engine(engine: str, workers: int | None, address: str | None, time_li
     if engine == "loky":
         if address is not None:
             raise SettingsError("address is for the engines ray and dask; loky runs on this machine")
-        count = workers if workers is not None else cores()
+        count = workers if workers is not None else usable_cores()
         # A run that exceeds its limit takes its process with it, which must not be this one.
         return InProcess() if count == 1 and time_limit is None else LocalProcesses(count)
     from peakrl.runs.clusters import Cluster
@@ -144,13 +145,6 @@ def local_workers(workers: int | None = None, *, prepare: str | None = None) -> 
             yield kept
     else:
         yield engine
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    import joblib
-
-    return int(joblib.cpu_count())
 
 
 def check_limits(retries: int, time_limit: float | None) -> None:
