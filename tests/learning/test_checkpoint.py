@@ -205,6 +205,7 @@ def test_a_disk_that_fails_for_a_while_does_not_end_the_run(tmp_path, monkeypatc
     assert differences(run, load_run(path)) == []
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_saved_before_it_stops(number, tmp_path, monkeypatch):
     model, chosen, path = compile_model(random_problem(6)), LearnerSettings.practical(), tmp_path / "run"

@@ -390,6 +390,7 @@ def test_a_port_without_a_page_is_refused(command: Any) -> None:
     assert "--live" in error
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_stops_a_watched_run_and_keeps_it(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
     source = str(Path(peakrl.__file__).parents[1])
@@ -403,12 +404,15 @@ def test_ctrl_c_stops_a_watched_run_and_keeps_it(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": source},
     )
     assert process.stderr is not None
+    overdue = threading.Timer(120, process.kill)
+    overdue.start()
     address = process.stderr.readline()
     port = int(address.split("127.0.0.1:")[1].split("/")[0])
     while Answer(port, "/news").json["done"] == 0:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
+    overdue.cancel()
     assert (process.returncode, out) == (130, "")
     assert "interrupted; a.run holds the run so far" in error
     assert load_run(tmp_path / "a.run").episodes > 0

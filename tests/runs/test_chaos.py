@@ -119,6 +119,7 @@ def test_200_runs_survive_30_killed_workers_and_a_killed_driver(tmp_path: Path) 
     assert not any(map(alive, orphans))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_sweep_keeps_what_is_done_and_leaves_no_worker(tmp_path: Path) -> None:
     plan = read_plan(SWEEP)
     complete(plan.tasks, tmp_path / "one", workers=1)
