@@ -232,7 +232,7 @@ def inventory_medians(settings, seeds):
         # The medians of prototypes over five seeds, with a tenth more. Without a margin to speak of, runs differ
         # forty-fold with their first samples: medians of five seeds are anywhere between .003 and .028 (gap) and .0004
         # and .0028 (violation), 5 to 95 % of draws from 200 runs, so more are run. The prototypes' violations, .0005
-        # and .0029, are not judged by: medians of 200 of our runs are .0012 and .0033, and docs/neighbours.md says why.
+        # and .0029, are not judged by: medians of 200 of our runs are .0012 and .0033.
         (OptCMDP.certainty_equivalent(total=3.5), 50, 0.026, 0.0016, None),
         (OptCMDP(total=3.5, scale=0.01), 50, 0.0044, 0.0034, None),
         (OptCMDP(total=3.5), 5, 0.0018, 0.219, 1.0),
