@@ -1,10 +1,9 @@
 """Learning on environments: what `learn` adds to an environment's own steps.
 
-The bare loop takes as many random actions as the run took steps, with `reset` wherever an episode is over; its time
-over that of `learn` is the share of the bare loop's speed. Whatever a run does is counted: seeding every episode,
-reading constraints, learning, planning, history. What the learner itself takes (`begin` and `learn` of
-`learning.algorithm`: updates, draws and plans, most of it in kernels that it needs on a model as well) is told too, and
-the share that is left without it.
+The bare loop takes as many random actions as the run took steps, with `reset` at the end of an episode; its time over
+that of `learn` is the share of the bare loop's speed. Everything in a run is counted: seeding every episode, reading
+constraints, learning, planning, history. The time of the learner itself (its updates, draws and plans) is shown too,
+and the share that is left without it.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from peakrl.benchmark.sections import Section, in_turns
-from peakrl.learning.knowledge import Knowledge
-from peakrl.learning.run import learn
-from peakrl.learning.settings import LearnerSettings
+import gymnasium
+import numpy as np
+
+from benchmarks.timing import Section, in_turns
+from peakrl import Knowledge, LearnerSettings, learn, learners
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,9 @@ class Case:
 
     def make(self) -> Any:
         """Return the environment, in the newest of the versions that this Gymnasium has."""
-        import gymnasium
-
-        name = next(name for name in self.names if name in gymnasium.registry)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return gymnasium.make(name)
+            return gymnasium.make(next(name for name in self.names if name in gymnasium.registry))
 
     def learn(self, env: Any, settings: LearnerSettings, knowledge: Knowledge, episodes: int) -> None:
         """Learn on it."""
@@ -63,8 +60,6 @@ CASES = {
 
 def learner_settings() -> dict[str, LearnerSettings]:
     """Return the learners that are timed."""
-    from peakrl import learners
-
     return {
         "posterior (default)": LearnerSettings.posterior(),
         "practical": LearnerSettings.practical(),
@@ -147,8 +142,6 @@ def in_learner(settings: LearnerSettings, run: Callable[[], None]) -> float:
 
 def bare_loop(env: Any, steps: int) -> None:
     """Take random actions, which are drawn beforehand."""
-    import numpy as np
-
     env.reset(seed=0)
     for action in np.random.default_rng(0).integers(env.action_space.n, size=steps).tolist():
         _, _, terminated, truncated, _ = env.step(action)

@@ -1,7 +1,7 @@
-"""Planning on a large random model of the shape of a model checker's benchmark, against C and other planners.
+"""Planning, building models and safe sets, against C and other planners.
 
 Every planner gets the same model and does the same backward induction; Storm and quantecon in their own formats, built
-outside of the clock. All of them say what the first state is worth. Memory is the peak of what a planner allocates
+outside of the clock. All of them return the value of the first state. Memory is the peak of what a planner allocates
 beside its model, as far as Python can see it.
 """
 
@@ -16,79 +16,77 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import gymnasium
+from scipy import sparse
 
-from peakrl.benchmark.reference import NoReference, ReferencePlan
-from peakrl.benchmark.sections import Section, in_turns
-from peakrl.model.tabular import TabularModel
-from peakrl.planning import solve
+from benchmarks.learning import bare_run, table_bytes
+from benchmarks.models import SPARSE_ACTIONS, SPARSE_HORIZON, PlainQueues, Queues, random_model, sparse_model
+from benchmarks.reference import NoReference, ReferencePlan
+from benchmarks.timing import Section, in_turns
+from peakrl import (
+    LearnerSettings,
+    SafeSet,
+    TabularModel,
+    compile_model,
+    energy_harvesting,
+    scheduling_example,
+    shield,
+    solve,
+)
+from peakrl.kernels.safety import keeping_rows, safe_steps
+from peakrl.model.explore import explore
+from peakrl.storage import available_memory
 
-STATES, CHOICES, HORIZON = 1_000_000, 3.2, 100
-#: The share of pairs with a second outcome, and the far ones among next states: most lie near, as breadth first has it.
-BRANCHING, FAR, REACH = 0.1, 0.05, 1_000
-#: Plans, and returns what the first state is worth.
-Run = Callable[[], float]
-
-
-def random_model(states: int, horizon: int, seed: int = 0) -> TabularModel:
-    """A stationary model without constraints: 3.2 actions a state and 1.1 outcomes an action on average."""
-    from scipy import sparse
-
-    rng = np.random.default_rng(seed)
-    most = 5
-    available = np.arange(most) < rng.choice([2, 3, 4, 5], states, p=[0.3, 0.35, 0.2, 0.15])[:, None]
-    pairs = states * most
-    sizes = 1 + (rng.random(pairs) < BRANCHING)
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    state = np.repeat(np.arange(states), most).repeat(sizes)
-    near = state + rng.integers(-REACH, REACH, starts[-1])
-    following = np.where(rng.random(starts[-1]) < FAR, rng.integers(0, states, starts[-1]), near) % states
-    first = rng.uniform(0.1, 0.9, pairs)
-    probability = np.where(sizes.repeat(sizes) == 1, 1.0, first.repeat(sizes))
-    second = starts[1:][sizes == 2] - 1
-    probability[second] = 1.0 - first[sizes == 2]
-    laws = sparse.csr_matrix((probability, following, starts), shape=(pairs, states))
-    rewards = rng.random((states, most))
-    return TabularModel.from_arrays(laws, rewards, np.empty((0, states, most)), horizon, available=available)
+STATES, HORIZON = 1_000_000, 100
+#: Bytes for each entry (pair and step) that building, solving and learning may take together at their peak.
+BYTES_AN_ENTRY = 60
+#: Steps that are learned on a model of `scaling`.
+STEPS = 2_000_000
 
 
-def planning_rates(section: Section, repeats: int, quick: bool) -> None:
+# solve -----------------------------------------------------------------------------------------------------------
+
+
+def solve_rates(section: Section, repeats: int, quick: bool) -> None:
     """One core in turns by process time; then all cores, by the clock on the wall."""
     section.say("building the model")
     model = random_model(2_000 if quick else STATES, 5 if quick else HORIZON)
-    runs: dict[str, Run] = {"peakrl": lambda: solve(model, threads=1).value}
-    planners = (("C, policy kept", plain_c), ("Storm, value only", storm), ("quantecon", quantecon))
-    for name, make in (*planners, ("mdpsolver", mdpsolver)):
+    runs: dict[str, Callable[[], float]] = {"peakrl": lambda: solve(model, threads=1).value}
+    for name, make in (("C, policy kept", plain_c), ("Storm, value only", storm), ("quantecon", quantecon)):
         section.say(f"building it for {name}")
         try:
             runs[name] = make(model)
         except (NoReference, ImportError) as error:
             section.notes.append(f"{name} left out: {error}")
-    section.say(f"solving in turns: {', '.join(runs)}")
     seconds = dict(zip(runs, in_turns(list(runs.values()), repeats), strict=True))
     compared = seconds.get("C, policy kept", seconds["peakrl"])
     for name, run in runs.items():
-        section.add(**columns(model, name, seconds[name], compared, *value_and_megabytes(run)))
+        tracemalloc.start()
+        value, megabytes = run(), tracemalloc.get_traced_memory()[1] / 1e6
+        tracemalloc.stop()
+        each = 1e9 * seconds[name] / model.num_entries
+        section.add(
+            planner=name, s=seconds[name],
+            **{"ns a pair and step": each, "times C": seconds[name] / compared},
+            **{"MB beside the model": megabytes, "first state's value": value},
+        )  # fmt: skip
     values = [row["first state's value"] for row in section.rows]
-    policy = solve(model).policy.choices
-    assert policy is not None
     section.notes += [
         f"values of the first state differ by {(max(values) - min(values)) / abs(values[0]):.1g} of it at most",
-        f"{model.num_states:,} states, {model.num_pairs:,} pairs, {model.horizon} steps; a policy takes "
-        f"{policy.nbytes / 1e6:.0f} MB, the model {model.nbytes / 1e6:.0f} MB",
-        *threads_compared(section, model, repeats),
+        f"{model.num_states:,} states, {model.num_pairs:,} pairs, {model.horizon} steps; "
+        f"the model takes {model.nbytes / 1e6:.0f} MB",
+        *threads_compared(model, repeats),
     ]
 
 
-def threads_compared(section: Section, model: TabularModel, repeats: int) -> list[str]:
-    """Return what a second thread of `solve` gains, and what the memory of this machine would let anybody gain."""
-    section.say("solving with every core")
+def threads_compared(model: TabularModel, repeats: int) -> list[str]:
+    """Return what more threads of `solve` gain, and what the memory of this machine allows to gain."""
     cores = len(os.sched_getaffinity(0))
-    found = [lambda: solve(model, threads=1).value, lambda: solve(model).value]
-    one, every = in_turns(found, repeats, time.perf_counter)
+    one, every = in_turns([partial(solve, model, threads=1), partial(solve, model)], repeats, time.perf_counter)
     notes = [f"peakrl on {cores} cores: {every:.3g} s, {one / every:.2f} times as fast as on one (time on the wall)"]
     with suppress(NoReference):
         plan = ReferencePlan(model)
@@ -99,43 +97,17 @@ def threads_compared(section: Section, model: TabularModel, repeats: int) -> lis
                 list(pool.map(lambda each: each(), plans))
 
         alone, together = in_turns([plan, side_by_side], repeats, time.perf_counter)
-        notes.append(
-            f"{cores} C loops side by side, each of its own, do {cores * alone / together:.2f} times the work of one: "
-            "what this machine's memory leaves to more cores"
-        )
+        notes.append(f"{cores} C loops side by side do {cores * alone / together:.2f} times the work of one")
     return notes
 
 
-def columns(
-    model: TabularModel, name: str, seconds: float, compared: float, value: float, megabytes: float
-) -> dict[str, Any]:
-    """Return a line of the table."""
-    return {
-        "planner": name,
-        "s": seconds,
-        "ns a pair and step": 1e9 * seconds / model.num_entries,
-        "times C": seconds / compared,
-        "MB beside the model": megabytes,
-        "first state's value": value,
-    }
-
-
-def value_and_megabytes(run: Run) -> tuple[float, float]:
-    """Return what the first state is worth, and the most that was allocated at a time through Python or numpy."""
-    tracemalloc.start()
-    try:
-        return run(), tracemalloc.get_traced_memory()[1] / 1e6
-    finally:
-        tracemalloc.stop()
-
-
-def plain_c(model: TabularModel) -> Run:
-    """The C loop that one would write on a first day (`benchmarks/solve.c`)."""
+def plain_c(model: TabularModel) -> Callable[[], float]:
+    """The plain C loop (`benchmarks/solve.c`)."""
     plan, first = ReferencePlan(model), int(model.first_slot[0])
     return lambda: float(plan()[first])
 
 
-def storm(model: TabularModel) -> Run:
+def storm(model: TabularModel) -> Callable[[], float]:
     """Storm's sparse engine: the most reward within the horizon, of every state; it keeps no policy."""
     stormpy = importlib.import_module("stormpy")
     with tempfile.TemporaryDirectory(prefix="peakrl-bench-") as folder:
@@ -168,25 +140,100 @@ def explicit(model: TabularModel) -> Iterator[str]:
             yield from (f"\t\t{place} : {probability!r}\n" for place, probability in outcomes)
 
 
-def quantecon(model: TabularModel) -> Run:
+def quantecon(model: TabularModel) -> Callable[[], float]:
     """quantecon's backward induction over state-action pairs, which keeps values and the policy of every step."""
-    from scipy import sparse
-
-    markov = importlib.import_module("quantecon.markov")
-    layout = model.layout
-    laws = sparse.csr_matrix(
+    markov, layout = importlib.import_module("quantecon.markov"), model.layout
+    transitions = sparse.csr_matrix(
         (layout.outcome_probability, layout.outcome_next, layout.outcome_start),
         shape=(len(layout.outcome_start) - 1, model.num_slots),
     )[layout.row_distribution]
-    reward = model.row_means(model.payoffs.reward)
-    with warnings.catch_warnings():  # of what it cannot do without a discount, which nobody asks of it
+    with warnings.catch_warnings():  # about what it cannot do without a discount
         warnings.simplefilter("ignore")
-        problem = markov.DiscreteDP(reward, laws, 1.0, model.slot_of_row, model.row_action)
+        reward = model.row_means(model.payoffs.reward)
+        problem = markov.DiscreteDP(reward, transitions, 1.0, model.slot_of_row, model.row_action)
     first = int(model.first_slot[0])
     return lambda: float(markov.backward_induction(problem, model.horizon)[0][0, first])
 
 
-def mdpsolver(model: TabularModel) -> Run:
-    """mdpsolver solves discounted problems of no end only."""
-    importlib.import_module("mdpsolver")
-    raise ImportError("it solves discounted problems without a horizon only, which is another computation")
+# Models of growing size ------------------------------------------------------------------------------------------
+
+
+def scaling_rates(section: Section, repeats: int, quick: bool) -> None:
+    """Build, solve and learn while S*A*H goes from 10^3 to 10^8."""
+    for power in range(3, 7 if quick else 9):
+        entries = 10**power
+        if entries * BYTES_AN_ENTRY > available_memory():
+            section.notes.append(f"10^{power} entries left out: they may take {entries * BYTES_AN_ENTRY / 1e9:.0f} GB")
+            continue
+        states, often = entries // (SPARSE_ACTIONS * SPARSE_HORIZON), 1 if power >= 7 else repeats
+        model, episodes = sparse_model(states), STEPS // SPARSE_HORIZON
+        learner = bare_run(model, LearnerSettings.published(0.1), episodes)()
+        build, plan, learned = in_turns(
+            [partial(sparse_model, states), partial(solve, model), partial(learner.advance, episodes)], often
+        )
+        section.add(
+            entries=model.num_entries, states=model.num_states, pairs=model.num_pairs,
+            **{"ns a step": 1e9 * learned / STEPS, "s to build": build, "s to solve": plan},
+            **{"ns to solve, a pair and step": 1e9 * plan / model.num_entries},
+            **{"model bytes a pair": model.nbytes / model.num_pairs},
+            **{"table bytes an entry": table_bytes(learner) / model.num_entries},
+        )  # fmt: skip
+    section.notes.append("entries: S*A*H; process time; build: TabularModel.from_arrays, its input included")
+
+
+def compile_rates(section: Section, repeats: int, quick: bool) -> None:
+    """Pairs a second of `compile_model`: state by state, many at once, and with a problem's own tables."""
+    room = 6 if quick else 46
+    ways: list[tuple[Any, str, Any]] = [(PlainQueues(room), "state by state", explore)]
+    ways.append((Queues(room), "many states at once", compile_model))
+    for problem in (energy_harvesting(), scheduling_example(2)):
+        ways += [(problem, "state by state", explore), (problem, "its own tables", compile_model)]
+    for problem, way, build in ways:
+        pairs, (seconds,) = build(problem).num_rows, in_turns([partial(build, problem)], repeats)
+        section.add(problem=problem.name, way=way, ms=1e3 * seconds, **{"pairs a second": pairs / max(seconds, 1e-9)})
+
+
+# Safe sets -------------------------------------------------------------------------------------------------------
+
+
+class Still(gymnasium.Env[Any, Any]):
+    """An environment that costs next to nothing, so that the time of a step is the shield's."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.time = 0
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        return 0, 0.0, False, self.time >= 20, {}
+
+
+def safety_rates(section: Section, repeats: int, quick: bool) -> None:
+    """The kernel on growing models, then one mask by number, by label, and a step through the wrapper."""
+    for states in (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000):
+        model = sparse_model(states)
+        (seconds,) = in_turns([lambda m=model: safe_steps(m.layout, keeping_rows(m.layout, m.payoffs))], repeats)
+        section.add(what=f"safe set of {model.num_nodes - states:,} (step, state), 10 actions", seconds=seconds)
+    safe, count = SafeSet(compile_model(energy_harvesting())), 2_000 if quick else 20_000
+    node = safe.node_of(3, (5, 4))
+    env = shield(Still(), SafeSet(TabularModel.from_arrays([[[1.0], [1.0]]], [[0.0, 0.0]], [[[1.0, -1.0]]], 20)))
+    env.reset()
+    bare = Still()
+
+    def episode(env: Any) -> None:
+        env.reset()
+        for _ in range(20):
+            env.step(0)
+
+    calls: dict[str, tuple[Callable[[], Any], int]] = {
+        "mask by number: mask_of(node)": (lambda: safe.mask_of(node), 1),
+        "mask by label: mask(step, state)": (lambda: safe.mask(3, (5, 4)), 1),
+        "env.action_masks()": (env.action_masks, 1),
+        "a step with a shield": (lambda: episode(env), 20),
+        "a step without": (lambda: episode(bare), 20),
+    }
+    for name, (call, each) in calls.items():
+        (seconds,) = in_turns([lambda call=call, each=each: [call() for _ in range(count // each)]], repeats)
+        section.add(what=name, seconds=seconds / count)

@@ -21,41 +21,33 @@ from peakrl.learning.algorithm_one import AlgorithmOne, OptimisticQ, bonus_const
 from peakrl.model.space import expand, starts_of
 from peakrl.model.tabular import TabularModel
 
-#: Beside this file where peakrl is installed, in benchmarks/ where it is run from its source tree.
-FOLDERS = (Path(__file__).parent, Path(__file__).parents[3] / "benchmarks")
+FOLDER = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC")
 
 
 class NoReference(Exception):
-    """The C version cannot be had here; the message says why."""
+    """The C version cannot be compiled; the message says why."""
 
 
 @cache
 def compiled(name: str) -> Any:
-    """Return a C file, compiled; raises NoReference where there is no such file or no compiler."""
-    source = next((folder / name for folder in FOLDERS if (folder / name).exists()), None)
-    if source is None:
-        raise NoReference(f"{name} is not part of this installation")
+    """Return a C file, compiled; raise NoReference if there is no compiler."""
     compiler = next((path for path in map(shutil.which, COMPILERS) if path), None)
     if compiler is None:
         raise NoReference(f"no C compiler found (looked for {', '.join(COMPILERS)})")
-    # Loaded libraries outlive their file, so that the folder need not stay.
+    # A loaded library outlives its file.
     with tempfile.TemporaryDirectory(prefix="peakrl-bench-") as folder:
         library = Path(folder) / "reference.so"
         done = subprocess.run(
-            [compiler, *FLAGS, "-o", str(library), str(source), "-lm"], capture_output=True, text=True, check=False
+            [compiler, *FLAGS, "-o", str(library), str(FOLDER / name), "-lm"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise NoReference(f"{Path(compiler).name} failed: {done.stderr.strip().splitlines()[-1:]}")
         return ctypes.CDLL(str(library))
-
-
-def reference() -> Any:
-    """Return Algorithm 1 in C."""
-    function = compiled("reference.c").learn
-    function.restype = ctypes.c_double
-    return function
 
 
 class ReferencePlan:
@@ -97,7 +89,7 @@ def cumulative(start: Longs, probability: Floats) -> Floats:
 
 
 class ReferenceRun:
-    """A run of the C version, ready to be started as often as one likes."""
+    """A run of the C version, ready to be started any number of times."""
 
     def __init__(self, model: TabularModel, settings: AlgorithmOne, episodes: int, seed: int = 0) -> None:
         engine = ActiveRun(model, settings, planned=episodes, seed=seed, every=0, average=False).learned()
@@ -109,7 +101,8 @@ class ReferenceRun:
         first = np.cumsum(model.first_probability)
         integer, real = ctypes.c_int64, ctypes.c_double
         self.kept = (modified, sums, first, engine)
-        self.function = reference()
+        self.function = compiled("reference.c").learn
+        self.function.restype = ctypes.c_double
         self.arguments = (
             integer(model.horizon), integer(layout.node_stride), integer(layout.entry_stride),
             integer(model.num_nodes), integer(model.num_entries),
@@ -129,5 +122,5 @@ class ReferenceRun:
 
 
 def address(array: NDArray[Any]) -> ctypes.c_void_p:
-    """Return where an array's numbers lie."""
+    """Return the address of an array."""
     return array.ctypes.data_as(ctypes.c_void_p)

@@ -9,7 +9,7 @@ import tempfile
 import time
 from statistics import median
 
-from peakrl.benchmark.sections import Section
+from benchmarks.timing import Section
 
 FIRST_RUN = """
 import peakrl

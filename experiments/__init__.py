@@ -1,69 +1,71 @@
-"""The paper's experiments: settings are data, results are records on disk, a figure is drawn from records only.
+"""The paper's experiments, and experiments beyond it: `python -m experiments` runs them, `make reproduce` does too.
 
-An experiment is known by the name of its figure. Its module is imported when it runs, so that listing the names costs
-nothing. `peakrl.report` holds the drawings under the same names.
+A figure is one file (figures 4 to 6 share one): its settings are data, its tasks run in worker processes, its results
+are records on disk, and it is drawn from records only. Only public names of peakrl are used here
+(tests/experiments/test_imports.py). A module is imported when its figure runs.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.paper.records import FigureRecord, Request
+    from experiments.records import FigureRecord, Request
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """Where an experiment is written: "module:function", a function from a `Request` to a `FigureRecord`."""
+class Experiment(NamedTuple):
+    """A module, its function from a `Request` to a `FigureRecord`, and the one that draws the record."""
 
-    title: str
-    function: str
+    module: str
+    run: str
+    draw: str
     #: Can it run on a user's recorded arrivals?
     takes_arrivals: bool = False
 
 
-#: For `sweeps.local_workers`: loads what the figures' runs need, while whoever starts the workers is still busy itself.
-WARM_UP = "peakrl.paper.energy_tasks:warm_up"
-
-EXPERIMENTS: dict[str, Experiment] = {
-    "figure-2": Experiment("Energy harvesting: learning curves", "peakrl.paper.convergence:figure_2", True),
-    "figure-3": Experiment("Energy harvesting: comparison", "peakrl.paper.comparison:figure_3", True),
-    "figure-4": Experiment("Scheduling: Example 1", "peakrl.paper.scheduling:figure_4"),
-    "figure-5": Experiment("Scheduling: Example 2", "peakrl.paper.scheduling:figure_5"),
-    "figure-6": Experiment("Scheduling: Example 3", "peakrl.paper.scheduling:figure_6"),
-    "neighbours": Experiment("Ways to deal with constraints, side by side", "peakrl.paper.neighbours:neighbours"),
-    "efficiency": Experiment("Episodes that our learners save", "peakrl.paper.efficiency:efficiency"),
-    "theory": Experiment("Theorems 1 and 2, and the conjecture", "peakrl.paper.theory_experiment:theory"),
-    "robustness": Experiment("How reliably learners come to the optimum", "peakrl.paper.robustness:robustness"),
-    "certificates": Experiment("Episodes until a certificate", "peakrl.paper.certificates:certificates"),
-    "knowledge": Experiment("What knowing is worth", "peakrl.paper.knowledge:knowledge"),
+EXPERIMENTS = {
+    "figure-2": Experiment("figure_2", "figure_2", "draw_figure_2", True),
+    "figure-3": Experiment("figure_3", "figure_3", "draw_figure_3", True),
+    "figure-4": Experiment("scheduling", "figure_4", "draw_fixed_times"),
+    "figure-5": Experiment("scheduling", "figure_5", "draw_fixed_times"),
+    "figure-6": Experiment("scheduling", "figure_6", "draw_figure_6"),
+    **{
+        name: Experiment(name, name, f"draw_{name}")
+        for name in ("neighbours", "efficiency", "theory", "robustness", "certificates", "knowledge")
+    },
 }
 
 
-def find_experiment(name: str) -> Experiment:
-    """Return the experiment of a name, or raise."""
+def find_experiment(name: str, *, recorded: bool = False) -> Experiment:
+    """Return the experiment of a name, or raise; with `recorded`, one that runs on recorded arrivals."""
     if name not in EXPERIMENTS:
         raise SettingsError(f"{name!r} is no figure; there are {', '.join(EXPERIMENTS)}")
-    return EXPERIMENTS[name]
-
-
-def check_arrivals(name: str) -> None:
-    """Raise unless the experiment can run on recorded arrivals."""
-    if not find_experiment(name).takes_arrivals:
+    if recorded and not EXPERIMENTS[name].takes_arrivals:
         takers = ", ".join(known for known, entry in EXPERIMENTS.items() if entry.takes_arrivals)
         raise SettingsError(f"{name} has no energy arrivals; recorded arrivals are for {takers}")
+    return EXPERIMENTS[name]
 
 
 def run_experiment(name: str, request: Request) -> FigureRecord:
     """Run what is missing of an experiment, and write its table and settings into the request's folder."""
-    if request.arrivals is not None:
-        check_arrivals(name)
-    module, _, function = find_experiment(name).function.partition(":")
-    run: Any = getattr(importlib.import_module(module), function)
+    entry = find_experiment(name, recorded=request.arrivals is not None)
+    run: Any = getattr(importlib.import_module(f"experiments.{entry.module}"), entry.run)
     record: FigureRecord = run(request)
     record.write(request.folder)
     return record
+
+
+def draw_figure(name: str, folder: str | Path) -> list[Path]:
+    """Draw a figure from the record in `folder` into `<name>.png` and `<name>.pdf` beside it; return the two."""
+    from experiments.records import read_figure
+    from peakrl.report.style import house_style, save
+
+    entry = find_experiment(name)
+    draw: Any = getattr(importlib.import_module(f"experiments.{entry.module}"), entry.draw)
+    with house_style():
+        figure = draw(read_figure(folder, name))
+        return [save(figure, Path(folder) / f"{name}.{kind}") for kind in ("png", "pdf")]

@@ -1,28 +1,29 @@
-"""`peakrl reproduce`: run the paper's experiments, draw their figures, compare with the published numbers."""
+"""`python -m experiments`: run the experiments, draw their figures and page, compare with the published numbers."""
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from peakrl.paper import EXPERIMENTS, WARM_UP, check_arrivals, find_experiment
-
-if TYPE_CHECKING:
-    from peakrl.paper.records import FigureRecord
+from experiments import EXPERIMENTS, draw_figure, find_experiment, run_experiment
+from experiments.energy import WARM_UP, load_recordings
+from experiments.page import CHECK_COLUMNS, check_cells, write_page
+from experiments.records import FigureRecord, Request
+from peakrl import PeakError
+from peakrl.runs import local_workers
 
 FOLDER = Path("results")
-COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
-#: Not judged: shown for the reader.
-WITHIN = {True: "yes", False: "NO", None: "-"}
 
 
-def reproduce(
+def experiments(
     figures: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIGURE]...", help=f"Which: {', '.join(EXPERIMENTS)}. All where none is named."),
+        typer.Argument(metavar="[FIGURE]...", help=f"Which: {', '.join(EXPERIMENTS)}. All if none is named."),
     ] = None,
     size: Annotated[
         bool | None,
@@ -39,66 +40,34 @@ def reproduce(
     workers: Annotated[int | None, typer.Option(min=1, help="Processes side by side; one a core by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
 ) -> None:
-    """Rerun the paper's figures: records, tables and pictures; what is on disk already is not computed again."""
-    from peakrl.cli.output import print_json
-    from peakrl.paper import run_experiment
-    from peakrl.paper.records import Request
-    from peakrl.report import draw_figure
-    from peakrl.runs import local_workers
-
-    quick = size is True
-    names = chosen_figures(figures or [], recorded=arrivals is not None)
+    """Run figures: records, tables, pictures and one page of all; what is on disk already is not computed again."""
+    recorded, quick = arrivals is not None, size is True
+    for name in figures or []:
+        find_experiment(name, recorded=recorded)
+    applying = [name for name, entry in EXPERIMENTS.items() if entry.takes_arrivals or not recorded]
+    # Small and recorded versions have folders of their own, so that they never replace the full results.
+    folder = out or (FOLDER / "recorded" if recorded else FOLDER / "quick" if quick else FOLDER)
     request = Request(
-        folder=out or default_folder(quick, recorded=arrivals is not None),
-        quick=quick,
-        full=size is False,
-        workers=workers,
-        progress=not as_json,
-        arrivals=None if arrivals is None else load_arrivals(arrivals),
-    )
+        folder, quick=quick, full=size is False, workers=workers, progress=not as_json,
+        arrivals=None if arrivals is None else load_recordings(arrivals),
+    )  # fmt: skip
     shown = []
     try:
         with local_workers(workers, prepare=WARM_UP) as engine:
-            for name in names:
+            for name in dict.fromkeys(figures or applying):
                 record = run_experiment(name, replace(request, engine=engine))
-                files = draw_figure(name, request.folder)
-                shown.append(described(record, request.folder, files))
+                shown.append(described(record, folder, draw_figure(name, folder)))
                 if not as_json:
                     print_checks(record, shown[-1]["files"])
     except KeyboardInterrupt:
-        # Typer would end without a word.
-        typer.echo(
-            f"peakrl: interrupted; {request.folder} keeps what is done, the same command goes on there", err=True
-        )
+        typer.echo(f"interrupted; {folder} keeps what is done, the same command goes on there", err=True)
         raise typer.Exit(130) from None
-    passed = all(entry["passed"] for entry in shown)
+    page, passed = write_page(folder), all(entry["passed"] for entry in shown)
     if as_json:
-        print_json({"passed": passed, "folder": str(request.folder), "figures": shown})
+        print(json.dumps({"passed": passed, "folder": str(folder), "page": str(page), "figures": shown}, indent=2))
+    else:
+        print(f"{page}: open it in any browser")
     raise typer.Exit(0 if passed else 1)
-
-
-def chosen_figures(names: list[str], *, recorded: bool) -> list[str]:
-    """Return the named figures, each once; without names all that apply."""
-    for name in names:
-        find_experiment(name)
-        if recorded:
-            check_arrivals(name)
-    applying = [name for name, entry in EXPERIMENTS.items() if entry.takes_arrivals or not recorded]
-    return list(dict.fromkeys(names)) or applying
-
-
-def default_folder(quick: bool, recorded: bool) -> Path:
-    """Small and recorded versions stay apart, so that they never replace the full results."""
-    if recorded:
-        return FOLDER / "recorded"
-    return FOLDER / "quick" if quick else FOLDER
-
-
-def load_arrivals(path: Path) -> Any:
-    """Return the arrivals of a file, [sequence, slot], or raise naming the file and the position."""
-    from peakrl.paper.recordings import load_recordings
-
-    return load_recordings(path)
 
 
 def described(record: FigureRecord, folder: Path, files: list[Path]) -> dict[str, Any]:
@@ -115,23 +84,34 @@ def described(record: FigureRecord, folder: Path, files: list[Path]) -> dict[str
 
 def print_checks(record: FigureRecord, files: list[str]) -> None:
     """Print the comparison of a figure and where its files are."""
-    from peakrl.cli.output import print_table
+    from rich.console import Console
+    from rich.table import Table
 
-    rows = [
-        (check.what, check.against, check.expected, check.ours, check.difference, check.tolerance, WITHIN[check.within])
-        for check in record.checks
-    ]
-    print_table(f"{record.name}: {record.title}", COLUMNS, [[legible(cell) for cell in row] for row in rows])
+    table = Table(*CHECK_COLUMNS, title=f"{record.name}: {record.title}", title_justify="left")
+    for check in record.checks:
+        table.add_row(*(legible(cell) for cell in check_cells(check)))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
     judged = [check.within for check in record.checks if check.within is not None]
     print(f"{record.name}: {sum(judged)} of {len(judged)} judged comparisons are within tolerance")
-    for file in files:
-        print(f"  {file}")
-    print()
+    print("\n".join(f"  {file}" for file in files), end="\n\n")
 
 
-def legible(cell: Any) -> Any:
-    """Return a number of a comparison with four places behind the point; where that would be 0, its first digits."""
+def legible(cell: str | float | None) -> str:
+    """Return a number with four places behind the point; if that would be 0, its first digits."""
     if not isinstance(cell, float):
-        return cell
+        return "" if cell is None else str(cell)
     short = round(cell, 4)
-    return short if short or not cell else float(f"{cell:.2g}")
+    return f"{short if short or not cell else float(f'{cell:.2g}'):,.6g}"
+
+
+def main() -> None:
+    """Run the command line; exit codes: 0 fine, 1 a check failed, 2 bad input, 130 interrupted."""
+    try:
+        typer.run(experiments)
+    except PeakError as error:
+        print(f"experiments: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

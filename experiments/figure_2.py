@@ -1,38 +1,38 @@
-"""Figure 2: sum rate and violation of the averaged policy of the first k episodes, against k; peak power 8.
+"""Figure 2: learning curves of the averaged policy on energy harvesting; peak power 8.
 
-Frozen arrivals: mean and one standard deviation over many sequences, for each slack. Random arrivals: exact curves of
-three learners against the causal optimum.
+Frozen arrivals: Algorithm 1 with each slack on many sequences, beside the paper's curves. Random arrivals: exact curves
+of three learners, beside the causal optimum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.kernels.arrays import Floats, Longs
-from peakrl.learning.settings import LearnerSettings
-from peakrl.paper import paper_values as paper
-from peakrl.paper.energy import (
+from experiments.drawing import curve, label, legend_title, read_off
+from experiments.energy import (
     RANDOM_LEARNERS,
     RATE,
-    TASKS,
+    VARIANTS,
     VIOLATION,
-    blocks,
+    block_tasks,
     described,
+    drawn_task,
     exact_check,
     random_task,
     sequences_for,
     split,
     transmitter,
-    yardstick_task,
 )
-from peakrl.paper.records import (
+from experiments.records import (
     PAPER,
-    VERSION,
     Check,
     FigureRecord,
+    Floats,
+    Longs,
     Request,
     Row,
     curve_rows,
@@ -41,8 +41,19 @@ from peakrl.paper.records import (
     stacked,
     value_at,
 )
-from peakrl.problems.spec import ProblemSpec
-from peakrl.runs import Result, Task
+from peakrl import LearnerSettings, ProblemSpec
+from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, count_episodes, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Read off the paper's curves at these episodes: bits for each slack; violations (power units) are the same for all.
+PAPER_EPISODES = (5_000, 10_000, 20_000)
+PAPER_RATE = {0.1: (57.9, 60.2, 61.5), 0.01: (57.3, 59.7, 61.2), 0.001: (56.8, 59.1, 60.9)}
+PAPER_VIOLATION = (12.7, 6.3, 3.1)
+TOLERANCE = 0.4
+#: Exact value with random arrivals, nats.
+RANDOM_OPTIMUM = 43.507
 
 
 @dataclass(frozen=True)
@@ -68,8 +79,7 @@ FIGURE_2_QUICK = replace(FIGURE_2, sequences=20, block=10, random_episodes=5_000
 
 def figure_2(request: Request) -> FigureRecord:
     """Return the learning curves for each slack on frozen arrivals, and of three learners on random ones."""
-    settings = FIGURE_2_QUICK if request.quick else FIGURE_2
-    return convergence(request, settings)
+    return convergence(request, request.choose(FIGURE_2_QUICK, FIGURE_2))
 
 
 def convergence(request: Request, settings: Convergence) -> FigureRecord:
@@ -85,7 +95,10 @@ def convergence(request: Request, settings: Convergence) -> FigureRecord:
 def frozen_curves(request: Request, settings: Convergence) -> tuple[list[Row], list[Check]]:
     """Return curves over many frozen sequences for each slack."""
     arrivals = sequences_for(request, settings.problem, settings.sequences, settings.seed)
-    found = request.run(frozen_tasks(settings, arrivals), "figure 2, frozen arrivals")
+    learners = [LearnerSettings.published(slack).as_dict() for slack in settings.slacks]
+    config: dict[str, Any] = {"problem": settings.problem.as_dict(), "learners": learners}
+    config |= {"episodes": settings.episodes, "every": settings.every}
+    found = request.run(block_tasks("learn_sequences", config, arrivals, settings.block), "figure 2, frozen arrivals")
     episode = found[0].arrays["episode"]
     rates, violations = (np.concatenate([part.arrays[name] for part in found], 1) for name in ("rate", "violation"))
     optimum = stacked(found, "optimum")
@@ -96,77 +109,51 @@ def frozen_curves(request: Request, settings: Convergence) -> tuple[list[Row], l
         rows += curve_rows("frozen", f"slack {slack:g}", VIOLATION, episode, violation)
         if request.arrivals is None:
             checks += published_checks(slack, episode, rate, violation, judged=not request.quick)
-            rows += published_rows(slack)
+            for measure, values in ((RATE, PAPER_RATE.get(slack, ())), (VIOLATION, PAPER_VIOLATION)):
+                points = zip(PAPER_EPISODES, values, strict=False)
+                rows += [exact("frozen", f"{PAPER}slack {slack:g}", measure, when, value) for when, value in points]
         else:
-            checks += recorded_checks(slack, episode, rate, violation, optimum)
+            at, best = f"slack {slack:g}, episode {int(episode[-1]):,}", "integer optimum of the same sequences"
+            checks += [
+                Check(f"sum rate, bits, {at}", best, float(optimum.mean()), float(rate[:, -1].mean()), None),
+                Check(f"violation, {at}", best, 0.0, float(violation[:, -1].mean()), None),
+            ]
     rows.append(spread("frozen", "integer optimum", RATE, None, optimum))
     return rows, checks
 
 
-def frozen_tasks(settings: Convergence, arrivals: Longs) -> list[Task]:
-    """Return one task for each block of sequences: learning on them with every slack."""
-    common = {
-        "version": VERSION,
-        "problem": settings.problem.as_dict(),
-        "learners": [LearnerSettings.published(slack).as_dict() for slack in settings.slacks],
-        "episodes": settings.episodes,
-        "every": settings.every,
-    }
-    return [
-        Task(f"{TASKS}:learn_sequences", {**common, "arrivals": block}) for block in blocks(arrivals, settings.block)
-    ]
-
-
 def published_checks(slack: float, episode: Longs, rate: Floats, violation: Floats, *, judged: bool) -> list[Check]:
     """Compare with the paper's figure 2 at the episodes that were read off."""
-    tolerance = paper.FIGURE_2_TOLERANCE if judged else None
     checks = []
-    for place, when in enumerate(paper.FIGURE_2_EPISODES):
-        if slack not in paper.FIGURE_2_RATE or when not in episode:
+    for place, when in enumerate(PAPER_EPISODES):
+        if slack not in PAPER_RATE or when not in episode:
             continue
-        at = f"slack {slack:g}, episode {when:,}"
         for what, theirs, ours in (
-            ("sum rate, bits", paper.FIGURE_2_RATE[slack][place], rate),
-            ("violation", paper.FIGURE_2_VIOLATION[place], violation),
+            ("sum rate, bits", PAPER_RATE[slack][place], rate),
+            ("violation", PAPER_VIOLATION[place], violation),
         ):
-            checks.append(Check(f"{what}, {at}", "paper's curve", theirs, value_at(episode, ours, when), tolerance))
+            what = f"{what}, slack {slack:g}, episode {when:,}"
+            found = value_at(episode, ours, when)
+            checks.append(Check(what, "paper's curve", theirs, found, TOLERANCE if judged else None))
     return checks
-
-
-def recorded_checks(slack: float, episode: Longs, rate: Floats, violation: Floats, optimum: Floats) -> list[Check]:
-    """Show where learning on recorded arrivals ends."""
-    at, best = f"slack {slack:g}, episode {int(episode[-1]):,}", "integer optimum of the same sequences"
-    return [
-        Check(f"sum rate, bits, {at}", best, float(optimum.mean()), float(rate[:, -1].mean()), None),
-        Check(f"violation, {at}", best, 0.0, float(violation[:, -1].mean()), None),
-    ]
-
-
-def published_rows(slack: float) -> list[Row]:
-    """Return what was read off the paper's figure 2."""
-    rows = []
-    for measure, values in ((RATE, paper.FIGURE_2_RATE.get(slack, ())), (VIOLATION, paper.FIGURE_2_VIOLATION)):
-        for when, value in zip(paper.FIGURE_2_EPISODES, values, strict=False):
-            rows.append(exact("frozen", f"{PAPER}slack {slack:g}", measure, when, value))
-    return rows
 
 
 def random_curves(request: Request, settings: Convergence) -> tuple[list[Row], list[Check]]:
     """Return exact curves with fresh arrivals in every episode, and how far from the optimum they end."""
-    problem = settings.problem
+    problem, runs = settings.problem, settings.random_runs
     tasks = [
         random_task(problem, learner, settings.random_episodes, settings.random_every, seed)
         for learner in RANDOM_LEARNERS.values()
-        for seed in range(settings.random_runs)
+        for seed in range(runs)
     ]
-    yardstick = yardstick_task(problem, sequences=1, seed=settings.seed)
+    yardstick = drawn_task("random_yardsticks", problem, 1, settings.seed)
     *results, best = request.run([*tasks, yardstick], "figure 2, random arrivals")
     optimum = float(best.values["causal optimum"])
     rows = [exact("random", "causal optimum", RATE, None, optimum)]
-    checks = [exact_check("causal optimum, peak 8, nats", paper.RANDOM_OPTIMUM_PEAK_8, optimum)]
-    for name, found in zip(RANDOM_LEARNERS, split(results, [settings.random_runs] * len(RANDOM_LEARNERS)), strict=True):
+    checks = [exact_check("causal optimum, peak 8, nats", RANDOM_OPTIMUM, optimum)]
+    for name, found in zip(RANDOM_LEARNERS, split(results, [runs] * len(RANDOM_LEARNERS)), strict=True):
         episode = found[0].arrays["episode"]
-        rate, violation = together(found, "rate"), together(found, "violation")
+        rate, violation = (np.stack([result.arrays[key] for result in found]) for key in ("rate", "violation"))
         rows += curve_rows("random", name, RATE, episode, rate)
         rows += curve_rows("random", name, VIOLATION, episode, violation)
         at = f"random arrivals, {name}, episode {int(episode[-1]):,}"
@@ -179,6 +166,34 @@ def random_curves(request: Request, settings: Convergence) -> tuple[list[Row], l
     return rows, checks
 
 
-def together(results: Sequence[Result], name: str) -> Floats:
-    """Return one curve for each result, [run, place]."""
-    return np.stack([result.arrays[name] for result in results])
+# Drawing ---------------------------------------------------------------------------------------------------------
+
+#: Dashes of growing gaps, so that curves that coincide all show.
+SLACK_STYLES: tuple[tuple[str, Any], ...] = (
+    (BLUE, "-"), (ORANGE, (0, (6, 4))), (GREEN, (0, (2, 4))), (PURPLE, "-."), (SKY, ":"),
+)  # fmt: skip
+LEARNER_COLOURS = dict(zip(RANDOM_LEARNERS, (ORANGE, PURPLE, BLUE), strict=True))
+
+
+def draw_figure_2(record: FigureRecord) -> Figure:
+    """Draw sum rate and violation of the averaged policy against the episode."""
+    figure, grid = new_figure(len(record.variants), 2)
+    for variant, panels in zip(record.variants, grid, strict=True):
+        for measure, axes in zip(("sum rate", "violation"), panels, strict=True):
+            curves, styles = record.curves(variant, measure), cycle(SLACK_STYLES)
+            for name, rows in curves.items():
+                if name.startswith(PAPER):
+                    continue
+                colour, line = (LEARNER_COLOURS[name], "-") if name in LEARNER_COLOURS else (BLACK, "--")
+                if rows[0].x is not None and name not in LEARNER_COLOURS:
+                    colour, line = next(styles)
+                curve(axes, rows, name, colour, linestyle=line)
+                if PAPER + name in curves:
+                    read_off(axes, curves[PAPER + name], colour)
+            label(axes, f"{measure.capitalize()}, {VARIANTS[variant]}", "episode", next(iter(curves.values())))
+            count_episodes(axes)
+            corner: Any = "lower right" if variant == "frozen" else "center right"
+            axes.legend(loc=corner if measure == "sum rate" else "upper right", title=legend_title(curves))
+            if measure == "violation":
+                axes.set_ylim(bottom=0)
+    return figure

@@ -9,39 +9,53 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peakrl.kernels.arrays import Floats, Longs
-from peakrl.learning.settings import LearnerSettings
-from peakrl.paper import paper_values as paper
-from peakrl.paper.energy import (
+from experiments.drawing import curve, label, legend_title, read_off
+from experiments.energy import (
     RANDOM_LEARNERS,
     RATE,
-    TASKS,
+    VARIANTS,
     VIOLATION,
-    blocks,
+    block_tasks,
     described,
+    drawn_task,
     exact_check,
     random_task,
     sequences_for,
     split,
     transmitter,
-    yardstick_task,
 )
-from peakrl.paper.records import (
-    PAPER,
-    VERSION,
-    Check,
-    FigureRecord,
-    Request,
-    Row,
-    exact,
-    spread,
-    stacked,
-)
-from peakrl.problems.spec import ProblemSpec
-from peakrl.runs import Result, Task
+from experiments.records import PAPER, Check, FigureRecord, Floats, Request, Row, exact, spread, stacked
+from peakrl import LearnerSettings, ProblemSpec
+from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, YELLOW, new_figure
+from peakrl.runs import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Read off the paper's curves for each mean arrival, bits.
+PAPER_MEANS = (8, 9, 10, 11, 12)
+PAPER_RATE = {
+    "greedy": (60.7, 63.7, 66.75, 69.1, 71.2),
+    "balanced": (62.3, 65.0, 67.4, 69.3, 71.4),
+    "learner": (63.75, 66.5, 68.85, 70.8, 72.6),
+    "convex bound": (63.77, 66.5, 68.87, 70.85, 72.6),
+}
+#: The authors' 100 sequences are not ours, and one sequence's rate has a standard deviation of about 3: levels may be
+#: further apart than differences on the same sequences.
+LEVEL_TOLERANCE, DIFFERENCE_TOLERANCE = 1.2, 0.4
+#: The learner and the best that whole powers can do on its own sequences.
+OPTIMUM_TOLERANCE = 0.05
+#: Random arrivals, exact, nats, for each of the means.
+RANDOM_EXACT = {
+    "greedy": (42.421, 44.286, 46.069, 47.742, 49.279),
+    "causal optimum": (44.155, 45.753, 47.265, 48.675, 49.967),
+}
+FROZEN_CURVES = ("greedy", "balanced", "learner", "integer optimum", "convex bound")
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,7 @@ class Comparison:
     """Settings of figure 3."""
 
     problem: ProblemSpec
-    means: tuple[float, ...] = paper.FIGURE_3_MEANS
+    means: tuple[float, ...] = PAPER_MEANS
     slack: float = 0.01
     sequences: int = 100
     episodes: int = 50_000
@@ -61,7 +75,7 @@ class Comparison:
     many: int = 20_000
     random_episodes: int = 50_000
     random_runs: int = 3
-    #: Sequences on which the non-causal baselines are averaged where arrivals are random.
+    #: Sequences on which the non-causal baselines are averaged if arrivals are random.
     random_sequences: int = 1000
 
 
@@ -73,8 +87,7 @@ FIGURE_3_QUICK = replace(
 
 def figure_3(request: Request) -> FigureRecord:
     """Return the learner's sum rate against greedy, balanced and the bounds, for each mean arrival."""
-    settings = FIGURE_3_QUICK if request.quick else FIGURE_3
-    return comparison(request, settings)
+    return comparison(request, request.choose(FIGURE_3_QUICK, FIGURE_3))
 
 
 def comparison(request: Request, settings: Comparison) -> FigureRecord:
@@ -88,137 +101,107 @@ def comparison(request: Request, settings: Comparison) -> FigureRecord:
     return FigureRecord("figure-3", title, "mean arrival", described(request, settings), tuple(rows), tuple(checks))
 
 
-FROZEN_CURVES = ("greedy", "balanced", "learner", "integer optimum", "convex bound")
+def at_mean(settings: Comparison, mean: float) -> ProblemSpec:
+    """Return figure 3's transmitter for one mean arrival."""
+    return settings.problem.with_parameters({"mean": mean})
 
 
 def frozen_comparison(request: Request, settings: Comparison) -> tuple[list[Row], list[Check]]:
     """Return learner and baselines on frozen sequences; recorded ones stand at their own mean."""
-    if request.arrivals is None:
-        means: tuple[float, ...] = settings.means
-    else:
-        means = (round(float(request.arrivals.mean()), 6),)
-    groups = [
-        comparison_tasks(settings, sequences_for(request, at_mean(settings, mean), settings.sequences, settings.seed))
-        for mean in means
-    ]
-    results = request.run([task for group in groups for task in group], "figure 3, frozen arrivals")
+    recorded = request.arrivals
+    means = settings.means if recorded is None else (round(float(recorded.mean()), 6),)
+    # The sequences specify the arrivals: with the mean left at its default, equal blocks are equal tasks.
+    config = {
+        "problem": settings.problem.as_dict(), "learner": LearnerSettings.published(settings.slack).as_dict(),
+        "episodes": settings.episodes,
+    }  # fmt: skip
+    groups = {}
+    for mean in means:
+        arrivals = sequences_for(request, at_mean(settings, mean), settings.sequences, settings.seed)
+        groups[mean] = block_tasks("compare_sequences", config, arrivals, settings.block)
     rows: list[Row] = []
     checks: list[Check] = []
-    for mean, found in zip(means, split(results, [len(group) for group in groups]), strict=True):
+    for mean, found in request.run_groups(groups, "figure 3, frozen arrivals").items():
         rates = {name: stacked(found, name) for name in FROZEN_CURVES}
         violation = stacked(found, "learner violation")
         rows += [spread("frozen", name, RATE, mean, values) for name, values in rates.items()]
         rows.append(spread("frozen", "learner", VIOLATION, mean, violation))
-        if request.arrivals is None and mean in paper.FIGURE_3_MEANS:
+        if recorded is None and mean in PAPER_MEANS:
             checks += level_checks(mean, rates, judged=not request.quick)
-            rows += level_rows(mean)
-        checks += optimum_checks(mean, rates, violation)
+            place = PAPER_MEANS.index(int(mean))
+            rows += [exact("frozen", f"{PAPER}{name}", RATE, mean, rate[place]) for name, rate in PAPER_RATE.items()]
+        best, learned = float(rates["integer optimum"].mean()), float(rates["learner"].mean())
+        what, against = f"mean {mean:g}, learner in the second half, bits", "integer optimum of the same sequences"
+        checks.append(Check(what, against, best, learned, OPTIMUM_TOLERANCE))
+        checks.append(Check(f"mean {mean:g}, violation in the second half", "none", 0.0, float(violation.max()), 0.0))
     return rows, checks
-
-
-def comparison_tasks(settings: Comparison, arrivals: Longs) -> list[Task]:
-    """Return one task for each block of sequences."""
-    # The sequences say all about the arrivals: with the mean left at its default, equal blocks are equal tasks.
-    common = {
-        "version": VERSION,
-        "problem": settings.problem.as_dict(),
-        "learner": LearnerSettings.published(settings.slack).as_dict(),
-        "episodes": settings.episodes,
-    }
-    return [
-        Task(f"{TASKS}:compare_sequences", {**common, "arrivals": block}) for block in blocks(arrivals, settings.block)
-    ]
 
 
 def level_checks(mean: float, rates: dict[str, Floats], *, judged: bool) -> list[Check]:
     """Compare levels and pairwise differences with the paper's figure 3."""
-    place = paper.FIGURE_3_MEANS.index(int(mean))
-    theirs = {name: values[place] for name, values in paper.FIGURE_3_RATE.items()}
+    place = PAPER_MEANS.index(int(mean))
+    theirs = {name: values[place] for name, values in PAPER_RATE.items()}
     ours = {name: float(rates[name].mean()) for name in theirs}
-    level = paper.FIGURE_3_LEVEL_TOLERANCE if judged else None
-    apart = paper.FIGURE_3_DIFFERENCE_TOLERANCE if judged else None
+    level, apart = (LEVEL_TOLERANCE, DIFFERENCE_TOLERANCE) if judged else (None, None)
     checks = [
         Check(f"mean {mean:g}, {name}, bits", "paper's curve", theirs[name], ours[name], level) for name in theirs
     ]
     for first, second in combinations(theirs, 2):
-        what = f"mean {mean:g}, {second} minus {first}, bits"
-        expected = theirs[second] - theirs[first]
+        what, expected = f"mean {mean:g}, {second} minus {first}, bits", theirs[second] - theirs[first]
         checks.append(Check(what, "paper's curve", expected, ours[second] - ours[first], apart))
     return checks
-
-
-def level_rows(mean: float) -> list[Row]:
-    """Return what was read off the paper's figure 3."""
-    place = paper.FIGURE_3_MEANS.index(int(mean))
-    return [
-        exact("frozen", f"{PAPER}{name}", RATE, mean, values[place]) for name, values in paper.FIGURE_3_RATE.items()
-    ]
 
 
 def many_checks(request: Request, settings: Comparison) -> list[Check]:
     """Compare differences between the curves over so many sequences that their choice no longer matters.
 
-    The best whole powers stand in for the learner, which reaches them on each sequence (`optimum_checks`).
+    The best whole powers stand in for the learner, which reaches them on each sequence.
     """
-    tasks = [many_task(settings, mean) for mean in settings.means if mean in paper.FIGURE_3_MEANS]
+    means = [mean for mean in settings.means if mean in PAPER_MEANS]
+    tasks = [drawn_task("baseline_means", at_mean(settings, mean), settings.many, settings.seed) for mean in means]
     checks = []
-    for found in request.run(tasks, "figure 3, many sequences"):
-        mean = found.task.config["problem"]["mean"]
-        place = paper.FIGURE_3_MEANS.index(int(mean))
+    for mean, found in zip(means, request.run(tasks, "figure 3, many sequences"), strict=True):
+        place = PAPER_MEANS.index(int(mean))
         for first, second in combinations(("greedy", "balanced", "learner"), 2):
-            expected = paper.FIGURE_3_RATE[second][place] - paper.FIGURE_3_RATE[first][place]
+            expected = PAPER_RATE[second][place] - PAPER_RATE[first][place]
             ours = float(found.values[second]) - float(found.values[first])
             what = f"mean {mean:g}, {second} minus {first}, {settings.many:,} sequences, bits"
-            checks.append(Check(what, "paper's curve", expected, ours, paper.FIGURE_3_DIFFERENCE_TOLERANCE))
+            checks.append(Check(what, "paper's curve", expected, ours, DIFFERENCE_TOLERANCE))
     return checks
-
-
-def many_task(settings: Comparison, mean: float) -> Task:
-    """Return the task of the baselines' means over many sequences."""
-    problem = at_mean(settings, mean).as_dict()
-    config = {"version": VERSION, "problem": problem, "sequences": settings.many, "seed": settings.seed}
-    return Task(f"{TASKS}:baseline_means", config)
-
-
-def optimum_checks(mean: float, rates: dict[str, Floats], violation: Floats) -> list[Check]:
-    """Compare the learner with the best that whole powers can do on the same sequences."""
-    best, learned = float(rates["integer optimum"].mean()), float(rates["learner"].mean())
-    return [
-        Check(
-            f"mean {mean:g}, learner in the second half, bits",
-            "integer optimum of the same sequences",
-            best,
-            learned,
-            paper.FIGURE_3_OPTIMUM_TOLERANCE,
-        ),
-        Check(f"mean {mean:g}, violation in the second half", "none", 0.0, float(violation.max()), 0.0),
-    ]
 
 
 def random_comparison(request: Request, settings: Comparison) -> tuple[list[Row], list[Check]]:
     """Return learners, greedy, the causal optimum and the non-causal baselines with random arrivals."""
-    tasks: list[Task] = []
+    groups: dict[float, list[Task]] = {}
     for mean in settings.means:
-        problem = at_mean(settings, mean)
-        tasks.append(yardstick_task(problem, sequences=settings.random_sequences, seed=settings.seed))
-        tasks += [
-            random_task(problem, learner, settings.random_episodes, settings.random_episodes // 2, seed)
+        problem, episodes = at_mean(settings, mean), settings.random_episodes
+        groups[mean] = [drawn_task("random_yardsticks", problem, settings.random_sequences, settings.seed)]
+        groups[mean] += [
+            random_task(problem, learner, episodes, episodes // 2, seed)
             for learner in RANDOM_LEARNERS.values()
             for seed in range(settings.random_runs)
         ]
-    results = request.run(tasks, "figure 3, random arrivals")
     rows: list[Row] = []
     checks: list[Check] = []
-    for mean, group in zip(
-        settings.means, split(results, [len(tasks) // len(settings.means)] * len(settings.means)), strict=True
-    ):
-        yardsticks, learned = group[0], split(group[1:], [settings.random_runs] * len(RANDOM_LEARNERS))
-        rows += yardstick_rows(mean, yardsticks)
-        checks += yardstick_checks(mean, yardsticks)
-        optimum = float(yardsticks.values["causal optimum"])
-        for name, found in zip(RANDOM_LEARNERS, learned, strict=True):
-            rate = np.array([result.values["late rate"] for result in found])
-            violation = np.array([result.values["late violation"] for result in found])
+    for mean, (known, *runs) in request.run_groups(groups, "figure 3, random arrivals").items():
+        rows += [exact("random", name, RATE, mean, known.values[name]) for name in RANDOM_EXACT]
+        rows += [
+            spread("random", f"{name} (non-causal)", RATE, mean, known.arrays[name])
+            for name in ("balanced", "convex bound")
+        ]
+        if mean in PAPER_MEANS:
+            checks += [
+                exact_check(
+                    f"random arrivals, mean {mean:g}, {name}, nats", values[PAPER_MEANS.index(int(mean))],
+                    float(known.values[name]),
+                )
+                for name, values in RANDOM_EXACT.items()
+            ]  # fmt: skip
+        optimum = float(known.values["causal optimum"])
+        for name, found in zip(
+            RANDOM_LEARNERS, split(runs, [settings.random_runs] * len(RANDOM_LEARNERS)), strict=True
+        ):
+            rate, violation = (np.array([run.values[f"late {key}"] for run in found]) for key in ("rate", "violation"))
             rows.append(spread("random", name, RATE, mean, rate))
             rows.append(spread("random", name, VIOLATION, mean, violation))
             what = f"random arrivals, mean {mean:g}, {name}, second half"
@@ -227,27 +210,73 @@ def random_comparison(request: Request, settings: Comparison) -> tuple[list[Row]
     return rows, checks
 
 
-def yardstick_rows(mean: float, found: Result) -> list[Row]:
-    """Return the rows of what the learners are compared with."""
-    known = [exact("random", name, RATE, mean, found.values[name]) for name in ("greedy", "causal optimum")]
-    sampled = [
-        spread("random", f"{name} (non-causal)", RATE, mean, found.arrays[name])
-        for name in ("balanced", "convex bound")
-    ]
-    return known + sampled
+# Drawing ---------------------------------------------------------------------------------------------------------
+
+#: Colour, marker, line.
+COMPARED = {
+    "greedy": (YELLOW, "v", "-"),
+    "balanced": (GREEN, "s", "-"),
+    "balanced (non-causal)": (GREEN, "s", "-"),
+    "learner": (BLUE, "o", "-"),
+    "integer optimum": (GREY, "x", ":"),
+    "convex bound": (BLACK, "^", "--"),
+    "convex bound (non-causal)": (BLACK, "^", "--"),
+    "causal optimum": (GREY, "x", ":"),
+    "Algorithm 1 as printed": (ORANGE, "D", "-"),
+    "stepwise start, no bonus": (PURPLE, "P", "-"),
+    "practical learner": (BLUE, "o", "-"),
+}
 
 
-def yardstick_checks(mean: float, found: Result) -> list[Check]:
-    """Compare exact values with the known ones."""
-    if mean not in paper.FIGURE_3_MEANS:
-        return []
-    place = paper.FIGURE_3_MEANS.index(int(mean))
-    return [
-        exact_check(f"random arrivals, mean {mean:g}, {name}, nats", values[place], float(found.values[name]))
-        for name, values in paper.RANDOM_PEAK_15.items()
-    ]
+def draw_figure_3(record: FigureRecord) -> Figure:
+    """Draw the sum rates of learner and baselines against the mean arrival, and the violations."""
+    random = "random" in record.variants
+    figure, grid = new_figure(2 if random else 1, 2, height=3.6)
+    curves = record.curves("frozen", "sum rate")
+    draw_compared(grid[0][0], curves)
+    label(grid[0][0], f"Sum rate, {VARIANTS['frozen']}", record.x, next(iter(curves.values())))
+    grid[0][0].legend(loc="lower right", title=legend_title(curves))
+    draw_gaps(record, "frozen", "convex bound", grid[0][1])
+    if random:
+        left, right = grid[1]
+        draw_gaps(record, "random", "causal optimum", left)
+        # From a fraction of a bit to fifty: logarithmic beyond one bit.
+        left.set_yscale("symlog", linthresh=1.0, linscale=1.0)
+        left.set_yticks([-50, -20, -10, -5, -2, -1, 0, 1], ["-50", "-20", "-10", "-5", "-2", "-1", "0", "1"])
+        left.set_ylim(-100, 2)
+        violations = record.curves("random", "violation")
+        draw_compared(right, violations, band=True)
+        title = "Violation in the second half, fresh arrivals"
+        label(right, title, record.x, next(iter(violations.values())))
+        right.set_ylim(bottom=-0.1)
+        handles, names = left.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=4, title="fresh arrivals")
+    for axes in (axes for row in grid for axes in row):
+        axes.set_xticks(sorted({row.x for row in record.rows if row.x is not None}))
+    return figure
 
 
-def at_mean(settings: Comparison, mean: float) -> ProblemSpec:
-    """Return figure 3's transmitter for one mean arrival."""
-    return settings.problem.with_parameters({"mean": mean})
+def draw_compared(axes: Axes, curves: dict[str, list[Row]], *, band: bool = False) -> None:
+    """Draw curves in their styles; the paper's as circles."""
+    for name, rows in curves.items():
+        colour, marker, line = COMPARED[name.removeprefix(PAPER)]
+        if name.startswith(PAPER):
+            read_off(axes, rows, colour)
+        else:
+            curve(axes, rows, name, colour, band=band, marker=marker, linestyle=line, markersize=4)
+
+
+def draw_gaps(record: FigureRecord, variant: str, bound: str, axes: Axes) -> None:
+    """Draw how far each curve stays below the bound of the same sequences."""
+    curves = record.curves(variant, "sum rate")
+    apart = {}
+    for name, rows in curves.items():
+        own = PAPER + bound if name.startswith(PAPER) else bound
+        if name != own:
+            top = {row.x: row.mean for row in curves[own]}
+            apart[name] = [row._replace(mean=row.mean - top[row.x], std=None) for row in rows]
+    draw_compared(axes, apart)
+    words = {"frozen": "the same sequences", "random": "fresh arrivals"}
+    label(axes, f"Distance to the {bound}, {words[variant]}", record.x, next(iter(curves.values())))
+    axes.set_ylabel(f"sum rate minus {bound} (bits)")
+    axes.axhline(0.0, color=COMPARED[bound][0], linewidth=1.0, linestyle="--", label=bound)

@@ -1,16 +1,15 @@
-"""The paper's part of the page: every figure with the published numbers beside ours, and what its theory asks for."""
+"""One page of all figures in a folder: published numbers beside ours, and what the paper's theory asks for."""
 
 from __future__ import annotations
 
 from itertools import cycle
 from pathlib import Path
 
-from peakrl.errors import StorageError
-from peakrl.paper import EXPERIMENTS
-from peakrl.paper.records import PAPER, FigureRecord, Row, read_figure
-from peakrl.report.blocks import Block, Chart, Section, Series, Settings, Table, Text, slug
-from peakrl.report.efficiency import FLOOR
-from peakrl.storage import from_json, read_file
+from experiments import EXPERIMENTS
+from experiments.efficiency import FLOOR
+from experiments.records import PAPER, Check, FigureRecord, Row, read_figure
+from peakrl import TabularModel, audit, compile_model, energy_harvesting, pac_plan, scheduling_example
+from peakrl.report import Block, Chart, Page, Section, Series, Settings, Table, Text, slug
 
 CHECK_COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
 #: Colour and dash of curves that have the same meaning in several figures.
@@ -50,28 +49,16 @@ LOG_X = {"figure-6"}
 ORDERS = ("lower ", "median ", "upper ", "largest ")
 
 
-def figure_names(folder: Path) -> list[str]:
-    """Return the figures that a folder holds records of: the paper's first, in their order, then any others."""
-    found = [
-        path.stem for path in sorted(folder.glob("*.json")) if path.with_suffix(".csv").exists() and is_record(path)
-    ]
-    known = [name for name in EXPERIMENTS if name in found]
-    return known + [name for name in found if name not in known]
-
-
-def is_record(path: Path) -> bool:
-    """Does a JSON file say that it describes a figure?"""
-    try:
-        head = from_json(read_file(path))
-    except (StorageError, ValueError, RecursionError):
-        return path.stem in EXPERIMENTS  # a damaged record of ours must be told of, not passed over
-    return isinstance(head, dict) and "figure" in head and "checks" in head
-
-
-def paper_sections(folder: Path) -> list[Section]:
-    """Return a section for each figure on record, then the theory where there is any."""
+def write_page(folder: Path) -> Path:
+    """Write `report.html` with a section for each figure on record and one for the theory; return the file."""
     sections = [figure_section(read_figure(folder, name)) for name in figure_names(folder)]
-    return [*sections, theory_section()] if sections else []
+    page = Page(f"Report on {folder.resolve().name}", folder.name, [*sections, theory_section()])
+    return page.write(folder / "report.html")
+
+
+def figure_names(folder: Path) -> list[str]:
+    """Return the figures that a folder holds records of, the paper's first."""
+    return [name for name in EXPERIMENTS if (folder / f"{name}.json").exists()]
 
 
 def figure_section(record: FigureRecord) -> Section:
@@ -91,10 +78,7 @@ def figure_section(record: FigureRecord) -> Section:
 
 def check_table(record: FigureRecord) -> Table:
     """Return published number, ours, difference and verdict."""
-    rows = [
-        (check.what, check.against, check.expected, check.ours, check.difference, check.tolerance, within(check.within))
-        for check in record.checks
-    ]
+    rows = [check_cells(check) for check in record.checks]
     title = f"{record.name}: the published or exact number (there), ours, and the difference"
     return Table(f"{record.name}-checks", title, CHECK_COLUMNS, rows, filter_column=1)
 
@@ -112,9 +96,10 @@ def order_tables(record: FigureRecord) -> list[Table]:
     return [Table(f"{record.name}-orders", "Over seeds: quartiles and the largest", columns, rows, 2)] if rows else []
 
 
-def within(verdict: bool | None) -> str:
-    """Say a verdict in a word."""
-    return "not judged" if verdict is None else "yes" if verdict else "NO"
+def check_cells(check: Check) -> tuple[str | float | None, ...]:
+    """Return the cells of a comparison, in the order of `CHECK_COLUMNS`."""
+    verdict = {None: "not judged", True: "yes", False: "NO"}[check.within]
+    return check.what, check.against, check.expected, check.ours, check.difference, check.tolerance, verdict
 
 
 def variant_charts(record: FigureRecord, variant: str) -> list[Chart]:
@@ -205,13 +190,59 @@ def distance_series(curves: dict[str, list[Row]], bound: str) -> list[Series]:
     return curve_series(apart)
 
 
-# Theory ----------------------------------------------------------------------------------------------------------
+# Theory -----------------------------------------------------------------------------------------------------------
+
+#: The accuracies (rewards in [0, 1]) and the failure probability that Theorem 1 is asked about.
+EPSILONS, FAILURE = (1.0, 0.1), 0.05
+#: Of figure 2.
+SLACKS = (0.1, 0.01, 0.001)
+PLAN_COLUMNS = (
+    "problem", "S", "A", "H", "I", "ε", "slack ξ", "Slater γ", "penalty η", "log term",
+    "episodes, as printed", "episodes, for the regret bound", "episodes, nothing hidden",
+)  # fmt: skip
+SLACK_COLUMNS = (
+    "slack ξ", "penalty η", "optimum V*", "modified optimum W*", "free violation", "value won",
+    "is the optimum", "least deterred violation", "smallest violation there is",
+)  # fmt: skip
+Cell = str | int | float | bool | None
+
+
+def paper_models() -> list[tuple[str, TabularModel]]:
+    """Return the compiled problems of the paper, energy harvesting first."""
+    models = [("energy harvesting, peak 8", compile_model(energy_harvesting(peak_power=8)))]
+    models += [(f"scheduling example {number}", compile_model(scheduling_example(number))) for number in (1, 2, 3)]
+    return models
+
+
+def plan_rows(models: list[tuple[str, TabularModel]]) -> list[tuple[Cell, ...]]:
+    """Return `pac_plan` for each problem and accuracy."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, model in models:
+        sizes = (model.max_states, model.max_actions, model.horizon, model.num_constraints)
+        for epsilon in EPSILONS:
+            plan = pac_plan(
+                epsilon=epsilon, failure_probability=FAILURE,
+                states=sizes[0], actions=sizes[1], horizon=sizes[2], constraints=sizes[3],
+            )  # fmt: skip
+            counts = (float(plan.episodes), float(plan.regret_episodes), float(plan.strict_episodes))
+            rows.append((name, *sizes, epsilon, plan.slack, plan.slater, plan.penalty, plan.log_term, *counts))
+    return rows
+
+
+def slack_rows(model: TabularModel) -> list[tuple[Cell, ...]]:
+    """Return what figure 2's slacks leave on a model."""
+    rows: list[tuple[Cell, ...]] = []
+    for slack in SLACKS:
+        found = audit(model, slack, relaxed=False)
+        rows.append((
+            slack, found.penalty, found.optimum.value, found.modified.value, found.free_violation, found.value_won,
+            found.exact, found.deterred_violation, found.smallest_violation,
+        ))  # fmt: skip
+    return rows
 
 
 def theory_section() -> Section:
     """Return what Theorem 1 asks for on the paper's problems, and what the slacks leave."""
-    from peakrl.paper.theory_tables import FAILURE, PLAN_COLUMNS, SLACK_COLUMNS, paper_models, plan_rows, slack_rows
-
     models = paper_models()
     lead = (
         "Theorem 1's arithmetic for the paper's own problems: how many episodes it asks for, with which slack and "

@@ -1,36 +1,39 @@
 """What an experiment leaves behind: a tidy table (CSV) and, beside it, its settings and checks (JSON).
 
 All figures share the columns of `Row`: one row for each variant of the problem, curve, measure and place on the
-horizontal axis, so that whoever draws or reads a figure needs to know nothing of how it was computed.
+horizontal axis, so that a figure can be drawn and read without knowing how it was computed.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from peakrl.checks import real
 from peakrl.errors import StorageError
-from peakrl.kernels.arrays import Floats, Longs
-from peakrl.paper.task_names import named
 from peakrl.runs import Engine, Result, Task, run_tasks
-from peakrl.runs.tasks import digest_of
-from peakrl.storage import fields_of, from_json, read_file, write_file
 
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+Settings = TypeVar("Settings")
+Key = TypeVar("Key")
 #: Differences that are rounding, not disagreement.
 ROUNDING = 1e-9
 #: Begins the name of a curve that was read off the paper's figure.
 PAPER = "paper: "
-#: Goes into every task: to be raised when a task's function comes to mean something else.
+#: Part of every task: raise it when the function of a task changes its meaning.
 VERSION = 1
+#: Measures of a quantity over seeds: the name of the quantity with one of these before it.
+QUARTILES = {"lower": 25, "median": 50, "upper": 75}
 
 
 class Row(NamedTuple):
@@ -40,13 +43,12 @@ class Row(NamedTuple):
     variant: str
     #: Who: a learner, a baseline, a bound.
     curve: str
-    #: What, and in which unit.
     measure: str
     unit: str
-    #: Place on the horizontal axis; None where it is the same everywhere.
+    #: Place on the horizontal axis; None if the number is the same everywhere.
     x: float | None
     mean: float
-    #: Standard deviation over the samples (sequences, runs or tests); None where the number is exact.
+    #: Standard deviation over the samples (sequences, runs or tests); None for exact numbers.
     std: float | None
     samples: int
 
@@ -70,7 +72,7 @@ class Check:
 
     @property
     def within(self) -> bool | None:
-        """Is the difference within the tolerance? None where that is not judged."""
+        """Is the difference within the tolerance? None if that is not judged."""
         if self.tolerance is None or self.difference is None:
             return None
         return abs(self.difference) <= self.tolerance + ROUNDING
@@ -87,21 +89,45 @@ class Request:
     folder: Path
     #: A small version: fewer sequences and tests. Comparisons with the paper's curves are then shown, not judged.
     quick: bool = False
-    #: All seeds, where an experiment has a smaller usual size.
+    #: All seeds, if an experiment has a smaller usual size.
     full: bool = False
     workers: int | None = None
-    #: Workers at hand already, for several experiments; else each starts its own.
+    #: Workers that several experiments share; otherwise each starts its own.
     engine: str | Engine = "loky"
     progress: bool = False
     #: [sequence, slot]: recorded arrivals in place of drawn ones.
     arrivals: Longs | None = None
 
-    def run(self, tasks: list[Task], title: str) -> list[Result]:
+    def choose(self, quick: Settings, default: Settings, full: Settings | None = None) -> Settings:
+        """Return the settings of the size that is asked for."""
+        return quick if self.quick else full if self.full and full is not None else default
+
+    def run(self, tasks: Iterable[Task], title: str) -> list[Result]:
         """Return the results of tasks; those on disk are not computed again."""
-        wanted = [named(task) for task in tasks]
-        return run_tasks(
-            wanted, self.folder / "records", self.workers, self.engine, progress=self.progress, title=title
-        )
+        named = [replace(task, name=task_name(task)) for task in tasks]
+        return run_tasks(named, self.folder / "records", self.workers, self.engine, progress=self.progress, title=title)
+
+    def run_groups(self, groups: Mapping[Key, Sequence[Task]], title: str) -> dict[Key, list[Result]]:
+        """Return the results of groups of tasks, by the same keys."""
+        results = iter(self.run([task for group in groups.values() for task in group], title))
+        return {key: [next(results) for _ in group] for key, group in groups.items()}
+
+    def judged(self, checks: Iterable[Check]) -> list[Check]:
+        """Return the checks; those of a small version without a verdict."""
+        return [replace(check, tolerance=None) if self.quick else check for check in checks]
+
+
+def task_name(task: Task) -> str:
+    """Return what progress calls a task: its problem, learner, declarations, episodes and seeds."""
+    config = task.config
+    problem = config.get("problem", f"{config.get('family', '')} {config.get('number', '')}".strip())
+    if isinstance(problem, Mapping):
+        problem = " ".join(str(value) for value in problem.values() if isinstance(value, str | int | float))
+    learner = config.get("learner") or f"{len(config.get('learners', ()))} learners"
+    words = [problem, learner["learner"] if isinstance(learner, Mapping) else task.function.rpartition(":")[2]]
+    words += [str(config[name]) for name in ("rung", "declared") if config.get(name)]
+    words += [f"{name} {config[name]}" for name in ("episodes", "tests", "seeds", "seed") if name in config]
+    return ", ".join(filter(None, words))
 
 
 @dataclass(frozen=True)
@@ -138,75 +164,57 @@ class FigureRecord:
 
     def write(self, folder: Path) -> None:
         """Write `<name>.csv` and `<name>.json` into the folder."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot make the folder {folder}: {error.strerror or error}") from error
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         writer.writerow(Row._fields)
         writer.writerows(self.rows)
-        head = {
-            "figure": self.name,
-            "title": self.title,
-            "x": self.x,
-            "settings": dict(self.settings),
-            "checks": [check.as_dict() for check in self.checks],
-        }
         data = table.getvalue().encode()
-        head["table"] = digest_of(data)
-        write_file(folder / f"{self.name}.csv", data)
-        write_file(folder / f"{self.name}.json", (json.dumps(head, indent=2, allow_nan=False) + "\n").encode())
+        head = {
+            "figure": self.name, "title": self.title, "x": self.x, "settings": dict(self.settings),
+            "checks": [check.as_dict() for check in self.checks], "table": digest(data),
+        }  # fmt: skip
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{self.name}.csv").write_bytes(data)
+            (folder / f"{self.name}.json").write_text(json.dumps(head, indent=2, allow_nan=False) + "\n")
+        except OSError as error:
+            raise StorageError(f"cannot write {self.name} to {folder}: {error.strerror or error}") from error
+
+
+def digest(data: bytes) -> str:
+    """Return what ties a table to its settings."""
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
 
 
 def read_figure(folder: str | Path, name: str) -> FigureRecord:
     """Return the record that an experiment wrote into `folder`."""
     table, head = Path(folder) / f"{name}.csv", Path(folder) / f"{name}.json"
+    again = f"`python -m experiments {name}` writes it again"
     try:
-        data = read_file(table)
-        cells = list(csv.reader(io.StringIO(data.decode())))
-        values = from_json(read_file(head))
-    except StorageError as error:
-        raise StorageError(f"no record of {name} in {folder} ({error}); `peakrl reproduce {name}` makes one") from error
-    except (ValueError, RecursionError, csv.Error) as error:
-        raise StorageError(f"the record of {name} in {folder} is damaged: {error}") from error
-    if not cells or tuple(cells[0]) != Row._fields:
-        raise StorageError(f"{table} has other columns than {', '.join(Row._fields)}")
-    with fields_of(head):
-        rows = tuple(_row(line, table, number) for number, line in enumerate(cells[1:], start=2))
-        if values.get("table", digest_of(data)) != digest_of(data):
-            raise StorageError(
-                f"{table} and {head} are of two different runs, or edited; `peakrl reproduce {name}` makes them anew"
-            )
-        if not (
-            isinstance(values["settings"], dict) and isinstance(values["title"], str) and isinstance(values["x"], str)
-        ):
-            raise ValueError("settings must be a table, title and x texts")
-        checks = tuple(_check(entry) for entry in values["checks"])
-        return FigureRecord(name, values["title"], values["x"], values["settings"], rows, checks)
+        data, values = table.read_bytes(), json.loads(head.read_text())
+        columns, *lines = csv.reader(io.StringIO(data.decode()))
+        if tuple(columns) != Row._fields:
+            raise StorageError(f"{table} has other columns than {', '.join(Row._fields)}; {again}")
+        rows = tuple(read_row(cells, f"{table}, row {number}") for number, cells in enumerate(lines, start=2))
+        if values["table"] != digest(data):
+            raise StorageError(f"{table} and {head} are of two different runs, or edited; {again}")
+        fields = ("what", "against", "expected", "ours", "tolerance")
+        checks = tuple(Check(*(entry[field] for field in fields)) for entry in values["checks"])
+        return FigureRecord(name, values["title"], values["x"], dict(values["settings"]), rows, checks)
+    except OSError as error:
+        raise StorageError(f"no record of {name} in {folder} ({error.strerror or error}); {again}") from error
+    except (ValueError, KeyError, TypeError, RecursionError, csv.Error) as error:
+        raise StorageError(f"the record of {name} in {folder} is damaged: {error!r}; {again}") from error
 
 
-def _check(entry: dict[str, Any]) -> Check:
-    words = [entry[field] for field in ("what", "against")]
-    numbers = [entry[field] for field in ("expected", "ours", "tolerance")]
-    if not all(isinstance(word, str) for word in words):
-        raise ValueError(f"what is compared is {words!r}")
-    expected, ours, tolerance = (None if number is None else real(number) for number in numbers)
-    if ours is None or not all(number is None or math.isfinite(number) for number in (expected, ours, tolerance)):
-        raise ValueError(f"{words[0]}: {numbers!r} cannot be compared")
-    return Check(words[0], words[1], expected, ours, tolerance)
-
-
-def _row(cells: list[str], table: Path, number: int) -> Row:
+def read_row(cells: list[str], where: str) -> Row:
+    """Return a row of a table, or raise naming where it stands."""
     try:
         variant, curve, measure, unit, x, mean, std, samples = cells
-        return Row(variant, curve, measure, unit, _optional(x), float(mean), _optional(std), int(samples))
+        optional = [float(cell) if cell else None for cell in (x, std)]
+        return Row(variant, curve, measure, unit, optional[0], float(mean), optional[1], int(samples))
     except ValueError as error:
-        raise StorageError(f"{table}, row {number}: {error}") from None
-
-
-def _optional(cell: str) -> float | None:
-    return float(cell) if cell else None
+        raise StorageError(f"{where}: {error}") from None
 
 
 # Statistics over sequences, runs or tests ------------------------------------------------------------------------
@@ -219,7 +227,7 @@ def spread(variant: str, curve: str, measure: tuple[str, str], x: float | None, 
 
 
 def exact(variant: str, curve: str, measure: tuple[str, str], x: float | None, value: float) -> Row:
-    """Return the row of a number that nothing is spread over."""
+    """Return the row of an exact number."""
     return Row(variant, curve, *measure, x, float(value), None, 1)
 
 
@@ -229,6 +237,29 @@ def curve_rows(
     """Return the rows of a curve from values [sequence, place]."""
     columns = zip(places, np.asarray(values).T, strict=True)
     return [spread(variant, curve, measure, float(x), column) for x, column in columns]
+
+
+def numbers(
+    variant: str, name: str, measure: tuple[str, str], values: Sequence[float] | Floats, x: float | None = None
+) -> list[Row]:
+    """Return median and quartiles of values over seeds; without a place also the largest."""
+    which = QUARTILES if x is not None else QUARTILES | {"largest": 100}
+    return [
+        Row(variant, name, f"{word} {measure[0]}", measure[1], x, quantile(values, percent), None, len(values))
+        for word, percent in which.items()
+    ]
+
+
+def quantile(values: Sequence[float] | Floats, percent: float) -> float:
+    """Return a percentile; by an existing value if some are infinite."""
+    array = np.asarray(values, float)
+    method = "linear" if np.isfinite(array).all() else "higher"
+    return float(np.percentile(array, percent, method=method))  # type: ignore[call-overload]
+
+
+def at_most(what: str, ours: float, limit: float | None) -> Check:
+    """Return the check of a number that must not exceed a limit; None: shown, not judged."""
+    return Check(what, "shown" if limit is None else f"at most {limit:g}", 0.0, ours, limit)
 
 
 def stacked(results: Iterable[Result], name: str) -> Floats:

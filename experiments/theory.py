@@ -8,28 +8,36 @@
   gap between two doors is sought among several, so that what is fitted grows as the worst case does.
 
 Regret is the sum of V* - V(pi^k) over the episodes, exact; a policy that violates may earn more than V*, so the sum of
-the positive parts is recorded as well.
+the positive parts is recorded as well. The problems:
+
+    tiny harvesting    of `neighbours`: a violation of one unit of power is worth at most 0.22 nats
+    fork               one of two ways: 1/2 without a violation, 1 with a violation of 0.05: a unit is worth 20 spans
+    doors(gap)         two safe doors lead to a reward of 1 with probability 1/2 and 1/2 + gap; a third one always does,
+                       and violates. No learner can distinguish the doors before about 1/gap^2 episodes
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.kernels.arrays import Floats
-from peakrl.learning.algorithm_one import AlgorithmOne
-from peakrl.learning.posterior import Posterior
-from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.ucbvi import SUCBVI
-from peakrl.paper.efficiency import at_most
-from peakrl.paper.records import VERSION, Check, FigureRecord, Request, Row, curve_rows
-from peakrl.runs import Result, Task
+from experiments.drawing import curve, log_axes, places
+from experiments.neighbours import tiny_harvesting
+from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, curve_rows
+from peakrl import LearnerSettings, TabularModel, compile_model, learn, solve
+from peakrl.learners import SUCBVI, AlgorithmOne, Posterior
+from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
+from peakrl.runs import Task
 
-SUMS = "peakrl.paper.theory_tasks:sum_regret"
-POLICIES = "peakrl.paper.theory_tasks:last_and_averaged"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SUMS, POLICIES = "experiments.theory:sum_regret", "experiments.theory:last_and_averaged"
 TRADE_OFF = {"tiny harvesting": "Theorem 2 on tiny harvesting", "fork": "Theorem 2 on the fork"}
 AVERAGES, CONJECTURE = "Theorem 1 on tiny harvesting", "Two doors, the hardest gap"
 RESAMPLES = 1000
@@ -37,6 +45,7 @@ RESAMPLES = 1000
 HORIZONS = {"tiny harvesting": 6, "fork": 4, "doors": 2}
 REGRET, POSITIVE, VIOLATION = ("regret", "reward"), ("positive regret", "reward"), ("violation", "constraint")
 GAP = ("gap", "reward")
+Part = tuple[list[Row], list[Check]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,6 @@ class Theory:
 
 
 DEFAULT = Theory()
-#: Of those that take long.
 FULL = replace(
     DEFAULT, episodes=(*DEFAULT.episodes, 316_228, 1_000_000), seeds=20,
     door_episodes=(*DEFAULT.door_episodes, 16_384),
@@ -72,30 +80,21 @@ QUICK = replace(
 
 def theory(request: Request) -> FigureRecord:
     """Return tables and checks of the experiment."""
-    return measure(request, QUICK if request.quick else FULL if request.full else DEFAULT)
+    return measure(request, request.choose(QUICK, DEFAULT, FULL))
 
 
 def measure(request: Request, settings: Theory) -> FigureRecord:
     """Return the experiment for given settings."""
-    rows: list[Row] = []
-    checks: list[Check] = []
-    for part in (trade_off, averages, conjecture):
-        new, judged = part(request, settings)
-        rows += new
-        checks += judged
+    parts = [part(request, settings) for part in (trade_off, averages, conjecture)]
+    rows, checks = (tuple(entry for part in parts for entry in part[which]) for which in (0, 1))
     title = "Theorem 2's trade-off, Theorem 1's averaged policy, and the conjecture on deterministic policies"
     values = {**asdict(settings), "quick": request.quick}
-    return FigureRecord("theory", title, "T", values, tuple(rows), tuple(checks))
+    return FigureRecord("theory", title, "T", values, rows, checks)  # type: ignore[arg-type]
 
 
 def deterministic(phi: float, constant: float) -> LearnerSettings:
     """Return Theorem 2's learner."""
     return LearnerSettings.deterministic(phi, c1=constant, c2=constant)
-
-
-def name_of(phi: float, constant: float) -> str:
-    """Return the name of a curve."""
-    return f"phi {phi:g}, c = {constant:g}"
 
 
 # Slopes ----------------------------------------------------------------------------------------------------------
@@ -138,107 +137,214 @@ def slope_rows(
 # The three parts -------------------------------------------------------------------------------------------------
 
 
-def trade_off(request: Request, settings: Theory) -> tuple[list[Row], list[Check]]:
+def trade_off(request: Request, settings: Theory) -> Part:
     """Theorem 2 for several phi and lengths."""
-    cells = [(name, phi, constant) for name in TRADE_OFF for constant in settings.constants for phi in settings.phis]
-    tasks = [
-        Task(SUMS, {
-            "version": VERSION, "problem": name, "learner": deterministic(phi, constant).as_dict(),
-            "episodes": episodes, "first_seed": 0, "seeds": settings.seeds,
-        })
-        for name, phi, constant in cells
-        for episodes in settings.episodes
-    ]  # fmt: skip
-    results = iter(request.run(tasks, "Theorem 2"))
+    common = {"version": VERSION, "first_seed": 0, "seeds": settings.seeds}
+    tasks = {
+        (name, phi, constant): [
+            Task(SUMS, {
+                **common, "problem": name, "learner": deterministic(phi, constant).as_dict(), "episodes": episodes,
+            })
+            for episodes in settings.episodes
+        ]
+        for name in TRADE_OFF
+        for constant in settings.constants
+        for phi in settings.phis
+    }  # fmt: skip
     rows: list[Row] = []
     checks: list[Check] = []
-    for name, phi, constant in cells:
-        own = [next(results) for _ in settings.episodes]
+    for (name, phi, constant), own in request.run_groups(tasks, "Theorem 2").items():
         lengths = np.array(settings.episodes, np.float64) * HORIZONS[name]
-        variant, curve = TRADE_OFF[name], name_of(phi, constant)
-        for measure, key, exponent in (
+        variant, who = TRADE_OFF[name], f"phi {phi:g}, c = {constant:g}"
+        for measured, key, exponent in (
             (REGRET, "regret", 0.5 + phi), (POSITIVE, "positive", 0.5 + phi), (VIOLATION, "violation", 1.0 - phi)
         ):  # fmt: skip
             sums = np.stack([result.arrays[key] for result in own], axis=1)
-            rows += curve_rows(variant, curve, measure, lengths, sums)
-            more, shown = slope_rows(variant, curve, measure[0], lengths, sums, exponent)
-            rows += more
-            checks += shown if measure != POSITIVE else []
+            more, shown = slope_rows(variant, who, measured[0], lengths, sums, exponent)
+            rows += curve_rows(variant, who, measured, lengths, sums) + more
+            checks += shown if measured != POSITIVE else []
     return rows, checks
 
 
-def averages(request: Request, settings: Theory) -> tuple[list[Row], list[Check]]:
+def averages(request: Request, settings: Theory) -> Part:
     """Theorem 1's averaged policy beside the last one."""
     last = settings.average_episodes
     points = np.unique(np.geomspace(min(100, last), last, 25).astype(int)).tolist()
-    tasks = [
-        Task(POLICIES, {
-            "version": VERSION, "problem": "tiny harvesting", "learner": LearnerSettings.published(slack).as_dict(),
-            "points": points, "seeds": settings.average_seeds,
-        })
-        for slack in settings.slacks
-    ]  # fmt: skip
-    places = np.array(points, np.float64) * HORIZONS["tiny harvesting"]
+    common = {"version": VERSION, "problem": "tiny harvesting", "points": points, "seeds": settings.average_seeds}
+    learners = [LearnerSettings.published(slack).as_dict() for slack in settings.slacks]
+    tasks = [Task(POLICIES, {**common, "learner": learner}) for learner in learners]
+    at = np.array(points, np.float64) * HORIZONS["tiny harvesting"]
     rows: list[Row] = []
     checks: list[Check] = []
     for slack, result in zip(settings.slacks, request.run(tasks, "Theorem 1"), strict=True):
         for key in ("last", "averaged"):
-            curve = f"{key} policy, slack {slack:g}"
-            for name, measure in ((key, GAP), (f"{key}_violation", VIOLATION)):
+            who = f"{key} policy, slack {slack:g}"
+            for name, measured in ((key, GAP), (f"{key}_violation", VIOLATION)):
                 values = result.arrays[name]
-                rows += curve_rows(AVERAGES, curve, measure, places, values)
-                what = f"{measure[0]} of the {curve} after {last:,} episodes"
+                rows += curve_rows(AVERAGES, who, measured, at, values)
+                what = f"{measured[0]} of the {who} after {last:,} episodes"
                 checks.append(Check(what, "shown", None, float(values[:, -1].mean()), None))
     return rows, checks
 
 
-def door_learners(settings: Theory) -> dict[str, LearnerSettings]:
-    """Return the learners of the last part: each of their policies is deterministic."""
-    return {
-        f"Theorem 2, phi {settings.door_phi:g}, c = 0.001": deterministic(settings.door_phi, 0.001),
-        f"Theorem 2, phi {settings.door_phi:g}, c = 1": deterministic(settings.door_phi, 1.0),
+def conjecture(request: Request, settings: Theory) -> Part:
+    """Regret and violation of deterministic policies at the hardest gap of each length."""
+    phi = settings.door_phi
+    learners = {
+        f"Theorem 2, phi {phi:g}, c = 0.001": deterministic(phi, 0.001),
+        f"Theorem 2, phi {phi:g}, c = 1": deterministic(phi, 1.0),
         "fixed penalty, no bonus": AlgorithmOne(slack=0.0, penalty=2.0, start="tight"),
         "SUCBVI": SUCBVI(),
         "posterior sampling": Posterior(),
     }
-
-
-def conjecture(request: Request, settings: Theory) -> tuple[list[Row], list[Check]]:
-    """Regret and violation of deterministic policies at the hardest gap of each length."""
-    learners = door_learners(settings)
-    cells = [(name, episodes, gap) for name in learners for episodes in settings.door_episodes for gap in settings.gaps]
-    tasks = [
-        Task(SUMS, {
-            "version": VERSION, "problem": "doors", "gap": min(0.5, gap / math.sqrt(episodes)),
-            "learner": learners[name].as_dict(), "episodes": episodes, "first_seed": 1_000 * place,
-            "seeds": settings.door_seeds,
-        })
-        for name in learners
+    tasks = {
+        (name, episodes): [
+            Task(SUMS, {
+                "version": VERSION, "problem": "doors", "gap": min(0.5, gap / math.sqrt(episodes)),
+                "learner": learner.as_dict(), "episodes": episodes, "first_seed": 1_000 * place,
+                "seeds": settings.door_seeds,
+            })
+            for place, gap in enumerate(settings.gaps)
+        ]
+        for name, learner in learners.items()
         for episodes in settings.door_episodes
-        for place, gap in enumerate(settings.gaps)
-    ]  # fmt: skip
-    found = dict(zip(cells, request.run(tasks, "two doors"), strict=True))
+    }  # fmt: skip
+    found = request.run_groups(tasks, "two doors")
     rows: list[Row] = []
     checks: list[Check] = []
     lengths = np.array(settings.door_episodes, np.float64) * HORIZONS["doors"]
     for name in learners:
-        for measure, key, exponent in ((POSITIVE, "positive", 0.5), (VIOLATION, "violation", 0.0)):
-            worst = [hardest(found, name, episodes, settings.gaps, key) for episodes in settings.door_episodes]
-            sums = np.stack(worst, axis=1)
-            rows += curve_rows(CONJECTURE, name, measure, lengths, sums)
-            more, shown = slope_rows(CONJECTURE, name, measure[0], lengths, sums, exponent)
-            rows += more
+        for measured, key, exponent in ((POSITIVE, "positive", 0.5), (VIOLATION, "violation", 0.0)):
+            # [seed, length]: at each length the gap whose mean is largest.
+            groups = [[result.arrays[key] for result in found[name, length]] for length in settings.door_episodes]
+            sums = np.stack([max(group, key=lambda each: float(each.mean())) for group in groups], axis=1)
+            more, shown = slope_rows(CONJECTURE, name, measured[0], lengths, sums, exponent)
+            rows += curve_rows(CONJECTURE, name, measured, lengths, sums) + more
             checks += [replace(check, against="optimal rate" if exponent else "bounded") for check in shown]
-    most = max(float(found["SUCBVI", k, gap].arrays["violation"].max()) for _, k, gap in cells)
+    most = max(float(run.arrays["violation"].max()) for k in settings.door_episodes for run in found["SUCBVI", k])
     # Each of the H S A entries is ruled out once, and one violation is of size 1.
     checks.append(at_most("violating episodes of SUCBVI in any run (at most H S A)", most, 2.0 * 3 * 3))
     return rows, checks
 
 
-def hardest(
-    found: dict[tuple[str, int, float], Result], name: str, episodes: int, gaps: tuple[float, ...], key: str
-) -> Floats:
-    """Return the sums [seed] at the gap whose mean is largest."""
-    candidates: list[Any] = [found[name, episodes, gap].arrays[key] for gap in gaps]
-    worst: Floats = max(candidates, key=lambda sums: float(sums.mean()))
-    return worst
+# Tasks, in a worker process --------------------------------------------------------------------------------------
+
+FORK_VIOLATION = 0.05
+
+
+def fork() -> TabularModel:
+    """Return the problem with an expensive constraint."""
+    return TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.5, 1.0]], [[[0.0, -FORK_VIOLATION]]], 4, name="fork")
+
+
+def doors(gap: float) -> TabularModel:
+    """Return the problem with two doors that are hard to distinguish."""
+    transitions = np.zeros((3, 3, 3))
+    for door, chance in enumerate((0.5, 0.5 + gap, 1.0)):
+        transitions[0, door] = 0.0, chance, 1.0 - chance
+    transitions[1, :, 1] = transitions[2, :, 2] = 1.0
+    rewards = np.zeros((3, 3))
+    rewards[1] = 1.0
+    constraints = np.zeros((1, 3, 3))
+    constraints[0, 0, 2] = -1.0
+    return TabularModel.from_arrays(transitions, rewards, constraints, 2, name="doors")
+
+
+def exact_histories(
+    config: Mapping[str, Any], episodes: int, first: int = 0
+) -> tuple[float, list[tuple[Floats, Floats]]]:
+    """Return the optimum, and for each seed value and violation of pi^k for every episode k."""
+    name = config["problem"]
+    model = doors(config["gap"]) if name == "doors" else fork() if name == "fork" else compile_model(tiny_harvesting())
+    settings, found = LearnerSettings.from_dict(config["learner"]), []
+    for seed in range(first, first + config["seeds"]):
+        history = learn(model, settings, episodes=episodes, seed=seed, record=1, average=False).history
+        found.append((history.value, history.violation))
+    return solve(model).value, found
+
+
+def sum_regret(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Run seeds for K episodes: the sums of V* - V(pi^k), signed and of its positive parts, and of the violation."""
+    best, found = exact_histories(config, config["episodes"], config["first_seed"])
+    rows = [[(best - value).sum(), np.maximum(best - value, 0.0).sum(), violation.sum()] for value, violation in found]
+    return dict(zip(("regret", "positive", "violation"), np.array(rows).T, strict=True))
+
+
+def last_and_averaged(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Run seeds for K episodes: [seed, point] gap and violation of pi^k and of the mixture of pi^1 .. pi^k."""
+    points = np.array(config["points"])
+    best, runs = exact_histories(config, int(points[-1]))
+    numbers = np.arange(1, int(points[-1]) + 1)
+    return {
+        "last": np.array([(best - value)[points - 1] for value, _ in runs]),
+        "averaged": np.array([(best - np.cumsum(value) / numbers)[points - 1] for value, _ in runs]),
+        "last_violation": np.array([violation[points - 1] for _, violation in runs]),
+        "averaged_violation": np.array([(np.cumsum(violation) / numbers)[points - 1] for _, violation in runs]),
+    }
+
+
+# Drawing ---------------------------------------------------------------------------------------------------------
+
+COLOURS = (BLUE, GREEN, ORANGE, PURPLE, SKY, BLACK)
+#: Which measures the two panels of a row show.
+PANELS = {
+    TRADE_OFF["tiny harvesting"]: ("regret", "violation"),
+    TRADE_OFF["fork"]: ("positive regret", "violation"),
+    AVERAGES: ("gap", "violation"),
+    CONJECTURE: ("positive regret", "violation"),
+}
+
+
+def draw_theory(record: FigureRecord) -> Figure:
+    """Draw regret or gap on the left and violation on the right, a row for each part."""
+    figure, grid = new_figure(len(record.variants), 2, width=12.5, height=3.0)
+    for variant, panels in zip(record.variants, grid, strict=True):
+        for axes, measured in zip(panels, PANELS[variant], strict=True):
+            draw_panel(axes, record, variant, measured)
+    return figure
+
+
+def draw_panel(axes: Axes, record: FigureRecord, variant: str, measured: str) -> None:
+    """Draw every curve of a measure, as far as it is above 0, with its slope in the legend."""
+    from matplotlib.ticker import NullFormatter
+
+    # A run on the fork passes a threshold: no slope describes that.
+    slopes = {} if variant == TRADE_OFF["fork"] else record.curves(variant, f"slope of the {measured}")
+    curves = record.curves(variant, measured)
+    for colour, (name, rows) in zip(colours(record, variant), curves.items(), strict=False):
+        above = [row for row in rows if row.mean > 0]
+        if not above:
+            continue
+        label = f"{name}: {slopes[name][0].mean:.2f}" if name in slopes else name
+        dashed = name.endswith("c = 1") or name.startswith("last")
+        curve(axes, above, label, colour, band=False, linestyle="--" if dashed else "-", marker="o", markersize=2.5)
+    log_axes(axes)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    if measured == "positive regret" and variant == CONJECTURE:
+        # The optimal rate, through the least of the last points.
+        every = [row for rows in curves.values() for row in rows]
+        lengths = sorted(set(places(every)))
+        least = min(row.mean for row in every if row.x == lengths[-1] and row.mean > 0)
+        rate = [least * (x / lengths[-1]) ** 0.5 for x in lengths]
+        axes.plot(lengths, rate, color=GREY, linestyle=":", linewidth=1.2, label="square root of T")
+    axes.set_xlabel("T, steps in all")
+    what = "expected, an episode" if variant == AVERAGES else "summed over the episodes"
+    axes.set_ylabel(f"{measured}, {what}")
+    axes.set_title(variant, loc="left")
+    if not axes.lines:
+        note = f"{measured}: never above 0, since what violates earns more"
+        axes.text(0.5, 0.5, note, ha="center", transform=axes.transAxes)
+        axes.set_axis_off()
+        return
+    title = "fitted slope behind the colon" if slopes else None
+    axes.legend(
+        fontsize=6.5, title=title, title_fontsize=6.5, handlelength=3, loc="center left", bbox_to_anchor=(1.01, 0.5)
+    )
+
+
+def colours(record: FigureRecord, variant: str) -> list[str]:
+    """Return a colour for each curve of a variant: the same for two that differ in a constant or in the policy only."""
+    names = list(dict.fromkeys(row.curve for row in record.rows if row.variant == variant))
+    heads = [name.split(", c = ")[0] if name.startswith("phi") else name.split("policy, ")[-1] for name in names]
+    order = list(dict.fromkeys(heads))
+    return [COLOURS[order.index(head) % len(COLOURS)] for head in heads]

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from peakrl.paper.records import Check, FigureRecord, Row, read_figure
 
 from failing_disk import Crash, FailingDisk, broken, full
 from peakrl import (
@@ -27,7 +28,6 @@ from peakrl import (
     verify,
 )
 from peakrl.errors import StorageError
-from peakrl.paper.records import Check, FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
 from peakrl.report.page import Page, put
 from peakrl.runs.store import Store

@@ -8,16 +8,16 @@ import zipfile
 
 import numpy as np
 import pytest
+from peakrl.paper.recordings import load_recordings
+from peakrl.paper.records import Check, FigureRecord, Row, read_figure
+from peakrl.report.paper_sections import figure_names
 
 from commands import caller
 from peakrl import TabularModel, compile_model, learn, load_run, storage, write_report
 from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError
-from peakrl.paper.recordings import load_recordings
-from peakrl.paper.records import Check, FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
 from peakrl.report.event_log import EventLog
-from peakrl.report.paper_sections import figure_names
 from peakrl.runs.store import MARKER, Store
 from peakrl.runs.tasks import Task
 from peakrl.storage import kind_of, read_file

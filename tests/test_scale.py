@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 import pytest
+from peakrl.benchmark.scaling import sparse_model
 from scipy import sparse
 
 from peakrl import TabularModel, solve
-from peakrl.benchmark.scaling import sparse_model
 from peakrl.errors import ProblemError
 from peakrl.model.assemble import check_sizes
 from peakrl.model.space import MOST_INDICES

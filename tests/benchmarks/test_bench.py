@@ -7,12 +7,12 @@ import shutil
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-
-from peakrl import LearnerSettings, TabularModel, learn, solve
 from peakrl.benchmark import CASES, chosen_cases, kernels, reference, run_case
 from peakrl.benchmark.planning import random_model
 from peakrl.benchmark.sections import Section, in_turns
+from typer.testing import CliRunner
+
+from peakrl import LearnerSettings, TabularModel, learn, solve
 from peakrl.cli import app
 from peakrl.errors import SettingsError
 

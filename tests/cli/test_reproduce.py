@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from peakrl.cli.reproduce import legible
+from peakrl.paper import comparison, scheduling
 from typer.testing import CliRunner
 
 from peakrl import PeakError
 from peakrl.cli import app
-from peakrl.cli.reproduce import legible
-from peakrl.paper import comparison, scheduling
 
 JOBS = "processing,due,deadline\n3,22,30\n5,30,28\n7,33,35\n9,15,18\n10,18,21\n"
 Run = Callable[..., tuple[int, str]]

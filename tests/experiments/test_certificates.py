@@ -5,6 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from peakrl.paper.certificate_problems import drawn
+from peakrl.paper.certificate_tasks import declared, judge
+from peakrl.paper.certificates import DEFAULT, ENERGY, NOTHING, QUICK, limits, measure
+from peakrl.paper.records import Request, read_figure
 
 import certified_problems as tiny
 from model_environment import EndingEnvironment
@@ -22,10 +26,6 @@ from peakrl import (
 from peakrl.errors import PolicyError
 from peakrl.learning.active import ActiveRun
 from peakrl.model.explore import as_model
-from peakrl.paper.certificate_problems import drawn
-from peakrl.paper.certificate_tasks import declared, judge
-from peakrl.paper.certificates import DEFAULT, ENERGY, NOTHING, QUICK, limits, measure
-from peakrl.paper.records import Request, read_figure
 from peakrl.report import draw_figure
 from peakrl.runs import Result, Task
 from peakrl.targets.adapters import adapt

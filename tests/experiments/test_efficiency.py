@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from peakrl import TabularModel, compile_model, energy_harvesting, solve
 from peakrl.paper.efficiency import QUICK, measure, quantile
 from peakrl.paper.efficiency_tasks import gaps
 from peakrl.paper.records import FigureRecord, Request, read_figure
+
+from peakrl import TabularModel, compile_model, energy_harvesting, solve
 from peakrl.report import draw_figure
 
 TINY = replace(

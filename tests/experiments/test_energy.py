@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from peakrl import LearnerSettings, compile_model, energy_harvesting, evaluate, learn
-from peakrl.errors import ProblemError, StorageError
 from peakrl.paper import convergence, energy_tasks, run_experiment
 from peakrl.paper.comparison import FIGURE_3, comparison, level_checks
 from peakrl.paper.convergence import FIGURE_2, published_checks
 from peakrl.paper.energy import blocks, transmitter
 from peakrl.paper.recordings import load_recordings
 from peakrl.paper.records import PAPER, Request, read_figure
+
+from peakrl import LearnerSettings, compile_model, energy_harvesting, evaluate, learn
+from peakrl.errors import ProblemError, StorageError
 from peakrl.problems.harvesting import convex_bound, draw_arrivals, greedy_rates
 from peakrl.report import draw_figure
 

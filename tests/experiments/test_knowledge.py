@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 
 import pytest
-
-from peakrl import safe_set, solve
 from peakrl.paper.knowledge import EVERYTHING, QUICK, RUNGS, measure, rungs_of
 from peakrl.paper.knowledge_problems import DEPENDS_ON, PROBLEMS
 from peakrl.paper.records import Request, read_figure
+
+from peakrl import safe_set, solve
 from peakrl.report import draw_figure
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, common_problem, tiny_harvesting
 
 from peakrl import compile_model, solve, solve_modified
 from peakrl.errors import SettingsError
-from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, common_problem, tiny_harvesting
 
 FREE = 0.0
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from peakrl import evaluate, learn, solve_budget
-from peakrl.learners import OptCMDP
 from peakrl.paper.neighbour_tasks import compiled, learn_neighbour
 from peakrl.paper.neighbours import DEFAULT, FULL, METHODS, ROWS, Case, Neighbours, measure, tasks
 from peakrl.paper.records import Request, read_figure
+
+from peakrl import evaluate, learn, solve_budget
+from peakrl.learners import OptCMDP
 from peakrl.report import DRAWINGS, draw_figure
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from peakrl.errors import SettingsError, StorageError
 from peakrl.paper import EXPERIMENTS, run_experiment
 from peakrl.paper.records import Check, FigureRecord, Request, Row, curve_rows, read_figure, spread, value_at
+
+from peakrl.errors import SettingsError, StorageError
 from peakrl.report import DRAWINGS
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from peakrl import LearnerSettings, scheduling_example
 from peakrl.paper import run_experiment, scheduling_tasks
 from peakrl.paper.records import FigureRecord, Request, read_figure
 from peakrl.paper.scheduling import FIGURE_6, random_times
+
+from peakrl import LearnerSettings, scheduling_example
 from peakrl.problems.scheduling import dt_order_or_least_late, simulate_known_times
 from peakrl.report import draw_figure
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from peakrl import solve
 from peakrl.paper.records import Request, read_figure
 from peakrl.paper.theory_experiment import QUICK, measure, slope_interval, slopes
 from peakrl.paper.theory_tasks import FORK_VIOLATION, doors, fork
+
+from peakrl import solve
 from peakrl.report import draw_figure
 
 SMALL = replace(

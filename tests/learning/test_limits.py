@@ -5,12 +5,12 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
+from peakrl.paper.neighbour_problems import tiny_harvesting
 
 import naive
 import peakrl
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
-from peakrl.paper.neighbour_problems import tiny_harvesting
 from random_problems import RandomProblem, random_problem
 from shielded_environments import Corridor, CorridorProblem, holes, lake
 

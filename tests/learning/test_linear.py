@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from scipy import sparse
 
 import naive
@@ -36,7 +37,6 @@ from peakrl.learning.lane_source import NO_CHANGES
 from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
 from peakrl.model.occupancy import most_reward
 from peakrl.model.one_limit import best_within
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from peakrl.storage import read_record, write_record
 from plain_kernels import plain_python
 from random_problems import random_problem

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from peakrl.paper.robustness_problems import instance
 from scipy.optimize import minimize
 
 from model_environment import ModelEnvironment
@@ -14,7 +15,6 @@ from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, sol
 from peakrl.kernels.untried import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of
 from peakrl.learners import UCBVI
 from peakrl.learning.untried import BY_MODEL, NOTHING_KNOWN
-from peakrl.paper.robustness_problems import instance
 from random_problems import random_problem
 
 COUNTING = {

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peakrl.benchmark.queues import PlainQueues
 
 import peakrl
 from peakrl import Outcome, Problem, compile_model
-from peakrl.benchmark.queues import PlainQueues
 from peakrl.errors import ProblemError
 from peakrl.model.explore import explore
 from random_problems import random_problem

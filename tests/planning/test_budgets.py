@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, tiny_harvesting
 
 import naive
 from peakrl import (
@@ -21,7 +22,6 @@ from peakrl import (
     solve_relaxed,
 )
 from peakrl.errors import SettingsError
-from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, tiny_harvesting
 from random_problems import random_problem
 
 TINY = compile_model(tiny_harvesting())

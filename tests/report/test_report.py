@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peakrl.paper.records import FigureRecord, Row, read_figure
+from peakrl.report.efficiency import FLOOR
+from peakrl.report.paper_sections import quartile_chart
 from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
@@ -34,15 +37,12 @@ from peakrl.certifying.findings import RunFindings
 from peakrl.certifying.policy_tables import risks
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
-from peakrl.paper.records import FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
 from peakrl.report.answer import answer_of
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
-from peakrl.report.efficiency import FLOOR
 from peakrl.report.episode_blocks import safe_chart
 from peakrl.report.map_blocks import field_count, run_map
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
-from peakrl.report.paper_sections import quartile_chart
 from peakrl.report.plotly_bundle import KINDS, reduced
 from peakrl.report.policy_blocks import explorer, kept_slots
 from peakrl.report.run_sections import section_of

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peakrl.paper.records import read_figure
 
 from browsing import Opened, chromium
 from certified_problems import near_tie
 from peakrl import LearnerSettings, learn, load_run, sweep, write_report
-from peakrl.paper.records import read_figure
 from peakrl.report.page import write_page
 from report_pages import figure_record, save_all_kinds
 
