@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-from peakrl.paper.records import PAPER, Check, FigureRecord, Row
 
+from experiments.records import PAPER, Check, FigureRecord, Row
 from peakrl import LearnerSettings, Outcome, Problem, compile_model, energy_harvesting, learn, scheduling_example
 
 #: A label that would end a script, open a tag and break a template if it were not escaped.

@@ -7,14 +7,14 @@ import shutil
 
 import numpy as np
 import pytest
-from peakrl.benchmark import CASES, chosen_cases, kernels, reference, run_case
-from peakrl.benchmark.planning import random_model
-from peakrl.benchmark.sections import Section, in_turns
+import typer
 from typer.testing import CliRunner
 
+from benchmarks import learning, reference
+from benchmarks.__main__ import SECTIONS, benchmarks, run_section
+from benchmarks.models import random_model
+from benchmarks.timing import Section, in_turns
 from peakrl import LearnerSettings, TabularModel, learn, solve
-from peakrl.cli import app
-from peakrl.errors import SettingsError
 
 
 def deterministic_model(seed, states=12, actions=4, horizon=6):
@@ -83,46 +83,52 @@ def test_what_takes_long_is_repeated_less_often():
 
 def test_rates_without_a_compiler_come_with_the_reason(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(kernels, "problems", lambda quick: {"small": (deterministic_model(0), 50)})
+    monkeypatch.setattr(learning, "problems", lambda quick: {"small": (deterministic_model(0), 50)})
     reference.compiled.cache_clear()
-    section = run_case("kernels", repeats=1, quick=True)
-    assert [row["times C"] for row in section.rows] == [None] * 3
+    section = run_section("kernels", repeats=1, quick=True)
+    assert [row["times C"] for row in section.rows] == [None] * 5
     assert any("no C compiler" in note for note in section.notes)
     assert all(row["ns a step"] > 0 for row in section.rows)
 
 
 @needs_compiler
 def test_rates_with_a_compiler_come_with_a_ratio(monkeypatch):
-    monkeypatch.setattr(kernels, "problems", lambda quick: {"small": (deterministic_model(0), 2000)})
-    rows = run_case("kernels", repeats=1, quick=True).rows
-    assert [row["times C"] is not None for row in rows] == [True, False, True]
+    monkeypatch.setattr(learning, "problems", lambda quick: {"small": (deterministic_model(0), 2000)})
+    rows = run_section("kernels", repeats=1, quick=True).rows
+    assert [row["times C"] is not None for row in rows] == [True, False, True, False, False]
 
 
-def test_unknown_cases_are_refused_and_none_means_all():
-    with pytest.raises(SettingsError, match="no benchmark 'speed'"):
-        chosen_cases(["kernels", "speed"])
-    assert chosen_cases([]) == list(CASES)
-    assert chosen_cases(["start", "kernels", "start"]) == ["start", "kernels"]
+@pytest.fixture
+def app():
+    command = typer.Typer()
+    command.command()(benchmarks)
+    return command
 
 
-def test_the_command_prints_json_and_tables(monkeypatch):
+def test_unknown_sections_are_refused(app):
+    refused = CliRunner().invoke(app, ["kernels", "speed"])
+    assert refused.exit_code == 2
+    assert "no benchmark 'speed'" in refused.stderr
+
+
+def test_the_command_prints_json_and_tables(app, monkeypatch):
     def case(section: Section, repeats: int, quick: bool) -> None:
         section.add(what="thing", seconds=0.123456789, repeats=repeats, quick=quick)
         section.notes.append("said once")
 
-    monkeypatch.setattr("peakrl.benchmark.scaling.compile_rates", case)
-    printed = CliRunner().invoke(app, ["bench", "compiling", "--json", "--quick", "--repeats", "2"])
+    monkeypatch.setattr("benchmarks.planning.compile_rates", case)
+    printed = CliRunner().invoke(app, ["compiling", "--json", "--quick", "--repeats", "2"])
     result = json.loads(printed.stdout)["compiling"]
     assert result["rows"] == [{"what": "thing", "seconds": 0.123456789, "repeats": 2, "quick": True}]
-    shown = CliRunner().invoke(app, ["bench", "compiling"])
+    shown = CliRunner().invoke(app, ["compiling"])
     assert "0.1235" in shown.stdout
     assert "said once" in shown.stdout
     assert "compiling: what thing, seconds 0.1235" in shown.stderr  # as soon as it is known
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_every_case_runs(name):
-    section = run_case(name, repeats=1, quick=True)
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_section_runs(name):
+    section = run_section(name, repeats=1, quick=True)
     assert section.rows or section.notes
     assert len({tuple(row) for row in section.rows}) <= 1

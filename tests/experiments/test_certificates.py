@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from peakrl.paper.certificate_problems import drawn
-from peakrl.paper.certificate_tasks import declared, judge
-from peakrl.paper.certificates import DEFAULT, ENERGY, NOTHING, QUICK, limits, measure
-from peakrl.paper.records import Request, read_figure
 
 import certified_problems as tiny
+from experiments import draw_figure
+from experiments.certificates import DEFAULT, ENERGY, NOTHING, QUICK, declared, drawn, judge, limits, measure
+from experiments.records import Request, read_figure
 from model_environment import EndingEnvironment
 from peakrl import (
     LearnerSettings,
@@ -26,13 +25,12 @@ from peakrl import (
 from peakrl.errors import PolicyError
 from peakrl.learning.active import ActiveRun
 from peakrl.model.explore import as_model
-from peakrl.report import draw_figure
 from peakrl.runs import Result, Task
 from peakrl.targets.adapters import adapt
 
 
 def test_certificates_are_counted_beside_theorem_1_and_none_is_false(tmp_path, monkeypatch):
-    monkeypatch.setattr("peakrl.paper.certificates.FIRST_SEEDS", 1)
+    monkeypatch.setattr("experiments.certificates.FIRST_SEEDS", 1)
     settings = replace(QUICK, peaks=(), shares=(0.5, 0.2), episodes=50_000, random_problems=1)
     record = measure(Request(tmp_path, workers=1, quick=True), settings)
     by_name = {(row.curve, row.measure): row.mean for row in record.rows}
@@ -190,5 +188,5 @@ def certify_and_judge(model, shares, knowledge, episodes, seed):
     """Certify to shares of the optimum, 5 % failing at most; the certificates issued, and those that are false."""
     best = solve(model).value
     settings = LearnerSettings.certified([share * abs(best) for share in shares])
-    active = ActiveRun(model, settings, planned=episodes, seed=seed, every=0, average=False, knowledge=knowledge)
-    return judge(active, model, best, episodes)
+    run = learn(model, settings, episodes=episodes, seed=seed, record="none", average=False, knowledge=knowledge)
+    return judge(run, best, len(shares))

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peakrl.paper.efficiency import QUICK, measure, quantile
-from peakrl.paper.efficiency_tasks import gaps
-from peakrl.paper.records import FigureRecord, Request, read_figure
 
+from experiments import draw_figure
+from experiments.efficiency import QUICK, gaps, measure
+from experiments.records import FigureRecord, Request, quantile, read_figure
 from peakrl import TabularModel, compile_model, energy_harvesting, solve
-from peakrl.report import draw_figure
 
 TINY = replace(
     QUICK, peaks=(8,), episodes=200, long_episodes=3_000, places=4, schedules=((1, 200),), infeasible_episodes=600

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peakrl.paper import convergence, energy_tasks, run_experiment
-from peakrl.paper.comparison import FIGURE_3, comparison, level_checks
-from peakrl.paper.convergence import FIGURE_2, published_checks
-from peakrl.paper.energy import blocks, transmitter
-from peakrl.paper.recordings import load_recordings
-from peakrl.paper.records import PAPER, Request, read_figure
 
+from experiments import draw_figure, energy, figure_2, run_experiment
+from experiments.energy import blocks, load_recordings, transmitter
+from experiments.figure_2 import FIGURE_2, published_checks
+from experiments.figure_3 import FIGURE_3, comparison, level_checks
+from experiments.records import PAPER, Request, read_figure
 from peakrl import LearnerSettings, compile_model, energy_harvesting, evaluate, learn
 from peakrl.errors import ProblemError, StorageError
 from peakrl.problems.harvesting import convex_bound, draw_arrivals, greedy_rates
-from peakrl.report import draw_figure
 
 TINY_2 = replace(
     FIGURE_2, slacks=(0.1, 0.01), sequences=4, episodes=400, every=100, block=3,
@@ -52,7 +50,7 @@ def test_the_full_size_is_the_paper_s() -> None:
 def test_the_averaged_curve_is_the_mean_value_of_every_policy_that_learning_went_through() -> None:
     arrivals = draw_arrivals(2, seed=3)
     learners = [LearnerSettings.published(slack).as_dict() for slack in (0.01, 0.1)]
-    found = energy_tasks.learn_sequences(frozen_config(arrivals, learners=learners))
+    found = energy.learn_sequences(frozen_config(arrivals, learners=learners))
     model = compile_model(energy_harvesting(arrivals=arrivals[1]))
     run = learn(model, LearnerSettings.published(0.1), episodes=300)
     policies = [evaluate(model, run.averaged_policy.policy(episode)) for episode in range(1, 201)]
@@ -63,7 +61,7 @@ def test_the_averaged_curve_is_the_mean_value_of_every_policy_that_learning_went
 
 def test_the_learner_s_number_in_figure_3_is_the_mean_over_the_second_half() -> None:
     arrivals = draw_arrivals(2, seed=4)
-    found = energy_tasks.compare_sequences(frozen_config(arrivals))
+    found = energy.compare_sequences(frozen_config(arrivals))
     for index, sequence in enumerate(arrivals):
         model = compile_model(energy_harvesting(arrivals=sequence))
         run = learn(model, LearnerSettings.published(0.1), episodes=300, record=1)
@@ -75,7 +73,7 @@ def test_the_learner_s_number_in_figure_3_is_the_mean_over_the_second_half() -> 
 
 def test_a_second_half_without_violations_counts_exactly_zero() -> None:
     quiet = np.zeros((1, 20), np.int64)
-    found = energy_tasks.compare_sequences(frozen_config(quiet))
+    found = energy.compare_sequences(frozen_config(quiet))
     assert found["learner violation"].tolist() == [0.0]
     assert found["last violation"].tolist() == [0]
 
@@ -83,19 +81,19 @@ def test_a_second_half_without_violations_counts_exactly_zero() -> None:
 def test_the_mean_of_the_second_half_follows_from_two_averages() -> None:
     values = np.random.default_rng(1).normal(size=10)
     averages = np.cumsum(values) / np.arange(1, 11)
-    assert energy_tasks.late_mean(np.arange(1, 11), averages) == pytest.approx(values[5:].mean())
+    assert energy.late_mean(np.arange(1, 11), averages) == pytest.approx(values[5:].mean())
 
 
 def test_exact_yardsticks_with_random_arrivals_are_the_known_ones_in_nats() -> None:
     config = {"problem": transmitter(peak_power=15, mean=8).as_dict(), "sequences": 4, "seed": 0}
-    found = energy_tasks.random_yardsticks(config)
+    found = energy.random_yardsticks(config)
     assert found["causal optimum"] * math.log(2) == pytest.approx(44.155, abs=5e-4)
     assert found["greedy"] * math.log(2) == pytest.approx(42.421, abs=5e-4)
     assert len(found["convex bound"]) == len(found["balanced"]) == 4
 
 
 def test_figure_2_has_every_curve_and_is_drawn_from_its_files_alone(tmp_path: Path) -> None:
-    record = convergence.convergence(Request(tmp_path, workers=1), TINY_2)
+    record = figure_2.convergence(Request(tmp_path, workers=1), TINY_2)
     record.write(tmp_path)
     frozen, random = record.curves("frozen", "sum rate"), record.curves("random", "violation")
     assert {name for name in frozen if not name.startswith(PAPER)} == {"slack 0.1", "slack 0.01", "integer optimum"}
@@ -128,17 +126,17 @@ def test_running_again_computes_nothing_and_more_sequences_compute_only_what_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    whole = energy_tasks.learn_sequences
+    whole = energy.learn_sequences
     monkeypatch.setattr(
-        energy_tasks, "learn_sequences", lambda config: calls.append(len(config["arrivals"])) or whole(config)
+        energy, "learn_sequences", lambda config: calls.append(len(config["arrivals"])) or whole(config)
     )
     request = Request(tmp_path, workers=1)
-    first = convergence.frozen_curves(request, TINY_2)
+    first = figure_2.frozen_curves(request, TINY_2)
     assert calls == [3, 1]
     calls.clear()
-    assert convergence.frozen_curves(request, TINY_2) == first
+    assert figure_2.frozen_curves(request, TINY_2) == first
     assert calls == []
-    convergence.frozen_curves(request, replace(TINY_2, sequences=6))
+    figure_2.frozen_curves(request, replace(TINY_2, sequences=6))
     assert calls == [3]
 
 
@@ -156,7 +154,7 @@ def test_recorded_arrivals_take_the_place_of_drawn_ones(tmp_path: Path) -> None:
 
 
 def test_a_quick_run_goes_by_the_name_of_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convergence, "FIGURE_2_QUICK", TINY_2)
+    monkeypatch.setattr(figure_2, "FIGURE_2_QUICK", TINY_2)
     run_experiment("figure-2", Request(tmp_path, workers=1, quick=True))
     record = read_figure(tmp_path, "figure-2")
     assert record.settings["quick"] is True

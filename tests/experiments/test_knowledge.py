@@ -4,12 +4,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from peakrl.paper.knowledge import EVERYTHING, QUICK, RUNGS, measure, rungs_of
-from peakrl.paper.knowledge_problems import DEPENDS_ON, PROBLEMS
-from peakrl.paper.records import Request, read_figure
 
+from experiments import draw_figure
+from experiments.knowledge import DEPENDS_ON, EVERYTHING, PROBLEMS, QUICK, RUNGS, measure, rungs_of
+from experiments.records import Request, read_figure
 from peakrl import safe_set, solve
-from peakrl.report import draw_figure
 
 
 @pytest.mark.parametrize("name", ["slippery grid", "thermostat"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, common_problem, tiny_harvesting
 
+from experiments.neighbours import Inventory, ObstacleGrid, common_problem, tiny_harvesting
 from peakrl import compile_model, solve, solve_modified
 from peakrl.errors import SettingsError
 

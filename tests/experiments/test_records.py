@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from peakrl.paper import EXPERIMENTS, run_experiment
-from peakrl.paper.records import Check, FigureRecord, Request, Row, curve_rows, read_figure, spread, value_at
 
+from experiments import EXPERIMENTS, run_experiment
+from experiments.records import Check, FigureRecord, Request, Row, curve_rows, read_figure, spread, value_at
 from peakrl.errors import SettingsError, StorageError
-from peakrl.report import DRAWINGS
 
 
 def small_record() -> FigureRecord:
@@ -56,7 +56,7 @@ def test_curves_are_given_in_order_of_x_whatever_the_order_of_the_rows() -> None
 
 
 def test_a_missing_record_names_the_command_that_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="peakrl reproduce figure-2"):
+    with pytest.raises(StorageError, match="python -m experiments figure-2"):
         read_figure(tmp_path, "figure-2")
 
 
@@ -78,6 +78,14 @@ def test_foreign_columns_and_broken_json_are_errors(tmp_path: Path) -> None:
         read_figure(tmp_path, "figure-2")
 
 
+def test_a_figure_of_which_only_one_file_is_new_is_noticed(tmp_path: Path) -> None:
+    small_record().write(tmp_path)
+    table = tmp_path / "figure-2.csv"
+    table.write_text(table.read_text().replace("0.25", "0.75"))
+    with pytest.raises(StorageError, match="two different runs"):
+        read_figure(tmp_path, "figure-2")
+
+
 def test_spread_and_curves_agree_with_numpy() -> None:
     values = np.random.default_rng(0).normal(size=(5, 3))
     rows = curve_rows("v", "c", ("m", "u"), [1, 2, 3], values)
@@ -87,8 +95,12 @@ def test_spread_and_curves_agree_with_numpy() -> None:
     assert value_at(np.array([1, 2, 3]), values, 2) == pytest.approx(values[:, 1].mean())
 
 
-def test_every_experiment_has_a_drawing_of_its_name() -> None:
-    assert set(EXPERIMENTS) == set(DRAWINGS)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_names_functions_that_run_and_draw_it(name: str) -> None:
+    entry = EXPERIMENTS[name]
+    module = importlib.import_module(f"experiments.{entry.module}")
+    assert callable(getattr(module, entry.run))
+    assert callable(getattr(module, entry.draw))
 
 
 def test_an_unknown_figure_is_refused_with_the_names_that_exist(tmp_path: Path) -> None:

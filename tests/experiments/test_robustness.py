@@ -7,14 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from peakrl.paper.records import Request, read_figure
-from peakrl.paper.robustness import LEARNERS, POSTERIOR, QUICK, STUCK, measure
-from peakrl.paper.robustness_problems import FAMILIES, instance
-from peakrl.paper.robustness_tasks import CATASTROPHE, learn_instance, viable_chances
-from peakrl.report.paper_sections import figure_section
 
+from experiments import draw_figure
+from experiments.page import figure_section
+from experiments.records import Request, read_figure
+from experiments.robustness import (
+    CATASTROPHE,
+    FAMILIES,
+    LEARNERS,
+    POSTERIOR,
+    QUICK,
+    STUCK,
+    instance,
+    learn_instance,
+    measure,
+    viable_chances,
+)
 from peakrl import StochasticPolicy, evaluate, learn, safe_set, simulate, solve
-from peakrl.report import draw_figure
 
 
 def test_every_family_has_median_and_worst_gap_of_every_learner_and_what_it_lost(tmp_path):

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peakrl.paper import run_experiment, scheduling_tasks
-from peakrl.paper.records import FigureRecord, Request, read_figure
-from peakrl.paper.scheduling import FIGURE_6, random_times
 
+from experiments import draw_figure, run_experiment, scheduling
+from experiments.records import FigureRecord, Request, read_figure
+from experiments.scheduling import FIGURE_6, random_times
 from peakrl import LearnerSettings, scheduling_example
 from peakrl.problems.scheduling import dt_order_or_least_late, simulate_known_times
-from peakrl.report import draw_figure
 
 EXAMPLE_3 = {"kind": "scheduling_example", "number": 3}
 PUBLISHED = LearnerSettings.published(0.1).as_dict()
@@ -75,7 +74,7 @@ def test_figure_6_is_drawn_from_its_files_alone(tiny_6: FigureRecord, tmp_path: 
 
 def test_dt_with_known_times_has_the_expectation_that_simulation_finds() -> None:
     problem = scheduling_example(3)
-    objective, violation = scheduling_tasks.expected_dt(problem)
+    objective, violation = scheduling.expected_dt(problem)
     simulated = simulate_known_times(problem.jobs, dt_order_or_least_late, tests=4000, seed=1)
     error = 4 / np.sqrt(4000)
     assert objective == pytest.approx(simulated.max_tardiness.mean(), abs=error * simulated.max_tardiness.std())
@@ -84,7 +83,7 @@ def test_dt_with_known_times_has_the_expectation_that_simulation_finds() -> None
 
 def test_times_drawn_once_are_learned_to_the_best_of_their_own_instance() -> None:
     config = {"problem": EXAMPLE_3, "learner": PUBLISHED, "episodes": 2000, "every": 1000}
-    found = scheduling_tasks.learn_once({**config, "tests": [0, 1, 2, 3]})
+    found = scheduling.learn_once({**config, "tests": [0, 1, 2, 3]})
     assert found["learner single violation"].tolist() == found["least violation"].tolist()
     assert found["learner single objective"].tolist() == found["objective at least violation"].tolist()
     assert (found["EDD violation"] >= found["least violation"]).all()
@@ -92,8 +91,6 @@ def test_times_drawn_once_are_learned_to_the_best_of_their_own_instance() -> Non
 
 def test_the_draws_of_a_test_depend_on_its_number_only() -> None:
     config = {"problem": EXAMPLE_3, "learner": PUBLISHED, "episodes": 50, "every": 50}
-    for task, key in product(
-        (scheduling_tasks.learn_anew, scheduling_tasks.learn_once), ("averaged violation", "DT objective")
-    ):
+    for task, key in product((scheduling.learn_anew, scheduling.learn_once), ("averaged violation", "DT objective")):
         together, alone = task({**config, "tests": [4, 5]}), task({**config, "tests": [5]})
         assert together[key][1].tolist() == alone[key][0].tolist()

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from peakrl.paper.records import Request, read_figure
-from peakrl.paper.theory_experiment import QUICK, measure, slope_interval, slopes
-from peakrl.paper.theory_tasks import FORK_VIOLATION, doors, fork
 
+from experiments import draw_figure
+from experiments.records import Request, read_figure
+from experiments.theory import FORK_VIOLATION, QUICK, doors, fork, measure, slope_interval, slopes
 from peakrl import solve
-from peakrl.report import draw_figure
 
 SMALL = replace(
     QUICK, phis=(0.1, 0.45), constants=(0.001,), episodes=(100, 400), seeds=2, average_episodes=200, average_seeds=2,

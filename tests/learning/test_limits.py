@@ -5,10 +5,10 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
-from peakrl.paper.neighbour_problems import tiny_harvesting
 
 import naive
 import peakrl
+from experiments.neighbours import tiny_harvesting
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from random_problems import RandomProblem, random_problem

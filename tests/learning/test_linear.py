@@ -8,10 +8,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from scipy import sparse
 
 import naive
+from experiments.neighbours import Inventory, tiny_harvesting
 from model_environment import ModelEnvironment
 from peakrl import (
     LearnerSettings,

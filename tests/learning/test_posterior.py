@@ -9,8 +9,8 @@ import sys
 
 import numpy as np
 import pytest
-from peakrl.paper.robustness_problems import FAMILIES, instance
 
+from experiments.robustness import FAMILIES, instance
 from model_environment import ModelEnvironment
 from naive.posterior import Posterior
 from peakrl import (

@@ -6,8 +6,8 @@ import math
 
 import gymnasium
 import pytest
-from peakrl.benchmark.scaling import sparse_model
 
+from benchmarks.models import sparse_model
 from peakrl import Policy, compile_model, energy_harvesting, evaluate, from_gymnasium, learn, solve
 from peakrl.errors import UnknownStateError
 from peakrl.kernels.posterior import DRAW_WORK

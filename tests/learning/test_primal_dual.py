@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 
+from experiments.neighbours import Inventory, tiny_harvesting
 from model_environment import ModelEnvironment
 from naive.primal_dual import improved, lagrangian_sweep
 from peakrl import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 
+from experiments.neighbours import Inventory, tiny_harvesting
 from model_environment import ModelEnvironment
 from naive.q_tables import masked_q, maximin_game, triple_q
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, load_run, resume, solve

@@ -7,8 +7,8 @@ import math
 import gymnasium
 import numpy as np
 import pytest
-from peakrl.paper.theory_tasks import doors
 
+from experiments.theory import doors
 from model_environment import ModelEnvironment
 from naive import optimistic_plan
 from peakrl import (

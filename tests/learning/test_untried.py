@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from peakrl.paper.robustness_problems import instance
 from scipy.optimize import minimize
 
+from experiments.robustness import instance
 from model_environment import ModelEnvironment
 from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, solve
 from peakrl.kernels.untried import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of

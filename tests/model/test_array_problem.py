@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from peakrl.benchmark.queues import PlainQueues, Queues
 
+from benchmarks.models import PlainQueues, Queues
 from peakrl import ArrayProblem, Outcome, compile_model, solve
 from peakrl.errors import PeakError, ProblemError
 from peakrl.model import layers

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peakrl.benchmark.queues import PlainQueues
 
 import peakrl
+from benchmarks.models import PlainQueues
 from peakrl import Outcome, Problem, compile_model
 from peakrl.errors import ProblemError
 from peakrl.model.explore import explore

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, tiny_harvesting
 
 import naive
+from experiments.neighbours import Inventory, ObstacleGrid, tiny_harvesting
 from peakrl import (
     StochasticPolicy,
     TabularModel,

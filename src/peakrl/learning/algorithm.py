@@ -278,10 +278,6 @@ class Algorithm(ABC):
         """What a learner that stops by itself has proved of what it hands out; None where it proves nothing."""
         return None
 
-    def issued(self) -> list[dict[str, float]]:
-        """What a certified learner certified, one entry for each epsilon that it reached; empty for other learners."""
-        return []
-
     def proof_history(self) -> ProofHistory | None:
         """What had been proved at each time that a learner that stops by itself looked; None of other learners."""
         return None
@@ -354,10 +350,6 @@ class Held:
     def certificate(self) -> Certificate | None:
         """What it had proved."""
         return self._certificate
-
-    def issued(self) -> list[dict[str, float]]:
-        """Nothing: certificates are reported at the end."""
-        return []
 
 
 class SamplingAlgorithm(Algorithm):

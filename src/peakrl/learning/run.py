@@ -153,7 +153,7 @@ class LearningRun:
         Each entry holds `epsilon`, `episodes`, `gap`, `violation_high` and the other bounds at that time. The list is
         empty for other learners and for a run that is still learning.
         """
-        return self._learned.issued()
+        return list(getattr(self._learned, "issued", ()))
 
     @property
     def proof_episode(self) -> int | None:
