@@ -21,7 +21,6 @@ SECTIONS = {
     "solve": ("planning", "solve_rates", "`solve` on a million states: C and other planners"),
     "scaling": ("planning", "scaling_rates", "building, planning and learning as the model grows"),
     "compiling": ("planning", "compile_rates", "`compile_model`, pairs a second"),
-    "safety": ("planning", "safety_rates", "the safe set, its masks, and what a shield costs"),
     "start": ("start", "start_times", "from nothing to the first result"),
 }
 

@@ -72,11 +72,11 @@ class Queues(ArrayProblem):
         self.state_ranges = {"first": (0, room), "second": (0, room), "third": (0, room)}
 
     def initial(self) -> Any:
-        """Begin with nobody waiting."""
+        """Begin with empty queues."""
         return [(1.0, (0, 0, 0))]
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
-        """Serve, then somebody may arrive."""
+        """Serve, then a customer may arrive."""
         who, speed = action
         served = np.minimum(state[who], speed)
         left = tuple(queue - served if number == who else queue for number, queue in enumerate(state))
@@ -102,7 +102,7 @@ class PlainQueues(Problem):
         self.room = room
 
     def initial(self) -> Any:
-        """Begin with nobody waiting."""
+        """Begin with empty queues."""
         return [(1.0, (0, 0, 0))]
 
     def actions(self, step: int, state: Any) -> Any:
@@ -110,7 +110,7 @@ class PlainQueues(Problem):
         return ACTIONS
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
-        """Serve, then somebody may arrive."""
+        """Serve, then a customer may arrive."""
         who, speed = action
         served, room = min(state[who], speed), self.room
         a, b, c = (queue - served if number == who else queue for number, queue in enumerate(state))

@@ -1,4 +1,4 @@
-"""Planning, building models and safe sets, against C and other planners.
+"""Planning and building models, against C and other planners.
 
 Every planner gets the same model and does the same backward induction; Storm and quantecon in their own formats, built
 outside of the clock. All of them return the value of the first state. Memory is the peak of what a planner allocates
@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 from scipy import sparse
 
 from benchmarks.learning import bare_run, table_bytes
@@ -29,15 +28,12 @@ from benchmarks.reference import NoReference, ReferencePlan
 from benchmarks.timing import Section, in_turns
 from peakrl import (
     LearnerSettings,
-    SafeSet,
     TabularModel,
     compile_model,
     energy_harvesting,
     scheduling_example,
-    shield,
     solve,
 )
-from peakrl.kernels.safety import keeping_rows, safe_steps
 from peakrl.model.explore import explore
 from peakrl.storage import available_memory
 
@@ -191,49 +187,3 @@ def compile_rates(section: Section, repeats: int, quick: bool) -> None:
     for problem, way, build in ways:
         pairs, (seconds,) = build(problem).num_rows, in_turns([partial(build, problem)], repeats)
         section.add(problem=problem.name, way=way, ms=1e3 * seconds, **{"pairs a second": pairs / max(seconds, 1e-9)})
-
-
-# Safe sets -------------------------------------------------------------------------------------------------------
-
-
-class Still(gymnasium.Env[Any, Any]):
-    """An environment that costs next to nothing, so that the time of a step is the shield's."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        self.time = 0
-        return 0, {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.time += 1
-        return 0, 0.0, False, self.time >= 20, {}
-
-
-def safety_rates(section: Section, repeats: int, quick: bool) -> None:
-    """The kernel on growing models, then one mask by number, by label, and a step through the wrapper."""
-    for states in (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000):
-        model = sparse_model(states)
-        (seconds,) = in_turns([lambda m=model: safe_steps(m.layout, keeping_rows(m.layout, m.payoffs))], repeats)
-        section.add(what=f"safe set of {model.num_nodes - states:,} (step, state), 10 actions", seconds=seconds)
-    safe, count = SafeSet(compile_model(energy_harvesting())), 2_000 if quick else 20_000
-    node = safe.node_of(3, (5, 4))
-    env = shield(Still(), SafeSet(TabularModel.from_arrays([[[1.0], [1.0]]], [[0.0, 0.0]], [[[1.0, -1.0]]], 20)))
-    env.reset()
-    bare = Still()
-
-    def episode(env: Any) -> None:
-        env.reset()
-        for _ in range(20):
-            env.step(0)
-
-    calls: dict[str, tuple[Callable[[], Any], int]] = {
-        "mask by number: mask_of(node)": (lambda: safe.mask_of(node), 1),
-        "mask by label: mask(step, state)": (lambda: safe.mask(3, (5, 4)), 1),
-        "env.action_masks()": (env.action_masks, 1),
-        "a step with a shield": (lambda: episode(env), 20),
-        "a step without": (lambda: episode(bare), 20),
-    }
-    for name, (call, each) in calls.items():
-        (seconds,) = in_turns([lambda call=call, each=each: [call() for _ in range(count // each)]], repeats)
-        section.add(what=name, seconds=seconds / count)

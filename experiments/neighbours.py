@@ -285,6 +285,11 @@ class Case:
         return {"episodes_per_plan": 20 if self.problem in LARGE else 1}
 
     @property
+    def scaled(self) -> dict[str, Any]:
+        """Limit and scale of optimists at their best."""
+        return {"total": self.limit, "scale": 0.01}
+
+    @property
     def slater(self) -> float:
         """How far below the limit the policy of least violation stays."""
         return self.limit - solve(compiled(self.problem)).violation
@@ -303,10 +308,10 @@ class Method:
 
     #: Whose colour it has in the figure.
     family: str
-    #: In words: what it must know in advance, and what is certified of its policy.
-    knows: str
-    certifies: str
     settings: Callable[[Case], LearnerSettings]
+    #: In words: what it must know in advance, and what is certified of its policy.
+    knows: str = "nothing"
+    certifies: str = "nothing"
     #: Is the support of every transition declared, with the constraints?
     support: bool = False
     #: What else is declared (`certificates.DECLARATIONS`).
@@ -316,71 +321,55 @@ class Method:
 
 
 PEAK, LINEAR, PRICES, TABLES = "memory or mask", "linear programme", "prices", "penalty or queue"
-NOTHING_KNOWN, NOTHING_CERTIFIED = "nothing", "nothing"
+SUPPORT, SAFE = "f, and what may follow what", "S, K, a safe policy"
 SEEN = "nothing seen to violate is taken while anything else is left"
 EXPECTED = "an expectation, in theory and at scale 1"
-PROVED = "the gap that is proved, with probability 0.95"
+PROVED, EPSILONS = "the gap that is proved, with probability 0.95", (0.1, 0.03, 0.01)
 #: By name. `scale` and `bonus` are those at which each method was at its best.
 METHODS = {
-    "posterior": Method(PEAK, NOTHING_KNOWN, SEEN, lambda case: Posterior()),
-    "practical": Method(PEAK, NOTHING_KNOWN, SEEN, lambda case: Practical()),
-    "certified": Method(PEAK, NOTHING_KNOWN, PROVED, lambda case: Certified(epsilon=(0.1, 0.03, 0.01), relative=True)),
+    "posterior": Method(PEAK, lambda case: Posterior(), certifies=SEEN),
+    "practical": Method(PEAK, lambda case: Practical(), certifies=SEEN),
+    "certified": Method(PEAK, lambda case: Certified(epsilon=EPSILONS, relative=True), certifies=PROVED),
     "certified, declared": Method(
-        PEAK, "which pairs share a distribution; rewards; f is of the action", PROVED,
-        lambda case: Certified(epsilon=(0.1, 0.03, 0.01), relative=True), declared=("groups", "action", "rewards"),
+        PEAK, lambda case: Certified(epsilon=EPSILONS, relative=True), certifies=PROVED,
+        knows="which pairs share a distribution; rewards; f is of the action", declared=("groups", "action", "rewards"),
     ),
-    "SUCBVI": Method(PEAK, NOTHING_KNOWN, f"{SEEN}; dead ends too", lambda case: SUCBVI()),
-    "UCBVI": Method(PEAK, NOTHING_KNOWN, SEEN, lambda case: UCBVI()),
-    "masked Q": Method(PEAK, "f, and what may follow what", "never violates", lambda case: MaskedQ(), support=True),
-    "posterior, support": Method(
-        PEAK, "f, and what may follow what", "never violates", lambda case: Posterior(), support=True
-    ),
-    "Algorithm 1": Method(
-        TABLES, NOTHING_KNOWN, NOTHING_CERTIFIED, lambda case: AlgorithmOne(slack=0.1, bonus="none", start="stepwise")
-    ),
-    "maximin Q": Method(TABLES, "a penalty that is enough", NOTHING_CERTIFIED, lambda case: MaximinQ(penalty=2.0)),
-    "Triple-Q": Method(TABLES, "K", NOTHING_CERTIFIED, lambda case: TripleQ(total=case.limit)),
+    "SUCBVI": Method(PEAK, lambda case: SUCBVI(), certifies=f"{SEEN}; dead ends too"),
+    "UCBVI": Method(PEAK, lambda case: UCBVI(), certifies=SEEN),
+    "masked Q": Method(PEAK, lambda case: MaskedQ(), SUPPORT, "never violates", support=True),
+    "posterior, support": Method(PEAK, lambda case: Posterior(), SUPPORT, "never violates", support=True),
+    "Algorithm 1": Method(TABLES, lambda case: AlgorithmOne(slack=0.1, bonus="none", start="stepwise")),
+    "maximin Q": Method(TABLES, lambda case: MaximinQ(penalty=2.0), "a penalty that is enough"),
+    "Triple-Q": Method(TABLES, lambda case: TripleQ(total=case.limit), "K"),
     "Triple-Q, HI tables": Method(
-        TABLES, "K", NOTHING_CERTIFIED,
-        lambda case: TripleQ(per_step=case.limit / compiled(case.problem).horizon),
+        TABLES, lambda case: TripleQ(per_step=case.limit / compiled(case.problem).horizon), "K"
     ),
     "certainty-equivalent LP": Method(
-        LINEAR, NOTHING_KNOWN, NOTHING_CERTIFIED,
-        lambda case: OptCMDP.certainty_equivalent(total=case.limit, **case.batch), slow=True,
+        LINEAR, lambda case: OptCMDP.certainty_equivalent(total=case.limit, **case.batch), slow=True
     ),
-    "OptCMDP, 1": Method(LINEAR, "S, K", EXPECTED, lambda case: OptCMDP(total=case.limit, **case.batch), slow=True),
-    "OptCMDP, 0.01": Method(
-        LINEAR, "S, K", NOTHING_CERTIFIED, lambda case: OptCMDP(total=case.limit, scale=0.01, **case.batch), slow=True
-    ),
+    "OptCMDP, 1": Method(LINEAR, lambda case: OptCMDP(total=case.limit, **case.batch), "S, K", EXPECTED, slow=True),
+    "OptCMDP, 0.01": Method(LINEAR, lambda case: OptCMDP(**case.scaled, **case.batch), "S, K", slow=True),
     "OptCMDP-bonus, 0.01": Method(
-        LINEAR, "S, K", NOTHING_CERTIFIED,
-        lambda case: OptCMDP(total=case.limit, scale=0.01, bonus=True, **case.batch), slow=True,
+        LINEAR, lambda case: OptCMDP(bonus=True, **case.scaled, **case.batch), "S, K", slow=True
     ),
     "OptPess-LP, 0.01": Method(
-        LINEAR, "S, K, a safe policy", NOTHING_CERTIFIED,
-        lambda case: OptPessLP(total=case.limit, scale=0.01, safe_policy=case.safe_policy(), **case.batch), slow=True,
+        LINEAR, lambda case: OptPessLP(safe_policy=case.safe_policy(), **case.scaled, **case.batch), SAFE, slow=True
     ),
     "DOPE, 0.01": Method(
-        LINEAR, "S, K, a safe policy", NOTHING_CERTIFIED,
-        lambda case: DOPE(total=case.limit, scale=0.01, safe_policy=case.safe_policy(), **case.batch), slow=True,
+        LINEAR, lambda case: DOPE(safe_policy=case.safe_policy(), **case.scaled, **case.batch), SAFE, slow=True
     ),
-    "OptDual": Method(
-        PRICES, "S, K", NOTHING_CERTIFIED,
-        lambda case: OptDual(total=case.limit, **case.batch),
-    ),
-    "OptPrimalDual": Method(
-        PRICES, "S, K", NOTHING_CERTIFIED, lambda case: OptPrimalDual(total=case.limit, **case.batch)
-    ),
+    "OptDual": Method(PRICES, lambda case: OptDual(total=case.limit, **case.batch), "S, K"),
+    "OptPrimalDual": Method(PRICES, lambda case: OptPrimalDual(total=case.limit, **case.batch), "S, K"),
     "OPDOP": Method(
-        PRICES, "S, K, Slater gap", NOTHING_CERTIFIED,
+        PRICES,
         lambda case: OptPrimalDual.opdop(total=case.limit, slater=case.slater, episodes=case.episodes, **case.batch),
+        "S, K, Slater gap",
     ),
-    "regularised": Method(PRICES, "S", NOTHING_CERTIFIED, lambda case: OptPrimalDual.regularised(total=case.limit)),
+    "regularised": Method(PRICES, lambda case: OptPrimalDual.regularised(total=case.limit), "S"),
     "NPG-PD": Method(
-        PRICES, "the model, K", NOTHING_CERTIFIED,
-        lambda case: OptPrimalDual.npg_pd(total=case.limit, episodes=case.episodes),
+        PRICES, lambda case: OptPrimalDual.npg_pd(total=case.limit, episodes=case.episodes), "the model, K"
     ),
-    "WeiMDP": Method(PRICES, "S, K", NOTHING_CERTIFIED, lambda case: WeiMDP(total=case.limit)),
+    "WeiMDP": Method(PRICES, lambda case: WeiMDP(total=case.limit), "S, K"),
 }  # fmt: skip
 QUEUES = ("OptDual", "OptPrimalDual", "OPDOP", "regularised", "NPG-PD", "WeiMDP", "Triple-Q")
 OPTIMISTS = ("certainty-equivalent LP", "OptCMDP, 1", "OptCMDP, 0.01", "OptCMDP-bonus, 0.01")
@@ -444,12 +433,18 @@ def measure(request: Request, settings: Neighbours) -> FigureRecord:
             for key in MEASURES if where == problem else ():
                 if key in runs[0].values:
                     rows += numbers(problem, name, MEASURES[key], [float(run.values[key]) for run in runs])
-    told = {
+    words = {
         name: {"family": method.family, "knows": method.knows, "certifies": method.certifies}
         for name, method in METHODS.items()
     }
     limits = {problem: common_problem(problem).limit for problem, *_ in settings.sizes}
-    values = {**asdict(settings), "quick": request.quick, "methods": told, "allowance": ALLOWANCE, "limits": limits}
+    values = {
+        **asdict(settings),
+        "quick": request.quick,
+        "methods": words,
+        "allowance": ALLOWANCE,
+        "limits": limits,
+    }
     checks, title = request.judged(comparisons(found)), "Ways to deal with constraints, side by side"
     return FigureRecord("neighbours", title, "", values, tuple(rows), tuple(checks))
 

@@ -122,7 +122,8 @@ def task_name(task: Task) -> str:
     config = task.config
     problem = config.get("problem", f"{config.get('family', '')} {config.get('number', '')}".strip())
     if isinstance(problem, Mapping):
-        problem = " ".join(str(value) for value in problem.values() if isinstance(value, str | int | float))
+        values = [f"{value:g}" if isinstance(value, float) else value for value in problem.values()]
+        problem = " ".join(str(value).replace("_", " ") for value in values if isinstance(value, str | int))
     learner = config.get("learner") or f"{len(config.get('learners', ()))} learners"
     words = [problem, learner["learner"] if isinstance(learner, Mapping) else task.function.rpartition(":")[2]]
     words += [str(config[name]) for name in ("rung", "declared") if config.get(name)]
