@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 
@@ -13,11 +12,8 @@ from commands import caller
 from peakrl import TabularModel, compile_model, learn, load_run, storage, write_report
 from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError
-from peakrl.paper.recordings import load_recordings
-from peakrl.paper.records import Check, FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
 from peakrl.report.event_log import EventLog
-from peakrl.report.paper_sections import figure_names
 from peakrl.runs.store import MARKER, Store
 from peakrl.runs.tasks import Task
 from peakrl.storage import kind_of, read_file
@@ -137,49 +133,6 @@ def test_a_page_is_written_over_pages_only_and_through_a_link_where_that_was_ask
     assert "Report on odd\\udcff.run" in write_report(odd, "page.html").read_text()
 
 
-# Figures --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def figure(tmp_path):
-    """A function that writes a figure whose head or table is changed."""
-
-    def write(change=None, *, head=None, table=None):
-        rows, checks = (Row("a", "b", "c", "d", 1.0, 1.0, None, 1),), (Check("c", "ours", 1.0, 1.0, None),)
-        FigureRecord("figure-2", "title", "x", {"mean": 1.0}, rows, checks).write(tmp_path)
-        place = tmp_path / "figure-2.json"
-        if change is not None:
-            values = json.loads(place.read_text())
-            change(values)
-            place.write_text(json.dumps(values))
-        if head is not None:
-            put(place, head, tmp_path)
-        if table is not None:
-            put(tmp_path / "figure-2.csv", table, tmp_path)
-        return tmp_path
-
-    return write
-
-
-@pytest.mark.parametrize("part", ["head", "table"])
-@pytest.mark.parametrize("what", ["pipe", "folder", DEEP, "x," + "y" * 200_000])
-def test_a_figure_in_a_form_of_its_own_is_refused(part, what, figure):
-    folder = figure(**{part: what})
-    assert figure_names(folder) == ["figure-2"]
-    with pytest.raises(StorageError, match="figure-2"):
-        read_figure(folder, "figure-2")
-
-
-@pytest.mark.parametrize("value", [[], [1], {}, float("nan"), 10**400, True])
-def test_a_figures_settings_and_comparisons_are_of_their_kind(value, figure):
-    for name in Check.__dataclass_fields__:
-        with pytest.raises(StorageError, match="figure-2"):
-            read_figure(figure(lambda head, name=name: head["checks"][0].update({name: value})), "figure-2")
-    for name in {"settings", "title", "x"} - ({"settings"} if value == {} else set()):
-        with pytest.raises(StorageError, match="figure-2"):
-            read_figure(figure(lambda head, name=name: head.update({name: value})), "figure-2")
-
-
 # Sizes that are only said ---------------------------------------------------------------------------------------------
 
 
@@ -225,14 +178,7 @@ def test_tables_that_are_no_numbers_are_refused_before_room_is_made_for_them(nam
         compile_model(read_problem_file(tmp_path / "t.toml").build())
 
 
-def test_recordings_that_lie_about_their_size_and_logs_that_never_end_are_refused(tmp_path):
-    for kind, shape, data in [*LIES, ("<i8", (10**12, 2), b"")]:
-        (tmp_path / "r.npy").write_bytes(array_file(kind, shape, data))
-        with pytest.raises(PeakError, match=r"r\.npy"):
-            load_recordings(tmp_path / "r.npy")
-    put(tmp_path / "r.npy", "pipe", tmp_path)
-    with pytest.raises(PeakError, match="a pipe"):
-        load_recordings(tmp_path / "r.npy")
+def test_logs_that_never_end_are_refused(tmp_path):
     put(tmp_path / "events.out.tfevents.1", "pipe", tmp_path)
     with pytest.raises(PeakError, match="a pipe"):
         EventLog(tmp_path)

@@ -1,6 +1,6 @@
 """A quick start: nothing heavy is imported before it is needed, and kernels are kept compiled as long as they hold.
 
-Seconds are for `peakrl bench start`; here it is what they depend on.
+Seconds are for `python -m benchmarks start`; here it is what they depend on.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import pytest
 
 import naive
 import peakrl
+from experiments.neighbours import tiny_harvesting
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
-from peakrl.paper.neighbour_problems import tiny_harvesting
 from random_problems import RandomProblem, random_problem
 from shielded_environments import Corridor, CorridorProblem, holes, lake
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from scipy import sparse
 
 import naive
+from experiments.neighbours import Inventory, tiny_harvesting
 from model_environment import ModelEnvironment
 from peakrl import (
     LearnerSettings,
@@ -36,7 +37,6 @@ from peakrl.learning.lane_source import NO_CHANGES
 from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
 from peakrl.model.occupancy import most_reward
 from peakrl.model.one_limit import best_within
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from peakrl.storage import read_record, write_record
 from plain_kernels import plain_python
 from random_problems import random_problem

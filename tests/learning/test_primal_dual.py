@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.neighbours import Inventory, tiny_harvesting
 from model_environment import ModelEnvironment
 from naive.primal_dual import improved, lagrangian_sweep
 from peakrl import (
@@ -23,7 +24,6 @@ from peakrl.kernels.counting import NO_CELL
 from peakrl.kernels.primal_dual import plan_anew
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP
 from peakrl.learning.active import ActiveRun
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from peakrl.storage import read_record, write_record
 from random_problems import random_problem
 

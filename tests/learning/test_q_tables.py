@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.neighbours import Inventory, tiny_harvesting
 from model_environment import ModelEnvironment
 from naive.q_tables import masked_q, maximin_game, triple_q
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, load_run, resume, solve
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import MaskedQ, MaximinQ, TripleQ
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 from peakrl.storage import read_record, write_record
 from random_problems import random_problem
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from experiments.robustness import instance
 from model_environment import ModelEnvironment
 from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, solve
 from peakrl.kernels.untried import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of
 from peakrl.learners import UCBVI
 from peakrl.learning.untried import BY_MODEL, NOTHING_KNOWN
-from peakrl.paper.robustness_problems import instance
 from random_problems import random_problem
 
 COUNTING = {

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from experiments.neighbours import Inventory, ObstacleGrid, tiny_harvesting
 from peakrl import (
     StochasticPolicy,
     TabularModel,
@@ -21,7 +22,6 @@ from peakrl import (
     solve_relaxed,
 )
 from peakrl.errors import SettingsError
-from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, tiny_harvesting
 from random_problems import random_problem
 
 TINY = compile_model(tiny_harvesting())
