@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import Section, exactly, is_number, shown
-from peakrl.report.plotly_bundle import plotly_source
 from peakrl.storage import reading, write_file
 
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ class Page:
 
     def html(self) -> str:
         """Return the whole page."""
+        from plotly.offline import get_plotlyjs
+
         import peakrl
 
         scripts = ("charts.js", "policy.js", "live.js") if self.live else ("charts.js", "policy.js")
@@ -69,7 +70,7 @@ class Page:
                 connect="'self'" if self.live else "'none'",
                 version=peakrl.__version__,
                 style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
-                plotly=plotly_source(),
+                plotly=get_plotlyjs().replace("</script", "<\\/script"),
                 scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in scripts],
                 data=embedded(self.data),
             )
