@@ -1,4 +1,4 @@
-"""Many runs: described in one file, made by any number of workers, stored by content, summed up honestly."""
+"""Many runs: made by any number of workers and stored by content."""
 
 from peakrl.errors import SweepError
 from peakrl.runs.engines import Engine
