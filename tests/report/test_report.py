@@ -237,7 +237,6 @@ def test_the_learned_order_stands_beside_the_one_of_dt(taken: Taken) -> None:
         {"kind": "energy_harvesting"},
         {"kind": "scheduling_example", "number": 2},
         {"kind": "machine_scheduling", "jobs": "/etc/hostname"},
-        {"kind": "machine_scheduling", "jobs_file": "/etc/hostname"},
         {"kind": "machine_scheduling", "jobs": [{"processing": "1-2", "due": 9, "deadline": 9}] * 5},
         {"kind": "machine_scheduling", "jobs": [{"processing": -1}]},
         {"kind": ["machine_scheduling"]},
