@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
 from peakrl import (
@@ -40,7 +38,6 @@ from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, sho
 from peakrl.report.episode_blocks import safe_chart
 from peakrl.report.map_blocks import field_count, run_map
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
-from peakrl.report.plotly_bundle import KINDS, reduced
 from peakrl.report.policy_blocks import explorer, kept_slots
 from peakrl.report.run_sections import section_of
 from peakrl.report.schedule_blocks import schedule_blocks
@@ -98,20 +95,6 @@ def test_a_page_has_plotly_once_and_stays_under_8_megabytes(results: Path) -> No
     html = make_page(results).html()
     assert html.count("plotly.js v") == 1
     assert len(html.encode()) < 8_000_000
-
-
-def test_plotly_is_told_to_start_only_what_the_page_draws() -> None:
-    whole = get_plotlyjs()
-    before, after = (re.findall(r"\.register\(\[([^\]]+)\]\)", source) for source in (whole, reduced(whole)))
-    assert len(before) == len(after) == 1
-    assert before[0].count("()") > 40
-    assert after[0].count("()") == len(KINDS)
-    assert reduced(whole).replace(after[0], before[0]) == whole
-
-
-@pytest.mark.parametrize("source", ["", "core.register([a(),b()])", "core.register([a()]);a=W((x,y)=>{y.exports=c()})"])
-def test_a_bundle_of_another_form_is_used_as_it_is(source: str) -> None:
-    assert reduced(source) == source
 
 
 def test_every_part_of_a_page_has_its_own_id(taken: Taken) -> None:
@@ -219,7 +202,6 @@ def test_the_learned_order_stands_beside_the_one_of_dt(taken: Taken) -> None:
         {"kind": "energy_harvesting"},
         {"kind": "scheduling_example", "number": 2},
         {"kind": "machine_scheduling", "jobs": "/etc/hostname"},
-        {"kind": "machine_scheduling", "jobs_file": "/etc/hostname"},
         {"kind": "machine_scheduling", "jobs": [{"processing": "1-2", "due": 9, "deadline": 9}] * 5},
         {"kind": "machine_scheduling", "jobs": [{"processing": -1}]},
         {"kind": ["machine_scheduling"]},

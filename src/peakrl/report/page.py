@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import Section, exactly, is_number, shown
-from peakrl.report.plotly_bundle import plotly_source
 from peakrl.storage import reading, write_file
 
 if TYPE_CHECKING:
@@ -39,38 +38,31 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 @dataclass(frozen=True)
-class Live:
-    """What a page that is served while a run goes on must know to ask for news: which run, and which version it is."""
-
-    token: str
-    version: int = 0
-
-
-@dataclass(frozen=True)
 class Page:
     """A page before it is written."""
 
     title: str
     source: str
     sections: Sequence[Section]
-    #: Served while a run goes on: the page may then ask where it came from for news.
-    live: Live | None = None
+    #: The version of a page that is served while a run goes on; it reloads itself when there is a newer one.
+    live: int | None = None
 
     def html(self) -> str:
         """Return the whole page."""
+        from plotly.offline import get_plotlyjs
+
         import peakrl
 
-        scripts = ("charts.js", "policy.js", "live.js") if self.live else ("charts.js", "policy.js")
         return str(
             environment()
             .get_template("page.html")
             .render(
                 page=self,
-                connect="'self'" if self.live else "'none'",
+                connect="'none'" if self.live is None else "'self'",
                 version=peakrl.__version__,
                 style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
-                plotly=plotly_source(),
-                scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in scripts],
+                plotly=get_plotlyjs().replace("</script", "<\\/script"),
+                scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in ("charts.js", "policy.js")],
                 data=embedded(self.data),
             )
         )
@@ -79,10 +71,6 @@ class Page:
     def data(self) -> dict[str, Any]:
         """What the page's scripts draw, by block."""
         return {key: value for part in self.sections for key, value in part.data.items()}
-
-    def content(self) -> str:
-        """Return contents and sections alone, for a page that is open already."""
-        return str(environment().get_template("content.html").render(page=self))
 
     def write(self, place: Path) -> Path:
         """Write the page to a file, or to `report.html` in a folder, and return the file.
