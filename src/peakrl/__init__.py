@@ -32,7 +32,6 @@ __all__ = [
     "Job",
     "Knowledge",
     "Learner",
-    "LearnerSettings",
     "LearningRun",
     "Outcome",
     "PacPlan",
@@ -97,7 +96,6 @@ _HOMES = {
         "peakrl.learning.run": ("LearningRun", "learn", "learn_in_stages"),
         "peakrl.learning.knowledge": ("Knowledge",),
         "peakrl.learning.own": ("Learner",),
-        "peakrl.learning.settings": ("LearnerSettings",),
         "peakrl.model.tabular": ("TabularModel",),
         "peakrl.planning": ("Solution", "solve", "solve_budget", "solve_modified", "solve_relaxed"),
         "peakrl.policy.averaged": ("AveragedPolicy",),
@@ -156,7 +154,6 @@ if TYPE_CHECKING:
     from peakrl.learning.many import learn_many
     from peakrl.learning.own import Learner
     from peakrl.learning.run import LearningRun, learn, learn_in_stages
-    from peakrl.learning.settings import LearnerSettings
     from peakrl.model.array_problem import ArrayProblem
     from peakrl.model.explore import compile_model
     from peakrl.model.files import load_model

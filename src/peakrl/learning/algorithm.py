@@ -293,8 +293,7 @@ class Algorithm(ABC):
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `arrays` gave, in tables of the same sizes."""
         for name, array in self.arrays().items():
-            if array.size or name in arrays:  # files of schema 1 lack tables that they do not use
-                overwrite(array, arrays[name], f"engine.{name}")
+            overwrite(array, arrays[name], f"engine.{name}")
 
     @property
     def not_resumable(self) -> str | None:

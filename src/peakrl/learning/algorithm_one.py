@@ -47,12 +47,10 @@ ROOM = 1e-6
 COLUMNS, VALUE, CHOSEN, NEXT_BEST = int(NODE_COLUMNS), int(W), int(GREEDY), int(RUNNER)
 
 
-class AlgorithmOne(LearnerSettings):
-    """Settings of the paper's algorithm, in natural units."""
+class ConstrainedQ(LearnerSettings):
+    """Settings of the paper's Algorithm 1, in the units of the problem; see `paper`, `published`, `deterministic`."""
 
-    presets = ("published", "deterministic", "paper")
     by_step = True
-    other_names = {"phi": "exponent"}  # noqa: RUF012  (pydantic takes an annotated one for a field)
 
     #: Violations up to the slack go unpunished; in the constraints' own unit.
     slack: float = Field(ge=0)
@@ -84,6 +82,23 @@ class AlgorithmOne(LearnerSettings):
         if self.slater is not None and self.slater > self.slack:
             raise ValueError(f"slater is {self.slater}, above the slack of {self.slack}; it must be at most the slack")
         return self
+
+    @classmethod
+    def paper(cls, slack: float, *, bonus: Bonus = "bernstein", start: Start = "flat", **settings: Any) -> ConstrainedQ:
+        """Algorithm 1 as printed: Bernstein bonus, flat start; takes `slater`, `penalty` and the constants as well."""
+        return cls(slack=slack, bonus=bonus, start=start, **settings)
+
+    @classmethod
+    def published(cls, slack: float) -> ConstrainedQ:
+        """What the paper's published curves use: no bonus, stepwise start, eta = 2HI/gamma for rewards as they are."""
+        return cls(slack=slack, unit_rewards=True)
+
+    @classmethod
+    def deterministic(
+        cls, phi: float, *, bonus: Bonus = "bernstein", start: Start = "flat", **settings: Any
+    ) -> ConstrainedQ:
+        """Theorem 2: no slack, a penalty that grows with the length of the run, and the last policy is what counts."""
+        return cls(slack=0.0, exponent=phi, bonus=bonus, start=start, **settings)
 
     def make(self, task: Task) -> OptimisticQ:
         """Return the algorithm for a target."""
@@ -124,7 +139,7 @@ class OptimisticQ(SamplingAlgorithm):
     vouches = True
     starts_first = True
 
-    def __init__(self, task: Task, settings: AlgorithmOne) -> None:
+    def __init__(self, task: Task, settings: ConstrainedQ) -> None:
         super().__init__(task)
         self.slack, self.penalty = settings.slack, settings.penalty_of(task.sizes, task.episodes)
         self.levels: Levels = levels(settings.start, task.sizes, self.penalty)
@@ -286,7 +301,7 @@ def make_rates(horizon: int, episodes: int, cap: Floats) -> Rates:
 
 
 def make_bonuses(
-    settings: AlgorithmOne, penalty: float, sizes: Sizes, episodes: int
+    settings: ConstrainedQ, penalty: float, sizes: Sizes, episodes: int
 ) -> tuple[Hoeffding | None, Bernstein | None]:
     """Return the constants of the bonus asked for, its tables yet to come; None for the others."""
     horizon = sizes.horizon
@@ -301,7 +316,7 @@ def make_bonuses(
     return None, None
 
 
-def bonus_constants(settings: AlgorithmOne, penalty: float, sizes: Sizes, episodes: int) -> tuple[float, float]:
+def bonus_constants(settings: ConstrainedQ, penalty: float, sizes: Sizes, episodes: int) -> tuple[float, float]:
     """Return B and l."""
     bound = level_of(penalty, sizes) * max(sizes.constraint_bounds, default=1.0)
     inside = sizes.states * sizes.actions * episodes * sizes.horizon / settings.failure_probability

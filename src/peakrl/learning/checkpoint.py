@@ -40,7 +40,7 @@ from peakrl.targets.adapters import Lanes, adapt
 
 KIND, ENVIRONMENT_KIND = "learning run", "learning run on an environment"
 #: Of the fields below; files of another number are refused.
-SCHEMA = 4
+SCHEMA = 5
 #: What tells one run from another, in words.
 WORDS = {
     "settings": "learner",
@@ -203,7 +203,7 @@ def read_run(
             every=int(plain["every"]),
             average=bool(plain["average"]),
             knowledge=declared,
-            sampled=plain.get("sampled") is True,
+            sampled=plain["sampled"] is True,
         )
         found = description(active).get("environment")
         if found != plain.get("environment"):
@@ -262,8 +262,7 @@ def refuse_other_run(path: str | Path, plain: Mapping[str, Any], active: ActiveR
     found = {key: plain[key] for key in wanted if key in plain} | {"settings": settings.as_dict()}
     if isinstance(active.target, TabularModel):
         wanted["model"], found["model"] = active.target.digest, plain["model"]["digest"]
-    found.setdefault("knowledge", wanted["knowledge"])
-    different = [WORDS[key] for key, value in wanted.items() if found.get(key) != value]
+    different = [WORDS[key] for key, value in wanted.items() if found[key] != value]
     if different:
         raise StorageError(
             f"{path} holds another run, with a different {' and a different '.join(different)}. Continue that one with "
@@ -280,11 +279,10 @@ def read_plain(path: str | Path, kind: str = KIND) -> tuple[dict[str, Any], Arra
             raise StorageError(f"{path} holds a run on an environment, not on a model") from None
         raise
     with fields_of(path):
-        schema = int(plain["schema"])
-        if schema != SCHEMA:
+        if plain["schema"] != SCHEMA:
             raise StorageError(
-                f"{path} was written by peakrl {plain['peakrl']} with schema {schema}, and this peakrl reads {SCHEMA}: "
-                "load it with that version, or learn again"
+                f"{path} was written by peakrl {plain['peakrl']} (schema {plain['schema']}), and this peakrl reads "
+                f"schema {SCHEMA}: load it with that version, or learn again"
             )
     return plain, arrays
 
@@ -294,8 +292,7 @@ def stored_learner(
 ) -> tuple[LearnerSettings, Knowledge]:
     """Return the settings and the knowledge that a file holds; knowledge that is given must agree with it."""
     try:
-        values, declared = plain["settings"], plain.get("knowledge", {})
-        settings = LearnerSettings.from_dict(values)
+        settings, declared = LearnerSettings.from_dict(plain["settings"]), plain["knowledge"]
         if knowledge is None:
             return settings, Knowledge.from_dict(declared)
     except SettingsError as error:

@@ -48,7 +48,7 @@ LOOK_EVERY = 0.2
 @overload
 def learn_many(
     models: Target | Environment | Iterable[Target | Environment],
-    learner: LearnerSettings | Learner,
+    learner: LearnerSettings | Learner | str,
     episodes: int,
     seeds: int | Iterable[int] = ...,
     *,
@@ -65,7 +65,7 @@ def learn_many(
 @overload
 def learn_many(
     models: Target | Environment | Iterable[Target | Environment],
-    learner: LearnerSettings | Learner,
+    learner: LearnerSettings | Learner | str,
     episodes: int,
     seeds: int | Iterable[int] = ...,
     *,
@@ -81,7 +81,7 @@ def learn_many(
 
 def learn_many(
     models: Target | Environment | Iterable[Target | Environment],
-    learner: LearnerSettings | Learner,
+    learner: LearnerSettings | Learner | str,
     episodes: int,
     seeds: int | Iterable[int] = 0,
     *,

@@ -16,7 +16,7 @@ from pydantic import Field
 from peakrl.errors import SettingsError
 from peakrl.kernels.arrays import Floats
 from peakrl.learning.algorithm import Task
-from peakrl.learning.algorithm_one import AlgorithmOne, OptimisticQ
+from peakrl.learning.algorithm_one import ConstrainedQ, OptimisticQ
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.limits import allowed_rows
 from peakrl.learning.settings import Bonus, LearnerSettings
@@ -42,9 +42,9 @@ class MaskedQ(LearnerSettings):
         check_mask(task.knowledge)
         return MaskedLearner(task, self.unmasked())
 
-    def unmasked(self) -> AlgorithmOne:
+    def unmasked(self) -> ConstrainedQ:
         """Algorithm 1 without a penalty, which knows of no constraint."""
-        return AlgorithmOne(slack=0.0, penalty=0.0, start="tight", **self.model_dump())
+        return ConstrainedQ(slack=0.0, penalty=0.0, start="tight", **self.model_dump())
 
     @property
     def bound_to_plan(self) -> str | None:

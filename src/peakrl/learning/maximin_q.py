@@ -22,7 +22,7 @@ from pydantic import Field
 from peakrl.checks import LARGEST_PENALTY
 from peakrl.kernels.arrays import Floats
 from peakrl.learning.algorithm import Task
-from peakrl.learning.algorithm_one import AlgorithmOne, OptimisticQ
+from peakrl.learning.algorithm_one import ConstrainedQ, OptimisticQ
 from peakrl.learning.constants import Sizes
 from peakrl.learning.settings import LearnerSettings
 
@@ -38,7 +38,7 @@ class MaximinQ(LearnerSettings):
     def make(self, task: Task) -> MaximinLearner:
         """Return the algorithm for a target."""
         penalty = self.penalty_of(task.sizes)
-        return MaximinLearner(task, AlgorithmOne(slack=0.0, penalty=penalty, start="tight"))
+        return MaximinLearner(task, ConstrainedQ(slack=0.0, penalty=penalty, start="tight"))
 
     def penalty_of(self, sizes: Sizes) -> float:
         """Return L."""

@@ -48,15 +48,17 @@ NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
 NO_INTS: Ints = np.empty(0, np.int32)
 
 
-class Posterior(LearnerSettings):
-    """Settings of posterior sampling."""
+class PosteriorSampling(LearnerSettings):
+    """Settings of posterior sampling, the default: it follows a plan on transition probabilities drawn from counts.
 
-    presets = ("posterior",)
+    Among the policies of least known violation, the plan takes the best one. The learned policy is the plan on plain
+    means.
+    """
 
-    #: Mass of the ghost: the outcome not seen yet that is as good as can be.
-    ghost: float = Field(default=0.05, gt=0, le=1)
-    #: All pairs are drawn anew when episodes have grown by this share.
-    growth: float = Field(default=0.005, gt=0, le=1)
+    #: Prior weight of an optimistic pseudo-outcome, which earns as much as possible; more of it explores more.
+    optimism: float = Field(default=0.05, gt=0, le=1)
+    #: All pairs are drawn again when the number of episodes has grown by this share.
+    replan_growth: float = Field(default=0.005, gt=0, le=1)
 
     def make(self, task: Task) -> PosteriorLearner:
         """Return the algorithm for a target."""
@@ -68,7 +70,7 @@ class PosteriorLearner(SamplingAlgorithm):
 
     vouches = True
 
-    def __init__(self, task: Task, settings: Posterior) -> None:
+    def __init__(self, task: Task, settings: PosteriorSampling) -> None:
         super().__init__(task)
         check_most_reward(task.model, task.knowledge.most_reward)
         self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
@@ -238,7 +240,7 @@ class PosteriorLearner(SamplingAlgorithm):
             self.barred.room,
         )  # fmt: skip
         self.rules = Rules(
-            self.most, self.least, bool(self.grouping), settings.ghost, settings.growth, CREDIT,
+            self.most, self.least, bool(self.grouping), settings.optimism, settings.replan_growth, CREDIT,
             self.log_room if self.task.model is not None else 0,
         )  # fmt: skip
 

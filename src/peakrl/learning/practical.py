@@ -1,4 +1,4 @@
-"""The practical learner: its settings, and its tables on a space (formulas: `kernels.practical`)."""
+"""SafeQ, the model-free learner: its settings, and its tables on a space (formulas: `kernels.practical`)."""
 
 from __future__ import annotations
 
@@ -46,10 +46,8 @@ ERROR_WINDOW = 5.0
 NO_GROUPS = Groups(np.zeros(1, np.int32), np.zeros(2, np.int64), np.zeros(1, np.int32), np.zeros(1, np.int32))
 
 
-class Practical(LearnerSettings):
-    """Settings of the practical learner. Each part can be switched off."""
-
-    presets = ("practical",)
+class SafeQ(LearnerSettings):
+    """Settings of the model-free learner: Q-learning with a memory of violations. Each part can be switched off."""
 
     #: Q starts at the most that can be earned; otherwise as high as the penalty asks.
     tight_optimism: bool = True
@@ -84,11 +82,11 @@ class Practical(LearnerSettings):
 
 
 class PracticalLearner(SamplingAlgorithm):
-    """The practical learner, which learns from an episode when it is over, backwards."""
+    """SafeQ, which learns from an episode when it is over, backwards."""
 
     vouches = True
 
-    def __init__(self, task: Task, settings: Practical) -> None:
+    def __init__(self, task: Task, settings: SafeQ) -> None:
         super().__init__(task)
         check_declarations(task, settings)
         self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
@@ -351,7 +349,7 @@ class PracticalLearner(SamplingAlgorithm):
 # What is declared -------------------------------------------------------------------------------------------------
 
 
-def check_declarations(task: Task, settings: Practical) -> None:
+def check_declarations(task: Task, settings: SafeQ) -> None:
     """Raise where something is declared that this learner, as it is set, cannot use, or that is false."""
     knowledge = task.knowledge
     if knowledge.most_reward is not None and not (settings.constraint_memory and settings.tight_optimism):

@@ -1,4 +1,4 @@
-"""Tables of the practical learner from a file: whatever a kernel will trust is checked."""
+"""Tables of SafeQ from a file: whatever a kernel will trust is checked."""
 
 from __future__ import annotations
 

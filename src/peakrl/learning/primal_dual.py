@@ -23,7 +23,6 @@ from peakrl.learning.budgets import BudgetSettings
 from peakrl.learning.constants import Sizes
 from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.priced_planner import CURVE_POINTS, PricedPlanner, PricedPolicy
-from peakrl.learning.settings import maker
 from peakrl.targets.adapters import Rules as TargetRules
 
 #: Bound on prices where nothing is known of it, in spans of the reward.
@@ -151,7 +150,6 @@ class OptPrimalDual(OptDual):
         return self
 
     @classmethod
-    @maker
     def opdop(
         cls,
         *,
@@ -177,7 +175,6 @@ class OptPrimalDual(OptDual):
         )  # fmt: skip
 
     @classmethod
-    @maker
     def npg_pd(
         cls,
         *,
@@ -195,7 +192,6 @@ class OptPrimalDual(OptDual):
         )  # fmt: skip
 
     @classmethod
-    @maker
     def regularised(
         cls,
         *,

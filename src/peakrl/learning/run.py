@@ -17,6 +17,7 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
+from peakrl.learners import DEFAULT, make_learner
 from peakrl.learning.algorithm import Algorithm, Held
 from peakrl.learning.history import History, ProofHistory
 from peakrl.learning.knowledge import NOTHING, Knowledge
@@ -234,7 +235,7 @@ def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints],
 
 def learn(
     target: Any,
-    learner: LearnerSettings | Learner | None = None,
+    learner: LearnerSettings | Learner | str | None = None,
     *,
     episodes: int,
     knowledge: Knowledge | None = None,
@@ -254,8 +255,8 @@ def learn(
 ) -> LearningRun:
     """Learn a policy for `target` from experience and return the run.
 
-    `target` is a model, a `Problem` (compiled here) or a Gymnasium environment; `learner` is
-    `LearnerSettings.posterior()` unless given. `knowledge` is what you declare of the target.
+    `target` is a model, a `Problem` (compiled here) or a Gymnasium environment; `learner` is one of `peakrl.learners`
+    or its name, by default `PosteriorSampling()`, or your own `Learner`. `knowledge` is what you declare of the target.
     `record`: "auto" (about a thousand points; on models so large that exact curves would take minutes what episodes
     earned, as `history` says), "sampled" (that on any model), "none" (no history, full speed), or every how many
     episodes. `average=False` keeps no averaged policy, so that memory does not grow with the run. `checkpoint` names a
@@ -346,16 +347,15 @@ def learn_in_stages(
 
 def check_learner(learner: Any) -> LearnerSettings:
     """Return the settings to learn with; None stands for the default."""
-    if learner is None:
-        return LearnerSettings.posterior()
+    if learner is None or isinstance(learner, str):
+        return make_learner(DEFAULT if learner is None else learner)
     if isinstance(learner, LearnerSettings):
         return learner
     if isinstance(learner, Learner) or (isinstance(learner, type) and issubclass(learner, Learner)):
         return OwnLearner.of(learner)
-    named = isinstance(learner, str) and learner.isidentifier() and hasattr(LearnerSettings, learner)
-    hint = f" (do you mean peakrl.LearnerSettings.{learner}()?)" if named else ""
     raise SettingsError(
-        f"settings is {learner!r}; it must be settings such as LearnerSettings.posterior(), or a peakrl.Learner{hint}"
+        f"learner is {learner!r}; it must be settings such as peakrl.learners.SafeQ(), the name of a learner such as "
+        '"SafeQ", or a peakrl.Learner'
     )
 
 

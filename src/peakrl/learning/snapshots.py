@@ -73,12 +73,8 @@ def stored_count(count: Any, bounds: tuple[float, ...] | None) -> int:
 
 
 def stored_greedy(active: ActiveRun, arrays: Arrays) -> NDArray[np.int64]:
-    """Return [slot, column]: the rows of pi^k; files of schema 2 hold them by node."""
+    """Return [slot, column]: the rows of pi^k."""
     space, columns = active.space, active.greedy.shape[1]
-    if "rows" in arrays:
-        rows = arrays["rows"].astype(np.int64)[: space.slots * columns].reshape(columns, space.slots).T
-        # -1 where a state offers nothing
-        return checked_rows(space, np.maximum(rows, space.layout.row_start[:-1, None]), columns, "rows")
     greedy = checked_rows(space, arrays["greedy"], columns, "greedy")
     if len(greedy) < space.slots and not isinstance(space, GrowingSpace):
         raise ValueError("greedy leaves states out")

@@ -4,8 +4,8 @@
     kind = "energy_harvesting"
     peak_power = 8
 
-    [settings]                       # learner = posterior, practical, paper, published, deterministic
-    learner = "posterior"
+    [settings]                       # learner: a class of `peakrl.learners`, its settings beside it
+    learner = "PosteriorSampling"
 
     [run]                            # episodes, seed, record, average, checkpoint, checkpoint_every
     episodes = 50_000

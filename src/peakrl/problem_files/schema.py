@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peakrl.errors import PeakError, ProblemError
-from peakrl.learners import LEARNERS, find_learner
+from peakrl.learners import DEFAULT
 from peakrl.learning.knowledge import Knowledge
-from peakrl.learning.own import OwnLearner
+from peakrl.learning.own import learner_from
 from peakrl.learning.settings import LearnerSettings
 from peakrl.problems.registry import unknown_key
 
@@ -44,8 +43,6 @@ class Sections(Section):
     run: RunSection = Field(default_factory=RunSection)
 
 
-#: The makers of `LearnerSettings`, the default first; names of `peakrl.learners` and "file.py:Class" serve as well.
-MAKERS = ("posterior", "practical", "paper", "published", "deterministic")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -72,28 +69,9 @@ def finding(item: Any) -> str:
 
 
 def learner_settings(values: Mapping[str, Any], where: str, folder: Path) -> LearnerSettings:
-    """Return the settings of the learner that `values` names; posterior sampling where it names none."""
-    rest = dict(values)
-    learner = rest.pop("learner", MAKERS[0])
-    if isinstance(learner, str) and ":" in learner:
-        with wording(where):
-            return OwnLearner.load(learner, rest, folder)
-    if not isinstance(learner, str) or learner not in (*MAKERS, *LEARNERS):
-        known = ", ".join((*MAKERS, *LEARNERS))
-        raise ProblemError(f'{where}.learner is {learner!r}; it must be one of {known}, or "file.py:Class" of your own')
-    make: Any = getattr(LearnerSettings, learner) if learner in MAKERS else find_learner(learner)
-    parameters: Mapping[str, Any] = inspect.signature(make).parameters if learner in MAKERS else make.model_fields
-    for name in rest:
-        if name not in parameters:
-            key = unknown_key(f"{where}.{name}", name, list(parameters))
-            raise ProblemError(f"{key} for the learner {learner!r}")
-    for name, parameter in parameters.items():
-        required = parameter.is_required() if learner in LEARNERS else parameter.default is parameter.empty
-        if required and name not in rest:
-            raise ProblemError(f"{where}.{name} is missing; the learner {learner!r} needs it")
+    """Return the settings of the learner that `values` names, or of the default one."""
     with wording(where):
-        made: LearnerSettings = make(**rest)
-        return made
+        return learner_from({"learner": DEFAULT, **values}, folder)
 
 
 @contextmanager

@@ -7,14 +7,15 @@ from peakrl.problems.registry import Template, kinds
 
 LEARNING = """
 [settings]
-# posterior:     the learner to use, and the default; takes ghost, growth
-# practical:     the model-free one, for tight memory; switches: tight_optimism, constraint_memory, share_steps,
-#                adaptive_steps, trials
-# certified:     stops by itself with a certificate; needs epsilon; episodes is the limit
-# paper:         Algorithm 1 as printed; needs slack, takes slater, penalty, bonus, start, c1, c2, failure_probability
-# published:     what the paper's curves use; needs slack
-# deterministic: Theorem 2; needs phi, between 0 and 0.5
-learner = "posterior"
+# learner = "PosteriorSampling"   # the default; takes optimism, replan_growth
+# learner = "SafeQ"               # model-free, for tight memory; switches: tight_optimism, constraint_memory,
+#                                 # share_steps, adaptive_steps, trials
+# learner = "Certified"           # stops by itself with a certificate; needs epsilon; episodes is the limit
+# learner = "ConstrainedQ"        # the paper's Algorithm 1, with one of
+#   preset = "paper"              #   as printed; needs slack; takes slater, penalty, bonus, start, c1, c2
+#   preset = "published"          #   as in the paper's curves; needs slack
+#   preset = "deterministic"      #   Theorem 2; needs phi, between 0 and 0.5
+learner = "PosteriorSampling"
 
 [run]
 episodes = {episodes}

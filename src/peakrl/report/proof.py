@@ -22,7 +22,7 @@ def draw_proof(run: LearningRun, optimum: float) -> Figure:
     """Draw the certified gap and bound on the violation of a run over its episodes, and its candidate's true gap."""
     proved, certificate = run.proof_history, run.certificate
     if proved is None or certificate is None or not len(proved):
-        raise SettingsError("this run proved nothing: learn with LearnerSettings.certified(...)")
+        raise SettingsError("this run proved nothing: learn with peakrl.learners.Certified(...)")
     figure, ((axes,),) = new_figure(1, 1, width=7.0, height=2.9)
     axes.plot(proved.episode, proved.gap, color=BLUE, label="proved: at most so far below the best safe policy")
     above = proved.violation > 0

@@ -13,8 +13,13 @@
     grid = { peak_power = [8, 15] } # every combination of these
 
     [[settings]]
-    name = "posterior"
-    learner = "posterior"           # the default; practical, paper, published, deterministic
+    name = "default"
+    learner = "PosteriorSampling"   # the default; or another of `peakrl.learners`, with its settings beside it
+
+    [[settings]]
+    learner = "ConstrainedQ"
+    preset = "paper"                # a class method of the learner
+    slack = 0.1
 
 The runs are all combinations of problems, settings, episodes and seeds, unless `[[runs]]` lists the ones wanted, each
 with `problems` and `settings` by name and, if they differ, its own `episodes` and `seeds`.
@@ -33,7 +38,8 @@ from typing import Any
 from peakrl.checks import MOST_EPISODES, check_count
 from peakrl.envs.described import EnvironmentSpec, described_target
 from peakrl.errors import ProblemError, SweepError
-from peakrl.problem_files.schema import MAKERS, learner_settings
+from peakrl.learners import DEFAULT
+from peakrl.problem_files.schema import learner_settings
 from peakrl.problems.files import parsed
 from peakrl.problems.registry import unknown_key
 from peakrl.problems.spec import located
@@ -187,8 +193,9 @@ def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
 
 def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
     """Yield the settings of an entry."""
-    learner = text(entry, "learner", f"{where}.learner", MAKERS[0])
-    name = text(entry, "name", f"{where}.name", learner)
+    learner = text(entry, "learner", f"{where}.learner", DEFAULT)
+    preset = f".{entry['preset']}" if "preset" in entry else ""
+    name = text(entry, "name", f"{where}.name", learner + preset)
     for suffix, parameters in combinations(entry, ("learner", "name"), where):
         values = {"learner": learner, **parameters}
         code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []

@@ -6,7 +6,7 @@ What it does when: `learning.certified.rounds`. What it computes: `kernels.certi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -55,21 +55,29 @@ NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
 class Certified(LearnerSettings):
-    """Settings of the certified learner: what to certify, and how surely."""
+    """Settings of the certified learner, which stops once it can prove what it has learned.
 
-    presets = ("certified",)
+    The gap in value to the best safe policy and the expected violation are at most epsilon then, or at most a share
+    epsilon of the best value (`relative`), except with probability `failure_probability`. `learn(..., episodes=...)` is
+    a limit; `run.stopped` says why the run ended and `run.certificate` what is certified.
+    """
 
-    #: The gap to the best safe policy, and the expected violation, that are asked for; several are passed in turn.
+    #: The largest gap to the best safe policy, and the largest expected violation; several are reached in turn.
     epsilon: tuple[float, ...]
     #: Probability, at most, that a certificate is issued and false.
     failure_probability: float = Field(default=0.05, gt=0, lt=1)
     #: Is epsilon a share of the value of the best safe policy?
     relative: bool = False
 
+    def __init__(
+        self, epsilon: float | Sequence[float], failure_probability: float = 0.05, relative: bool = False
+    ) -> None:
+        super().__init__(epsilon=epsilon, failure_probability=failure_probability, relative=relative)
+
     @field_validator("epsilon", mode="before")
     @classmethod
     def _several(cls, given: Any) -> Any:
-        return tuple(given) if isinstance(given, list | tuple) else (given,)
+        return tuple(given) if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else (given,)
 
     @field_validator("epsilon")
     @classmethod
