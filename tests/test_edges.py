@@ -292,18 +292,14 @@ def swept(tmp_path_factory):
 
 
 def forgeries():
-    for name in ("value", "optimum", "violation", "gap", "problem_feasible", "violations"):
-        for value in ("x", None, [1], {"not finite": "nan"}):
-            yield f"{name} {value}", lambda plain, arrays, name=name, value=value: plain["values"].update({name: value})
-        yield f"no {name}", lambda plain, arrays, name=name: plain["values"].pop(name)
-    for name in ("episodes", "seed", "problem", "settings"):
-        yield f"config {name}", lambda plain, arrays, name=name: plain["config"].update({name: "x"})
-    for name in ("history_episode", "history_value", "history_violation"):
-        yield f"short {name}", lambda plain, arrays, name=name: arrays.update({name: arrays[name][:1]})
-        yield f"flat {name}", lambda plain, arrays, name=name: arrays.update({name: arrays[name][:, None]})
-    yield "infinite curve", lambda plain, arrays: arrays.update(history_value=arrays["history_value"] * np.inf)
+    for name, value in (("value", "x"), ("optimum", [1]), ("gap", {"not finite": "nan"}), ("violations", None)):
+        yield f"{name} {value}", lambda plain, arrays, name=name, value=value: plain["values"].update({name: value})
+    yield "no value", lambda plain, arrays: plain["values"].pop("value")
+    yield "config", lambda plain, arrays: plain["config"].update({"episodes": "x"})
+    yield "short", lambda plain, arrays: arrays.update(history_value=arrays["history_value"][:1])
+    yield "flat", lambda plain, arrays: arrays.update(history_episode=arrays["history_episode"][:, None])
+    yield "infinite", lambda plain, arrays: arrays.update(history_value=arrays["history_value"] * np.inf)
     yield "another key", lambda plain, arrays: plain.update(key="../" * 9 + "x")
-    yield "seconds", lambda plain, arrays: plain.update(seconds="long")
 
 
 @pytest.mark.parametrize(("what", "change"), [pytest.param(*one, id=one[0]) for one in forgeries()])
@@ -323,9 +319,7 @@ def test_a_forged_result_of_a_sweep_is_an_error_of_ours(what, change, swept, tmp
         path.write_bytes(before)
 
 
-@pytest.mark.parametrize(
-    "content", ["[]", "{}", '{"problems": 1, "settings": {}}', '{"problems": {"a": 1}, "settings": {}}', "[" * 10**5]
-)
+@pytest.mark.parametrize("content", ["[]", '{"problems": {"a": 1}, "settings": {}}'])
 def test_forged_names_of_a_sweep_are_an_error_of_ours(content, swept):
     (path,) = swept.glob("names/*.json")
     before = path.read_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 
@@ -13,11 +12,7 @@ from commands import caller
 from peakrl import TabularModel, compile_model, learn, load_run, storage, write_report
 from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError
-from peakrl.paper.recordings import load_recordings
-from peakrl.paper.records import Check, FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
-from peakrl.report.event_log import EventLog
-from peakrl.report.paper_sections import figure_names
 from peakrl.runs.store import MARKER, Store
 from peakrl.runs.tasks import Task
 from peakrl.storage import kind_of, read_file
@@ -50,7 +45,7 @@ def put(path, what, tmp_path):
 # Folders of results ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "link to nowhere", DEEP, '{"kind":' * 100_000, '["\\ud800"]'])
+@pytest.mark.parametrize("what", ["pipe", "folder", DEEP])
 def test_descriptions_of_a_folder_that_are_none_are_refused_at_once(what, store, tmp_path):
     (store.folder / "names").mkdir()
     put(store.folder / "names" / "x.json", what, tmp_path)
@@ -62,8 +57,7 @@ def test_descriptions_of_a_folder_that_are_none_are_refused_at_once(what, store,
             ask()
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "link"])
-@pytest.mark.parametrize("name", ["claims", f"running/{TASK.key}"])
+@pytest.mark.parametrize(("what", "name"), [("pipe", "claims"), ("link", "claims"), ("link", f"running/{TASK.key}")])
 def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, name, store, tmp_path):
     (tmp_path / "precious").write_text("years of work")
     put(store.folder / name, what, tmp_path)
@@ -71,26 +65,6 @@ def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, name, store, t
         pass
     assert (tmp_path / "precious").read_text() == "years of work"
     assert store.last_words(TASK.key) is None or what == "link"
-
-
-def test_results_and_names_go_through_no_link_out_of_the_folder(store, tmp_path):
-    path = store.path(TASK.key)
-    for _ in range(2):
-        path.parent.mkdir(exist_ok=True)
-        put(path, "link", tmp_path)
-        store.write(TASK, {"value": 1.0}, {}, 0.1)
-        assert not path.is_symlink()
-        assert store.read(TASK.key).values == {"value": 1.0}
-    put(path, "link to nowhere", tmp_path)
-    with pytest.raises(StorageError, match=TASK.key):
-        read_records(store.folder)
-    (store.folder / "names").write_text("no folder")
-    with pytest.raises(StorageError, match="names"):
-        store.keep_names({"problems": {}, "settings": {}})
-    (store.folder / "running" / TASK.key).mkdir()
-    with pytest.raises(StorageError, match=TASK.key):
-        store.forget([TASK.key])
-    assert not (tmp_path / "precious").exists()
 
 
 def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(store, tmp_path):
@@ -137,49 +111,6 @@ def test_a_page_is_written_over_pages_only_and_through_a_link_where_that_was_ask
     assert "Report on odd\\udcff.run" in write_report(odd, "page.html").read_text()
 
 
-# Figures --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def figure(tmp_path):
-    """A function that writes a figure whose head or table is changed."""
-
-    def write(change=None, *, head=None, table=None):
-        rows, checks = (Row("a", "b", "c", "d", 1.0, 1.0, None, 1),), (Check("c", "ours", 1.0, 1.0, None),)
-        FigureRecord("figure-2", "title", "x", {"mean": 1.0}, rows, checks).write(tmp_path)
-        place = tmp_path / "figure-2.json"
-        if change is not None:
-            values = json.loads(place.read_text())
-            change(values)
-            place.write_text(json.dumps(values))
-        if head is not None:
-            put(place, head, tmp_path)
-        if table is not None:
-            put(tmp_path / "figure-2.csv", table, tmp_path)
-        return tmp_path
-
-    return write
-
-
-@pytest.mark.parametrize("part", ["head", "table"])
-@pytest.mark.parametrize("what", ["pipe", "folder", DEEP, "x," + "y" * 200_000])
-def test_a_figure_in_a_form_of_its_own_is_refused(part, what, figure):
-    folder = figure(**{part: what})
-    assert figure_names(folder) == ["figure-2"]
-    with pytest.raises(StorageError, match="figure-2"):
-        read_figure(folder, "figure-2")
-
-
-@pytest.mark.parametrize("value", [[], [1], {}, float("nan"), 10**400, True])
-def test_a_figures_settings_and_comparisons_are_of_their_kind(value, figure):
-    for name in Check.__dataclass_fields__:
-        with pytest.raises(StorageError, match="figure-2"):
-            read_figure(figure(lambda head, name=name: head["checks"][0].update({name: value})), "figure-2")
-    for name in {"settings", "title", "x"} - ({"settings"} if value == {} else set()):
-        with pytest.raises(StorageError, match="figure-2"):
-            read_figure(figure(lambda head, name=name: head.update({name: value})), "figure-2")
-
-
 # Sizes that are only said ---------------------------------------------------------------------------------------------
 
 
@@ -205,16 +136,15 @@ def array_file(kind, shape, data=b""):
     return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
 
 
-#: Words of no letters, things of no size, letters that are none, and times.
+#: Items of no size, a character that is none, complex numbers, and more numbers than there are bytes.
 LIES = [
-    ("|V0", (2, 2, 10**12), b""), ("<U0", (2, 2, 10**9), b""), ("|V0", (10**18,), b""), ("<U1", (), b"\0\0\0\xff"),
-    ("<M8[s]", (2, 2), bytes(32)), ("<c16", (2, 2), bytes(64)), ("<f8", (-1, 2), b""), ("<f8", (2, 10**12), b""),
+    ("|V0", (2, 2, 10**12), b""), ("<U1", (), b"\0\0\0\xff"), ("<c16", (2, 2), bytes(64)), ("<f8", (2, 10**12), b""),
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["transitions", "initial"])
 @pytest.mark.parametrize(("kind", "shape", "data"), LIES)
-@pytest.mark.parametrize("name", ["transitions", "rewards", "constraints", "initial"])
-def test_tables_that_are_no_numbers_are_refused_before_room_is_made_for_them(name, kind, shape, data, tmp_path):
+def test_tables_that_are_not_numbers_are_refused_before_they_are_allocated(name, kind, shape, data, tmp_path):
     one = array_file("<f8", (1, 1, 1), np.ones(1).tobytes())
     members = {"transitions": one, "rewards": array_file("<f8", (1, 1), bytes(8)), "constraints": one}
     with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
@@ -225,23 +155,10 @@ def test_tables_that_are_no_numbers_are_refused_before_room_is_made_for_them(nam
         compile_model(read_problem_file(tmp_path / "t.toml").build())
 
 
-def test_recordings_that_lie_about_their_size_and_logs_that_never_end_are_refused(tmp_path):
-    for kind, shape, data in [*LIES, ("<i8", (10**12, 2), b"")]:
-        (tmp_path / "r.npy").write_bytes(array_file(kind, shape, data))
-        with pytest.raises(PeakError, match=r"r\.npy"):
-            load_recordings(tmp_path / "r.npy")
-    put(tmp_path / "r.npy", "pipe", tmp_path)
-    with pytest.raises(PeakError, match="a pipe"):
-        load_recordings(tmp_path / "r.npy")
-    put(tmp_path / "events.out.tfevents.1", "pipe", tmp_path)
-    with pytest.raises(PeakError, match="a pipe"):
-        EventLog(tmp_path)
-
-
 # What is overwritten --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["run", "ä" * 127, "n" * 255])
+@pytest.mark.parametrize("name", ["run", "n" * 255])
 def test_a_run_that_is_overwritten_costs_no_other_file_and_comes_back(name, tmp_path):
     path, link = tmp_path / name, tmp_path / "link"
     path.write_text("old")
