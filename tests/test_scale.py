@@ -14,6 +14,7 @@ from peakrl.benchmark.scaling import sparse_model
 from peakrl.errors import ProblemError
 from peakrl.model.assemble import check_sizes
 from peakrl.model.space import MOST_INDICES
+from seeds import seeds
 
 
 def random_arrays(seed, states=6, actions=3, horizon=4):
@@ -27,7 +28,7 @@ def random_arrays(seed, states=6, actions=3, horizon=4):
     return transitions, rng.random((states, actions)), rng.normal(1, 1, (2, states, actions)), horizon
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_sparse_and_dense_arrays_give_the_same_model(seed):
     transitions, rewards, constraints, horizon = random_arrays(seed)
     dense = TabularModel.from_arrays(transitions, rewards, constraints, horizon)
@@ -37,7 +38,7 @@ def test_sparse_and_dense_arrays_give_the_same_model(seed):
         assert TabularModel.from_arrays(form, rewards, constraints, horizon).digest == dense.digest
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_next_state_lists_that_repeat_are_stored_once_in_order_of_occurrence(seed):
     transitions, rewards, constraints, horizon = random_arrays(seed)
     layout = TabularModel.from_arrays(transitions, rewards, constraints, horizon).layout

@@ -12,6 +12,7 @@ from model_environment import ModelEnvironment
 from peakrl import PeakError, TabularModel
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from random_problems import random_problem
+from seeds import seeds
 
 PROBLEM = random_problem(3, states=3, actions=2, horizon=3, constraints=2, safe_action=True)
 MODEL = peakrl.compile_model(PROBLEM)
@@ -47,7 +48,7 @@ def always(model, action):
 # --- Exact -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_on_a_model_a_certificate_tells_what_evaluate_and_solve_tell(seed):
     problem = random_problem(seed)
     best = peakrl.solve(problem)
@@ -83,21 +84,21 @@ def test_where_no_policy_is_safe_none_is_certified_and_the_reason_is_the_planner
 
 
 @pytest.mark.parametrize("horizon", [1, 3])
-@pytest.mark.parametrize("chance", [1e-3, 1e-200, 1e-323])
-def test_a_violation_that_is_too_unlikely_for_a_number_is_not_told_as_none(chance, horizon, tmp_path):
-    model = lottery(chance, horizon)
-    certificate = peakrl.certify(model, always(model, 1), epsilon=0.1)
-    certificate.save(tmp_path / "kept")
-    assert certificate.holds
-    assert peakrl.verify(tmp_path / "kept").holds
-    certificate = peakrl.certify(model, always(model, 1))
-    assert not certificate.holds
-    assert certificate.violation_high > 0
-    assert certificate.violation_probability_high > 0
-    assert "none, in any outcome" not in str(certificate)
-    certificate.save(tmp_path / "kept")
-    assert not peakrl.verify(tmp_path / "kept").holds
-    assert "none, in any outcome" in str(peakrl.certify(model, always(model, 0)))
+def test_a_violation_that_is_too_unlikely_for_a_number_is_not_told_as_none(horizon, tmp_path):
+    for chance in [1e-3, 1e-200, 1e-323]:
+        model = lottery(chance, horizon)
+        certificate = peakrl.certify(model, always(model, 1), epsilon=0.1)
+        certificate.save(tmp_path / "kept")
+        assert certificate.holds
+        assert peakrl.verify(tmp_path / "kept").holds
+        certificate = peakrl.certify(model, always(model, 1))
+        assert not certificate.holds
+        assert certificate.violation_high > 0
+        assert certificate.violation_probability_high > 0
+        assert "none, in any outcome" not in str(certificate)
+        certificate.save(tmp_path / "kept")
+        assert not peakrl.verify(tmp_path / "kept").holds
+        assert "none, in any outcome" in str(peakrl.certify(model, always(model, 0)))
 
 
 def test_a_function_is_certified_like_its_table_and_told_what_is_on_offer():
@@ -123,7 +124,7 @@ def test_a_function_that_draws_at_random_has_no_exact_figures():
 # --- Sampled ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(5)
 def test_bounds_from_episodes_enclose_the_exact_figures(seed):
     problem = random_problem(seed)
     for policy in policies(problem, seed):

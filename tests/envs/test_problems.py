@@ -18,6 +18,7 @@ from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, sch
 from peakrl.errors import PolicyError, ProblemError
 from random_policies import averaged_policy, chance_policy, random_chances, random_tables
 from random_problems import random_problem
+from seeds import seeds
 
 MADE = [
     ("peakrl/EnergyHarvesting-v0", {}),
@@ -34,7 +35,7 @@ def test_gymnasiums_checker_finds_nothing_in_registered_environments(name, argum
         check_env(gymnasium.make(name, **arguments).unwrapped)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(5)
 def test_gymnasiums_checker_finds_nothing_in_any_problem(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

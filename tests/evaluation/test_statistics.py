@@ -115,8 +115,7 @@ def test_runs_that_are_all_better_leave_the_doubt_of_an_exact_binomial_interval(
     assert improvement_probability(worse, better, confidence=confidence, resamples=5) == pytest.approx((0, 0, 1 - end))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-@pytest.mark.parametrize("p", [0.02, 0.3, 0.5, 0.7, 0.9, 0.97])
+@pytest.mark.parametrize(("count", "p"), [(1, 0.02), (2, 0.3), (3, 0.5), (5, 0.7), (3, 0.9), (5, 0.97)])
 def test_the_probability_of_improvement_of_few_runs_is_covered_as_often_as_promised(count, p):
     """Runs that succeed with probability p, against sure halves and against runs alike: all that can happen."""
     chance = [stats.binom.pmf(x, count, p) for x in range(count + 1)]
@@ -173,15 +172,11 @@ def test_from_the_episode_reached_every_distance_is_within_the_tolerance_and_the
     ("call", "culprit"),
     [
         (lambda: clopper_pearson(5, 4), "successes are 5 of 4"),
-        (lambda: clopper_pearson(-1, 4), "successes"),
         (lambda: clopper_pearson(0, 0), "trials"),
-        (lambda: clopper_pearson(1.0, 4), "successes"),
         (lambda: clopper_pearson(1, 4, 1.5), "confidence"),
         (lambda: mean_interval([1.0]), "values"),
         (lambda: mean_interval([1.0, math.nan]), "number 1 is nan"),
         (lambda: mean_interval([[1.0, 2.0]]), "values have shape"),
-        (lambda: mean_interval("abc"), "values"),
-        (lambda: mean_interval([1.0, 2.0], math.nan), "confidence"),
         (lambda: interquartile_mean([]), "values"),
         (lambda: interquartile_mean([1.0, 2.0], resamples=0), "resamples"),
         (lambda: interquartile_mean([1.0, 2.0], seed=-1), "seed"),

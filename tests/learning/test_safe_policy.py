@@ -11,6 +11,7 @@ from peakrl.errors import SettingsError, TargetError
 from peakrl.kernels.safety import kept_nodes
 from peakrl.safety.safe_policy import SafePolicy
 from random_problems import random_problem
+from seeds import seeds
 from shielded_environments import Corridor, CorridorProblem
 
 LEARNERS = {
@@ -62,7 +63,7 @@ def pit(transition):
 # The kernels against their twins -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_what_a_policy_keeps_from_a_state_on_is_what_following_it_shows(seed):
     problem = random_problem(seed, states=4, actions=3, horizon=4)
     rng = np.random.default_rng(seed)
@@ -81,7 +82,7 @@ def test_what_a_policy_keeps_from_a_state_on_is_what_following_it_shows(seed):
         assert promise.action(step, state) == (wanted[step, state] if expected else None)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_what_a_promise_adds_to_the_safe_set_is_what_a_plain_recursion_finds(seed):
     problem = random_problem(seed, states=5, actions=3, horizon=4)
     rng = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from peakrl.model.occupancy import flow, most_reward
 from peakrl.model.one_limit import NOT_BARRED, best_plan, best_within, known_laws
 from peakrl.model.space import read_only
 from random_problems import random_problem
+from seeds import seeds
 
 
 def some_barred(model, rng):
@@ -27,7 +28,7 @@ def some_barred(model, rng):
     return barred
 
 
-@pytest.mark.parametrize("seed", range(24))
+@seeds(24)
 def test_the_optimum_is_that_of_the_linear_programme(seed):
     rng = np.random.default_rng(seed)
     model = compile_model(random_problem(seed + 500, constraints=1 + seed % 2, stationary=seed % 3 > 0))
@@ -66,7 +67,7 @@ def counted(seed, scale):
     return learner, chain, cells, box, *learner._payoffs(chain, nothing, nothing)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 @pytest.mark.parametrize("scale", [0.02, 0.3])
 def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
     learner, chain, cells, box, reward, cost = counted(seed, scale)
@@ -90,7 +91,7 @@ def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
                 assert found.used == pytest.approx(limit, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 @pytest.mark.parametrize("boxed", [True, False])
 def test_a_plan_at_a_price_is_the_best_of_a_plain_recursion(seed, boxed):
     rng = np.random.default_rng(seed)

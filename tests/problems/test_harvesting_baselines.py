@@ -25,6 +25,7 @@ from peakrl.problems.harvesting import (
     simulate_balanced,
 )
 from peakrl.problems.harvesting.baselines import balanced
+from seeds import seeds
 
 MEANS = (8, 9, 10, 11, 12)
 #: Peak 15, bits, read off the published curves, whose 100 sequences are the authors' own.
@@ -50,7 +51,7 @@ def test_greedy_and_balanced_rates_are_those_of_a_plain_walk(peak):
         np.testing.assert_allclose(rates, walks, rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_the_baseline_policies_of_a_frozen_sequence_walk_as_they_say(seed):
     problem = energy_harvesting(arrivals="frozen", seed=seed, peak_power=15)
     model = compile_model(problem)
@@ -138,14 +139,8 @@ def check_water_filling(seed):
     assert exact == pytest.approx(other, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(25)
 def test_water_filling_is_the_convex_program_on_random_instances(seed):
-    check_water_filling(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30, 400))
-def test_water_filling_is_the_convex_program_on_many_more_instances(seed):
     check_water_filling(seed)
 
 
