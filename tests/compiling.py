@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 
 import peakrl
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from peakrl import LearnerSettings, learners
 from peakrl.kernels.jit import source_digest
 from peakrl.kernels.sampling import uniform
-from random_problems import random_problem
 
 PLANNED = {
     "solve": peakrl.solve,

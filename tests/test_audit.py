@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import naive
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import TabularModel, audit, compile_model, pac_plan, solve, solve_modified, solve_relaxed
 from peakrl.errors import SettingsError
-from random_problems import random_problem
-from seeds import seeds
 
 
 def temptation(violation, horizon=2, reward=1.0):

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from commands import caller
-from model_environment import ModelEnvironment
+from helpers.commands import caller
+from helpers.model_environment import ModelEnvironment
 from peakrl import (
     LearnerSettings,
     Outcome,

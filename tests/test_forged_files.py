@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 def fuzz(folder, first, count, **environment):
     """Run the fuzzer in a process of its own; a crash there is an exit code here, and a hang a timeout."""
-    command = [sys.executable, str(HERE / "file_fuzzer.py"), str(folder), str(first), str(count)]
+    command = [sys.executable, str(HERE / "helpers" / "file_fuzzer.py"), str(folder), str(first), str(count)]
     paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": paths} | environment
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=1800)

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from commands import caller
+from helpers.commands import caller
 from peakrl import TabularModel, compile_model, learn, load_run, storage, write_report
 from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError

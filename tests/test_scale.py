@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers.seeds import seeds
 from peakrl import TabularModel, solve
 from peakrl.benchmark.scaling import sparse_model
 from peakrl.errors import ProblemError
 from peakrl.model.assemble import check_sizes
 from peakrl.model.space import MOST_INDICES
-from seeds import seeds
 
 
 def random_arrays(seed, states=6, actions=3, horizon=4):

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peakrl
-from certified_policies import certificates
+from helpers.certified_policies import certificates
+from helpers.random_problems import random_problem
 from peakrl import PeakError
 from peakrl.certificates.verify_exact import chosen
 from peakrl.certificates.verify_model import digest_of, read_model
@@ -23,7 +24,6 @@ from peakrl.certificates.verify_sampled import check as check_sampled
 from peakrl.certificates.verify_sampled import ends
 from peakrl.errors import StorageError
 from peakrl.storage import read_record, write_record
-from random_problems import random_problem
 
 PACKAGE = Path(peakrl.__file__).parent
 #: What a certificate tells beside its claim; altering it alters nothing that is claimed of the policy.

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-import certified_problems as problems
-from model_environment import ModelEnvironment
+from helpers import certified_problems as problems
+from helpers.model_environment import ModelEnvironment
 from peakrl import Knowledge, LearnerSettings, compile_model, energy_harvesting, learn, scheduling_example
 from peakrl.certificates import verify
 from peakrl.certificates.certificate import Certificate, Evidence

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import peakrl
-from certified_policies import policies
-from model_environment import ModelEnvironment
+from helpers.certified_policies import policies
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import PeakError, TabularModel
 from peakrl.errors import PolicyError, SettingsError, TargetError
-from random_problems import random_problem
-from seeds import seeds
 
 PROBLEM = random_problem(3, states=3, actions=2, horizon=3, constraints=2, safe_action=True)
 MODEL = peakrl.compile_model(PROBLEM)
@@ -246,9 +246,8 @@ def test_without_constraints_there_is_nothing_to_violate():
 # --- What cannot be --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_an_argument_that_cannot_be_is_named():
+    for arguments, words in [
         ({"epsilon": -1}, "epsilon is -1; it must be a finite number of at least 0"),
         ({"epsilon": "small"}, "epsilon is 'small'; it must be a finite number"),
         ({"failure_probability": 0}, "failure_probability is 0; it must lie between 0 and 1"),
@@ -256,11 +255,9 @@ def test_without_constraints_there_is_nothing_to_violate():
         ({"episodes": 0}, "episodes is 0; it must be a whole number from 1 to "),
         ({"seed": -1}, "seed is -1"),
         ({"horizon": 3}, "horizon: only for environments; a model has it already"),
-    ],
-)
-def test_an_argument_that_cannot_be_is_named(arguments, words):
-    with pytest.raises(SettingsError, match=words):
-        peakrl.certify(MODEL, peakrl.solve(MODEL).policy, **arguments)
+    ]:
+        with pytest.raises(SettingsError, match=words):
+            peakrl.certify(MODEL, peakrl.solve(MODEL).policy, **arguments)
 
 
 def test_what_is_no_policy_or_no_target_is_named():

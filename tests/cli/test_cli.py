@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import peakrl.cli
-from commands import TINY, caller
+from helpers.commands import TINY, caller
 from peakrl import learn, load_run, pac_plan
 from peakrl.problem_files import read_problem_file
 
@@ -120,7 +120,7 @@ def test_out_keeps_the_run_and_the_same_command_goes_on_from_it(command):
     assert first | {"seconds": 0, "episodes_before": 300} == second | {"seconds": 0}
 
 
-def test_a_run_that_was_complete_is_said_to_be_only_read_back_and_one_that_went_on_from_where(command):
+def test_resuming_says_whether_a_run_was_complete_or_where_it_went_on(command):
     nothing_new = "The run was complete already: it was only read back, and nothing was learned now.\n"
     assert nothing_new not in command("train", "tiny.toml", "--out", "a.run")[1]
     assert nothing_new in command("train", "tiny.toml", "--out", "a.run")[1]
@@ -314,7 +314,7 @@ def in_terminal(folder, arguments, environment=None, stop_at=None):
     return process.wait(), shown.decode()
 
 
-def test_a_terminal_shows_progress_with_the_current_value_and_no_colour_where_none_is_wanted(tmp_path):
+def test_a_terminal_shows_progress_with_the_current_value_and_colour_only_if_wanted(tmp_path):
     (tmp_path / "tiny.toml").write_text(TINY)
     colours = {}
     for name, environment in (("plain", {"NO_COLOR": "1"}), ("colour", {})):

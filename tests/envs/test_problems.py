@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, scheduling_example, solve, to_gymnasium
 from peakrl.errors import PolicyError, ProblemError
-from random_policies import averaged_policy, chance_policy, random_chances, random_tables
-from random_problems import random_problem
-from seeds import seeds
 
 MADE = [
     ("peakrl/EnergyHarvesting-v0", {}),

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import peakrl
+from helpers.random_problems import random_problem
 from peakrl import PeakError
 from peakrl.errors import PolicyError, SettingsError
-from random_problems import random_problem
 
 
 class Duck:

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import peakrl
+from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import PeakError
-from random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
-from random_problems import random_problem
-from seeds import seeds
 
 
 def policies(seed):

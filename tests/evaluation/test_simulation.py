@@ -5,12 +5,19 @@ import numpy as np
 import pytest
 
 import naive
+from helpers.random_policies import (
+    averaged_policy,
+    chance_policy,
+    random_chances,
+    random_table,
+    random_tables,
+    table_policy,
+)
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import Outcome, Policy, Problem, TabularModel, compile_model, evaluate, simulate, solve
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.evaluation.simulation import violation_interval
-from random_policies import averaged_policy, chance_policy, random_chances, random_table, random_tables, table_policy
-from random_problems import random_problem
-from seeds import seeds
 
 SEED = 2**63 + 12345
 #: What `simulate` mixes into its seeds: "simulate" in ASCII.

@@ -79,7 +79,7 @@ def test_the_interquartile_mean_ignores_outliers_in_either_outer_quarter():
     assert interquartile_mean([1e9, 1, 2, 3, 4, 5, 6, -1e9]).value == pytest.approx(3.5)
 
 
-def test_the_bootstrap_interval_is_reproducible_surrounds_the_estimate_and_narrows_with_more_runs():
+def test_the_bootstrap_interval_is_reproducible_and_narrows_with_more_runs():
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=20), rng.normal(size=400)
     estimate = interquartile_mean(few)
@@ -138,7 +138,7 @@ def test_with_many_runs_the_probability_of_improvement_is_as_sure_as_the_bootstr
     assert estimate.high - estimate.low < 0.13
 
 
-def test_the_interval_of_the_probability_of_improvement_surrounds_it_and_mirrors_with_the_sides():
+def test_the_interval_of_the_probability_of_improvement_mirrors_with_the_sides():
     few, more = [1.0, 4.0, 5.0], [2.0, 3.0, 4.0, 0.0]
     one, other = improvement_probability(few, more), improvement_probability(more, few)
     assert one.low < one.value < one.high
@@ -159,7 +159,7 @@ def test_the_episodes_to_reach_a_tolerance_count_only_if_it_is_kept():
 
 @patient
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=15), st.integers(0, 3))
-def test_from_the_episode_reached_every_distance_is_within_the_tolerance_and_the_one_before_is_not(distance, tolerance):
+def test_the_episode_reached_is_the_first_with_all_later_distances_within_tolerance(distance, tolerance):
     reached = episodes_to_reach(range(len(distance)), distance, tolerance)
     if reached is None:
         assert distance[-1] > tolerance

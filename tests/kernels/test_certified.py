@@ -8,7 +8,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import naive_certified
+from helpers.plain_kernels import plain_python
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
+from naive import certified as naive_certified
 from peakrl import Knowledge, LearnerSettings, compile_model, learn
 from peakrl.kernels.certified import bounds, candidates, episodes, gaps, values
 from peakrl.kernels.certified.bounds import FINE, ROUGH, beta, upper_mean
@@ -18,9 +21,6 @@ from peakrl.kernels.certified.gaps import measure_gaps
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET
 from peakrl.kernels.learning import Log
 from peakrl.learning.certified.proofs import FROZEN
-from plain_kernels import plain_python
-from random_problems import random_problem
-from seeds import seeds
 
 
 def learned(seed, episodes=160):
@@ -276,7 +276,7 @@ def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():
 
 
 @seeds(20)
-def test_a_state_that_was_not_met_is_worth_the_most_or_the_least_of_every_step_that_is_left(seed):
+def test_a_state_that_was_not_met_has_the_extreme_value_of_every_step_left(seed):
     """As a declared map may lead to; without chance, so that the bound is the value itself."""
     r = learned(seed).rounds
     terms, t = r.terms._replace(deterministic=True, least=-0.5, most=2.0), r.tables

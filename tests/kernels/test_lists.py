@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import naive
+from helpers.seeds import seeds
 from peakrl.kernels.lists import distribution_fault, number_lists, pick_lists, repeated_member
 from peakrl.model.space import read_only
-from seeds import seeds
 
 
 def flat(lists, dtype):

@@ -8,16 +8,16 @@ import math
 import numpy as np
 import pytest
 
-import certified_problems as problems
 import peakrl
-from model_environment import ModelEnvironment
+from helpers import certified_problems as problems
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, solve
 from peakrl.certificates import verify
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.errors import PeakError, SettingsError
 from peakrl.learning.active import ActiveRun
 from peakrl.targets.adapters import adapt
-from random_problems import random_problem
 
 PROBLEMS = {
     "jackpot": problems.rare_jackpot(),

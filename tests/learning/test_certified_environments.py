@@ -10,9 +10,10 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
-import certified_problems as problems
 import peakrl
-from model_environment import ModelEnvironment
+from helpers import certified_problems as problems
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from peakrl import (
     Knowledge,
     LearnerSettings,
@@ -33,7 +34,6 @@ from peakrl.learning.certified.learner import NO_LOG
 from peakrl.learning.certified.proofs import KIND
 from peakrl.learning.certified.rounds import CANDIDATE, CHALLENGE, OPTIMISTIC
 from peakrl.targets.adapters import Observed
-from random_problems import random_problem
 
 LAKE = {
     "horizon": 5,

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import peakrl
 import peakrl.storage
+from helpers.random_problems import random_problem
 from peakrl import (
     LearnerSettings,
     Outcome,
@@ -39,7 +40,6 @@ from peakrl.learning.active import ActiveRun
 from peakrl.learning.checkpoint import read_run, write_run
 from peakrl.model.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.storage import MAGIC, _digest, read_record, write_record
-from random_problems import random_problem
 
 SETTINGS = [
     LearnerSettings.paper(0.25),

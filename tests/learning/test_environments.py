@@ -8,7 +8,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from peakrl import (
     Knowledge,
     LearnerSettings,
@@ -27,7 +28,6 @@ from peakrl.errors import PolicyError, ProblemError
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.snapshots import restore, snapshot
 from peakrl.targets.adapters import adapt
-from random_problems import random_problem
 
 SETTINGS = {
     "as printed": LearnerSettings.paper(0.25),
@@ -470,9 +470,7 @@ class EverNew(gymnasium.Env):
 
 @pytest.mark.parametrize("stationary", [True, False])
 @pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()], ids=["post", "prac"])
-def test_an_action_that_failed_anywhere_is_not_tried_in_new_states_where_it_is_the_same_everywhere(
-    settings, stationary
-):
+def test_an_action_declared_the_same_everywhere_is_not_tried_after_it_failed_once(settings, stationary):
     known = Knowledge(constraint_depends_on="action", stationary=stationary)
     run = learn(EverNew(), settings, episodes=40, horizon=5, reward_range=(0.0, 1.0), knowledge=known)
     assert (run.violations, run.last_violation_episode) == (1, 1)

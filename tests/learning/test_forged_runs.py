@@ -13,14 +13,14 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from peakrl import Knowledge, LearnerSettings, TabularModel, compile_model, learn, learners, load_run
 from peakrl.errors import StorageError
 from peakrl.learning import checkpoint
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.algorithm import Algorithm
 from peakrl.storage import kind_of, read_record, write_record
-from random_problems import random_problem
 
 PRACTICAL = LearnerSettings.practical()
 

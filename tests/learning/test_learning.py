@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import naive
+from helpers.random_problems import random_problem
 from peakrl import LearnerSettings, TabularModel, compile_model, evaluate, learn, learners, load_run
 from peakrl.errors import SettingsError
 from peakrl.kernels.learning import Log, Rates, Tables, learn_played
 from peakrl.learning import sources
-from random_problems import random_problem
 
 SETTINGS = {
     "as printed": LearnerSettings.paper(0.25),

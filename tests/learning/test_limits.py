@@ -8,12 +8,12 @@ import pytest
 
 import naive
 import peakrl
+from helpers.random_problems import RandomProblem, random_problem
+from helpers.seeds import seeds
+from helpers.shielded_environments import Corridor, CorridorProblem, holes, lake
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.paper.neighbour_problems import tiny_harvesting
-from random_problems import RandomProblem, random_problem
-from seeds import seeds
-from shielded_environments import Corridor, CorridorProblem, holes, lake
 
 LEARNERS = {
     "posterior": LearnerSettings.posterior(),

@@ -11,7 +11,10 @@ from gymnasium import spaces
 from scipy import sparse
 
 import naive
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.plain_kernels import plain_python
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import (
     LearnerSettings,
     Policy,
@@ -37,9 +40,6 @@ from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, 
 from peakrl.model.occupancy import most_reward
 from peakrl.model.one_limit import best_within
 from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
-from plain_kernels import plain_python
-from random_problems import random_problem
-from seeds import seeds
 
 INVENTORY, TINY = compile_model(Inventory()), compile_model(tiny_harvesting())
 BEST, SAFE = solve_budget(INVENTORY, total=3.5).value, solve_budget(INVENTORY, total=0.7).policy

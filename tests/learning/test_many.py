@@ -6,9 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from helpers.random_problems import random_problem
 from peakrl import LearnerSettings, compile_model, learn, learn_many
 from peakrl.errors import SettingsError
-from random_problems import random_problem
 
 SETTINGS = {
     "published": LearnerSettings.published(0.25),
@@ -105,7 +105,7 @@ def test_bad_arguments_are_refused_by_name(arguments, culprit):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_function_that_makes_an_environment_is_asked_once_a_run_and_each_run_is_that_of_learn(name):
+def test_a_function_that_makes_an_environment_is_called_once_a_run(name):
     made = []
 
     def make():

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import LearnerSettings, TabularModel, compile_model, energy_harvesting, learn
 from peakrl.benchmark.scaling import sparse_model
 from peakrl.kernels.curve_tables import new_curve
 from peakrl.learning.active import ActiveRun
 from peakrl.policy.tables import first_rows
-from random_problems import random_problem
-from seeds import seeds
 
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
 SETTINGS = {

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from naive.posterior import Posterior
 from peakrl import (
     Knowledge,
@@ -30,8 +31,6 @@ from peakrl.learning.active import ActiveRun
 from peakrl.learning.posterior import STREAM
 from peakrl.paper.robustness_problems import FAMILIES, instance
 from peakrl.policy.export import UNKNOWN
-from random_problems import random_problem
-from seeds import seeds
 
 SETTINGS = {"ghost": 0.05, "growth": 0.005}
 CASES = {
@@ -87,7 +86,7 @@ def check_twin(seed, case, episodes=150):
 
 
 @pytest.mark.parametrize("case", CASES)
-@seeds(5)
+@pytest.mark.parametrize("seed", range(4))
 def test_it_is_its_slow_twin_bit_for_bit(case, seed):
     check_twin(seed, case)
 

@@ -13,6 +13,7 @@ import pytest
 
 import naive
 import peakrl
+from helpers.random_problems import random_problem
 from peakrl import (
     Knowledge,
     LearnerSettings,
@@ -29,7 +30,6 @@ from peakrl.errors import SettingsError
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import seed_state
 from peakrl.learning.active import ActiveRun
-from random_problems import random_problem
 
 NONE = Knowledge()
 
@@ -385,7 +385,7 @@ def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
 
 def test_the_kernel_means_the_same_without_compilation():
     script = """
-from random_problems import random_problem
+from helpers.random_problems import random_problem
 from peakrl import Knowledge, LearnerSettings, compile_model, learn
 for seed in (1, 2, 3):
     for shared in (False, True):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from naive.primal_dual import improved, lagrangian_sweep
 from peakrl import (
     Knowledge,
@@ -24,8 +26,6 @@ from peakrl.kernels.primal_dual import plan_anew
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP
 from peakrl.learning.active import ActiveRun
 from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
-from random_problems import random_problem
-from seeds import seeds
 
 INVENTORY = compile_model(Inventory())
 #: Of the inventory at a limit of 3.5: the optimum and the price of the cost, by linear programming, and the two
@@ -215,9 +215,8 @@ def test_the_inventory_is_learned_as_the_prototypes_did_to_a_tenth(settings, gap
 # What is refused, stored and read back ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
+def test_settings_that_cannot_be_are_refused_in_words():
+    for make, words in [
         (lambda: OptDual(total=1, slater=0), "slater is 0; it must be above 0"),
         (lambda: OptPrimalDual.opdop(total=1, slater=0, episodes=10), "slater is 0; it must be above 0"),
         (lambda: OptDual(total=1, slater=1, multiplier_bound=2), "exclude each other"),
@@ -230,11 +229,9 @@ def test_the_inventory_is_learned_as_the_prototypes_did_to_a_tenth(settings, gap
         ),
         (lambda: OptPrimalDual.opdop(total=1, episodes=9), "slater is not given: OPDOP caps its prices"),
         (lambda: OptPrimalDual.npg_pd(total=1, episodes=0), "made for the length of the run"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_in_words(make, words):
-    with pytest.raises(SettingsError, match=words):
-        make()
+    ]:
+        with pytest.raises(SettingsError, match=words):
+            make()
 
 
 def test_a_known_model_must_be_there():

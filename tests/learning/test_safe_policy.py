@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 import naive
-import naive_safety
 import peakrl
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
+from helpers.shielded_environments import Corridor, CorridorProblem
+from naive import safety as naive_safety
 from peakrl import Knowledge, LearnerSettings, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.kernels.safety import kept_nodes
 from peakrl.safety.safe_policy import SafePolicy
-from random_problems import random_problem
-from seeds import seeds
-from shielded_environments import Corridor, CorridorProblem
 
 LEARNERS = {
     "posterior": LearnerSettings.posterior(),

@@ -8,7 +8,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from naive import optimistic_plan
 from peakrl import (
     Knowledge,
@@ -29,8 +31,6 @@ from peakrl.learning.active import ActiveRun
 from peakrl.learning.lane_source import NO_CHANGES
 from peakrl.paper.theory_tasks import doors
 from peakrl.storage import read_record, write_record
-from random_problems import random_problem
-from seeds import seeds
 
 SMALL = compile_model(
     energy_harvesting(horizon=5, battery=5, max_arrival=5, mean=3, std=2, peak_power=3, log_base=math.e)

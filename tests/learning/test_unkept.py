@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import TabularModel, compile_model, learn, learn_many, load_run, solve, solve_budget
 from peakrl.certifying.environment_findings import EnvironmentFindings
 from peakrl.certifying.findings import RunFindings
@@ -18,8 +20,6 @@ from peakrl.model.least_costs import least_by_step, least_cost
 from peakrl.model.occupancy import flow, least_excess
 from peakrl.planning.budgets import step_budget
 from peakrl.report.answer import environment_answer, headline
-from random_problems import random_problem
-from seeds import seeds
 
 #: Two states and two constraints that every action violates now and then, by linear programming: 1.668 in all at the
 #: least, 1.25 of the first constraint, 0.35 of it at the last three steps.

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, solve
 from peakrl.kernels.untried import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of
 from peakrl.learners import UCBVI
 from peakrl.learning.untried import BY_MODEL, NOTHING_KNOWN
 from peakrl.paper.robustness_problems import instance
-from random_problems import random_problem
-from seeds import seeds
 
 COUNTING = {
     "posterior": LearnerSettings.posterior(),
@@ -132,7 +132,7 @@ def test_a_place_that_was_met_often_and_never_tried_counts_as_met_with_the_worst
     assert survival == pytest.approx(first * worst_of_all((well, badly), (once, 0.0), share), abs=2e-6)
 
 
-def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1_whatever_is_lost_to_rounding():
+def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1():
     model = compile_model(random_problem(1))
     mass, sent = np.zeros(model.num_slots), np.zeros(len(model.outcome_start) - 1)
     mass[:2] = 0.5, 0.5 + 2**-52

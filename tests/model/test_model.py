@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import naive
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model
 from peakrl.errors import PolicyError, ProblemError, SettingsError
-from random_problems import random_problem
-from seeds import seeds
 
 #: Compiling takes its time on the first call.
 patient = settings(max_examples=60)
@@ -126,7 +126,7 @@ def test_layers_that_never_meet_are_stored_once(stationary):
     assert model.deterministic
 
 
-def test_a_state_that_comes_back_is_one_slot_in_a_stationary_and_several_in_a_step_dependent_problem():
+def test_a_recurring_state_is_one_slot_only_in_a_stationary_problem():
     stationary = compile_model(random_problem(0, states=3, horizon=4, stationary=True, actions=3))
     dependent = compile_model(random_problem(0, states=3, horizon=4, stationary=False, actions=3))
     assert stationary.num_slots == stationary.num_states

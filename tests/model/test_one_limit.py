@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from naive.priced_plans import priced_values
 from peakrl import TabularModel, compile_model
 from peakrl.kernels.planning import value_of_mixture
@@ -16,8 +18,6 @@ from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, 
 from peakrl.model.occupancy import flow, most_reward
 from peakrl.model.one_limit import NOT_BARRED, best_plan, best_within, known_laws
 from peakrl.model.space import read_only
-from random_problems import random_problem
-from seeds import seeds
 
 
 def some_barred(model, rng):
@@ -91,7 +91,7 @@ def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
                 assert found.used == pytest.approx(limit, abs=1e-9)
 
 
-@seeds(4)
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("boxed", [True, False])
 def test_a_plan_at_a_price_is_the_best_of_a_plain_recursion(seed, boxed):
     rng = np.random.default_rng(seed)

@@ -9,13 +9,13 @@ import json
 import numpy as np
 import pytest
 
+from helpers.random_problems import random_problem
 from peakrl import PeakError, TabularModel, compile_model, energy_harvesting, scheduling_example
 from peakrl.errors import StorageError
 from peakrl.kernels.lists import repeated_member
 from peakrl.model import files
 from peakrl.model.files import rebuilt, restored_model, store_model
 from peakrl.model.space import read_only
-from random_problems import random_problem
 
 LAYERED = random_problem(11, states=3, actions=2, horizon=3, stationary=False, outcome_payoffs=True)
 SHARED = random_problem(12, states=3, actions=2, horizon=3, stationary=True)
@@ -95,7 +95,7 @@ def test_whatever_is_compiled_can_be_stored_and_loaded(block):
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_a_stored_model_with_one_number_changed_is_refused_unless_it_is_a_model_all_the_same(block):
+def test_a_stored_model_with_one_number_changed_is_refused_or_sound(block):
     """A number of a random array becomes a neighbour, an extreme or no number: what is taken, the slow twin takes."""
     rng = np.random.default_rng(block)
     taken = refused = 0

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import Policy, audit, compile_model, evaluate, load_policy, simulate, solve, solve_relaxed
 from peakrl.errors import ProblemError
 from peakrl.model.space import StateSpace, expand, spans, starts_of
-from random_problems import random_problem
-from seeds import seeds
 
 
 @seeds(20)
@@ -73,7 +73,5 @@ def test_whatever_needs_dynamics_says_that_a_space_has_none():
         lambda space: evaluate(space, Policy.from_rule(space, lambda step, state: "stay")),
         lambda space: simulate(space, Policy.from_rule(space, lambda step, state: "stay"), episodes=2),
     ]:
-        with pytest.raises(
-            ProblemError, match=r"'corridor' is an environment, not a model: .* simulate\(env"
-        ):
+        with pytest.raises(ProblemError, match=r"'corridor' is an environment, not a model: .* simulate\(env"):
             use(corridor())

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import certified_problems as tiny
-from model_environment import EndingEnvironment
+from helpers import certified_problems as tiny
+from helpers.model_environment import EndingEnvironment
 from peakrl import (
     LearnerSettings,
     Policy,

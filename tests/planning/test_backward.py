@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import naive.planning
+from helpers.random_problems import random_problem
 from peakrl import Outcome, Problem, TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import PeakError
 from peakrl.planning import sharing
-from random_problems import random_problem
 
 
 def random_arrays(seed, *, states=40, actions=5, horizon=7, constrained=True, sharing=1, sum_to=1.0):
@@ -152,7 +152,7 @@ def test_a_policy_that_no_longer_changes_is_kept_once_and_is_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("horizon", range(10, 15))
-def test_values_that_no_longer_change_from_about_the_first_step_on_are_those_of_a_plain_loop(horizon):
+def test_values_that_settle_about_the_first_step_are_those_of_a_plain_loop(horizon):
     """Eleven steps lead from one end to the other, so that the twelfth value is the first to be as the one before."""
     model = settling(horizon)
     values, costs, _ = naive.planning.backward_tables(model)

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import (
     StochasticPolicy,
     TabularModel,
@@ -22,8 +24,6 @@ from peakrl import (
 )
 from peakrl.errors import SettingsError
 from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, tiny_harvesting
-from random_problems import random_problem
-from seeds import seeds
 
 TINY = compile_model(tiny_harvesting())
 EXACT = 1e-6
@@ -246,9 +246,8 @@ def test_the_least_limit_that_is_named_can_be_kept_and_less_cannot(seed):
     assert least == pytest.approx(solve(model).violation, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
+def test_limits_that_make_no_sense_are_refused():
+    for limits, words in [
         ({}, "no limit is given; give one of total"),
         ({"total": 1.0, "chance": 0.1}, "total and chance are given"),
         ({"total": -1.0}, "total is -1.0"),
@@ -257,8 +256,6 @@ def test_the_least_limit_that_is_named_can_be_kept_and_less_cannot(seed):
         ({"per_constraint": [1.0, 2.0]}, "per_constraint has 2 numbers"),
         ({"per_constraint": ["a"]}, r"per_constraint\[0\] is 'a'"),
         ({"per_step": "much"}, "per_step is 'much'"),
-    ],
-)
-def test_limits_that_make_no_sense_are_refused(limits, words):
-    with pytest.raises(SettingsError, match=words):
-        solve_budget(TINY, **limits)
+    ]:
+        with pytest.raises(SettingsError, match=words):
+            solve_budget(TINY, **limits)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import naive
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import Outcome, Problem, TabularModel, compile_model, solve, solve_modified
 from peakrl.errors import SettingsError
 from peakrl.kernels.planning import value_of
 from peakrl.planning.exact import first_totals
 from peakrl.theory import default_penalty
-from random_problems import random_problem
-from seeds import seeds
 
 SMALL = {"states": 2, "horizon": 3}
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import naive.planning
+from helpers.seeds import seeds
 from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import SettingsError, StorageError
 from peakrl.kernels.backward import TIE, Work
@@ -20,7 +21,6 @@ from peakrl.planning.exact import row_costs
 from peakrl.planning.settling import Sizes, margin_of
 from peakrl.policy.choices import Runs, Table
 from peakrl.storage import read_record, write_record
-from seeds import seeds
 
 
 def growing(seed, *, horizon=90, states=12, actions=3, constrained=False, ties=True):

@@ -10,6 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from helpers.random_policies import (
+    averaged_policy,
+    chance_policy,
+    random_chances,
+    random_table,
+    random_tables,
+    table_policy,
+)
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import AveragedPolicy, PeakError, Policy, StochasticPolicy, compile_model, load_policy
 from peakrl.errors import PolicyError, StorageError
 from peakrl.kernels.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
@@ -17,9 +27,6 @@ from peakrl.model.space import read_only
 from peakrl.policy.binding import model_for
 from peakrl.policy.tables import first_rows
 from peakrl.storage import read_record, write_record
-from random_policies import averaged_policy, chance_policy, random_chances, random_table, random_tables, table_policy
-from random_problems import random_problem
-from seeds import seeds
 
 
 def setting(seed, **switches):

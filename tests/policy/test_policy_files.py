@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 import naive
 import peakrl
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import LearnerSettings, Outcome, Policy, Problem, StochasticPolicy, compile_model
 from peakrl.cli import app
 from peakrl.errors import PolicyError, SettingsError, StorageError, UnknownStateError
 from peakrl.storage import kind_of, write_record
-from random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
-from random_problems import random_problem
-from seeds import seeds
 
 
 def policies(seed):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.random_jobs import random_jobs
 from naive.scheduling import best_over_all_orders, order_costs
 from peakrl import Job, PeakError, ProblemSpec, compile_model, machine_scheduling, solve, to_gymnasium
 from peakrl.problems.scheduling import (
@@ -19,7 +20,6 @@ from peakrl.problems.scheduling import (
     shortest_processing_order,
 )
 from peakrl.problems.scheduling.baselines import OBJECTIVES
-from random_jobs import random_jobs
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
+from helpers.seeds import seeds
 from naive import Xoshiro, harvest_expectation, harvest_value
 from peakrl import PeakError, compile_model, energy_harvesting, solve
 from peakrl.errors import ProblemError
@@ -24,7 +25,6 @@ from peakrl.problems.harvesting import (
 )
 from peakrl.problems.harvesting.arrivals import invert, log_normal_below, recorded_sequences, truncated_normal
 from peakrl.problems.harvesting.baselines import greedy
-from seeds import seeds
 
 MEANS = (8, 9, 10, 11, 12)
 #: Peak 15, nats: exact values that the problem is known for.

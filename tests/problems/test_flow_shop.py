@@ -7,9 +7,9 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
+from helpers.seeds import seeds
 from peakrl import PeakError, compile_model, evaluate, solve
 from peakrl.problems.flow_shops import flow_shop, johnson_order, neh_order, order_policy, schedule_of
-from seeds import seeds
 
 
 def constraint_programme(times, power, limits):

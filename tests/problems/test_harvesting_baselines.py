@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
+from helpers.seeds import seeds
 from naive import convex_optimum, harvest_expectation, harvest_optimum, harvest_total
 from peakrl import Policy, balanced_policy, compile_model, energy_harvesting, evaluate, greedy_policy, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
@@ -25,7 +26,6 @@ from peakrl.problems.harvesting import (
     simulate_balanced,
 )
 from peakrl.problems.harvesting.baselines import balanced
-from seeds import seeds
 
 MEANS = (8, 9, 10, 11, 12)
 #: Peak 15, bits, read off the published curves, whose 100 sequences are the authors' own.

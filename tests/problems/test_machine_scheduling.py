@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import peakrl
+from helpers.random_jobs import constraint_programme, random_jobs
+from helpers.seeds import seeds
 from naive import best_over_all_orders, expected_costs_of_order
 from peakrl import (
     Job,
@@ -27,8 +29,6 @@ from peakrl.model.explore import explore
 from peakrl.model.schedule_states import ScheduleState
 from peakrl.problems.scheduling import earliest_deadline_order
 from peakrl.problems.scheduling.baselines import OBJECTIVES, draw_jobs
-from random_jobs import constraint_programme, random_jobs
-from seeds import seeds
 
 
 def expected_totals(problem, rule):

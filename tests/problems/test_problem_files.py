@@ -313,7 +313,7 @@ def as_bytes(array, shape=None):
     return file.getvalue() + array.tobytes()
 
 
-def test_an_npz_file_that_would_unpack_to_more_than_there_is_room_for_is_refused_before_it_is_read(tmp_path):
+def test_an_npz_file_larger_than_memory_is_refused_before_it_is_read(tmp_path):
     """20 MB of zeros are 20 kB in an archive; and a header may ask for any number of them."""
     path, plain = tmp_path / "t.npz", {name: as_bytes(array) for name, array in arrays().items()}
     archive(path, **plain | {"rewards": as_bytes(np.zeros(2_500_000))})

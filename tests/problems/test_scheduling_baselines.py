@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.random_jobs import constraint_programme, random_jobs
+from helpers.seeds import seeds
 from naive import best_over_all_orders, expected_costs_of_order, order_costs
 from peakrl import Job, PeakError, dt_order, evaluate_order, infeasible_reason, order_rule, scheduling_example, uniform
 from peakrl.errors import ProblemError, SettingsError
@@ -20,8 +22,6 @@ from peakrl.problems.scheduling import (
 )
 from peakrl.problems.scheduling.baselines import draw_jobs
 from peakrl.problems.scheduling.jobs import named_jobs
-from random_jobs import constraint_programme, random_jobs
-from seeds import seeds
 
 TIME = st.integers(1, 10**9)
 

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import peakrl.problems.harvesting.kinds
+from helpers.station_files import station_text
 from peakrl import (
     Job,
     LearnerSettings,
@@ -34,7 +35,6 @@ from peakrl.cli.solve import wanted_problem
 from peakrl.problem_files import read_problem_file
 from peakrl.problems.harvesting import MarkovArrivals
 from peakrl.problems.registry import kinds
-from station_files import station_text
 
 
 class Told(Problem):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from helpers.seeds import seeds
 from peakrl import PeakError, compile_model, evaluate, solve
 from peakrl.problems.charging import Car, as_late_policy, at_once_policy, vehicle_charging
-from seeds import seeds
 
 
 def cheapest(problem):

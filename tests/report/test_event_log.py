@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import caller
+from helpers.commands import caller
 from peakrl import LearnerSettings, LearningRun, compile_model, energy_harvesting, learn, load_run, resume, solve
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learning.watching import RunView

@@ -22,15 +22,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peakrl
-from commands import TINY, caller
+from helpers.commands import TINY, caller
+from helpers.report_pages import Corridor, Taken
+from helpers.watched_runs import PacedRun
 from peakrl import LearnerSettings, compile_model, energy_harvesting, evaluate, learn, load_run, solve
 from peakrl.errors import SettingsError
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
 from peakrl.report.live_server import HEADERS, LiveServer
-from report_pages import Corridor, Taken
-from watched_runs import PacedRun
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
 PATIENCE = 30.0

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from browsing import PATIENCE, Opened, chromium
+from helpers.browsing import PATIENCE, Opened, chromium
+from helpers.watched_runs import PacedRun
 from peakrl import LearnerSettings, compile_model, energy_harvesting
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
-from watched_runs import PacedRun
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
 CHART = "run-small-gap"

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import naive
-import naive_safety
 import peakrl
+from helpers.random_problems import random_problem
+from helpers.safe_problems import BUILT_IN, PAPERS_SIZE, Inventory, problem_of
+from helpers.seeds import seeds
+from naive import safety as naive_safety
 from peakrl import (
     AveragedPolicy,
     StochasticPolicy,
@@ -21,9 +24,6 @@ from peakrl import (
 from peakrl.errors import PolicyError, StorageError
 from peakrl.policy.export import plain
 from peakrl.storage import write_record
-from random_problems import random_problem
-from safe_problems import BUILT_IN, PAPERS_SIZE, Inventory, problem_of
-from seeds import seeds
 
 
 def entries_of(safe, problem):
@@ -362,7 +362,7 @@ def test_an_export_from_an_environment_says_null_where_nobody_knows():
     assert True not in told
 
 
-def test_the_most_harmful_lie_is_gone_an_action_that_leads_to_certain_violation_is_called_a_dead_end():
+def test_an_action_that_leads_to_certain_violation_is_called_a_dead_end():
     best = solve(Inventory())
     assert best.feasible
     views = {view.action: view for view in best.policy.explain(0, (6, 0, 0))}

@@ -12,10 +12,10 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 import peakrl
+from helpers.random_problems import random_problem
+from helpers.shielded_environments import ENVIRONMENTS, TRANSMITTER, Corridor, holes, lake
 from peakrl import compile_model, energy_harvesting, from_gymnasium, safe_set, scheduling_example, shield, to_gymnasium
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
-from random_problems import random_problem
-from shielded_environments import ENVIRONMENTS, TRANSMITTER, Corridor, holes, lake
 
 HARVEST = compile_model(TRANSMITTER)
 

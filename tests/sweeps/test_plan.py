@@ -198,7 +198,7 @@ def make(seed=0):
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_an_edit_of_what_a_users_problem_imports_makes_other_runs_and_is_noticed_while_they_run(
+def test_an_edit_of_what_a_users_problem_imports_makes_other_runs(
     follow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the file itself not one byte changes: the model that comes out does, and it is part of the key."""

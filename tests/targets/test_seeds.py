@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from certified_problems import near_tie
-from model_environment import ModelEnvironment
+from helpers.certified_problems import near_tie
+from helpers.model_environment import ModelEnvironment
 from peakrl import learn
 from peakrl.targets.seeds import STRETCH, EpisodeSeeds, episode_seeds
 

@@ -1,6 +1,6 @@
 """Files of every kind with random changes and a correct digest, so that only the checks of content protect the kernels.
 
-    python tests/file_fuzzer.py FOLDER FIRST COUNT
+    python tests/helpers/file_fuzzer.py FOLDER FIRST COUNT
 
 makes the forgeries FIRST .. FIRST + COUNT - 1 (a number gives the same file everywhere), reads, continues and evaluates
 each, and prints as JSON how many were refused and taken, and each one that raised anything but a PeakError.
@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from peakrl import (
     LearnerSettings,
     PeakError,
@@ -47,7 +48,6 @@ from peakrl.model import files, visited_files
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.summary import read_records
 from peakrl.targets.adapters import adapt
-from random_problems import random_problem
 
 EXTREMES = [
     0, -1, 2, 2**31 - 1, 2**31, -(2**31), 2**64, 10**30, 0.5, -0.0, 1e308, 5e-324, True, None, "", "x", "nan", [], {},
