@@ -22,10 +22,10 @@ export NUMBA_NUM_THREADS ?= 1
 # Many processes are started: byte code that is kept makes each start a second or two sooner.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup test test-slow check format bench reproduce docs maskable-ppo clean
+.PHONY: help setup test test-slow check format bench reproduce experiments docs maskable-ppo clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s  %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-22s  %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## create .venv and install peakrl with its development tools
 
@@ -66,7 +66,7 @@ test-slow: $(STAMP) ## run the tests that take minutes
 check: $(STAMP) ## lint, formatting, types and architecture
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy src
+	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP) ## format the code and mend what the linter can
@@ -74,11 +74,10 @@ format: $(STAMP) ## format the code and mend what the linter can
 	$(BIN)/ruff format
 
 bench: $(STAMP) ## time the kernels, planners and learners
-	$(BIN)/peakrl bench
+	$(BIN)/python -m benchmarks
 
-reproduce: $(RUN_STAMP) ## rerun the paper's experiments into results/ and draw the report (FIGURES="..." some only, FULL=1 full size)
-	$(BIN)/peakrl reproduce $(if $(filter-out 0,$(FULL)),--full) $(FIGURES)
-	$(BIN)/peakrl report
+reproduce experiments: $(RUN_STAMP) ## rerun the paper's experiments into results/ and draw the report (FIGURES="..." some only, FULL=1 full size)
+	$(BIN)/python -m experiments $(if $(filter-out 0,$(FULL)),--full) $(FIGURES)
 
 docs: $(DOCS_STAMP) ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -91,4 +90,4 @@ maskable-ppo: $(STAMP) ## train and certify a network behind a shield (installs 
 
 clean: ## remove caches and builds; .venv and results stay
 	rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks experiments docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,8 +1,8 @@
-"""Write the tables of docs/api.md: a line for each name, so that the page can be read without building it.
+"""Update the tables of docs/api.md: a row for each name, so that the page is readable without building it.
 
     python docs/api_tables.py
 
-A table stands before each block of directives and says of every name what the first sentence of its docstring says.
+The table before each block of directives contains the first sentence of the docstring of every name.
 """
 
 import importlib
@@ -17,8 +17,8 @@ BLOCK = re.compile(
 DIRECTIVE = re.compile(r"^\.\. (auto\w+|currentmodule):: ([\w.]+)", re.MULTILINE)
 
 
-def told(module: str, name: str) -> str:
-    """Return the line of a name: how it is called, and what it is."""
+def row(module: str, name: str) -> str:
+    """Return the row of a name: its call and its summary."""
     found = getattr(importlib.import_module(module), name)
     text = (inspect.getdoc(found) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
     sentence = re.split(r"(?<=[.?]) (?=[A-Z`])|: (?=\n)", text)[0]
@@ -27,7 +27,7 @@ def told(module: str, name: str) -> str:
 
 
 def tables(text: str) -> str:
-    """Return the page with its tables as they should be."""
+    """Return the page with updated tables."""
     module = "peakrl"
 
     def with_table(match: re.Match[str]) -> str:
@@ -37,7 +37,7 @@ def tables(text: str) -> str:
             if directive == "currentmodule":
                 module = name
             else:
-                lines.append(told(module, name))
+                lines.append(row(module, name))
         head = "| name | what it is |\n|---|---|\n" + "\n".join(lines) + "\n\n" if lines else ""
         return f"{head}```{{eval-rst}}\n{match[1]}```\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,12 @@ def die(config: dict[str, Any]) -> dict[str, Any]:
 def fail(config: dict[str, Any]) -> dict[str, Any]:
     note(config, "fail")
     raise {"value": ValueError, "disk": OSError}[config["error"]]("no such luck")
+
+
+def talk(config: dict[str, Any]) -> dict[str, Any]:
+    """Write to standard output and read standard input."""
+    print("[]", flush=True)
+    return {"heard": sys.stdin.read()}
 
 
 def hang(config: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ NEEDS = re.compile(r"^# needs (\w+)$", re.MULTILINE)
 
 
 #: Pages whose code takes longest; the slow suite runs it.
-LONG = ("reproducing-the-paper", "neighbouring-learners")
+LONG = ("reproducing-the-paper",)
 
 
 def effort(page):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import json
 import os
 import socket
 import stat
@@ -27,9 +26,8 @@ from peakrl import (
     verify,
 )
 from peakrl.errors import StorageError
-from peakrl.paper.records import Check, FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
-from peakrl.report.page import Page, put
+from peakrl.report.page import Page
 from peakrl.runs.store import Store
 from peakrl.runs.tasks import Task
 from peakrl.storage import Disk, read_file, read_record, streamed_record, write_file, write_record
@@ -134,7 +132,7 @@ def test_a_write_that_fails_anywhere_leaves_the_old_file_or_the_new_one(tmp_path
         tmp_path / "policy.h": lambda: policy.to_c(tmp_path / "policy.h"),
         tmp_path / "runs.csv": lambda: write_csv([{"value": 1.0}], tmp_path / "runs.csv"),
         tmp_path / "planned": lambda: solve(layered, policy_file=tmp_path / "planned"),
-        tmp_path / "page.html": lambda: put(Page("title", "subject", []), tmp_path / "page.html"),
+        tmp_path / "page.html": lambda: Page("title", "subject", []).write(tmp_path / "page.html"),
     }
     for path, write in writers.items():
         check_every_failure(write, path, monkeypatch)
@@ -160,25 +158,6 @@ def test_a_table_for_pandas_is_the_old_one_or_the_new_one(tmp_path, monkeypatch)
     fails = False
     write_parquet([{"value": 1.0}], path)
     assert path.read_text() == "whole"
-
-
-def figure(mean):
-    rows = (Row("a", "b", "c", "d", 1.0, mean, None, 1),)
-    return FigureRecord("figure9", "title", "x", {"mean": mean}, rows, (Check("c", "ours", mean, mean, None),))
-
-
-def test_a_figure_of_which_only_one_file_is_new_is_noticed(tmp_path, monkeypatch):
-    """A figure's numbers and its checks stand in two files; a crash between them is no record of anything."""
-    figure(1.0).write(tmp_path)
-    assert read_figure(tmp_path, "figure9").rows[0].mean == 1.0
-    figure(2.0).write(tmp_path / "other")
-    os.replace(tmp_path / "other" / "figure9.csv", tmp_path / "figure9.csv")
-    with pytest.raises(StorageError, match="two different runs"):
-        read_figure(tmp_path, "figure9")
-    head = tmp_path / "figure9.json"
-    older = {key: value for key, value in json.loads(head.read_text()).items() if key != "table"}
-    head.write_text(json.dumps(older))  # written before tables had a digest
-    assert read_figure(tmp_path, "figure9").rows[0].mean == 2.0
 
 
 # Where files are written to -------------------------------------------------------------------------------------------

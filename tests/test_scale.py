@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from benchmarks.models import sparse_model
 from helpers.seeds import seeds
 from peakrl import TabularModel, solve
-from peakrl.benchmark.scaling import sparse_model
 from peakrl.errors import ProblemError
 from peakrl.model.assemble import check_sizes
 from peakrl.model.space import MOST_INDICES
@@ -109,7 +109,7 @@ def test_a_model_of_a_hundred_thousand_pairs_is_solved_to_the_same_value_as_step
 def test_a_million_states_and_ten_million_pairs_are_solved_within_three_gigabytes():
     code = """
 import resource
-from peakrl.benchmark.scaling import sparse_model
+from benchmarks.models import sparse_model
 from peakrl.planning import solve
 model = sparse_model(1_000_000)
 assert (model.num_states, model.num_pairs) == (10**6, 10**7)

@@ -54,6 +54,7 @@ __all__ = [
     "evaluate",
     "from_gymnasium",
     "learn",
+    "learn_in_stages",
     "learn_many",
     "load_model",
     "load_policy",
@@ -93,7 +94,7 @@ _HOMES = {
         "peakrl.errors": ("PeakError",),
         "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
         "peakrl.learning.history": ("History", "ProofHistory"),
-        "peakrl.learning.run": ("LearningRun", "learn"),
+        "peakrl.learning.run": ("LearningRun", "learn", "learn_in_stages"),
         "peakrl.learning.knowledge": ("Knowledge",),
         "peakrl.learning.own": ("Learner",),
         "peakrl.learning.settings": ("LearnerSettings",),
@@ -154,7 +155,7 @@ if TYPE_CHECKING:
     from peakrl.learning.knowledge import Knowledge
     from peakrl.learning.many import learn_many
     from peakrl.learning.own import Learner
-    from peakrl.learning.run import LearningRun, learn
+    from peakrl.learning.run import LearningRun, learn, learn_in_stages
     from peakrl.learning.settings import LearnerSettings
     from peakrl.model.array_problem import ArrayProblem
     from peakrl.model.explore import compile_model

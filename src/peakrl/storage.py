@@ -58,7 +58,10 @@ class Disk:
     def room(self, path: Path, size: int) -> NDArray[np.uint8]:
         """Take the room of a new file; return its bytes, and what is written there is in the file."""
         with open(path, "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
         return np.memmap(path, np.uint8, "r+", 0, (size,))
 
     def flush_room(self, path: Path, content: NDArray[np.uint8]) -> None:
@@ -74,6 +77,8 @@ class Disk:
 
     def flush_folder(self, folder: Path) -> None:
         """Flush a folder: which names it holds."""
+        if os.name == "nt":  # folders cannot be opened there
+            return
         number = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(number)
@@ -237,6 +242,8 @@ def remove_leftovers(path: Path) -> None:
 def _alive(process: int) -> bool:
     if process == os.getpid():
         return False  # what it writes at the moment is in `_in_use`
+    if os.name == "nt":  # signal 0 is not a test there but Ctrl-C
+        return True
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):  # the latter: no process can have such a number

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import json
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from peakrl.certificates.verify_exact import chosen
 from peakrl.certificates.verify_model import digest_of, read_model
 from peakrl.certificates.verify_sampled import check as check_sampled
 from peakrl.certificates.verify_sampled import ends
+from peakrl.certifying.evidence import model_evidence
 from peakrl.errors import StorageError
 from peakrl.storage import read_record, write_record
 
@@ -265,6 +267,22 @@ def test_a_policy_that_takes_an_action_of_another_state_is_no_policy():
     for weights in ([0.5, 0.5, 1.5, -0.5], [0.5, 0.5, 1.0, 0.5], [1.0, 0.0, 0.0, 0.0]):
         with pytest.raises(ValueError, match="probabilities"):
             chosen(m, 0, np.array(weights))
+
+
+def test_a_number_moved_from_one_array_to_the_next_changes_the_digest():
+    """Byte by byte the arrays of both models are the same: only where each of them ends tells them apart."""
+    model = peakrl.compile_model(random_problem(1))
+    plain, arrays = model_evidence(model)
+    m = SimpleNamespace(
+        **{name.removeprefix("model."): array for name, array in arrays.items()}, stride=plain["stride"]
+    )
+    assert digest_of(m, plain) == model.digest
+    m.first_slot, m.row_payoff = m.first_slot[:-1], np.append(m.first_slot[-1:], m.row_payoff)
+    assert digest_of(m, plain) != model.digest
+    forged = replace(
+        model, slot_state=model.slot_state[:-1], row_action=np.append(model.slot_state[-1:], model.row_action)
+    )
+    assert forged.digest != model.digest
 
 
 def test_a_payoff_behind_the_last_one_is_none(tmp_path):

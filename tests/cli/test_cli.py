@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -290,7 +291,7 @@ RUN = "from peakrl.cli import main; main()"
 
 
 def in_terminal(folder, arguments, environment=None, stop_at=None):
-    """Run a command in a terminal of its own; return exit code and everything it showed."""
+    """Run a command in a terminal of its own for two minutes at most; return exit code and everything it showed."""
     master, slave = pty.openpty()
     source = str(Path(peakrl.cli.__file__).parents[2])
     variables = os.environ | {"PYTHONPATH": source, "COLUMNS": "150", "TERM": "xterm-256color"} | (environment or {})
@@ -298,6 +299,8 @@ def in_terminal(folder, arguments, environment=None, stop_at=None):
         [sys.executable, "-c", RUN, *arguments], cwd=folder, stdin=slave, stdout=slave, stderr=slave, env=variables
     )
     os.close(slave)
+    overdue = threading.Timer(120, process.kill)
+    overdue.start()
     shown = b""
     while True:
         try:
@@ -311,7 +314,9 @@ def in_terminal(folder, arguments, environment=None, stop_at=None):
             process.send_signal(signal.SIGINT)
             stop_at = None
     os.close(master)
-    return process.wait(), shown.decode()
+    code = process.wait()
+    overdue.cancel()
+    return code, shown.decode()
 
 
 def test_a_terminal_shows_progress_with_the_current_value_and_colour_only_if_wanted(tmp_path):
@@ -336,6 +341,7 @@ def test_progress_in_a_narrow_terminal_leaves_out_whole_parts_and_keeps_the_time
     assert re.search(r"Learning .* 100,000/100,000 episodes  [0-9,]+/s  violating [0-9,]+ +0:00:00", line)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_keeps_the_run_and_says_where(tmp_path):
     (tmp_path / "tiny.toml").write_text(TINY)
     arguments = ["train", "tiny.toml", "--episodes", "2000000000", "--out", "a.run"]

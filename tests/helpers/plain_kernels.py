@@ -1,4 +1,4 @@
-"""Kernels as plain Python, where tests call one that only kernels may call."""
+"""Kernels as plain Python functions."""
 
 from __future__ import annotations
 

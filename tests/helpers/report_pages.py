@@ -9,8 +9,8 @@ from typing import Any
 
 import gymnasium
 
+from experiments.records import PAPER, Check, FigureRecord, Row
 from peakrl import LearnerSettings, Outcome, Problem, compile_model, energy_harvesting, learn, scheduling_example
-from peakrl.paper.records import PAPER, Check, FigureRecord, Row
 
 #: A label that would end a script, open a tag and break a template if it were not escaped.
 HOSTILE = "</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"

@@ -408,15 +408,3 @@ def test_what_is_done_in_a_state_that_waits_is_what_is_done_there_once_it_is_ent
         taken = learner.space.first_row(slot) + min(learner.place_when_new(), len(offer) - 1)
         learner.grow(slot, 61, NO_LOG, 0)
         assert learner.row(2, slot) == taken
-
-
-def test_a_file_with_a_line_of_guesses_for_each_step_is_read_where_steps_are_apart():
-    rounds = certified(gymnasium.make("FrozenLake-v1"), 0.5, 120, relative=False, **LAKE)._learned.rounds
-    kept = rounds.compact()
-    lines = np.full((rounds.horizon + 1, kept["guess"].shape[1]), -np.inf)
-    lines[2] = kept["guess"]
-    rounds.own["guess"][:] = 0.0
-    rounds.restore(kept | {"guess": lines})
-    assert len(kept["guess"]) == 1
-    assert np.isfinite(kept["guess"]).any()
-    assert np.array_equal(rounds.compact()["guess"], kept["guess"])

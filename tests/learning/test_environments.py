@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from helpers.certified_problems import near_tie
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from peakrl import (
@@ -508,3 +509,10 @@ def test_the_followed_policy_is_what_the_last_episode_did_in_states_it_was_the_f
     run = learn(env, settings, episodes=4, knowledge=Knowledge(**told), record="none")
     assert [run.followed_policy.action(step, state) for step, state, _ in env.taken] == [1, 1]
     assert [action for *_, action in env.taken] == [1, 1]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint32, np.int64, np.uint64])
+def test_a_seed_of_a_numpy_type_is_the_number_that_it_is(kind):
+    runs = [learn(ModelEnvironment(near_tie(), 0), episodes=4, seed=seed, states=3) for seed in (kind(101), 101)]
+    assert runs[0].seed == runs[1].seed
+    assert np.array_equal(runs[0].history.episode_reward, runs[1].history.episode_reward)

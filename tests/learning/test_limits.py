@@ -8,12 +8,12 @@ import pytest
 
 import naive
 import peakrl
+from experiments.neighbours import tiny_harvesting
 from helpers.random_problems import RandomProblem, random_problem
 from helpers.seeds import seeds
 from helpers.shielded_environments import Corridor, CorridorProblem, holes, lake
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
-from peakrl.paper.neighbour_problems import tiny_harvesting
 
 LEARNERS = {
     "posterior": LearnerSettings.posterior(),

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.models import sparse_model
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import LearnerSettings, TabularModel, compile_model, energy_harvesting, learn
-from peakrl.benchmark.scaling import sparse_model
 from peakrl.kernels.curve_tables import new_curve
 from peakrl.learning.active import ActiveRun
 from peakrl.policy.tables import first_rows

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from experiments.robustness import FAMILIES, instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from naive.posterior import Posterior
@@ -29,7 +30,6 @@ from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.posterior import PLANS
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.posterior import STREAM
-from peakrl.paper.robustness_problems import FAMILIES, instance
 from peakrl.policy.export import UNKNOWN
 
 SETTINGS = {"ghost": 0.05, "growth": 0.005}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.neighbours import Inventory, tiny_harvesting
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
@@ -25,7 +26,6 @@ from peakrl.kernels.counting import NO_CELL
 from peakrl.kernels.primal_dual import plan_anew
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP
 from peakrl.learning.active import ActiveRun
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 
 INVENTORY = compile_model(Inventory())
 #: Of the inventory at a limit of 3.5: the optimum and the price of the cost, by linear programming, and the two

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.neighbours import Inventory, tiny_harvesting
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
@@ -12,7 +13,6 @@ from naive.q_tables import masked_q, maximin_game, triple_q
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, load_run, resume, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import MaskedQ, MaximinQ, TripleQ
-from peakrl.paper.neighbour_problems import Inventory, tiny_harvesting
 
 TINY, INVENTORY = compile_model(tiny_harvesting()), compile_model(Inventory())
 PEAK = Knowledge(constraints=lambda step, state, action: 3.0 - action)

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from experiments.theory import doors
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
@@ -29,7 +30,6 @@ from peakrl.kernels.counting import NO_CELL, count_step, plan
 from peakrl.learners import SUCBVI, UCBVI
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.lane_source import NO_CHANGES
-from peakrl.paper.theory_tasks import doors
 from peakrl.storage import read_record, write_record
 
 SMALL = compile_model(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from experiments.robustness import instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
@@ -16,7 +17,6 @@ from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, sol
 from peakrl.kernels.untried import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of
 from peakrl.learners import UCBVI
 from peakrl.learning.untried import BY_MODEL, NOTHING_KNOWN
-from peakrl.paper.robustness_problems import instance
 
 COUNTING = {
     "posterior": LearnerSettings.posterior(),

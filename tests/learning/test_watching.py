@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakrl import History, LearnerSettings, LearningRun, compile_model, energy_harvesting, learn, resume, to_gymnasium
-from peakrl.learning.watching import RunView, together
+from peakrl.learning.watching import RunView
 
 PROBLEM = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
 MODEL = compile_model(PROBLEM)
@@ -113,11 +112,3 @@ def test_what_a_watcher_raises_ends_the_run() -> None:
 
     with pytest.raises(ValueError, match="enough"):
         learn(MODEL, LEARNERS[0], episodes=10, watch=watch)
-
-
-def test_many_watchers_are_one() -> None:
-    calls: list[str] = []
-    both: Any = together([lambda _: calls.append("a"), lambda _: calls.append("b")])
-    both(None)
-    assert calls == ["a", "b"]
-    assert together([]) is None

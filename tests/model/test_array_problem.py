@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.models import PlainQueues, Queues
 from peakrl import ArrayProblem, Outcome, compile_model, solve
-from peakrl.benchmark.queues import PlainQueues, Queues
 from peakrl.errors import PeakError, ProblemError
 from peakrl.model import layers
 from peakrl.model.explore import explore

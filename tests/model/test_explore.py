@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peakrl
+from benchmarks.models import PlainQueues
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import Outcome, Problem, compile_model
-from peakrl.benchmark.queues import PlainQueues
 from peakrl.errors import ProblemError
 from peakrl.model.explore import explore
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from experiments.neighbours import Inventory, ObstacleGrid, tiny_harvesting
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import (
@@ -23,7 +24,6 @@ from peakrl import (
     solve_relaxed,
 )
 from peakrl.errors import SettingsError
-from peakrl.paper.neighbour_problems import Inventory, ObstacleGrid, tiny_harvesting
 
 TINY = compile_model(tiny_harvesting())
 EXACT = 1e-6

@@ -233,7 +233,7 @@ def test_a_policy_kept_by_change_survives_its_file_and_nothing_else_passes_for_i
 MEASURE = """
 import sys
 from peakrl import audit, evaluate, solve
-from peakrl.benchmark.planning import random_model
+from benchmarks.models import random_model
 
 def peak(run, *given):
     open("/proc/self/clear_refs", "w").write("5")

@@ -24,7 +24,6 @@ from peakrl import (
     uniform,
 )
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.kernels.sampling import seed_state
 from peakrl.model.explore import explore
 from peakrl.model.schedule_states import ScheduleState
 from peakrl.problems.scheduling import earliest_deadline_order
@@ -227,7 +226,7 @@ def test_a_policy_over_random_times_has_no_single_order():
 
 
 def test_times_drawn_once_give_a_problem_with_fixed_times():
-    jobs = draw_jobs(scheduling_example(3).jobs, seed_state(np.uint64(4)))
+    jobs = draw_jobs(scheduling_example(3).jobs, 4)
     best = solve(compile_model(machine_scheduling(jobs)))
     assert (best.violation, -best.value) == best_over_all_orders(jobs, "max_tardiness")
 

@@ -278,7 +278,6 @@ def test_any_data_is_a_problem_or_refused_with_our_own_error(values):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "machine_scheduling", "jobs": [], "jobs_file": "a.csv"}, "jobs_file and jobs mean the same"),
         ({"kind": "energy_harvesting", "arrivals": float("nan")}, "arrivals is nan; it must be finite"),
         ({"kind": "energy_harvesting", "arrivals": [1, object()]}, r"arrivals\[1\] is <object .*must be plain"),
         ({"kind": "python", "function": "mine.py:make", "arguments": {"pay": 1}, "pay": 2}, "pay is given twice"),
@@ -296,7 +295,6 @@ def test_what_needs_code_or_a_further_file_is_told_apart_from_what_does_not():
         ({"kind": "energy_harvesting"}, True),
         ({"kind": "machine_scheduling", "jobs": []}, True),
         ({"kind": "machine_scheduling", "jobs": "a.csv"}, False),
-        ({"kind": "machine_scheduling", "jobs_file": "a.csv"}, False),
         ({"kind": "tables", "file": "a.csv", "horizon": 1}, False),
         ({"kind": "python", "function": "a.py:b"}, False),
         ({"kind": "a:b"}, False),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from event_files import logged
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from peakrl import (
@@ -107,24 +108,18 @@ def test_a_page_that_is_built_on_the_way_has_the_curve_so_far(run: LearningRun) 
 
 def test_tensorboard_is_told_once_of_each_review(run: LearningRun, tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX", reason="tensorboardX is not installed: no log to try")
-    from peakrl.report.event_log import PATTERN, EventLog, records
+    from peakrl.report.event_log import EventLog
 
     log = EventLog(tmp_path)
     learn(MODEL, SETTINGS, episodes=100_000, seed=1, watch=log.watch)
     log.close()
-    from tensorboardX.proto.event_pb2 import Event
-
-    told: dict[str, list[tuple[int, float]]] = {}
-    for path in sorted(tmp_path.glob(PATTERN)):
-        for event in map(Event.FromString, records(path.read_bytes())):
-            for value in event.summary.value:
-                told.setdefault(value.tag, []).append((event.step, value.simple_value))
+    told = logged(tmp_path)
     proved = run.proof_history
     assert proved is not None
     finite = np.isfinite(proved.gap)
-    assert [step for step, _ in told["certified/gap"]] == proved.episode[finite].tolist()
-    assert np.allclose([gap for _, gap in told["certified/gap"]], proved.gap[finite])
-    assert np.allclose([gap for _, gap in told["certified/true_gap"]], solve(MODEL).value - proved.value)
+    assert list(told["certified/gap"]) == proved.episode[finite].tolist()
+    assert np.allclose(list(told["certified/gap"].values()), proved.gap[finite])
+    assert np.allclose(list(told["certified/true_gap"].values()), solve(MODEL).value - proved.value)
 
 
 @pytest.mark.parametrize("on", ["model", "environment"])

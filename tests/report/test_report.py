@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plotly.offline import get_plotlyjs
 from typer.testing import CliRunner
 
 from helpers.random_problems import random_problem
-from helpers.report_pages import HOSTILE, Taken, figure_record, save_runs
+from helpers.report_pages import HOSTILE, Taken, save_runs
 from helpers.safe_problems import BUILT_IN
 from peakrl import (
     LearnerSettings,
@@ -37,16 +35,12 @@ from peakrl.certifying.findings import RunFindings
 from peakrl.certifying.policy_tables import risks
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
-from peakrl.paper.records import FigureRecord, Row, read_figure
 from peakrl.problem_files import read_problem_file
 from peakrl.report.answer import answer_of
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
-from peakrl.report.efficiency import FLOOR
 from peakrl.report.episode_blocks import safe_chart
 from peakrl.report.map_blocks import field_count, run_map
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
-from peakrl.report.paper_sections import quartile_chart
-from peakrl.report.plotly_bundle import KINDS, reduced
 from peakrl.report.policy_blocks import explorer, kept_slots
 from peakrl.report.run_sections import section_of
 from peakrl.report.schedule_blocks import schedule_blocks
@@ -78,7 +72,6 @@ class Mine(peakrl.Problem):
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    figure_record().write(folder)
     save_runs(folder)
     return folder
 
@@ -104,57 +97,12 @@ def test_a_page_has_plotly_once_and_stays_under_8_megabytes(results: Path) -> No
     assert len(html.encode()) < 8_000_000
 
 
-def test_plotly_is_told_to_start_only_what_the_page_draws() -> None:
-    whole = get_plotlyjs()
-    before, after = (re.findall(r"\.register\(\[([^\]]+)\]\)", source) for source in (whole, reduced(whole)))
-    assert len(before) == len(after) == 1
-    assert before[0].count("()") > 40
-    assert after[0].count("()") == len(KINDS)
-    assert reduced(whole).replace(after[0], before[0]) == whole
-
-
-@pytest.mark.parametrize("source", ["", "core.register([a(),b()])", "core.register([a()]);a=W((x,y)=>{y.exports=c()})"])
-def test_a_bundle_of_another_form_is_used_as_it_is(source: str) -> None:
-    assert reduced(source) == source
-
-
 def test_every_part_of_a_page_has_its_own_id(taken: Taken) -> None:
     ids = [found["id"] for _, found in taken.tags if "id" in found]
     assert len(ids) == len(set(ids))
     named = [found["aria-labelledby"] for _, found in taken.tags if "aria-labelledby" in found]
     assert set(named) <= set(ids)
     assert {reference[1:] for reference in taken.references if reference.startswith("#")} <= set(ids)
-
-
-def test_the_comparison_of_a_figure_has_every_digit_of_its_record(results: Path, taken: Taken) -> None:
-    checks = read_figure(results, "figure-2").checks
-    head, *rows = taken.tables["figure-2-checks"]
-    assert head == ["quantity", "compared with", "there", "ours", "difference", "tolerance", "within"]
-    for check, row in zip(checks, rows, strict=True):
-        assert row[:2] == [check.what, check.against]
-        numbers = [check.expected, check.ours, check.difference, check.tolerance]
-        assert row[2:6] == ["" if number is None else repr(number) for number in numbers]
-    assert [row[6].strip() for row in rows] == ["yes", "NO", "not judged"]
-
-
-def test_a_figure_off_tolerance_is_told_as_such(results: Path) -> None:
-    figure = make_page(results).sections[0]
-    assert figure.badge == ("bad", "off tolerance")
-    assert figure.lead.startswith("1 of 2 judged")
-
-
-def test_curves_are_those_of_the_record_and_levels_reach_across(results: Path, taken: Taken) -> None:
-    series = {one["name"]: one for one in taken.data["figure-2-frozen-sum-rate"]["series"]}
-    record = read_figure(results, "figure-2").curves("frozen", "sum rate")
-    assert set(series) == set(record)
-    assert series["slack 0.01"]["y"] == [row.mean for row in record["slack 0.01"]]
-    assert series["slack 0.01"]["std"] == [0.5] * 5
-    assert series["paper: slack 0.1"]["mode"] == "markers"
-    assert (series["integer optimum"]["x"], series["integer optimum"]["y"]) == ([10, 50], [57.25, 57.25])
-
-
-def test_settings_are_shown_with_dotted_names(taken: Taken) -> None:
-    assert taken.tables["figure-2-settings"][1:] == [["episodes", "50"], ["problem.peak", "8"]]
 
 
 def test_no_label_can_escape_from_the_page() -> None:
@@ -253,7 +201,6 @@ def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart():
         {"kind": "energy_harvesting"},
         {"kind": "scheduling_example", "number": 2},
         {"kind": "machine_scheduling", "jobs": "/etc/hostname"},
-        {"kind": "machine_scheduling", "jobs_file": "/etc/hostname"},
         {"kind": "machine_scheduling", "jobs": [{"processing": "1-2", "due": 9, "deadline": 9}] * 5},
         {"kind": "machine_scheduling", "jobs": [{"processing": -1}]},
         {"kind": ["machine_scheduling"]},
@@ -491,7 +438,7 @@ def test_the_command_writes_the_page_into_the_folder_and_tells_what_is_on_it(res
     assert answer.exit_code == 0
     told = json.loads(answer.stdout)
     assert told["bytes"] == out.stat().st_size
-    assert [part["id"] for part in told["sections"]] == ["figure-2", "theory", "run-energy-run", "run-jobs-run"]
+    assert [part["id"] for part in told["sections"]] == ["run-energy-run", "run-jobs-run"]
 
 
 def test_a_page_goes_into_its_folder_or_beside_its_file(results: Path) -> None:
@@ -526,13 +473,6 @@ def test_a_run_that_does_not_hold_its_model_is_reported_with_its_problem(
     assert "State(left=1)" in Path("mine.html").read_text()
     with pytest.raises(SettingsError, match="single run file"):
         write_page(tmp_path, model=load_run("mine.run", model=read_problem_file("mine.toml", trust=True).model()).model)
-
-
-def test_a_damaged_record_is_an_error_and_not_left_out(tmp_path: Path) -> None:
-    figure_record().write(tmp_path)
-    (tmp_path / "figure-2.json").write_text("{")
-    with pytest.raises(StorageError, match="figure-2"):
-        make_page(tmp_path)
 
 
 def test_a_run_is_reported_from_python_as_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -577,12 +517,3 @@ def test_a_sweep_is_told_run_by_run_and_its_curves_are_means_over_seeds(tmp_path
     mean = np.mean([arrays["history_value"] for _, arrays in runs], axis=0)
     assert chart["series"][0]["y"] == pytest.approx(mean.tolist(), rel=1e-6)
     assert chart["series"][1]["y"] == [records[0]["optimum"]] * 2
-
-
-def test_a_logarithmic_axis_of_gaps_ends_where_gaps_no_longer_matter() -> None:
-    words = {"lower": 1e-14, "median": -3.0, "upper": 0.5}  # a policy that violates may earn more than the optimum
-    rows = [Row("peak 8", "practical", f"{word} gap", "%", x, y, None, 20) for word, y in words.items() for x in (1, 2)]
-    chart = quartile_chart(FigureRecord("efficiency", "", "episode", {}, tuple(rows), ()), "peak 8", "gap")
-    assert chart.data["floor"] == FLOOR["gap"] > 0
-    assert "log axis from 0.01" in chart.title
-    assert [series.y for series in chart.series] == [[-3.0, -3.0]]  # hovering and the CSV tell the number itself

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from experiments.page import figure_section
+from experiments.records import read_figure
 from helpers.browsing import Opened, chromium
 from helpers.certified_problems import near_tie
 from helpers.report_pages import figure_record, save_all_kinds
 from peakrl import LearnerSettings, learn, load_run, sweep, write_report
-from peakrl.paper.records import read_figure
-from peakrl.report.page import write_page
+from peakrl.report.page import Page, make_page, write_page
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     figure_record().write(folder)
     save_all_kinds(folder)
-    write_page(folder)
+    Page("Report", "results", [figure_section(figure_record()), *make_page(folder).sections]).write(folder)
     return folder
 
 

@@ -51,13 +51,13 @@ def driver(call: str) -> subprocess.Popen[bytes]:
 
 
 def workers_of(process: int) -> list[int]:
-    """Return the worker processes of a driver (its children, but for the tracker that loky starts)."""
+    """Return the worker processes of a driver (its children that serve)."""
     found = []
     for path in Path("/proc").glob("[0-9]*/status"):
         with contextlib.suppress(OSError):
             parent = path.read_text().partition("PPid:")[2].split()[0]
             command = (path.parent / "cmdline").read_bytes()
-            if int(parent) == process and b"popen_loky" in command:
+            if int(parent) == process and b"peakrl.runs.worker" in command:
                 found.append(int(path.parent.name))
     return found
 
@@ -119,6 +119,7 @@ def test_200_runs_survive_30_killed_workers_and_a_killed_driver(tmp_path: Path) 
     assert not any(map(alive, orphans))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_sweep_keeps_what_is_done_and_leaves_no_worker(tmp_path: Path) -> None:
     plan = read_plan(SWEEP)
     complete(plan.tasks, tmp_path / "one", workers=1)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 
 from peakrl.errors import SettingsError, StorageError, SweepError
 from peakrl.runs import Result, Task, local_workers, run_tasks
-from peakrl.runs.clusters import optional
+from peakrl.runs.engines import optional
 from peakrl.runs.runner import complete
 from peakrl.runs.store import Store
 from peakrl.runs.worker import BUSY, DONE, Call, perform
@@ -97,6 +99,27 @@ def test_kept_workers_serve_one_call_after_another_and_end_with_the_block(tmp_pa
     with local_workers(1) as engine:
         run_tasks(squares(1), tmp_path, engine=engine)
         assert type(engine).__name__ == "InProcess"
+
+
+def test_any_executor_of_processes_makes_runs_and_is_left_open(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        results = run_tasks(squares(6), tmp_path / "out", engine=executor, search=TESTS)
+        assert executor.submit(abs, -1).result() == 1
+    assert digests(results) == digests(run_tasks(squares(6), tmp_path / "alone", workers=1))
+
+
+def test_an_executor_that_breaks_is_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
+    deadly = Task("sweep_runs:die", {"log": str(tmp_path / "log"), "times": 1})
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        run_tasks(squares(2), tmp_path / "out", engine=executor, search=TESTS)
+        with pytest.raises(SweepError, match="the executor takes no more runs"):
+            run_tasks([deadly], tmp_path / "out", engine=executor, search=TESTS)
+    assert complete([deadly, *squares(2)], tmp_path / "out", workers=2).found == 2
+
+
+def test_what_a_run_prints_and_reads_does_not_disturb_its_worker(tmp_path: Path) -> None:
+    task = Task("sweep_runs:talk", {})
+    assert run_tasks([task], tmp_path, workers=2)[0].values == {"heard": ""}
 
 
 def test_a_death_costs_its_own_run_which_is_tried_again(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_jobs_stand_in_the_file_or_in_one_beside_it(tmp_path: Path) -> None:
     [[problems]]
     name = "beside"
     kind = "machine_scheduling"
-    jobs_file = "jobs.csv"
+    jobs = "jobs.csv"
     [[problems]]
     name = "inside"
     kind = "machine_scheduling"

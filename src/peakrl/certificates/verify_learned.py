@@ -1,6 +1,6 @@
 """Check the certificate of a learner that stopped by itself, from its counts and returns, in plain numpy.
 
-The formulas (theorem and proof: docs/certified-learner.md), p the failure probability, one bet for each law and step:
+The formulas (theorem and proof: docs/certified-learning.md), p the failure probability, one bet for each law and step:
 
     upper mean     of U_i <= B: least over nu >= B of  nu - exp( mean log(nu - U_i) - beta/n ),
                    beta = log(1/d) + log(pi (n + 1/2)) / 2

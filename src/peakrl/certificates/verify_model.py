@@ -7,6 +7,7 @@ viable if it violates in no outcome and leads to viable states only; the best vi
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,10 @@ import numpy as np
 
 #: Probabilities sum to 1 within this.
 APART = 1e-9
-LAYOUT = ("step_slots", "step_distributions", "row_start", "row_distribution", "outcome_start", "outcome_next",
-          "outcome_probability")  # fmt: skip
-PAYOFFS, OWN = ("row_payoff", "reward", "constraints"), ("slot_state", "row_action", "first_slot", "first_probability")
+#: What the digest of a model is made of, in this order.
+HEAD = ("horizon", "stationary", "constraint_names", "reward_range", "constraint_bounds")
+MEANING = ("stage_start", "slot_state", "row_start", "row_action", "row_distribution", "outcome_start", "outcome_next",
+           "outcome_probability", "row_payoff", "reward", "constraints", "first_slot", "first_probability")  # fmt: skip
 
 
 def require(sound: Any, words: str) -> None:
@@ -28,7 +30,7 @@ def require(sound: Any, words: str) -> None:
 
 def read_model(plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> SimpleNamespace:
     """Return the arrays of a model; a ValueError says what cannot be."""
-    own = {name: arrays[f"model.{name}"] for name in (*LAYOUT, *PAYOFFS, *OWN)}
+    own = {name: arrays[f"model.{name}"] for name in MEANING}
     m = SimpleNamespace(**own, **{name: plain[name] for name in ("horizon", "stationary", "stride")})
     m.reward_range, m.slots, m.rows = tuple(map(float, plain["reward_range"])), len(m.slot_state), len(m.row_action)
     size = np.diff(m.outcome_start)
@@ -37,7 +39,8 @@ def read_model(plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> SimpleNam
         digest_of(m, plain) == plain["digest"], m.stride in (0, 1), len(m.row_start) == m.slots + 1,
         np.diff(m.row_start) >= 0, size > 0,
         *(array >= 0 for name, array in own.items() if name not in ("reward", "constraints")),
-        m.step_slots.shape == m.step_distributions.shape == (m.horizon, 2),
+        len(m.stage_start) == (1 if m.stationary else m.horizon) + 1, np.diff(m.stage_start) > 0,
+        m.stage_start[0] == 0, m.stage_start[-1] <= m.slots,
         (m.row_start[0], m.row_start[-1]) == (0, m.rows),
         (m.outcome_start[0], m.outcome_start[-1]) == (0, len(m.outcome_next)),
         m.row_payoff + m.stride * (size[m.row_distribution] - 1) < len(m.reward), len(m.reward) == len(m.constraints),
@@ -46,17 +49,26 @@ def read_model(plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> SimpleNam
     require(
         all(map(np.all, sound)), "the arrays are not those of the model whose digest is told, or of none that can be"
     )
+    stages = np.stack([m.stage_start[:-1], m.stage_start[1:]], axis=1)
+    spans = np.array([used(m, first, last) for first, last in stages])
+    m.step_slots, m.step_distributions = (np.repeat(ends, m.horizon // len(ends), axis=0) for ends in (stages, spans))
     return with_laws(m, np.maximum(-m.constraints, 0.0).sum(axis=1), size[m.row_distribution])
 
 
+def used(m: SimpleNamespace, first: int, last: int) -> tuple[int, int]:
+    """Return the first and one past the last distribution of the rows of slots first .. last - 1."""
+    chosen = m.row_distribution[m.row_start[first] : m.row_start[last]]
+    return int(chosen.min()), int(chosen.max()) + 1
+
+
 def digest_of(m: SimpleNamespace, plain: Mapping[str, Any]) -> str:
-    """Return the fingerprint of a model's numbers."""
-    bounds, strides = tuple(map(float, plain["constraint_bounds"])), (m.slots, m.rows) if m.stationary else (0, 0)
-    told = (m.horizon, m.stationary, tuple(plain["constraint_names"])), (m.reward_range, bounds)
-    parts = [repr(one).encode() for one in told] + [np.int64(one).tobytes() for one in (m.horizon, *strides)]
-    parts += [getattr(m, name).tobytes() for name in LAYOUT] + [np.int64(m.stride).tobytes()]
-    parts += [getattr(m, name).tobytes() for name in (*PAYOFFS, *OWN)]
-    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+    """Return the fingerprint of a model's numbers: names, types, shapes and contents of its arrays."""
+    head = {name: plain[name] for name in HEAD} | {"payoffs_by_outcome": m.stride > 0}
+    digest = hashlib.blake2b(json.dumps(head).encode(), digest_size=16)
+    for name in MEANING:
+        array = getattr(m, name)
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def with_laws(m: SimpleNamespace, harm: Any, sizes: Any) -> SimpleNamespace:

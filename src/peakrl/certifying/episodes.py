@@ -22,8 +22,7 @@ from peakrl.model.tabular import TabularModel
 from peakrl.policy.binding import AnyPolicy, model_for
 from peakrl.policy.export import Exported
 from peakrl.policy.tables import Policy
-from peakrl.targets.adapters import adapt, is_environment
-from peakrl.targets.seeds import episode_seeds
+from peakrl.targets.adapters import adapt, episode_seed, is_environment
 
 #: A policy from elsewhere: which of the actions on offer to take.
 AnyRule = Callable[[int, Any, Sequence[Hashable]], Hashable]
@@ -209,7 +208,7 @@ class EnvironmentEpisodes:
         """Return the returns and violations of so many further episodes, in the order in which they started."""
         begin, seed = self._done, stream_of(self._seed, 1)
         self._done += count
-        seeds = episode_seeds(seed, begin, count)
+        seeds = [episode_seed(seed, begin + number) for number in range(count)]
         return followed_episodes(self._lanes, self._policy, seeds, self._generator, begin, self._fallback)
 
     def rests_on(self, optimum: str | None) -> tuple[str, ...]:

@@ -25,9 +25,7 @@ def model_evidence(model: TabularModel) -> Part:
         "constraint_bounds": [float(bound) for bound in model.constraint_bounds],
         "reward_range": [float(end) for end in model.reward_range],
     }
-    named = model.layout._asdict() | model.payoffs._asdict()
-    named |= {name: getattr(model, name) for name in ("slot_state", "row_action", "first_slot", "first_probability")}
-    return plain, {f"model.{name}": array for name, array in named.items() if hasattr(array, "dtype")}
+    return plain, {f"model.{name}": array for name, array in model.meaning().items()}
 
 
 def policy_evidence(policy: AnyPolicy) -> Part:

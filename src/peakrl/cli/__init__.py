@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from peakrl.cli.audit import audit as audit_command
-from peakrl.cli.bench import bench as bench_command
 from peakrl.cli.certify import certify as certify_command
 from peakrl.cli.certify import verify as verify_command
 from peakrl.cli.evaluate import evaluate as evaluate_command
@@ -17,7 +16,6 @@ from peakrl.cli.init import init as init_command
 from peakrl.cli.output import say
 from peakrl.cli.plan import plan as plan_command
 from peakrl.cli.report import report as report_command
-from peakrl.cli.reproduce import reproduce as reproduce_command
 from peakrl.cli.shield import shield as shield_command
 from peakrl.cli.solve import solve as solve_command
 from peakrl.cli.sweep import summarize as summarize_command
@@ -46,7 +44,6 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "plan": plan_command,
     },
     "Many runs": {"sweep": sweep_command, "summarize": summarize_command},
-    "The paper, and this machine": {"reproduce": reproduce_command, "bench": bench_command},
 }
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():

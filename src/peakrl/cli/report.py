@@ -1,4 +1,4 @@
-"""`peakrl report`: one self-contained page of figures, runs or a sweep."""
+"""`peakrl report`: one self-contained page of runs or a sweep."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from peakrl.cli.trusting import read_problem, trusting
 @trusting
 def report(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A run file, a sweep's folder, or a folder of results.")
-    ] = Path("results"),
+        Path, typer.Argument(metavar="SOURCE", help="A run file, a sweep's folder, or a folder of runs.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE.html", help="Where it goes; by default into the folder, or beside the run."),

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from peakrl.certificates import Certificate
     from peakrl.envs.described import LearningTarget
     from peakrl.learning.run import LearningRun
-    from peakrl.learning.watching import Watch
+    from peakrl.learning.watching import RunView, Watch
+    from peakrl.report.live import LiveView
 
 PROOF_LINES = 12
 #: By whether it is an environment.
@@ -73,7 +74,6 @@ def train(
     Exit code 1 where the problem is infeasible.
     """
     from peakrl.cli.output import print_json
-    from peakrl.cli.watching import Watchers
     from peakrl.storage import ready
 
     begun = time.perf_counter()
@@ -84,22 +84,28 @@ def train(
         raise SettingsError("name a problem file (`peakrl init NAME` writes one), or a run with --resume")
     try:
         name = (out or resume or file or Path("run")).name
-        watchers = Watchers(name, live=live, port=port, tensorboard=tensorboard)
-        with warnings.catch_warnings(), watchers:
+        begun_at: list[int] = []
+        with warnings.catch_warnings(), watching(name, live, port, tensorboard) as (view, watchers):
             vars(warnings)["showwarning"] = show_warning
-            watch = watchers.watch
+
+            def watch(moment: RunView) -> None:
+                begun_at.append(moment.episodes)
+                for each in watchers:
+                    each(moment)
+
             if resume is not None:
                 run, kept, target = resumed(resume, file, episodes, out, checkpoint, checkpoint_every, overwrite, watch)
             elif file is not None:
                 run, kept, target = learned(file, episodes, seed, out, checkpoint, checkpoint_every, overwrite, watch)
-            watchers.finish(run)
+            if view is not None:
+                view.finish(run)
     except KeyboardInterrupt:
         place = checkpoint or out or resume
         kept_in = f"; {place} holds the run so far" if place is not None and place.exists() else ""
         say(f"peakrl: interrupted{kept_in}", error=True)
         raise typer.Exit(130) from None
     answer = report(run, target, time.perf_counter() - begun)
-    answer["episodes_before"] = watchers.begun_at or 0
+    answer["episodes_before"] = begun_at[0] if begun_at else 0
     answer["run_file"] = None if kept is None else str(kept)
     certificates = answer.pop("certificates")
     if as_json:
@@ -107,6 +113,31 @@ def train(
     else:
         show(answer, certificates, file)
     raise typer.Exit(1 if answer["feasible"] is False else 0)
+
+
+@contextmanager
+def watching(
+    name: str, live: bool, port: int | None, tensorboard: Path | None
+) -> Iterator[tuple[LiveView | None, list[Watch]]]:
+    """Yield the live page, if there is one, and who watches the run."""
+    if port is not None and not live:
+        raise SettingsError("--port says where the page of --live is served: give --live too")
+    view: LiveView | None = None
+    watchers: list[Watch] = []
+    with ExitStack() as stack:
+        if tensorboard is not None:
+            from peakrl.report.event_log import EventLog
+
+            log = EventLog(tensorboard)
+            stack.callback(log.close)
+            watchers.append(log.watch)
+        if live:
+            from peakrl.report.live import LiveView
+
+            view = stack.enter_context(LiveView(name, port or 0))
+            watchers.append(view.watch)
+            say(f"peakrl: watch the run on {view.address} (from this computer)", error=True)
+        yield view, watchers
 
 
 def learned(

@@ -90,8 +90,9 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
 
     def picture(self) -> drawing.Pixels:
         """Return the episode so far as a picture."""
-        rewards, margins = [entry[2] for entry in self.trace], [entry[3] for entry in self.trace]
-        return drawing.episode_chart(rewards, margins, self.model.horizon)
+        margins = [min(entry[3], default=0.0) for entry in self.trace]
+        rewards = {drawing.BLUE: [entry[2] for entry in self.trace]}
+        return drawing.step_chart(rewards, margins, [margin < 0 for margin in margins], 0.0, self.model.horizon)
 
     # Gymnasium -----------------------------------------------------------------------------------------------
 
@@ -201,16 +202,18 @@ class HarvestingEnvironment(ProblemEnvironment):
 
     def text(self) -> str:
         """Return the battery as a bar."""
-        level, arrival = self._pair(self.state)
-        return drawing.battery_text(level, arrival, self.problem.battery, self.problem.peak_power)
+        (level, arrival), size = self._pair(self.state), self.problem.battery
+        width = min(max(size, 1), 40)
+        bar = ("#" * round(width * level / max(size, 1))).ljust(width, ".")
+        return f"battery [{bar}] {level}/{size}  arrival {arrival}  peak {self.problem.peak_power:g}"
 
     def picture(self) -> drawing.Pixels:
         """Return the battery over time."""
         pairs = [self._pair(entry[0]) for entry in self.trace] + [self._pair(self.state)]
         powers = [int(entry[1]) for entry in self.trace]  # type: ignore[call-overload]  # powers are whole numbers
-        levels, arrivals = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        problem = self.problem
-        return drawing.battery_chart(levels, arrivals, powers, problem.peak_power, problem.battery, problem.horizon)
+        energy = {drawing.BLUE: [pair[0] for pair in pairs], drawing.ORANGE: [pair[1] for pair in pairs]}
+        peak = self.problem.peak_power
+        return drawing.step_chart(energy, powers, [power > peak for power in powers], peak, self.problem.horizon)
 
     @staticmethod
     def _pair(state: Any) -> tuple[int, int]:
@@ -246,7 +249,12 @@ class SchedulingEnvironment(ProblemEnvironment):
     def text(self) -> str:
         """Return one line for each job."""
         done: Any = self.state
-        return f"time {self.problem.time(done)}\n{drawing.gantt_text(self._bars(), self._deadlines())}"
+        lines, bars = [f"time {self.problem.time(done)}"], {bar[0]: bar for bar in self._bars()}
+        for name, deadline in self._deadlines().items():
+            _, begin, end, margin = bars.get(name, (name, 0.0, 0.0, 0.0))
+            when = f"{begin:g}-{end:g}" if name in bars else "waiting"
+            lines.append(f"job {name:<8} deadline {deadline:>6g}  {when}{f'  missed by {-margin:g}' * (margin < 0)}")
+        return "\n".join(lines)
 
     def picture(self) -> drawing.Pixels:
         """Return the Gantt chart."""
@@ -255,12 +263,12 @@ class SchedulingEnvironment(ProblemEnvironment):
     def _deadlines(self) -> dict[str, float]:
         return {str(job.name): float(job.deadline) for job in self.problem.jobs}
 
-    def _bars(self) -> list[drawing.Bar]:
+    def _bars(self) -> list[tuple[str, float, float, float]]:
         states: list[Any] = [entry[0] for entry in self.trace] + [self.state]
         times = [float(self.problem.time(state)) for state in states]
         release: dict[Any, int] = {job.name: job.release for job in self.problem.jobs}
         return [
-            drawing.Bar(str(entry[1]), max(times[place], release[entry[1]]), times[place + 1], min(entry[3]))
+            (str(entry[1]), max(times[place], release[entry[1]]), times[place + 1], min(entry[3]))
             for place, entry in enumerate(self.trace)
         ]
 

@@ -16,8 +16,7 @@ from peakrl.kernels.arrays import Floats
 from peakrl.model.problem import violation_of
 from peakrl.policy.averaged import AveragedPolicy
 from peakrl.policy.binding import AnyPolicy
-from peakrl.targets.adapters import LaneError, Lanes, Observed, Rules, Step, adapt, is_environment
-from peakrl.targets.seeds import episode_seeds
+from peakrl.targets.adapters import LaneError, Lanes, Observed, Rules, Step, adapt, episode_seed, is_environment
 
 #: What to do at a step in a state, given the actions on offer.
 Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
@@ -67,7 +66,7 @@ def environment_episodes(
     `declared` goes to `targets.adapters.adapt`.
     """
     fallback = Fallback(unknown, seed)
-    seeds = episode_seeds(seed, 0, episodes)
+    seeds = [episode_seed(seed, episode) for episode in range(episodes)]
     generator = np.random.default_rng(seed)
     lanes = lanes_of(env, declared)
     rewards, violations = followed_episodes(lanes, policy, seeds, generator, fallback=fallback)
@@ -143,7 +142,7 @@ def environment_rollout(
     steps: list[tuple[Any, ...]] = []
     over = False
     try:
-        (walk.seen,) = lanes.begin([0], episode_seeds(seed, 0, 1))
+        (walk.seen,) = lanes.begin([0], [episode_seed(seed, 0)])
         while walk.seen is not None and not over and walk.step < lanes.rules.horizon:
             index = choose(lanes, walk, fallback)
             (event,) = lanes.advance([index])

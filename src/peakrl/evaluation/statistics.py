@@ -1,8 +1,7 @@
 """Statistics of episodes and of repeated runs: pure functions of numbers, nothing drawn.
 
-* Share of successes x of n trials: Clopper and Pearson's exact interval, whose ends are the quantiles
-  B(a/2; x, n-x+1) and B(1-a/2; x+1, n-x) of beta distributions, a = 1 - confidence.
-* Mean: x-bar +- t_{n-1}(1-a/2) * s / sqrt(n).
+* Share of successes: Clopper and Pearson's exact interval (`scipy.stats.binomtest`).
+* Mean: x-bar +- t_{n-1}(1-a/2) * s / sqrt(n), a = 1 - confidence.
 * Interquartile mean: the mean of what is left when the lowest and the highest quarter (rounded down) are dropped;
   robust to outlying runs, with a percentile bootstrap interval.
 * Probability of improvement: theta = P(X > Y) + P(X = Y)/2 over all pairs of runs, which is Mann and Whitney's
@@ -18,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,16 +48,14 @@ class Estimate(NamedTuple):
 
 def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> Interval:
     """Return the exact two-sided interval of a probability from `successes` among `trials`."""
-    from scipy.special import betaincinv
+    from scipy.stats import binomtest
 
     trials = check_count(trials, "trials", least=1)
     successes = check_count(successes, "successes", least=0)
     if successes > trials:
         raise SettingsError(f"successes are {successes} of {trials} trials; there cannot be more than trials")
-    tail = (1.0 - check_confidence(confidence)) / 2.0
-    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes > 0 else 0.0
-    high = float(betaincinv(successes + 1, trials - successes, 1.0 - tail)) if successes < trials else 1.0
-    return Interval(low, high)
+    found = binomtest(successes, trials).proportion_ci(check_confidence(confidence), method="exact")
+    return Interval(float(found.low), float(found.high))
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -75,17 +73,12 @@ def interquartile_mean(
     values: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Estimate:
     """Return the mean of the middle half of `values` with its percentile bootstrap interval."""
+    from scipy.stats import trim_mean
+
     sample = check_sample(values, "values", least=1)
-    low, high = bootstrap((sample,), middle_mean, confidence, resamples, seed)
-    return Estimate(float(middle_mean(sample)), low, high)
-
-
-def middle_mean(sample: Floats, axis: int = -1) -> Any:
-    """Return the mean along `axis` without the lowest and the highest quarter, rounded down."""
-    count = sample.shape[axis]
-    cut = count // 4
-    kept = np.take(np.sort(sample, axis=axis), np.arange(cut, count - cut), axis=axis)
-    return kept.mean(axis=axis)
+    middle = partial(trim_mean, proportiontocut=0.25)
+    low, high = bootstrap((sample,), middle, confidence, resamples, seed)
+    return Estimate(float(middle(sample)), low, high)
 
 
 def improvement_probability(

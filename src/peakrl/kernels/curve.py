@@ -27,7 +27,7 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout
 from peakrl.kernels.curve_tables import GROUP, Curve
-from peakrl.kernels.jit import inlined, inner_loop, loop
+from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.products import times
 
 
@@ -88,7 +88,7 @@ def summed_totals(
         episode += count
 
 
-@inner_loop
+@loop
 def apply_changes(
     layout: Layout,
     curve: Curve,
@@ -141,7 +141,7 @@ def recompute(layout: Layout, curve: Curve, step: int) -> None:
         advance_sparse(layout, curve, step)
 
 
-@inner_loop
+@loop
 def begin(layout: Layout, curve: Curve) -> None:
     """Step 0, from the distribution of the first state."""
     mass, count = curve.mass, 0
@@ -160,14 +160,14 @@ def begin(layout: Layout, curve: Curve) -> None:
     curve.active_count[0] = count
 
 
-@inner_loop
+@loop
 def note_margins(worst: Floats, margins: Floats, index: int) -> None:
     """Lower `worst` to a row of `margins` where that is less."""
     for i in range(worst.shape[0]):
         worst[i] = min(worst[i], margins[index, i])
 
 
-@inner_loop
+@loop
 def advance_dense(layout: Layout, curve: Curve, step: int) -> None:
     """`step` and every later one, by products with the matrix (M | p)."""
     mass, matrix, stale, margin, worst = curve.mass, curve.matrix, curve.stale, curve.ahead_margin, curve.worst
@@ -199,7 +199,7 @@ def advance_dense(layout: Layout, curve: Curve, step: int) -> None:
             curve.totals[h, q] = mass[totals + q]
 
 
-@inner_loop
+@loop
 def expect(
     into: Floats,
     link: int,
@@ -219,7 +219,7 @@ def expect(
         into[link, column + q] = paid
 
 
-@inner_loop
+@loop
 def least(
     into: Floats, link: int, margins: Floats, rows: Ints, here: int, following: Ints, start: int, last: int
 ) -> None:
@@ -231,7 +231,7 @@ def least(
         into[link, i] = smallest
 
 
-@inner_loop
+@loop
 def multiply(mass: Floats, matrix: Floats, source: np.uint64, target: np.uint64, end: np.uint64) -> None:
     """mass[target:end] = mass[source:target] * matrix[source:target], four rows at a time.
 
@@ -250,7 +250,7 @@ def multiply(mass: Floats, matrix: Floats, source: np.uint64, target: np.uint64,
                 mass[target + column] = two_rows + m2 * matrix[link + two, column] + m3 * matrix[link + three, column]
 
 
-@inner_loop
+@loop
 def advance_sparse(layout: Layout, curve: Curve, step: int) -> None:
     """`step` and every later one, outcome by outcome through the links that have mass."""
     mass, ahead, stale, margin, worst = curve.mass, curve.matrix, curve.stale, curve.ahead_margin, curve.worst

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from peakrl.kernels.jit import inner_loop
+from peakrl.kernels.jit import loop
 from peakrl.kernels.sampling import Words, uniform
 
 #: Stands for a uniform number of exactly 0, whose logarithm there is not.
@@ -22,7 +22,7 @@ LEAST_UNIFORM = 2.0**-54
 SQUEEZE = 0.0331
 
 
-@inner_loop
+@loop
 def draw_normal(state: Words) -> float:
     """Return a normal number."""
     while True:
@@ -33,7 +33,7 @@ def draw_normal(state: Words) -> float:
             return x * math.sqrt(-2.0 * math.log(square) / square)
 
 
-@inner_loop
+@loop
 def draw_gamma(state: Words, shape: float) -> float:
     """Return a gamma number of unit scale."""
     large = shape if shape >= 1.0 else shape + 1.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Longs
-from peakrl.kernels.jit import inner_kernel, kernel
+from peakrl.kernels.jit import kernel
 from peakrl.kernels.sampling import Words, uniform
 
 
@@ -23,7 +23,7 @@ def uniforms(state: Words, count: int) -> Floats:
     return numbers
 
 
-@inner_kernel
+@kernel
 def best_step(value: Floats, better: Floats, arrival: int, rate: Floats) -> None:
     """Write V_h to `better`, given V_{h+1} in `value`; rate[P] = r(P) ends at the largest allowed power."""
     top = value.shape[0] - 1

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.kernels.jit import inner_kernel, kernel
+from peakrl.kernels.jit import kernel
 
 Integers = NDArray[np.integer[Any]]
 
@@ -49,7 +49,7 @@ def number_lists(start: Longs, left: Integers, right: Integers) -> tuple[Ints, I
     return number, first[:count].copy()
 
 
-@inner_kernel
+@kernel
 def list_hash(left: Integers, right: Integers, begin: int, length: int) -> int:
     """Return a non-negative hash of a list."""
     h = np.uint64(length)
@@ -61,7 +61,7 @@ def list_hash(left: Integers, right: Integers, begin: int, length: int) -> int:
     return np.int64(h >> ONE)
 
 
-@inner_kernel
+@kernel
 def same_words(left: Integers, right: Integers, one: int, other: int, length: int) -> bool:
     """Do two lists of the same length agree?"""
     j = 0

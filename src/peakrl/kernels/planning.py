@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
-from peakrl.kernels.jit import inner_kernel, kernel
+from peakrl.kernels.jit import kernel
 from peakrl.kernels.products import times
 
 
-@inner_kernel
+@kernel
 def expected(layout: Layout, distribution: int, there: int, table: Floats) -> float:
     """Return E[table] over the next nodes of a distribution; `there` is the next step's first node."""
     total = 0.0

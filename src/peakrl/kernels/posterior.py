@@ -37,7 +37,7 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.backward import LEAST_COST, TIE
 from peakrl.kernels.dirichlet import draw_gamma
-from peakrl.kernels.jit import inlined, inner_loop, loop
+from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.playing import note_episode, take_row
 from peakrl.kernels.posterior_tables import (
@@ -70,7 +70,7 @@ UNKNOWN_COST = 1e200
 DRAWN = np.bool_(True)
 
 
-@inner_loop
+@loop
 def draw_law(counts: Counts, rules: Rules, law: int) -> None:
     """Draw the probabilities of a law's outcomes and of its ghost; before its first visit all is the ghost's."""
     counts.drawn[law] = counts.visits[law]
@@ -132,7 +132,7 @@ def judge(
     return q, c
 
 
-@inner_loop
+@loop
 def back_up(
     places: Places,
     counts: Counts,
@@ -233,7 +233,7 @@ def remember(
     counts.cell_cost[cell] += (violation - counts.cell_cost[cell]) / counts.cell_count[cell]
 
 
-@inner_loop
+@loop
 def drop_row(
     places: Places,
     counts: Counts,
@@ -262,7 +262,7 @@ def drop_row(
     return changes
 
 
-@inner_loop
+@loop
 def plan_anew(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log, episode: int, changes: int) -> int:
     """Draw every law and plan; return the new length of the log."""
     status = counts.status
@@ -277,7 +277,7 @@ def plan_anew(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log
     return changes
 
 
-@inner_loop
+@loop
 def learn_path(
     places: Places, counts: Counts, rules: Rules, plan: Plan, path: Path, length: int, log: Log, episode: int,
     changes: int,

@@ -47,7 +47,7 @@ import math
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
-from peakrl.kernels.jit import inlined, inner_loop, loop
+from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.playing import note_episode, take_row
 from peakrl.kernels.practical_tables import (
@@ -125,7 +125,7 @@ def doubt(tables: PracticalTables, options: Options, place: int, counted: int) -
     return DOUBT * math.sqrt(spread * tables.square[place, counted])
 
 
-@inner_loop
+@loop
 def try_again(
     layout: Layout, tables: PracticalTables, groups: Groups, options: Options, slot: int, low: int, high: int
 ) -> None:
@@ -163,7 +163,7 @@ def note_changes(
     return changes
 
 
-@inner_loop
+@loop
 def forbid(
     layout: Layout,
     tables: PracticalTables,
@@ -192,7 +192,7 @@ def forbid(
     return changes
 
 
-@inner_loop
+@loop
 def start_afresh(
     layout: Layout, tables: PracticalTables, options: Options, log: Log, episode: int, changes: int
 ) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Bytes, Floats, Ints, Layout, Longs
-from peakrl.kernels.jit import inner_kernel, kernel
+from peakrl.kernels.jit import kernel
 
 
 class Laws(NamedTuple):
@@ -44,7 +44,7 @@ class Room(NamedTuple):
     place: Longs
 
 
-@inner_kernel
+@kernel
 def new_room(laws: Laws, layout: Layout, slots: int) -> Room:
     """Return room for any law."""
     widest = slots
@@ -53,7 +53,7 @@ def new_room(laws: Laws, layout: Layout, slots: int) -> Room:
     return Room(np.zeros(widest, np.int32), np.zeros(widest), np.zeros(widest), np.zeros(slots, np.int64))
 
 
-@inner_kernel
+@kernel
 def write_law(layout: Layout, laws: Laws, d: int, order: Ints, room: Room) -> int:
     """Write a distribution, or the best that its box allows if slots are worth the more the earlier in `order`."""
     n, left = 0, 1.0
@@ -85,7 +85,7 @@ def write_law(layout: Layout, laws: Laws, d: int, order: Ints, room: Room) -> in
     return n
 
 
-@inner_kernel
+@kernel
 def expect(room: Room, n: int, there: int, value: Floats, cost: Floats) -> tuple[float, float]:
     """Return E[V] and E[C] of the law that is written down."""
     value_sum, cost_sum = 0.0, 0.0

@@ -31,7 +31,7 @@ import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.counting import NO_CELL, Counts, count_step
-from peakrl.kernels.jit import inlined, inner_loop, loop
+from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.playing import note_episode, take_row
 from peakrl.kernels.primal_dual_tables import (
@@ -56,7 +56,7 @@ DOUBLINGS, HALVINGS = 40, 50
 LEAST_BATCH, BATCH_SHARE = 10, 0.02
 
 
-@inner_loop
+@loop
 def widen(counts: Counts, dual: Dual, rules: Rules) -> None:
     """Set b of every row."""
     for row in range(dual.width.shape[0]):
@@ -117,7 +117,7 @@ def bring_near(counts: Counts, dual: Dual, slot: int, column: int) -> None:
         dual.near[slot, 1 + j] = dual.cost[slot, column, j]
 
 
-@inner_loop
+@loop
 def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
     """Value a plan, or the policy that is followed, from the last step back."""
     costs, columns = dual.price.shape[0], counts.greedy.shape[1]
@@ -155,7 +155,7 @@ def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
     start_costs(counts, dual)
 
 
-@inner_loop
+@loop
 def start_costs(counts: Counts, dual: Dual) -> None:
     """Set the costs from where episodes began so far."""
     total = 0.0
@@ -169,7 +169,7 @@ def start_costs(counts: Counts, dual: Dual) -> None:
         dual.expected[j] /= max(total, 1.0)
 
 
-@inner_loop
+@loop
 def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: float) -> None:
     """Set pi from the gains found last."""
     # No step needs another here, and those of a row lie side by side.
@@ -196,7 +196,7 @@ def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: fl
                 dual.chance[row, column] /= total
 
 
-@inner_loop
+@loop
 def move_prices(dual: Dual, rules: Rules, step_scale: float, shrink: float) -> None:
     """Move every price towards what keeps its limit."""
     for j in range(dual.price.shape[0]):
@@ -205,7 +205,7 @@ def move_prices(dual: Dual, rules: Rules, step_scale: float, shrink: float) -> N
         dual.price[j] = min(rules.most[j], max(0.0, moved))
 
 
-@inner_loop
+@loop
 def bisect(counts: Counts, dual: Dual, rules: Rules) -> None:
     """Plan with the least price that keeps the limit; where none does, with the largest that was tried."""
     low, high = 0.0, 0.0
@@ -316,7 +316,7 @@ def expect(layout: Layout, truth: Truth, d: int, column: int) -> None:
             truth.ahead[d, q] += layout.outcome_probability[o] * following
 
 
-@inner_loop
+@loop
 def exact_values(layout: Layout, dual: Dual, rules: Rules, truth: Truth) -> None:
     """Set the value and the violation of pi, as the model has them."""
     columns = dual.chance.shape[1]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.kernels.jit import inner_kernel, kernel
+from peakrl.kernels.jit import kernel
 
 Words = NDArray[np.uint64]
 #: Unsigned words turn sums with integers into floats, so what is read from one is made signed.
@@ -59,7 +59,7 @@ class Expansion(NamedTuple):
     margin: Floats
 
 
-@inner_kernel
+@kernel
 def job_cost(jobs: JobTable, job: int, end: int, duration: int, worst: Integer) -> float:
     """Return by how much the objective grows when `job` ends at `end` after `duration`."""
     tardiness = max(0, end - jobs.due[job])

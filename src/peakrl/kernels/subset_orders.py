@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Longs
-from peakrl.kernels.jit import inlined, inner_kernel, kernel
+from peakrl.kernels.jit import inlined, kernel
 from peakrl.kernels.scheduling import JobTable, job_cost
 
 
@@ -56,7 +56,7 @@ def subset_labels(jobs: JobTable, most: int) -> tuple[Longs, Longs, Floats, Long
     return start, end, cost, before, last
 
 
-@inner_kernel
+@kernel
 def insert(
     end: Longs,
     cost: Floats,
@@ -92,7 +92,7 @@ def insert(
     return size + shift
 
 
-@inner_kernel
+@kernel
 def move(end: Longs, cost: Floats, before: Longs, last: Longs, here: int, there: int) -> None:
     """Copy a label to another place."""
     end[there], cost[there], before[there], last[there] = end[here], cost[here], before[here], last[here]

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
-from peakrl.kernels.jit import inlined, inner_loop, loop
+from peakrl.kernels.jit import inlined, loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.playing import note_episode, take_row
 from peakrl.kernels.sampling import Words, draw_first
@@ -94,7 +94,7 @@ def greedy_row(tables: Tables, rules: Rules, step: int, slot: int) -> int:
     return np.int64(chosen)
 
 
-@inner_loop
+@loop
 def choose(tables: Tables, rules: Rules, step: int, slot: int, log: Log, episode: int, changes: int) -> int:
     """Find the greedy row of a node; log it where it changes from `episode` on, and return the log's new length."""
     row, column = greedy_row(tables, rules, step, slot), step * rules.shift
@@ -106,7 +106,7 @@ def choose(tables: Tables, rules: Rules, step: int, slot: int, log: Log, episode
     return changes
 
 
-@inner_loop
+@loop
 def update(tables: Tables, rules: Rules, path: Path, length: int) -> None:
     """Learn from an episode, the first step first: what a step needs of the next one is still as it was."""
     costs = tables.queue.shape[0]
@@ -129,7 +129,7 @@ def update(tables: Tables, rules: Rules, path: Path, length: int) -> None:
                 tables.cost[entry, j] = max(0.0, (1.0 - alpha) * tables.cost[entry, j] + alpha * target)
 
 
-@inner_loop
+@loop
 def end_frame(tables: Tables, rules: Rules, log: Log, episode: int, changes: int) -> int:
     """Move the queues and lift the table of rewards; return the log's new length."""
     for j in range(tables.queue.shape[0]):

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs
-from peakrl.kernels.jit import inner_loop, loop
+from peakrl.kernels.jit import loop
 from peakrl.kernels.products import times
 
 #: A: what an outcome not seen before weighs in the bets.
@@ -90,7 +90,7 @@ def least_mean(count: Longs, survival: Floats, log_share: float) -> float:
     return min(1.0, max(0.0, found))
 
 
-@inner_loop
+@loop
 def scale(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
     """Return exp((sum m log((S + u)/m) - R)/N)."""
     exponent = -limit
@@ -102,7 +102,7 @@ def scale(count: Longs, survival: Floats, limit: float, total: float, shift: flo
     return math.exp(exponent / total)
 
 
-@inner_loop
+@loop
 def slope(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
     """Return how what is maximised grows with u."""
     mass = 0.0
@@ -141,7 +141,7 @@ def way_of(courses: Courses, outcomes: Outcomes) -> Way:
     return Way(marked, steps, reached, survival, np.empty(most), began, outcomes.begun[began])
 
 
-@inner_loop
+@loop
 def reached_by(courses: Courses, outcomes: Outcomes, way: Way) -> int:
     """Set step and slot of wherever the policy was seen to lead, the first step first; return how many.
 

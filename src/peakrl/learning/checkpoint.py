@@ -27,7 +27,7 @@ from peakrl.learning.knowledge import Knowledge
 from peakrl.learning.run import LearningRun
 from peakrl.learning.saver import Saver, Writer
 from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.snapshots import legacy, part, restore, snapshot
+from peakrl.learning.snapshots import part, restore, snapshot
 from peakrl.learning.space import GrowingSpace
 from peakrl.learning.watching import Watch
 from peakrl.model.explore import Target, as_model
@@ -39,11 +39,8 @@ from peakrl.targets.absent import AbsentEnvironment, load_rules, store_rules
 from peakrl.targets.adapters import Lanes, adapt
 
 KIND, ENVIRONMENT_KIND = "learning run", "learning run on an environment"
-#: Of the fields below; files of a higher number are refused. Schema 3 added the names of learners, 4 trials and where
-#: episodes began.
+#: Of the fields below; files of another number are refused.
 SCHEMA = 4
-#: Learners that keep other tables since then.
-CHANGED = ("Practical", "Posterior", "UCBVI")
 #: What tells one run from another, in words.
 WORDS = {
     "settings": "learner",
@@ -266,8 +263,7 @@ def refuse_other_run(path: str | Path, plain: Mapping[str, Any], active: ActiveR
     if isinstance(active.target, TabularModel):
         wanted["model"], found["model"] = active.target.digest, plain["model"]["digest"]
     found.setdefault("knowledge", wanted["knowledge"])
-    found.setdefault("sampled", False)  # as older files were
-    different = [WORDS[key] for key, value in wanted.items() if found[key] != value]
+    different = [WORDS[key] for key, value in wanted.items() if found.get(key) != value]
     if different:
         raise StorageError(
             f"{path} holds another run, with a different {' and a different '.join(different)}. Continue that one with "
@@ -285,15 +281,10 @@ def read_plain(path: str | Path, kind: str = KIND) -> tuple[dict[str, Any], Arra
         raise
     with fields_of(path):
         schema = int(plain["schema"])
-        if schema > SCHEMA:
+        if schema != SCHEMA:
             raise StorageError(
-                f"{path} was written by peakrl {plain['peakrl']}, which is newer: its runs are of schema "
-                f"{plain['schema']}, and this peakrl reads up to {SCHEMA}"
-            )
-        if schema < SCHEMA and kind == ENVIRONMENT_KIND:
-            raise StorageError(
-                f"{path} was written by peakrl {plain['peakrl']} (schema {schema}), whose runs on environments this "
-                f"peakrl (schema {SCHEMA}) does not read: load it with that version, or learn anew"
+                f"{path} was written by peakrl {plain['peakrl']} with schema {schema}, and this peakrl reads {SCHEMA}: "
+                "load it with that version, or learn again"
             )
     return plain, arrays
 
@@ -304,15 +295,6 @@ def stored_learner(
     """Return the settings and the knowledge that a file holds; knowledge that is given must agree with it."""
     try:
         values, declared = plain["settings"], plain.get("knowledge", {})
-        if "learner" not in values:
-            values, declared = legacy(values)
-        if plain["schema"] < SCHEMA and values["learner"] in CHANGED:
-            dropped = [f"{name}={values[name]}" for name in ("second_looks", "replay") if name in values]
-            raise StorageError(
-                f"{path} was written by peakrl {plain['peakrl']} (schema {plain['schema']}) with the learner "
-                f"{' '.join((values['learner'], *dropped))}, which this peakrl (schema {SCHEMA}) has not as it was: "
-                "load it with that version, or learn anew"
-            )
         settings = LearnerSettings.from_dict(values)
         if knowledge is None:
             return settings, Knowledge.from_dict(declared)

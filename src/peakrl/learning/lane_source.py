@@ -23,8 +23,7 @@ from peakrl.learning.limits import Limits
 from peakrl.learning.observations import Observations
 from peakrl.learning.sources import Ledger
 from peakrl.learning.space import Space
-from peakrl.targets.adapters import LaneError, Lanes, Observed, Step
-from peakrl.targets.seeds import EpisodeSeeds
+from peakrl.targets.adapters import LaneError, Lanes, Observed, Step, episode_seed
 
 #: Steps between two looks at the clock: at first, and at most.
 LANE_STEPS = 1 << 10, 1 << 16
@@ -69,7 +68,6 @@ class LaneSource:
         self._waits = False
         self._unknown: int | None = None
         self.started = 0
-        self._seeds: EpisodeSeeds | None = None
         #: Has the last episode that is asked for been started?
         self._final = False
         horizon = self.rules.horizon
@@ -181,9 +179,7 @@ class LaneSource:
         self._final = self.started >= goal and algorithm is not None
         if self._final and algorithm is not None:
             ledger.greedy = algorithm.greedy()
-        if self._seeds is None:
-            self._seeds = EpisodeSeeds(ledger.seed)
-        seeds = [self._seeds[number] for number in numbers]
+        seeds = [episode_seed(ledger.seed, number) for number in numbers]
         for place, seen in zip(free, self.lanes.begin(free, seeds), strict=True):
             lane = self._running[place]
             if lane is not None:

@@ -7,7 +7,6 @@ one run, so several runs are given a function that makes it, or one environment 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from peakrl.checks import check_count, check_episodes, check_seed
+from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError
 from peakrl.learning.active import ActiveRun, pieces
 from peakrl.learning.knowledge import Knowledge
@@ -211,11 +211,3 @@ def watch(futures: list[Future[Any]], look: Callable[[], None]) -> None:
             future.result()
         if not unfinished:
             return
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1

@@ -7,7 +7,7 @@ value. Of an environment nothing exact is known: there history holds what episod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.learning.ahead import compile_ahead
 from peakrl.learning.algorithm import Algorithm, Held
 from peakrl.learning.history import History, ProofHistory
 from peakrl.learning.knowledge import NOTHING, Knowledge
@@ -147,6 +146,25 @@ class LearningRun:
         return self._learned.certificate()
 
     @cached_property
+    def issued(self) -> list[dict[str, float]]:
+        """What a certified learner certified, one entry for each epsilon that it reached, in their order.
+
+        Each entry holds `epsilon`, `episodes`, `gap`, `violation_high` and the other bounds at that time. The list is
+        empty for other learners and for a run that is still learning.
+        """
+        return list(getattr(self._learned, "issued", ()))
+
+    @property
+    def proof_episode(self) -> int | None:
+        """The episode that completed the proof of infeasibility; None without such a proof."""
+        return getattr(self._learned, "proved_in", None)
+
+    @property
+    def stored_numbers(self) -> int | None:
+        """How many numbers the learner's tables hold; None for a run that is still learning."""
+        return None if isinstance(self._learned, Held) else sum(a.size for a in self._learned.arrays().values())
+
+    @cached_property
     def untried(self) -> Untried | None:
         """Where `policy` may come to and its action was never tried, and how likely that is.
 
@@ -260,7 +278,6 @@ def learn(
         "constraint_tolerances": constraint_tolerances, "constraint": constraint, "states": states,
     }  # fmt: skip
     if is_problem(target) or isinstance(target, TabularModel):
-        compile_ahead()
         target = as_model(target, progress=progress)
         if horizon is not None and horizon != target.horizon:
             raise SettingsError(f"horizon is {horizon}, but the model's is {target.horizon}; leave it out for a model")
@@ -286,6 +303,45 @@ def learn(
 
     saver = Saver(checkpoint, checkpoint_every, writer(active))
     return drive(continued(checkpoint, active), episodes, saver=saver, progress=progress, watch=watch)
+
+
+def learn_in_stages(
+    model: TabularModel,
+    learner: LearnerSettings | None = None,
+    *,
+    stages: Sequence[int],
+    knowledge: Knowledge | None = None,
+    seed: int = 0,
+    record: Record = "none",
+) -> Iterator[LearningRun]:
+    """Learn on a model and yield the run as it stands after each of `stages`, numbers of episodes in ascending order.
+
+    Use it to look at the policies of a run on its way. Every run that is yielded stays as it is while learning goes on;
+    the last one has learned what `learn(model, learner, episodes=stages[-1], ...)` learns. Other parameters: see
+    `learn`. A learner that stops by itself ends the stages early.
+
+    >>> import peakrl
+    >>> model = peakrl.compile_model(peakrl.scheduling_example(1))
+    >>> [run.episodes for run in peakrl.learn_in_stages(model, stages=[10, 100])]
+    [10, 100]
+    """
+    from peakrl.learning.active import ActiveRun, pieces
+
+    stages = [check_episodes(stage, "stages") for stage in stages]
+    if not stages or stages != sorted(set(stages)):
+        raise SettingsError(f"stages is {stages}; it must hold numbers of episodes in ascending order")
+    settings = check_learner(learner)
+    settings.check_model(model)
+    active = ActiveRun(
+        model, settings, planned=stages[-1], seed=check_seed(seed), every=recording_interval(record, stages[-1]),
+        average=False, knowledge=check_knowledge(knowledge), sampled=is_sampled(record, stages[-1], model),
+    )  # fmt: skip
+    for stage in stages:
+        for _ in pieces(active, stage):
+            pass
+        yield active.result(watched=True)
+        if active.stopped is not None:
+            return
 
 
 def check_learner(learner: Any) -> LearnerSettings:

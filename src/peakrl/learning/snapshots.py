@@ -134,24 +134,3 @@ def restore_recorder(active: ActiveRun, recorder: Recorder, arrays: Arrays) -> N
 def part(arrays: Arrays, prefix: str) -> Arrays:
     """Return the arrays whose names begin so, without the prefix."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def legacy(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return settings and knowledge of a file from before learners had names (schemas 1 and 2)."""
-    given = dict(values)
-    practical = given.pop("practical_learner", False)
-    known = {
-        "most_reward": given.pop("most_reward", None),
-        "constraint_depends_on": given.pop("constraint_depends_on", None),
-    }
-    if given.pop("share_outcomes", False):
-        known["outcome_groups"] = True
-    if practical:
-        own = ("constraint_memory", "adaptive_steps", "second_looks", "replay", "slack", "penalty")
-        settings = {"learner": "Practical", "tight_optimism": given["start"] == "tight"}
-        settings |= {"share_steps": given["share_steps"] is not False}
-        settings |= {name: given[name] for name in own if name in given}
-    else:
-        alien = ("constraint_memory", "adaptive_steps", "second_looks", "replay", "share_steps")
-        settings = {"learner": "AlgorithmOne"} | {name: value for name, value in given.items() if name not in alien}
-    return settings, {name: value for name, value in known.items() if value is not None}

@@ -69,13 +69,3 @@ class RunView:
 
 #: Called at the beginning and after each piece of work, about twice a second; what it raises ends the run.
 Watch = Callable[[RunView], None]
-
-
-def together(watchers: list[Watch]) -> Watch | None:
-    """Return one watcher for many; None for none."""
-
-    def watch(moment: RunView) -> None:
-        for each in watchers:
-            each(moment)
-
-    return watch if watchers else None

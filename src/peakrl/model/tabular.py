@@ -7,6 +7,7 @@ Everything is validated here, once; kernels trust what they are given. See `kern
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -215,18 +216,35 @@ class TabularModel(StateSpace):
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of all numbers: equal digests mean the same problem in the same order.
+        """Fingerprint of all numbers: equal digests mean the same problem with the same numbering.
 
-        What states and actions are called is no part of it: under other names the same policy is as good, and a label
-        may be any object, which need not look the same in another process.
+        Names, dtypes and shapes of the arrays are hashed with their contents, so that no two models share a digest by
+        moving numbers from one array to the next. Labels of states and actions are left out: the same policy is
+        optimal under other labels, and a label may be any object, which need not print alike in another process.
         """
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(repr((self.horizon, self.stationary, self.constraint_names)).encode())
-        digest.update(repr((self.reward_range, self.constraint_bounds)).encode())
-        for array in (*self.layout, *self.payoffs, self.slot_state, self.row_action, self.first_slot):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update(self.first_probability.tobytes())
+        head = {
+            "horizon": self.horizon, "stationary": self.stationary, "constraint_names": self.constraint_names,
+            "reward_range": self.reward_range, "constraint_bounds": self.constraint_bounds,
+            "payoffs_by_outcome": self.payoffs.stride > 0,
+        }  # fmt: skip
+        digest = hashlib.blake2b(json.dumps(head, default=float).encode(), digest_size=16)
+        for name, array in self.meaning().items():
+            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
+
+    def meaning(self) -> dict[str, NDArray[Any]]:
+        """Arrays that define the problem, by name; everything else follows from them."""
+        payoffs = self.payoffs
+        return {
+            # [stage + 1]: slots of a stage; a stationary model has one, otherwise every step is one.
+            "stage_start": np.append(self.step_slots[: 1 if self.stationary else None, 0], self.step_slots[-1, 1]),
+            "slot_state": self.slot_state, "row_start": self.row_start, "row_action": self.row_action,
+            "row_distribution": self.row_distribution, "outcome_start": self.outcome_start,
+            "outcome_next": self.outcome_next, "outcome_probability": self.outcome_probability,
+            "row_payoff": payoffs.row_payoff, "reward": payoffs.reward, "constraints": payoffs.constraints,
+            "first_slot": self.first_slot, "first_probability": self.first_probability,
+        }  # fmt: skip
 
     def _sizes(self) -> str:
         kind = "stationary" if self.stationary else "layered"

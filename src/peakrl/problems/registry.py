@@ -57,8 +57,6 @@ class Kind:
     #: Its names on the command line, each with parameters.
     commands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     template: Template | None = None
-    #: Older words for parameters, which are still read.
-    older: Mapping[str, str] = field(default_factory=dict)
     #: Parameters that may name a file to be read.
     files: tuple[str, ...] = ()
     #: Does making it run code that its parameters name?

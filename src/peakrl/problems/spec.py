@@ -42,12 +42,7 @@ class ProblemSpec:
         kind = kind_named(self.kind)
         if not isinstance(self.parameters, Mapping):
             raise ProblemError(f"parameters is {self.parameters!r}; it must be a table of values by name")
-        given: dict[str, Any] = {}
-        for name, value in as_plain(self.parameters, "").items():
-            known = kind.older.get(name, name)
-            if known in given:
-                raise ProblemError(f"{name} and {known} mean the same: give one of them")
-            given[known] = value
+        given = as_plain(self.parameters, "")
         check_names(kind.parameters, given)
         object.__setattr__(self, "parameters", given)
 

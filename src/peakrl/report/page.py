@@ -1,6 +1,6 @@
 """One self-contained HTML page of what was run, what came out and how far it is from the optimum.
 
-    a results folder   the paper's figures and theory, and every run file beside them
+    a folder of runs   every run file in it
     a sweep's folder   what each learner reached, how surely, and the curves
     a run file         the run: exact figures, curves, verdict with proof, audit, policy maps, explorer
 
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import Section, exactly, is_number, shown
-from peakrl.report.plotly_bundle import plotly_source
 from peakrl.storage import reading, write_file
 
 if TYPE_CHECKING:
@@ -39,38 +38,31 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 @dataclass(frozen=True)
-class Live:
-    """What a page that is served while a run goes on must know to ask for news: which run, and which version it is."""
-
-    token: str
-    version: int = 0
-
-
-@dataclass(frozen=True)
 class Page:
     """A page before it is written."""
 
     title: str
     source: str
     sections: Sequence[Section]
-    #: Served while a run goes on: the page may then ask where it came from for news.
-    live: Live | None = None
+    #: The version of a page that is served while a run goes on; it reloads itself when there is a newer one.
+    live: int | None = None
 
     def html(self) -> str:
         """Return the whole page."""
+        from plotly.offline import get_plotlyjs
+
         import peakrl
 
-        scripts = ("charts.js", "policy.js", "live.js") if self.live else ("charts.js", "policy.js")
         return str(
             environment()
             .get_template("page.html")
             .render(
                 page=self,
-                connect="'self'" if self.live else "'none'",
+                connect="'none'" if self.live is None else "'self'",
                 version=peakrl.__version__,
                 style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
-                plotly=plotly_source(),
-                scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in scripts],
+                plotly=get_plotlyjs().replace("</script", "<\\/script"),
+                scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in ("charts.js", "policy.js")],
                 data=embedded(self.data),
             )
         )
@@ -80,9 +72,25 @@ class Page:
         """What the page's scripts draw, by block."""
         return {key: value for part in self.sections for key, value in part.data.items()}
 
-    def content(self) -> str:
-        """Return contents and sections alone, for a page that is open already."""
-        return str(environment().get_template("content.html").render(page=self))
+    def write(self, place: Path) -> Path:
+        """Write the page to a file, or to `report.html` in a folder, and return the file.
+
+        An existing file is replaced only if it is a page of peakrl.
+        """
+        if os.path.isdir(place):
+            place = place / NAME
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise StorageError(f"cannot make the folder {place.parent}: {said}") from error
+        if os.path.isfile(place) and not replaceable(place):
+            raise StorageError(
+                f"{place} holds something other than a page of peakrl's: move it, or put the page elsewhere"
+            )
+        # Half a sign of Unicode stands for a byte in the name of a file that is no text.
+        write_file(place, self.html().encode(errors="backslashreplace"))
+        return place
 
 
 @cache
@@ -111,7 +119,7 @@ def embedded(data: Any) -> str:
 
 
 def make_page(source: str | Path, model: TabularModel | None = None, table: TabularModel | None = None) -> Page:
-    """Return the page of a results folder, a sweep's folder or a run file.
+    """Return the page of a folder of runs, a sweep's folder or a run file.
 
     Of a run file: `model` where it does not hold it, `table` that an environment shows.
     """
@@ -124,7 +132,7 @@ def make_page(source: str | Path, model: TabularModel | None = None, table: Tabu
             raise StorageError(f"{path} holds nothing to report: {what_else(path)}")
         return Page(f"Report on {path.resolve().name}", path.name, sections)
     if not os.path.exists(path):
-        raise StorageError(f"{path} does not exist; name a results folder, a sweep's folder or a run file")
+        raise StorageError(f"{path} does not exist; name a folder of runs, a sweep's folder or a run file")
     from peakrl.report.run_sections import run_section
 
     return Page(f"Report on {path.name}", path.name, [run_section(path, model=model, table=table)])
@@ -135,28 +143,21 @@ def what_else(folder: Path) -> str:
     within = sorted({found.parent for kind in ("json", "run") for found in folder.glob(f"*/*.{kind}")})
     if within:
         return "name a folder within it, such as " + " or ".join(map(str, within[:3]))
-    return (
-        "`peakrl reproduce` writes the paper's figures there, `peakrl train ... --out` a run, "
-        "`peakrl sweep` a folder of runs"
-    )
+    return "`peakrl train ... --out` writes a run there, `peakrl sweep` a folder of runs"
 
 
 def folder_sections(folder: Path) -> list[Section]:
     """Return the sections of everything that a folder holds."""
-    from peakrl.report.paper_sections import paper_sections
     from peakrl.runs.store import MARKER
 
     if (folder / MARKER).exists():
         from peakrl.report.sweep_sections import sweep_sections
 
         return sweep_sections(folder)
-    sections = paper_sections(folder)
-    runs = sorted(folder.glob("*.run"))
-    if runs:
-        from peakrl.report.run_sections import run_section
+    from peakrl.report.run_sections import run_section
 
-        sections += [run_section(path, share=len(runs)) for path in runs]
-    return sections
+    runs = sorted(folder.glob("*.run"))
+    return [run_section(path, share=len(runs)) for path in runs]
 
 
 def default_place(source: str | Path) -> Path:
@@ -176,7 +177,7 @@ def write_page(
     place = default_place(source) if out is None else Path(out)
     if out is None and place.is_symlink():  # it came with what is reported on, and may lead to any file of the reader's
         raise StorageError(f"{place} is a link to {os.readlink(place)}: remove it, or say where the page goes (--out)")
-    return put(page, place), page
+    return page.write(place), page
 
 
 def write_report(
@@ -184,7 +185,7 @@ def write_report(
 ) -> Path:
     """Write one self-contained HTML page and return where it is: what was run, what came out, how far from the optimum.
 
-    `source` is a run, or names a run file, a folder of results or a sweep's folder. The page goes to `out`,
+    `source` is a run, or names a run file, a folder of runs or a sweep's folder. The page goes to `out`,
     a file or a folder. Unless that is given it goes into the folder, beside the run file, or, for a run that is in no
     file, to `report.html` in the current folder. A page of peakrl's that stood there is replaced. A run on an
     environment is judged exactly on its `table`, where that is given: `compile_model(from_gymnasium(env, ...))`.
@@ -199,24 +200,8 @@ def write_report(
         from peakrl.report.run_sections import section_for
 
         page = Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run", table=table)])
-        return put(page, Path(NAME if out is None else out))
+        return page.write(Path(NAME if out is None else out))
     return write_page(source, out, table=table)[0]
-
-
-def put(page: Page, place: Path) -> Path:
-    """Write a page to a file, or into a folder; return where it is."""
-    if os.path.isdir(place):
-        place = place / NAME
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise StorageError(f"cannot make the folder {place.parent}: {said}") from error
-    if os.path.isfile(place) and not replaceable(place):
-        raise StorageError(f"{place} holds something other than a page of peakrl's: move it, or put the page elsewhere")
-    # Half a sign of Unicode stands for a byte in the name of a file that is no text.
-    write_file(place, page.html().encode(errors="backslashreplace"))
-    return place
 
 
 def replaceable(place: Path) -> bool:

@@ -1,15 +1,25 @@
-"""How static figures look: colours that everyone can tell apart, labels with units, bands of one standard deviation."""
+"""The style of static figures: a documented interface, for figures of your own that look like those of peakrl.
+
+    from peakrl.report.style import BLUE, house_style, new_figure, save
+
+    with house_style():
+        figure, ((axes,),) = new_figure(1, 1)
+        axes.plot(run.history.episode, run.history.value, color=BLUE)
+        save(figure, Path("curve.pdf"))
+
+`BLUE`, `ORANGE`, ... stay distinct under the common colour blindnesses. `count_episodes` and `plain_numbers` format the
+numbers of an axis.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peakrl.errors import SettingsError
-from peakrl.paper.records import Row
 from peakrl.storage import write_file
 
 if TYPE_CHECKING:
@@ -70,41 +80,6 @@ def save(figure: Figure, path: Path) -> Path:
     figure.savefig(buffer, format=kind[1:], dpi=160, metadata=undated[kind])
     write_file(path, buffer.getvalue())
     return path
-
-
-def label(axes: Axes, title: str, x: str, rows: Sequence[Row]) -> None:
-    """Write the title and what the axes show, with the unit that the rows are in."""
-    axes.set_title(title, loc="left")
-    axes.set_xlabel(x)
-    if rows:
-        axes.set_ylabel(f"{rows[0].measure} ({rows[0].unit})")
-
-
-def curve(axes: Axes, rows: Sequence[Row], name: str, colour: str, *, band: bool = True, **style: Any) -> None:
-    """Draw a curve with a band of one standard deviation, or a level where there is no x."""
-    if rows[0].x is None:
-        axes.axhline(rows[0].mean, color=colour, label=name, **{"linestyle": "--", "linewidth": 1.2, **style})
-        return
-    x, mean = places(rows), [row.mean for row in rows]
-    axes.plot(x, mean, color=colour, label=name, **style)
-    if band and all(row.std is not None for row in rows):
-        # Violations, tardiness and rates are never below 0, and a logarithmic axis has no 0.
-        low = [max(row.mean - (row.std or 0.0), 1e-9) for row in rows]
-        high = [row.mean + (row.std or 0.0) for row in rows]
-        axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-
-
-def places(rows: Sequence[Row]) -> list[float]:
-    """Return the places of rows on the horizontal axis."""
-    return [row.x for row in rows if row.x is not None]
-
-
-def read_off(axes: Axes, rows: Sequence[Row], colour: str, name: str | None = None) -> None:
-    """Mark points read off the paper's figure."""
-    axes.plot(
-        places(rows), [row.mean for row in rows], linestyle="none", marker="o", markersize=5,
-        markerfacecolor="white", markeredgecolor=colour, markeredgewidth=1.2, label=name, zorder=5,
-    )  # fmt: skip
 
 
 def count_episodes(axes: Axes) -> None:

@@ -6,24 +6,37 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from peakrl.checks import check_choice, check_count, check_number
+from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError, SweepError
 from peakrl.progress import Progress
-from peakrl.runs.engines import ENGINES, Ended, Engine, InProcess, Job, LocalProcesses, Queue
+from peakrl.runs.engines import ENGINES, Engine, InProcess, LocalProcesses, dask_engine, ray_engine
 from peakrl.runs.store import Store
 from peakrl.runs.tasks import Result, Task
-from peakrl.runs.worker import BUSY, DIED, DONE, Call, Outcome
+from peakrl.runs.worker import BUSY, DIED, DONE, Call, Outcome, perform_alone
 
 #: Seconds between two looks at runs that another sweep is making.
 PATIENCE = 0.2
+#: Runs that are submitted at a time, unless `workers` says how many: enough for any cluster to have work.
+MOST = 1000
 #: How many failures an error message tells of.
 SHOWN = 10
+
+
+@dataclass
+class Job:
+    """A run to be made, and how often it has failed for no fault of its own."""
+
+    call: Call
+    mishaps: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,8 +75,8 @@ def run_tasks(
     """Return the result of every task, in their order; only what is missing in `folder` is run.
 
     `workers`: processes (None: one a core; 1: in this process, unless there is a time limit). `engine`: by name, or
-    one that is at hand already (`local_workers`). `retries`: how often a run is tried again whose worker died.
-    `time_limit`: seconds a run. Failures are raised when all else is done.
+    any `concurrent.futures.Executor` of processes, such as `local_workers` yields. `retries`: how often a run is tried
+    again whose worker died. `time_limit`: seconds a run. Failures are raised when all else is done.
     """
     wanted = list(tasks)
     done = complete(
@@ -92,8 +105,7 @@ def complete(
     search: str | None = None,
 ) -> Completion:
     """Make the runs that are missing in `folder`; failures are returned, not raised. See `run_tasks`."""
-    chosen = choose_engine(engine, workers, address, time_limit) if isinstance(engine, str) else engine
-    check_limits(retries, time_limit)
+    check_options(engine, workers, address, retries, time_limit)
     unique = {task.key: task for task in tasks}
     if not unique:
         return Completion()
@@ -104,8 +116,12 @@ def complete(
         store.forget({task.key for task in missing})
         token, place = store.token, str(store.folder.absolute())
         jobs = [Job(Call(t.key, t.function, dict(t.config), place, token, time_limit, search)) for t in missing]
-        with SweepProgress(title, len(unique), done.found, progress) as shown:
-            _Driver(store, unique, retries, done, shown).drive(chosen, deque(jobs))
+        with (
+            chosen_engine(engine, workers, address, time_limit) as chosen,
+            SweepProgress(title, len(unique), done.found, progress) as shown,
+        ):
+            most = 1 if isinstance(chosen, InProcess) else workers or MOST
+            _Driver(store, unique, retries, done, shown).drive(chosen, deque(jobs), most)
     return done
 
 
@@ -115,20 +131,34 @@ def missing_tasks(tasks: Iterable[Task], store: Store) -> list[Task]:
     return [task for task in dict.fromkeys(tasks) if task.key not in there]
 
 
-def choose_engine(engine: str, workers: int | None, address: str | None, time_limit: float | None) -> Engine:
-    """Return the engine of that name."""
+def check_options(
+    engine: str | Engine, workers: int | None, address: str | None, retries: int, time_limit: float | None
+) -> None:
+    """Raise unless the options of `run_tasks` make sense."""
     if workers is not None:
         check_count(workers, "workers")
-    check_choice(engine, "engine", ENGINES)
-    if engine == "loky":
-        if address is not None:
-            raise SettingsError("address is for the engines ray and dask; loky runs on this machine")
-        count = workers if workers is not None else cores()
-        # A run that exceeds its limit takes its process with it, which must not be this one.
-        return InProcess() if count == 1 and time_limit is None else LocalProcesses(count)
-    from peakrl.runs.clusters import Cluster
+    if not isinstance(engine, Engine):
+        check_choice(engine, "engine", ENGINES)
+    if address is not None and engine not in ("ray", "dask"):
+        raise SettingsError("address is for the engines ray and dask; loky runs on this machine")
+    check_count(retries, "retries", 0)
+    if time_limit is not None:
+        check_number(time_limit, "time_limit", above=0, otherwise=" of seconds, or None")
 
-    return Cluster(engine, workers, address)
+
+def chosen_engine(
+    engine: str | Engine, workers: int | None, address: str | None, time_limit: float | None
+) -> AbstractContextManager[Engine]:
+    """Return the engine of that name for `with`; one that was passed stays when the block ends."""
+    if isinstance(engine, Engine):
+        return nullcontext(engine)
+    if engine == "ray":
+        return ray_engine(workers, address)
+    if engine == "dask":
+        return dask_engine(workers, address)
+    if time_limit is not None:
+        return LocalProcesses(workers or usable_cores())  # a run over its limit ends its process
+    return local_workers(workers)
 
 
 @contextmanager
@@ -138,26 +168,9 @@ def local_workers(workers: int | None = None, *, prepare: str | None = None) -> 
     `workers`: as `run_tasks` takes it. `prepare`: "module:function", called without arguments in every new process
     before there is anything to run, to load what runs will need.
     """
-    engine = choose_engine("loky", workers, None, None)
-    if isinstance(engine, LocalProcesses):
-        with LocalProcesses(engine.workers, prepare=prepare) as kept:
-            yield kept
-    else:
+    count = check_count(usable_cores() if workers is None else workers, "workers")
+    with InProcess() if count == 1 else LocalProcesses(count, prepare=prepare) as engine:
         yield engine
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    import joblib
-
-    return int(joblib.cpu_count())
-
-
-def check_limits(retries: int, time_limit: float | None) -> None:
-    """Raise unless both make sense."""
-    check_count(retries, "retries", 0)
-    if time_limit is not None:
-        check_number(time_limit, "time_limit", above=0, otherwise=" of seconds, or None")
 
 
 class _Driver:
@@ -167,22 +180,41 @@ class _Driver:
         self, store: Store, tasks: dict[str, Task], retries: int, done: Completion, shown: SweepProgress
     ) -> None:
         self.store, self.tasks, self.retries, self.done, self.shown = store, tasks, retries, done, shown
+        #: Runs that another sweep is making.
+        self.waiting: list[Job] = []
 
-    def drive(self, engine: Engine, queue: Queue) -> None:
-        """Go on until every run is made or given up."""
-        waiting: Queue = deque()
-        while queue:
-            for ended in engine.run(queue):
-                self.settle(ended, queue, waiting)
-            # What is left is being made by another sweep: look from time to time whether it still is.
-            if waiting:
-                time.sleep(PATIENCE)
-                queue.extend(waiting)
-                waiting.clear()
+    def drive(self, engine: Engine, queue: deque[Job], most: int) -> None:
+        """Go on until every run is made or given up, with at most `most` of them submitted at a time."""
+        under_way: dict[Future[Outcome], Job] = {}
+        done: SimpleQueue[Future[Outcome]] = SimpleQueue()
+        try:
+            while queue or under_way or self.waiting:
+                while queue and len(under_way) < most:
+                    job = queue.popleft()
+                    try:
+                        future = engine.submit(perform_alone, job.call)
+                    except RuntimeError as error:
+                        raise SweepError(
+                            f"the executor takes no more runs ({error}): pass a new one; finished runs are kept"
+                        ) from error
+                    under_way[future] = job
+                    future.add_done_callback(done.put)
+                if under_way:
+                    future = done.get()
+                    job = under_way.pop(future)
+                    self.settle(job, outcome_of(future, job), queue)
+                else:  # what is left is being made by another sweep: look from time to time whether it still is
+                    time.sleep(PATIENCE)
+                    queue.extend(self.waiting)
+                    self.waiting.clear()
+        finally:
+            for future in list(under_way):
+                future.cancel()
+            if under_way and isinstance(engine, LocalProcesses):
+                engine.shutdown()
 
-    def settle(self, ended: Ended, queue: Queue, waiting: Queue) -> None:
+    def settle(self, job: Job, outcome: Outcome, queue: deque[Job]) -> None:
         """Take note of an ending."""
-        job, outcome = ended.job, ended.outcome
         if outcome.payload is not None:
             self.store.put(outcome.key, outcome.payload)
         if outcome.status == DIED:
@@ -191,7 +223,7 @@ class _Driver:
             self.done.made += 1
             self.shown.tell(self.tasks[outcome.key], "done")
         elif outcome.status == BUSY:
-            waiting.append(job)
+            self.waiting.append(job)
         elif outcome.transient and job.mishaps < self.retries:
             job.mishaps += 1
             queue.append(job)
@@ -212,6 +244,16 @@ class _Driver:
             place = f" at {words.place}" if words.place else ""
             return outcome._replace(message=f"the time limit has passed{place}", transient=False)
         return outcome._replace(message=f"{outcome.message} ({words.where})")
+
+
+def outcome_of(future: Future[Outcome], job: Job) -> Outcome:
+    """Return how a run ended; a future that raises has lost its worker."""
+    try:
+        return future.result()
+    except Exception as error:
+        words = (str(error).strip().splitlines() or [""])[0]
+        message = f"a worker was lost: {type(error).__name__}: {words}"
+        return Outcome(job.call.key, DIED, message, transient=True)
 
 
 class SweepProgress:

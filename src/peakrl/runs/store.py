@@ -235,10 +235,6 @@ class Store:
             finally:
                 path.unlink(missing_ok=True)
 
-    def begun(self, key: str) -> bool:
-        """Is there a note of a run that is under way, or died?"""
-        return (self.folder / "running" / key).exists()
-
     def last_words(self, key: str) -> LastWords | None:
         """Return what the note of a run says; None if there is none."""
         try:

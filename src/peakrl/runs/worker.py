@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
+import json
 import os
 import signal
 import sys
@@ -64,36 +65,29 @@ class Outcome(NamedTuple):
     payload: bytes | None = None
 
 
-#: Held while a run is under way.
-_at_work = threading.Lock()
+_one_run = threading.Lock()
 
 
 def perform_alone(call: Call) -> Outcome:
-    """Make a run in a process that serves nothing else: one thread."""
+    """Make a run in a worker process: one kernel thread, one run at a time."""
     os.environ.update(ONE_THREAD)
-    with _at_work:
+    with _one_run:
         return perform(call)
 
 
-def serve(driver: int) -> None:
-    """Prepare a worker process: it ends with its driver, though not before the run that is under way is stored."""
-    # Ctrl-C reaches the whole group; what becomes of the workers is for the driver to say.
+def serve() -> None:
+    """Make the runs that the driver asks for, a line of JSON each, until the driver ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch() -> None:
-        while os.getppid() == driver:
-            time.sleep(0.5)
-        with _at_work:
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def prepare(function: str) -> None:
-    """Call a function that loads what runs will need; a run that needs more will say so itself."""
-    os.environ.update(ONE_THREAD)
-    with suppress(Exception):
-        load_function(function)()
+    calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # what a run prints
+    if sys.argv[1]:
+        with suppress(Exception):  # a run that needs more will say so itself
+            load_function(sys.argv[1])()
+    with suppress(BrokenPipeError):  # the driver has ended, and the run is stored
+        for line in calls:
+            outcome = perform_alone(Call(*json.loads(line)))
+            answers.write(json.dumps(outcome, default=bytes.hex).encode() + b"\n")
 
 
 def perform(call: Call) -> Outcome:

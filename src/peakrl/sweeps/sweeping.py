@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from peakrl.runs.engines import Engine
 from peakrl.runs.runner import Completion, Failure, complete, missing_tasks
 from peakrl.runs.store import MARKER, Store
 from peakrl.runs.tasks import Result, Task
@@ -55,7 +56,7 @@ def sweep(
     *,
     folder: str | Path | None = None,
     workers: int | None = None,
-    engine: str = "loky",
+    engine: str | Engine = "loky",
     address: str | None = None,
     retries: int = 2,
     time_limit: float | None = None,
@@ -66,10 +67,10 @@ def sweep(
     """Make the runs of a sweep that its folder does not hold yet.
 
     `source`: a TOML file or a mapping of the same form (see `peakrl.sweeps.plan`). `engine`: "loky" (this machine),
-    "ray" or "dask" (`address` of the cluster). `retries`: how often a run is tried again whose worker died;
-    `time_limit`: seconds a run. Runs that fail are listed in the report and do not stop the others. A file that names
-    code is refused unless `trust` is True, or lists "." (the file's own folder) and installed packages. `dry_run` makes
-    nothing and runs no code that the sweep names.
+    "ray" or "dask" (`address` of the cluster), or a `concurrent.futures.Executor` of processes. `retries`: how often a
+    run is tried again whose worker died; `time_limit`: seconds a run. Runs that fail are listed in the report and do
+    not stop the others. A file that names code is refused unless `trust` is True, or lists "." (the file's own folder)
+    and installed packages. `dry_run` makes nothing and runs no code that the sweep names.
     """
     if dry_run:
         return rehearse(read_plan(source, folder, run_code=False))

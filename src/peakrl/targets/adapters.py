@@ -34,6 +34,11 @@ NUMBERS = frozenset({int, np.int64, np.int32})
 LARGEST_FLOAT = sys.float_info.max
 
 
+def episode_seed(seed: int, episode: int) -> int:
+    """Return the seed that an episode of a run is reset with."""
+    return int(np.random.SeedSequence((seed, episode)).generate_state(1)[0])
+
+
 class Observed(NamedTuple):
     """A state and the numbers of the actions on offer there."""
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 
 from peakrl.kernels.arrays import Floats, Longs
-from peakrl.kernels.jit import inner_loop, loop
+from peakrl.kernels.jit import loop
 
 #: 1/sqrt(F) may be off by this share; phi is flat at its minimum, so that the bound is off by its square.
 ROUGH, FINE = 2e-2, 1e-5
@@ -37,7 +37,7 @@ def beta(count: float, log_share: float) -> float:
     return log_share + 0.5 * math.log(math.pi * (count + 0.5))
 
 
-@inner_loop
+@loop
 def growth(value: Floats, count: Longs, size: int, total: float, mean: float, nu: float) -> tuple[float, float]:
     """Return mean log1p(t_i) and F at nu, which lies above the mean and is no less than any value."""
     scale = 1.0 / (nu - mean)
@@ -53,7 +53,7 @@ def growth(value: Floats, count: Longs, size: int, total: float, mean: float, nu
     return logs, logs + math.log1p(bend / total)
 
 
-@inner_loop
+@loop
 def moments(value: Floats, count: Longs, size: int, total: float) -> tuple[float, float, float, float]:
     """Return mean, variance, least and largest of the values that count."""
     mean, least, most = 0.0, math.inf, -math.inf

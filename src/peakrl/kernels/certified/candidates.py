@@ -16,10 +16,10 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET, Places, Tables, Terms
 from peakrl.kernels.certified.values import mildest, next_slot
-from peakrl.kernels.jit import inner_loop, loop
+from peakrl.kernels.jit import loop
 
 
-@inner_loop
+@loop
 def counted_moments(
     places: Places, tables: Tables, joint: bool, value: Floats, estimate: Floats, step: int, row: int, unmet: float
 ) -> tuple[float, float, float]:
@@ -44,7 +44,7 @@ def counted_moments(
     return mean, max(square / total - mean * mean, 0.0), plain / total
 
 
-@inner_loop
+@loop
 def fallback(places: Places, tables: Tables, step: int, slot: int) -> int:
     """Return a row for a node where no pair is known well enough."""
     open_row = -1

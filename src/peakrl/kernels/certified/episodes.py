@@ -20,7 +20,7 @@ import numpy as np
 from peakrl.kernels.arrays import Floats, Ints, Layout, Longs, Sampler
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, Places, Scratch, Tables, Terms
 from peakrl.kernels.certified.values import forbid, note_change, refresh, update_entry
-from peakrl.kernels.jit import inner_loop, loop
+from peakrl.kernels.jit import loop
 from peakrl.kernels.learning import Log
 from peakrl.kernels.playing import note_episode, take_row
 from peakrl.kernels.sampling import Words, draw_first
@@ -47,7 +47,7 @@ class Evidence(NamedTuple):
     scale: Floats
 
 
-@inner_loop
+@loop
 def note_sample(places: Places, terms: Terms, tables: Tables, law: int, following: int, reward: float) -> None:
     """Count one sample of a law; a next slot (with its reward, where it matters) not seen before takes a new cell."""
     base, size = places.cell_start[law], tables.law[law, CELLS]
@@ -62,7 +62,7 @@ def note_sample(places: Places, terms: Terms, tables: Tables, law: int, followin
     tables.law[law, CELLS] = size + 1
 
 
-@inner_loop
+@loop
 def note_noise(places: Places, tables: Tables, law: int, row: int, following: int) -> None:
     """Count the noise that led from a row to `following`; the last step of an environment may not show it."""
     for noise in range(places.noises):
@@ -72,7 +72,7 @@ def note_noise(places: Places, tables: Tables, law: int, row: int, following: in
             return
 
 
-@inner_loop
+@loop
 def count_path(places: Places, terms: Terms, tables: Tables, path: Scratch, length: int) -> None:
     """Count the samples of an episode and read its rewards and constraints."""
     first = tables.law.shape[0] - 1
@@ -89,7 +89,7 @@ def count_path(places: Places, terms: Terms, tables: Tables, path: Scratch, leng
         tables.tested[places.group_of_row[row]] = 1
 
 
-@inner_loop
+@loop
 def learn_path(
     places: Places,
     terms: Terms,
@@ -121,7 +121,7 @@ def learn_path(
     return changes
 
 
-@inner_loop
+@loop
 def forbid_path(
     places: Places, tables: Tables, path: Scratch, length: int, live: bool, episode: int, log: Log, changes: int
 ) -> int:
@@ -133,7 +133,7 @@ def forbid_path(
     return changes
 
 
-@inner_loop
+@loop
 def note_evidence(places: Places, evidence: Evidence, path: Scratch, length: int) -> None:
     """Count one episode of the frozen candidate: its return, whether it violated, its largest gap."""
     total, violated, gap = 0.0, 0.0, 0.0

@@ -29,13 +29,13 @@ from peakrl.kernels.certified.bounds import FINE, beta, upper_mean
 from peakrl.kernels.certified.candidates import counted_moments
 from peakrl.kernels.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, UNMET, Places, Scratch, Tables, Terms
 from peakrl.kernels.certified.values import next_slot
-from peakrl.kernels.jit import inner_loop, loop
+from peakrl.kernels.jit import loop
 
 #: Rewards are no part of what is counted. No literal False: numba would compile what takes it once more for that.
 NOT_JOINT = np.bool_(False)
 
 
-@inner_loop
+@loop
 def least_following(
     places: Places,
     terms: Terms,
@@ -104,7 +104,7 @@ def lower_values(
         floor = min(lowest, 0.0) if places.ends > 0 else lowest
 
 
-@inner_loop
+@loop
 def other_action(places: Places, tables: Tables, step: int, slot: int, row: int) -> tuple[float, int]:
     """Return the largest U of another action than `row` that is not ruled out, and its row (-1: there is none)."""
     best, choice = -math.inf, -1

@@ -20,11 +20,11 @@ import numpy as np
 
 from peakrl.kernels.certified.bounds import beta, upper_mean
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET, VIOLATES, Places, Scratch, Tables, Terms
-from peakrl.kernels.jit import inner_loop, loop
+from peakrl.kernels.jit import loop
 from peakrl.kernels.learning import Log
 
 
-@inner_loop
+@loop
 def next_slot(places: Places, tables: Tables, row: int, law: int, cell: int) -> int:
     """Return where cell number `cell` of a law leads when it is reached by `row`; UNMET where that was not met."""
     if places.noises > 0 and row >= 0:
@@ -32,7 +32,7 @@ def next_slot(places: Places, tables: Tables, row: int, law: int, cell: int) -> 
     return np.int64(tables.cell_next[places.cell_start[law] + cell])
 
 
-@inner_loop
+@loop
 def following_value(
     places: Places, terms: Terms, tables: Tables, scratch: Scratch, step: int, row: int, law: int, precision: float
 ) -> tuple[float, int]:
@@ -76,14 +76,14 @@ def following_value(
     return bound, OPEN
 
 
-@inner_loop
+@loop
 def lower_entry(terms: Terms, tables: Tables, entry: int, row: int, follows: float) -> None:
     """Lower U of an entry to reward plus what follows, where that is less."""
     own = 0.0 if terms.joint else (tables.reward[row] if tables.known[row] else terms.most)
     tables.upper[entry] = min(tables.upper[entry], own + follows)
 
 
-@inner_loop
+@loop
 def refresh(places: Places, tables: Tables, step: int, slot: int) -> None:
     """Compute W and the greedy row of a node anew; a dead node takes the row of least known harm."""
     node = step * places.node_stride + slot
@@ -100,7 +100,7 @@ def refresh(places: Places, tables: Tables, step: int, slot: int) -> None:
     tables.greedy[node] = choice
 
 
-@inner_loop
+@loop
 def mildest(places: Places, tables: Tables, slot: int) -> int:
     """Return the row of a slot with the least known harm."""
     choice = places.row_start[slot]
@@ -110,7 +110,7 @@ def mildest(places: Places, tables: Tables, slot: int) -> int:
     return np.int64(choice)
 
 
-@inner_loop
+@loop
 def update_entry(places: Places, terms: Terms, tables: Tables, scratch: Scratch, step: int, row: int) -> None:
     """Compute U of one entry anew, or rule it out."""
     entry, law = step * places.entry_stride + row, np.int64(places.law_of_row[row])
@@ -161,7 +161,7 @@ def first_value(places: Places, terms: Terms, tables: Tables, scratch: Scratch, 
     return following_value(places, terms, tables, scratch, none, none, law, precision)
 
 
-@inner_loop
+@loop
 def forbid(
     places: Places, tables: Tables, group: int, violation: float, live: bool, episode: int, log: Log, changes: int
 ) -> int:
@@ -187,7 +187,7 @@ def forbid(
     return changes
 
 
-@inner_loop
+@loop
 def note_change(tables: Tables, node: int, before: int, live: bool, episode: int, log: Log, changes: int) -> int:
     """Log the greedy row of a node where it is another than before and somebody asks; return the log's new length."""
     if live and log.node.shape[0] > 0 and tables.greedy[node] != before:

@@ -288,6 +288,11 @@ class CertifiedLearner(SamplingAlgorithm):
         """Every observation that the proof of infeasibility rests on, from the first state on."""
         return [] if self.feasible() is None else self.memory().proof(self.space, int(self.rounds.status[DEAD_FIRST]))
 
+    @property
+    def issued(self) -> list[dict[str, float]]:
+        """What was certified, in the order of the epsilons."""
+        return self.rounds.issued
+
     def proof_history(self) -> ProofHistory:
         """What had been proved at each review with a candidate."""
         return ProofHistory.of(self._curve())

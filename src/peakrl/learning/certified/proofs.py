@@ -243,7 +243,7 @@ class Proofs:
 
     @property
     def tolerance(self) -> float:
-        """What rounding can make of a bound (docs/certified-learner.md)."""
+        """What rounding can make of a bound (docs/certified-learning.md)."""
         if self.terms.deterministic:
             return 0.0
         largest = max(abs(self.goal.least), abs(self.goal.most))

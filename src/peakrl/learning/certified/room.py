@@ -178,8 +178,6 @@ class GrowingArrays:
             if name in BY_CELL:
                 own[name][: self.cells] = alike(np.empty(self.cells, own[name].dtype), array, f"engine.{name}")
             elif name == "guess":
-                if len(array) > len(like[name]) == 1:  # older files have a line for each step, in use at one
-                    array = array.max(axis=0, keepdims=True)
                 own[name][:, self._guesses()] = alike(like[name], array, f"engine.{name}")
             elif name in BY_LAW:
                 own[name][names] = alike(like[name], array, f"engine.{name}")

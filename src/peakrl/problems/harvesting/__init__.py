@@ -28,6 +28,7 @@ __all__ = [
     "integer_bound",
     "judge_days",
     "read_station",
+    "recorded_sequences",
     "simulate_balanced",
     "solar_transmitter",
     "station_days",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         IndependentArrivals,
         MarkovArrivals,
         draw_arrivals,
+        recorded_sequences,
     )
     from peakrl.problems.harvesting.baselines import (
         balanced_policy,
@@ -73,7 +75,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "arrivals": ("FrozenArrivals", "HourlyArrivals", "IndependentArrivals", "MarkovArrivals", "draw_arrivals"),
+        "arrivals": ("FrozenArrivals", "HourlyArrivals", "IndependentArrivals", "MarkovArrivals", "draw_arrivals",
+            "recorded_sequences"),
         "baselines": (
             "balanced_policy", "balanced_rates", "convex_bound", "greedy_policy", "greedy_rates", "integer_bound",
             "simulate_balanced",

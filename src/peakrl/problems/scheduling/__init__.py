@@ -12,6 +12,7 @@ __all__ = [
     "MachineScheduling",
     "Schedule",
     "best_order",
+    "draw_jobs",
     "dt_order",
     "dt_order_or_least_late",
     "earliest_deadline_order",
@@ -27,12 +28,14 @@ __all__ = [
     "shortest_processing_order",
     "simulate_known_times",
     "uniform",
+    "with_time",
 ]
 
 if TYPE_CHECKING:
     from peakrl.problems.scheduling.baselines import (
         InfeasibleSchedule,
         Schedule,
+        draw_jobs,
         dt_order,
         dt_order_or_least_late,
         earliest_deadline_order,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
         simulate_known_times,
     )
     from peakrl.problems.scheduling.job_files import read_jobs
-    from peakrl.problems.scheduling.jobs import Job, uniform
+    from peakrl.problems.scheduling.jobs import Job, uniform, with_time
     from peakrl.problems.scheduling.problem import (
         MachineScheduling,
         machine_scheduling,
@@ -58,12 +61,13 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "baselines": (
-            "InfeasibleSchedule", "Schedule", "dt_order", "dt_order_or_least_late", "earliest_deadline_order",
-            "earliest_due_order", "evaluate_order", "gantt", "infeasible_reason", "order_rule",
+            "InfeasibleSchedule", "Schedule", "draw_jobs", "dt_order", "dt_order_or_least_late",
+            "earliest_deadline_order", "earliest_due_order", "evaluate_order", "gantt", "infeasible_reason",
+            "order_rule",
             "shortest_processing_order", "simulate_known_times",
         ),
         "job_files": ("read_jobs",),
-        "jobs": ("Job", "uniform"),
+        "jobs": ("Job", "uniform", "with_time"),
         "subsets": ("best_order",),
         "problem": ("MachineScheduling", "machine_scheduling", "order_of", "scheduling_example"),
     },

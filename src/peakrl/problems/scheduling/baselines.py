@@ -226,9 +226,13 @@ class KnownTimes:
     violation: Floats
 
 
-def draw_jobs(jobs: Iterable[Job], state: Words) -> tuple[Job, ...]:
-    """Return the jobs with their times drawn; `state` is a generator of `kernels.sampling` and moves on."""
-    return tuple(job if job.fixed else with_time(job, _draw_time(job, state)) for job in named_jobs(jobs))
+def draw_jobs(jobs: Iterable[Job], seed: int = 0) -> tuple[Job, ...]:
+    """Return the jobs with their processing times drawn: the same times for the same seed."""
+    return _drawn(named_jobs(jobs), seed_state(check_seed(seed)))
+
+
+def _drawn(jobs: Iterable[Job], state: Words) -> tuple[Job, ...]:
+    return tuple(job if job.fixed else with_time(job, _draw_time(job, state)) for job in jobs)
 
 
 def simulate_known_times(
@@ -244,7 +248,7 @@ def simulate_known_times(
     state = seed_state(check_seed(seed))
     results = np.empty((tests, len(OBJECTIVES) + 1))
     for test in range(tests):
-        drawn = draw_jobs(named, state)
+        drawn = _drawn(named, state)
         schedule = evaluate_order(drawn, choose(drawn))
         results[test] = (*(schedule.objective(name) for name in OBJECTIVES), schedule.violation)
     return KnownTimes(*(np.ascontiguousarray(column) for column in results.T))

@@ -28,7 +28,6 @@ KINDS = (
         reader="peakrl.problems.scheduling.job_tables:with_jobs",
         environment="peakrl/MachineScheduling-v0",
         template=Template("jobs", TEMPLATE, episodes=5_000),
-        older={"jobs_file": "jobs"},
         files=("jobs",),
     ),
     Kind(

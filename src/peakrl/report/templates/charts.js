@@ -240,14 +240,6 @@
   }, { rootMargin: "300px" });
   const observe = () => plots().forEach((element) => drawn.has(element.id) || watcher.observe(element));
 
-  // There is new data (see live.js): what the reader chose stays.
-  document.addEventListener("renewed", () => {
-    all("[data-filter]").forEach(filter);
-    if (!window.Plotly) return;
-    drawn.forEach((id) => (data[id] && document.getElementById(id) ? draw(id) : drawn.delete(id)));
-    observe();
-  });
-
   // plotly takes a second to start: everything else works before it does.
   function loadPlotly() {
     const script = document.createElement("script");

@@ -237,14 +237,6 @@
       this.rows = spec.rowStart[spec.rowStart.length - 1];
     }
 
-    // The policy has changed; what the reader picked stays. Of a large model only some states are here, maybe others now.
-    renew(spec) {
-      const before = this.spec.labels, picked = before[Number(this.pick("state").value)];
-      this.take(spec);
-      if (spec.labels.length === before.length && spec.labels.every((label, i) => label === before[i])) this.show();
-      else this.list((slot) => spec.labels[slot] === picked);
-    }
-
     get step() {
       const step = Math.round(Number(this.pick("step").value));
       return Math.min(Math.max(Number.isFinite(step) ? step : 0, 0), this.spec.horizon - 1);
@@ -360,13 +352,6 @@
     document.addEventListener("focusin", (event) => {
       const element = event.target.closest("[data-explorer]");
       if (element) ready(element);
-    });
-    document.addEventListener("renewed", () => {
-      for (const [id, one] of Object.entries(explorers)) {
-        if (data[id] && one.element.isConnected) one.renew(data[id]);
-        else delete explorers[id];
-      }
-      observe();
     });
     window.peakrl.explorers = explorers;
     window.peakrl.ready = ready;

@@ -1,0 +1,63 @@
+"""Experiments use public names of peakrl only."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import peakrl
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+#: Modules of peakrl whose names experiments may import.
+ALLOWED = {
+    "peakrl",
+    "peakrl.errors",
+    "peakrl.learners",
+    "peakrl.problems.harvesting",
+    "peakrl.problems.heating",
+    "peakrl.problems.robots",
+    "peakrl.problems.scheduling",
+    "peakrl.report",
+    "peakrl.report.style",
+    "peakrl.runs",
+}
+
+
+def private_imports(source: str) -> list[str]:
+    """Return what a source imports of peakrl that is not public, as "module.name"."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            imported = [(node.module or "", alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            imported = [(alias.name, "") for alias in node.names]
+        else:
+            continue
+        for module, name in imported:
+            private = module not in ALLOWED or name.startswith("_") or (module == "peakrl" and name not in dir(peakrl))
+            if module.split(".")[0] == "peakrl" and private:
+                found.append(f"{module}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_experiments_import_public_names_only(path: Path) -> None:
+    assert private_imports(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from peakrl.learning.active import ActiveRun",
+        "from peakrl.kernels.arrays import Floats",
+        "from peakrl import _HOMES",
+        "from peakrl import nothing",
+        "from peakrl.runs import _x",
+        "import peakrl.learning.run",
+        "def f():\n    from peakrl.storage import read_file",
+    ],
+)
+def test_a_private_import_is_found(line: str) -> None:
+    assert private_imports(f"from peakrl import learn\n{line}\n") != []
