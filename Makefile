@@ -22,7 +22,7 @@ export NUMBA_NUM_THREADS ?= 1
 # Many processes are started: byte code that is kept makes each start a second or two sooner.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup test test-slow mutate check format bench reproduce experiments docs maskable-ppo clean
+.PHONY: help setup test test-slow check format bench reproduce experiments docs maskable-ppo clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-22s  %s\n", $$1, $$2 }'
@@ -62,9 +62,6 @@ test: $(STAMP) ## run the test suite (WORKERS=2)
 
 test-slow: $(STAMP) ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow
-
-mutate: $(STAMP) ## break the code in one place at a time, and list what no test notices (MUTANTS="--each 40 peakrl/storage.py")
-	$(BIN)/python tests/mutation.py $(MUTANTS)
 
 check: $(STAMP) ## lint, formatting, types and architecture
 	$(BIN)/ruff check

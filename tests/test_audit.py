@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import naive
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import TabularModel, audit, compile_model, pac_plan, solve, solve_modified, solve_relaxed
 from peakrl.errors import SettingsError
-from random_problems import random_problem
 
 
 def temptation(violation, horizon=2, reward=1.0):
@@ -48,7 +49,7 @@ def test_the_rule_is_sharp_for_one_step_and_the_full_range():
     assert audit(temptation(0.126, horizon=1), slack=0.1).exact
 
 
-@pytest.mark.parametrize("seed", range(25))
+@seeds(25)
 def test_whatever_the_rule_calls_deterred_is_exact(seed):
     rng = np.random.default_rng(seed)
     states, actions, slack = 3, 3, 0.2
@@ -82,7 +83,7 @@ def test_the_rule_does_not_speak_for_random_outcomes():
     assert report.free_violation == pytest.approx(0.005)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_the_numbers_are_those_of_the_solvers_and_of_walking_through_the_policy(seed):
     problem = random_problem(seed)
     model = compile_model(problem)
@@ -185,7 +186,7 @@ def test_a_bad_argument_is_refused_by_name(argument, bad):
         audit(temptation(0.5), **{"slack": 0.1, argument: bad})
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_the_dictionary_is_plain_json_and_the_text_has_every_section(seed):
     report = audit(compile_model(random_problem(seed)), slack=0.2)
     assert json.loads(json.dumps(report.as_dict(), allow_nan=False)) == report.as_dict()

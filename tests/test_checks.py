@@ -61,10 +61,10 @@ def test_a_number_is_a_finite_float_or_refused(value):
             check_number(value, "slack", above=0, error=ProblemError)
 
 
-@pytest.mark.parametrize("value", [Fraction(1, 2), Decimal("0.5"), np.array(0.5), np.float32(0.5), 0.5])
-def test_every_kind_of_number_counts_as_one(value):
-    assert check_number(value, "x") == 0.5
-    assert check_fraction(value, "x") == 0.5
+def test_every_kind_of_number_counts_as_one():
+    for value in [Fraction(1, 2), Decimal("0.5"), np.array(0.5), np.float32(0.5), 0.5]:
+        assert check_number(value, "x") == 0.5
+        assert check_fraction(value, "x") == 0.5
 
 
 WRONG = {

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from commands import caller
-from model_environment import ModelEnvironment
+from helpers.commands import caller
+from helpers.model_environment import ModelEnvironment
 from peakrl import (
     LearnerSettings,
     Outcome,
@@ -77,7 +77,7 @@ def number(problem_reward, constraint, **declared):
 
 
 @pytest.mark.parametrize("make", [extreme, number])
-@pytest.mark.parametrize("size", [1e308, -1e308, 1e31, np.inf, np.nan])
+@pytest.mark.parametrize("size", [1e31, np.nan])
 def test_rewards_and_constraints_beyond_all_reason_are_refused(make, size):
     """Their squares and the penalties made of them are no numbers any more."""
     for model in (lambda: make(size, 1.0), lambda: make(1.0, size)):
@@ -94,8 +94,9 @@ def test_declared_bounds_beyond_all_reason_are_refused(make):
         make(1.0, 0.0, reward_range=(-1e308, 1e308))
 
 
-@pytest.mark.parametrize("reward", [1e30, -1e30, 5e-324, 0.0])
-@pytest.mark.parametrize("constraint", [5e-324, -5e-324, -1e30, -1e-300])
+@pytest.mark.parametrize(
+    ("reward", "constraint"), [(1e30, 5e-324), (-1e30, -1e30), (5e-324, -5e-324), (0.0, -1e-300), (1e30, -1e30)]
+)
 def test_what_is_not_refused_is_solved_learned_and_certified_with_finite_numbers(reward, constraint):
     model = extreme(reward, constraint)
     best = solve(model)
@@ -111,14 +112,14 @@ def test_what_is_not_refused_is_solved_learned_and_certified_with_finite_numbers
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-@pytest.mark.parametrize(("reward", "constraint"), [(1e30, -1e30), (-1e30, 5e-324), (5e-324, -5e-324)])
-def test_what_is_not_refused_is_learned_and_read_back(name, reward, constraint, tmp_path):
-    model = extreme(reward, constraint)
-    run = learn(model, LEARNERS[name], episodes=20)
-    run.save(tmp_path / "run")
-    assert np.array_equal(load_run(tmp_path / "run").policy.rows, run.policy.rows)
-    assert np.isfinite(evaluate(model, run.averaged_policy).value)
-    learn(ModelEnvironment(model, 1), LEARNERS[name], episodes=10)
+def test_what_is_not_refused_is_learned_and_read_back(name, tmp_path):
+    for reward, constraint in ((1e30, -1e30), (-1e30, 5e-324), (5e-324, -5e-324)):
+        model = extreme(reward, constraint)
+        run = learn(model, LEARNERS[name], episodes=20)
+        run.save(tmp_path / "run")
+        assert np.array_equal(load_run(tmp_path / "run").policy.rows, run.policy.rows)
+        assert np.isfinite(evaluate(model, run.averaged_policy).value)
+        learn(ModelEnvironment(model, 1), LEARNERS[name], episodes=10)
 
 
 @pytest.mark.parametrize("settings", ["practical", "paper"])
@@ -292,18 +293,14 @@ def swept(tmp_path_factory):
 
 
 def forgeries():
-    for name in ("value", "optimum", "violation", "gap", "problem_feasible", "violations"):
-        for value in ("x", None, [1], {"not finite": "nan"}):
-            yield f"{name} {value}", lambda plain, arrays, name=name, value=value: plain["values"].update({name: value})
-        yield f"no {name}", lambda plain, arrays, name=name: plain["values"].pop(name)
-    for name in ("episodes", "seed", "problem", "settings"):
-        yield f"config {name}", lambda plain, arrays, name=name: plain["config"].update({name: "x"})
-    for name in ("history_episode", "history_value", "history_violation"):
-        yield f"short {name}", lambda plain, arrays, name=name: arrays.update({name: arrays[name][:1]})
-        yield f"flat {name}", lambda plain, arrays, name=name: arrays.update({name: arrays[name][:, None]})
-    yield "infinite curve", lambda plain, arrays: arrays.update(history_value=arrays["history_value"] * np.inf)
+    for name, value in (("value", "x"), ("optimum", [1]), ("gap", {"not finite": "nan"}), ("violations", None)):
+        yield f"{name} {value}", lambda plain, arrays, name=name, value=value: plain["values"].update({name: value})
+    yield "no value", lambda plain, arrays: plain["values"].pop("value")
+    yield "config", lambda plain, arrays: plain["config"].update({"episodes": "x"})
+    yield "short", lambda plain, arrays: arrays.update(history_value=arrays["history_value"][:1])
+    yield "flat", lambda plain, arrays: arrays.update(history_episode=arrays["history_episode"][:, None])
+    yield "infinite", lambda plain, arrays: arrays.update(history_value=arrays["history_value"] * np.inf)
     yield "another key", lambda plain, arrays: plain.update(key="../" * 9 + "x")
-    yield "seconds", lambda plain, arrays: plain.update(seconds="long")
 
 
 @pytest.mark.parametrize(("what", "change"), [pytest.param(*one, id=one[0]) for one in forgeries()])
@@ -323,9 +320,7 @@ def test_a_forged_result_of_a_sweep_is_an_error_of_ours(what, change, swept, tmp
         path.write_bytes(before)
 
 
-@pytest.mark.parametrize(
-    "content", ["[]", "{}", '{"problems": 1, "settings": {}}', '{"problems": {"a": 1}, "settings": {}}', "[" * 10**5]
-)
+@pytest.mark.parametrize("content", ["[]", '{"problems": {"a": 1}, "settings": {}}'])
 def test_forged_names_of_a_sweep_are_an_error_of_ours(content, swept):
     (path,) = swept.glob("names/*.json")
     before = path.read_bytes()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
+import itertools
 import os
 import socket
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from failing_disk import Crash, FailingDisk, broken, full
 from peakrl import (
     certify,
     compile_model,
@@ -22,7 +23,6 @@ from peakrl import (
     safe_set,
     scheduling_example,
     solve,
-    storage,
     verify,
 )
 from peakrl.errors import StorageError
@@ -33,82 +33,89 @@ from peakrl.runs.tasks import Task
 from peakrl.storage import Disk, read_file, read_record, streamed_record, write_file, write_record
 from peakrl.sweeps.summary import write_csv, write_parquet
 
-OLD, NEW = b"the old file", b"something new, and longer"
+NEW = b"something new"
 
 
-def boundaries(write, files, paths, monkeypatch, failure=Crash):
-    """Run `write` once for each of its boundaries on a disk that fails there, then once on a sound one."""
-    for at in range(10_000):
-        disk = FailingDisk(files, at=at, failure=failure)
-        monkeypatch.setattr("peakrl.storage.disk", disk)
-        with contextlib.suppress(Crash, StorageError):
-            write()
-        yield disk, disk.count <= at
-        if disk.count <= at:
-            return
-    raise AssertionError(f"{paths} are never written")
+class Crash(BaseException):
+    """The machine stops. Not an Exception: nothing may catch it."""
 
 
-@pytest.mark.parametrize("files", [{"record": OLD}, {}], ids=["over an old file", "where there was none"])
-def test_a_crash_at_any_boundary_leaves_the_old_file_or_the_new_one(files, tmp_path, monkeypatch):
-    path = tmp_path / "record"
-    before = {path: OLD} if files else {}
-    crashes = 0
-    for disk, done in boundaries(lambda: write_file(path, NEW), before, path, monkeypatch):
-        if done:
-            assert disk.worlds(path) == {NEW}, "what was written is there for good"
-        else:
-            crashes += 1
-            assert disk.worlds(path) <= {before.get(path), NEW}
-    assert crashes > 8
+class FailingDisk(Disk):
+    """Fails at operation number `at`, after half of a write; after a crash nothing happens any more."""
 
+    def __init__(self, at, failure):
+        self.at, self.failure, self.count = at, failure, 0
 
-@pytest.mark.parametrize("failure", [full, broken])
-def test_a_disk_that_is_full_or_broken_at_any_boundary_leaves_the_old_file_and_says_so(failure, tmp_path, monkeypatch):
-    path = tmp_path / "record"
-    for at in range(10_000):
-        disk = FailingDisk({path: OLD}, at=at, failure=failure())
-        monkeypatch.setattr("peakrl.storage.disk", disk)
-        said = ""
-        try:
-            write_file(path, NEW)
-        except StorageError as error:
-            said = str(error)
-        if disk.count <= at:
-            assert (said, disk.read(path)) == ("", NEW)
-            return
-        assert failure().strerror in said
-        renamed = any(kind == "rename" for kind, _, _ in disk.changes)
-        assert disk.read(path) == (NEW if renamed else OLD)
-        assert disk.worlds(path) <= {OLD, NEW}
-        assert list(disk.current()) == [str(path)]
+    def step(self):
+        self.count += 1
+        if self.count - 1 == self.at or (self.failure is Crash and self.count > self.at >= 0):
+            raise self.failure() if self.failure is Crash else OSError(self.failure, os.strerror(self.failure))
 
+    def write(self, path, data):
+        self.step()
+        path.write_bytes(data[: len(data) // 2])
+        self.step()
+        super().write(path, data)
 
-class Hasty(FailingDisk):
-    """Does not flush contents."""
+    def room(self, path, size):
+        self.step()
+        return super().room(path, size)
 
-    def flush(self, number):
-        """Leave them in memory."""
+    def flush_room(self, path, content):
+        self.step()
+        super().flush_room(path, content)
 
-
-class Careless(FailingDisk):
-    """Does not flush folders."""
+    def rename(self, path, target):
+        self.step()
+        super().rename(path, target)
 
     def flush_folder(self, folder):
-        """Leave its names in memory."""
+        self.step()
+        super().flush_folder(folder)
+
+    def remove(self, path):
+        if self.failure is not Crash:
+            super().remove(path)
 
 
-@pytest.mark.parametrize("kind", [Hasty, Careless])
-def test_the_simulation_notices_what_is_not_flushed(kind, tmp_path, monkeypatch):
-    path = tmp_path / "record"
-    disk = kind({path: OLD})
-    monkeypatch.setattr("peakrl.storage.disk", disk)
-    write_file(path, NEW)
-    assert disk.worlds(path) != {NEW}
+def check_every_failure(write, path, monkeypatch):
+    """Let `write` fail at each of its four operations; only after the third, the rename, the file is the new one."""
+    write()
+    new = path.read_bytes()
+    old = new + b"the old file"
+    for failure, at in itertools.product((Crash, errno.ENOSPC, errno.EIO), range(4)):
+        path.write_bytes(old)
+        monkeypatch.setattr("peakrl.storage.disk", FailingDisk(at, failure))
+        raised, words = (Crash, None) if failure is Crash else (StorageError, os.strerror(failure))
+        with pytest.raises(raised, match=words):
+            write()
+        assert path.read_bytes() == (new if at == 3 else old)
+    monkeypatch.setattr("peakrl.storage.disk", disk := FailingDisk(-1, Crash))
+    write()
+    assert (disk.count, path.read_bytes()) == (4, new)
+    monkeypatch.undo()
+    write()  # removes what the crashes left
+    assert not list(path.parent.glob(f".{path.name}.*.tmp"))
 
 
-def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_path, monkeypatch):
-    """Each kind of file that we write is written through the same few calls: a crash never mixes two."""
+def test_content_is_flushed_before_the_rename_and_the_folder_after_it(tmp_path, monkeypatch):
+    calls, fsync, replace = [], os.fsync, os.replace
+
+    def kind(number):
+        return "folder" if stat.S_ISDIR(os.fstat(number).st_mode) else "file"
+
+    monkeypatch.setattr(os, "fsync", lambda number: calls.append(kind(number)) or fsync(number))
+    monkeypatch.setattr(os, "replace", lambda *names: calls.append("rename") or replace(*names))
+    write_file(tmp_path / "record", NEW)
+    assert calls == ["file", "rename", "folder"]
+    calls.clear()
+    with streamed_record(tmp_path / "streamed", "kind", {}, "numbers", (5,), np.dtype(np.uint16)) as room:
+        room[:] = 1
+    assert calls == ["file", "rename", "folder"]
+
+
+def test_a_write_that_fails_anywhere_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
+    """Every kind of file is written through the same few calls."""
     model = compile_model(energy_harvesting(battery=1, max_arrival=1, horizon=2))
     run, policy = learn(model, episodes=3), solve(model).policy
     certificate, layered = certify(model, policy), compile_model(scheduling_example(1))
@@ -128,44 +135,7 @@ def test_records_runs_policies_and_results_are_the_old_ones_or_the_new_ones(tmp_
         tmp_path / "page.html": lambda: Page("title", "subject", []).write(tmp_path / "page.html"),
     }
     for path, write in writers.items():
-        monkeypatch.setattr("peakrl.storage.disk", Disk())
-        write()
-        new = path.read_bytes()
-        monkeypatch.setattr("failing_disk.BLOCK", max(5000, len(new) // 5))
-        for disk, done in boundaries(write, {path: OLD}, path, monkeypatch):
-            assert disk.worlds(path) <= {new} if done else disk.worlds(path) <= {OLD, new}
-        failed = FailingDisk({path: OLD}, at=1, failure=full())
-        monkeypatch.setattr("peakrl.storage.disk", failed)
-        with pytest.raises(StorageError, match="No space left"):
-            write()
-        assert failed.read(path) == OLD
-    assert load_run(tmp_path / "run").episodes == 3
-
-
-def test_a_record_that_is_filled_on_disk_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
-    """Crashes while it is filled as well, in any order: what is mapped reaches the disk when it likes."""
-    path, numbers = tmp_path / "record", np.arange(40, dtype=np.uint16).reshape(5, 8)
-
-    def write():
-        with streamed_record(path, "kind", {"a": 1}, "numbers", numbers.shape, numbers.dtype) as room:
-            for line in (3, 0, 4, 1, 2):
-                room[line] = numbers[line]
-                getattr(storage.disk, "step", int)()
-
-    monkeypatch.setattr("failing_disk.BLOCK", 16)
-    write()
-    new = path.read_bytes()
-    assert np.array_equal(read_record(path, "kind")[1]["numbers"], numbers)
-    for before in ({path: OLD}, {}):
-        crashes = 0
-        for disk, done in boundaries(write, before, path, monkeypatch):
-            crashes += not done
-            assert disk.worlds(path) <= ({new} if done else {before.get(path), new})
-        assert crashes > 8
-    disk = Hasty({path: OLD})
-    monkeypatch.setattr("peakrl.storage.disk", disk)
-    write()
-    assert disk.worlds(path) != {new}, "the simulation notices what is not flushed"
+        check_every_failure(write, path, monkeypatch)
 
 
 def test_a_table_for_pandas_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
@@ -175,7 +145,7 @@ def test_a_table_for_pandas_is_the_old_one_or_the_new_one(tmp_path, monkeypatch)
     def write_table(table, place):
         Path(place).write_text("half" if fails else "whole")
         if fails:
-            raise full()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     fakes = {"pyarrow": SimpleNamespace(Table=SimpleNamespace(from_pylist=list)), "pyarrow.parquet": SimpleNamespace()}
     fakes["pyarrow.parquet"].write_table = write_table

@@ -8,12 +8,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from commands import caller
+from helpers.commands import caller
 from peakrl import TabularModel, compile_model, learn, load_run, storage, write_report
 from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError
 from peakrl.problem_files import read_problem_file
-from peakrl.report.event_log import EventLog
 from peakrl.runs.store import MARKER, Store
 from peakrl.runs.tasks import Task
 from peakrl.storage import kind_of, read_file
@@ -46,7 +45,7 @@ def put(path, what, tmp_path):
 # Folders of results ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "link to nowhere", DEEP, '{"kind":' * 100_000, '["\\ud800"]'])
+@pytest.mark.parametrize("what", ["pipe", "folder", DEEP])
 def test_descriptions_of_a_folder_that_are_none_are_refused_at_once(what, store, tmp_path):
     (store.folder / "names").mkdir()
     put(store.folder / "names" / "x.json", what, tmp_path)
@@ -58,8 +57,7 @@ def test_descriptions_of_a_folder_that_are_none_are_refused_at_once(what, store,
             ask()
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "link"])
-@pytest.mark.parametrize("name", ["claims", f"running/{TASK.key}"])
+@pytest.mark.parametrize(("what", "name"), [("pipe", "claims"), ("link", "claims"), ("link", f"running/{TASK.key}")])
 def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, name, store, tmp_path):
     (tmp_path / "precious").write_text("years of work")
     put(store.folder / name, what, tmp_path)
@@ -67,26 +65,6 @@ def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, name, store, t
         pass
     assert (tmp_path / "precious").read_text() == "years of work"
     assert store.last_words(TASK.key) is None or what == "link"
-
-
-def test_results_and_names_go_through_no_link_out_of_the_folder(store, tmp_path):
-    path = store.path(TASK.key)
-    for _ in range(2):
-        path.parent.mkdir(exist_ok=True)
-        put(path, "link", tmp_path)
-        store.write(TASK, {"value": 1.0}, {}, 0.1)
-        assert not path.is_symlink()
-        assert store.read(TASK.key).values == {"value": 1.0}
-    put(path, "link to nowhere", tmp_path)
-    with pytest.raises(StorageError, match=TASK.key):
-        read_records(store.folder)
-    (store.folder / "names").write_text("no folder")
-    with pytest.raises(StorageError, match="names"):
-        store.keep_names({"problems": {}, "settings": {}})
-    (store.folder / "running" / TASK.key).mkdir()
-    with pytest.raises(StorageError, match=TASK.key):
-        store.forget([TASK.key])
-    assert not (tmp_path / "precious").exists()
 
 
 def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(store, tmp_path):
@@ -158,16 +136,15 @@ def array_file(kind, shape, data=b""):
     return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
 
 
-#: Words of no letters, things of no size, letters that are none, and times.
+#: Items of no size, a character that is none, complex numbers, and more numbers than there are bytes.
 LIES = [
-    ("|V0", (2, 2, 10**12), b""), ("<U0", (2, 2, 10**9), b""), ("|V0", (10**18,), b""), ("<U1", (), b"\0\0\0\xff"),
-    ("<M8[s]", (2, 2), bytes(32)), ("<c16", (2, 2), bytes(64)), ("<f8", (-1, 2), b""), ("<f8", (2, 10**12), b""),
+    ("|V0", (2, 2, 10**12), b""), ("<U1", (), b"\0\0\0\xff"), ("<c16", (2, 2), bytes(64)), ("<f8", (2, 10**12), b""),
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["transitions", "initial"])
 @pytest.mark.parametrize(("kind", "shape", "data"), LIES)
-@pytest.mark.parametrize("name", ["transitions", "rewards", "constraints", "initial"])
-def test_tables_that_are_no_numbers_are_refused_before_room_is_made_for_them(name, kind, shape, data, tmp_path):
+def test_tables_that_are_not_numbers_are_refused_before_they_are_allocated(name, kind, shape, data, tmp_path):
     one = array_file("<f8", (1, 1, 1), np.ones(1).tobytes())
     members = {"transitions": one, "rewards": array_file("<f8", (1, 1), bytes(8)), "constraints": one}
     with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
@@ -178,16 +155,10 @@ def test_tables_that_are_no_numbers_are_refused_before_room_is_made_for_them(nam
         compile_model(read_problem_file(tmp_path / "t.toml").build())
 
 
-def test_logs_that_never_end_are_refused(tmp_path):
-    put(tmp_path / "events.out.tfevents.1", "pipe", tmp_path)
-    with pytest.raises(PeakError, match="a pipe"):
-        EventLog(tmp_path)
-
-
 # What is overwritten --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["run", "ä" * 127, "n" * 255])
+@pytest.mark.parametrize("name", ["run", "n" * 255])
 def test_a_run_that_is_overwritten_costs_no_other_file_and_comes_back(name, tmp_path):
     path, link = tmp_path / name, tmp_path / "link"
     path.write_text("old")

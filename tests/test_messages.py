@@ -3,9 +3,9 @@
 import pytest
 
 import peakrl
+from helpers.random_problems import random_problem
 from peakrl import PeakError
 from peakrl.errors import PolicyError
-from random_problems import random_problem
 
 MODEL = peakrl.compile_model(random_problem(1))
 POLICY = peakrl.solve(MODEL).policy

@@ -11,8 +11,8 @@ from __future__ import annotations
 import pytest
 from scipy.stats import binomtest
 
+from helpers.random_problems import random_problem
 from peakrl import LearnerSettings, compile_model, evaluate, learn, solve
-from random_problems import random_problem
 
 EPSILON, FAILURE, EPISODES, SEEDS = 0.25, 0.1, 2_000, 200
 #: Random problems in which the unconstrained optimum earns more and violates by more than epsilon.

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 from benchmarks.models import sparse_model
+from helpers.seeds import seeds
 from peakrl import TabularModel, solve
 from peakrl.errors import ProblemError
 from peakrl.model.assemble import check_sizes
@@ -27,7 +28,7 @@ def random_arrays(seed, states=6, actions=3, horizon=4):
     return transitions, rng.random((states, actions)), rng.normal(1, 1, (2, states, actions)), horizon
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_sparse_and_dense_arrays_give_the_same_model(seed):
     transitions, rewards, constraints, horizon = random_arrays(seed)
     dense = TabularModel.from_arrays(transitions, rewards, constraints, horizon)
@@ -37,7 +38,7 @@ def test_sparse_and_dense_arrays_give_the_same_model(seed):
         assert TabularModel.from_arrays(form, rewards, constraints, horizon).digest == dense.digest
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_next_state_lists_that_repeat_are_stored_once_in_order_of_occurrence(seed):
     transitions, rewards, constraints, horizon = random_arrays(seed)
     layout = TabularModel.from_arrays(transitions, rewards, constraints, horizon).layout

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from commands import caller
+from helpers.commands import caller
 from peakrl import solve, sweep
 from peakrl.envs.problems import make_environment
 from peakrl.errors import PeakError

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.seeds import seeds
 from peakrl.certificates import bounds
 from peakrl.certificates.bounds import lower_mean, upper_mean
 
@@ -34,7 +35,7 @@ def dense(values, most, failure):
     return min(found)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(5)
 def test_the_bound_is_the_least_that_a_dense_search_finds(seed):
     rng = np.random.default_rng(seed)
     count, failure = int(rng.integers(1, 200)), float(rng.choice([0.5, 0.05, 1e-4]))

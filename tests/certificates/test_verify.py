@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peakrl
-from certified_policies import certificates
+from helpers.certified_policies import certificates
+from helpers.random_problems import random_problem
 from peakrl import PeakError
 from peakrl.certificates.verify_exact import chosen
 from peakrl.certificates.verify_model import digest_of, read_model
@@ -25,14 +26,13 @@ from peakrl.certificates.verify_sampled import ends
 from peakrl.certifying.evidence import model_evidence
 from peakrl.errors import StorageError
 from peakrl.storage import read_record, write_record
-from random_problems import random_problem
 
 PACKAGE = Path(peakrl.__file__).parent
 #: What a certificate tells beside its claim; altering it alters nothing that is claimed of the policy.
 WORDS = ("rests_on", "subject", "claim", "reason", "holds")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_stored_certificate_comes_back_and_is_confirmed_as_it_was(tmp_path, seed):
     for certificate in certificates(seed):
         certificate.save(tmp_path / "kept")
@@ -98,7 +98,7 @@ def harmless(where):
 
 
 @pytest.mark.parametrize(
-    ("seed", "wanted"), [*((100 * i, 50) for i in range(8)), pytest.param(0, 10_000, marks=pytest.mark.slow)]
+    ("seed", "wanted"), [(0, 50), (100, 50), (200, 50), pytest.param(0, 10_000, marks=pytest.mark.slow)]
 )
 def test_no_altered_number_passes(tmp_path, seed, wanted, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda file: None)
@@ -123,7 +123,7 @@ def confirmed(path):
         return False
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_an_altered_policy_passes_only_where_all_is_true_of_it_too(tmp_path, seed):
     problem, path = random_problem(seed, actions=3, safe_action=True), tmp_path / "kept"
     best = peakrl.solve(problem).policy

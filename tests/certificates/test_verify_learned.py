@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-import certified_problems as problems
-from model_environment import ModelEnvironment
+from helpers import certified_problems as problems
+from helpers.model_environment import ModelEnvironment
 from peakrl import Knowledge, LearnerSettings, compile_model, energy_harvesting, learn, scheduling_example
 from peakrl.certificates import verify
 from peakrl.certificates.certificate import Certificate, Evidence
@@ -90,15 +90,13 @@ def altered(certificate: Certificate, rng) -> tuple[str, Certificate]:
     return where, Certificate(**{**certificate.__dict__, **said, "evidence": Evidence(plain, arrays)})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_altered_is_confirmed(kind, tmp_path):
-    issued(kind).save(tmp_path / "kept")
-    assert verify(tmp_path / "kept").holds
+def test_what_is_not_altered_is_confirmed(tmp_path):
+    for kind in KINDS:
+        issued(kind).save(tmp_path / "kept")
+        assert verify(tmp_path / "kept").holds
 
 
-@pytest.mark.parametrize(
-    ("seed", "count"), [*((seed, 35) for seed in range(6)), pytest.param(10_000, 10_000, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("seed", "count"), [(0, 35), (1, 35), pytest.param(10_000, 10_000, marks=pytest.mark.slow)])
 def test_no_altered_number_passes(seed, count, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda file: None)
     rng, path, accepted = np.random.default_rng(seed), tmp_path / "altered", []

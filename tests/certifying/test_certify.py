@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import peakrl
-from certified_policies import policies
-from model_environment import ModelEnvironment
+from helpers.certified_policies import policies
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import PeakError, TabularModel
 from peakrl.errors import PolicyError, SettingsError, TargetError
-from random_problems import random_problem
 
 PROBLEM = random_problem(3, states=3, actions=2, horizon=3, constraints=2, safe_action=True)
 MODEL = peakrl.compile_model(PROBLEM)
@@ -47,7 +48,7 @@ def always(model, action):
 # --- Exact -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_on_a_model_a_certificate_tells_what_evaluate_and_solve_tell(seed):
     problem = random_problem(seed)
     best = peakrl.solve(problem)
@@ -83,21 +84,21 @@ def test_where_no_policy_is_safe_none_is_certified_and_the_reason_is_the_planner
 
 
 @pytest.mark.parametrize("horizon", [1, 3])
-@pytest.mark.parametrize("chance", [1e-3, 1e-200, 1e-323])
-def test_a_violation_that_is_too_unlikely_for_a_number_is_not_told_as_none(chance, horizon, tmp_path):
-    model = lottery(chance, horizon)
-    certificate = peakrl.certify(model, always(model, 1), epsilon=0.1)
-    certificate.save(tmp_path / "kept")
-    assert certificate.holds
-    assert peakrl.verify(tmp_path / "kept").holds
-    certificate = peakrl.certify(model, always(model, 1))
-    assert not certificate.holds
-    assert certificate.violation_high > 0
-    assert certificate.violation_probability_high > 0
-    assert "none, in any outcome" not in str(certificate)
-    certificate.save(tmp_path / "kept")
-    assert not peakrl.verify(tmp_path / "kept").holds
-    assert "none, in any outcome" in str(peakrl.certify(model, always(model, 0)))
+def test_a_violation_that_is_too_unlikely_for_a_number_is_not_told_as_none(horizon, tmp_path):
+    for chance in [1e-3, 1e-200, 1e-323]:
+        model = lottery(chance, horizon)
+        certificate = peakrl.certify(model, always(model, 1), epsilon=0.1)
+        certificate.save(tmp_path / "kept")
+        assert certificate.holds
+        assert peakrl.verify(tmp_path / "kept").holds
+        certificate = peakrl.certify(model, always(model, 1))
+        assert not certificate.holds
+        assert certificate.violation_high > 0
+        assert certificate.violation_probability_high > 0
+        assert "none, in any outcome" not in str(certificate)
+        certificate.save(tmp_path / "kept")
+        assert not peakrl.verify(tmp_path / "kept").holds
+        assert "none, in any outcome" in str(peakrl.certify(model, always(model, 0)))
 
 
 def test_a_function_is_certified_like_its_table_and_told_what_is_on_offer():
@@ -123,7 +124,7 @@ def test_a_function_that_draws_at_random_has_no_exact_figures():
 # --- Sampled ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(5)
 def test_bounds_from_episodes_enclose_the_exact_figures(seed):
     problem = random_problem(seed)
     for policy in policies(problem, seed):
@@ -245,9 +246,8 @@ def test_without_constraints_there_is_nothing_to_violate():
 # --- What cannot be --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_an_argument_that_cannot_be_is_named():
+    for arguments, words in [
         ({"epsilon": -1}, "epsilon is -1; it must be a finite number of at least 0"),
         ({"epsilon": "small"}, "epsilon is 'small'; it must be a finite number"),
         ({"failure_probability": 0}, "failure_probability is 0; it must lie between 0 and 1"),
@@ -255,11 +255,9 @@ def test_without_constraints_there_is_nothing_to_violate():
         ({"episodes": 0}, "episodes is 0; it must be a whole number from 1 to "),
         ({"seed": -1}, "seed is -1"),
         ({"horizon": 3}, "horizon: only for environments; a model has it already"),
-    ],
-)
-def test_an_argument_that_cannot_be_is_named(arguments, words):
-    with pytest.raises(SettingsError, match=words):
-        peakrl.certify(MODEL, peakrl.solve(MODEL).policy, **arguments)
+    ]:
+        with pytest.raises(SettingsError, match=words):
+            peakrl.certify(MODEL, peakrl.solve(MODEL).policy, **arguments)
 
 
 def test_what_is_no_policy_or_no_target_is_named():

@@ -5,12 +5,12 @@ import json
 import pytest
 
 import peakrl
-from commands import caller
+from helpers.commands import caller
+from helpers.report_pages import Taken
 from peakrl.certifying import limits
 from peakrl.certifying.findings import RunFindings
 from peakrl.report.page import Page
 from peakrl.report.run_sections import section_of
-from report_pages import Taken
 
 MODEL = peakrl.compile_model(peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2, mean=1, std=1, peak_power=2))
 

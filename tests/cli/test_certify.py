@@ -5,7 +5,7 @@ import json
 import pytest
 
 import peakrl
-from commands import caller
+from helpers.commands import caller
 from peakrl.problem_files import read_problem_file
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from commands import caller
+from helpers.commands import caller
 from peakrl.errors import PeakError
 from peakrl.problem_files import read_problem_file
 

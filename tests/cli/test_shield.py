@@ -5,7 +5,7 @@ import json
 import pytest
 
 import peakrl
-from commands import caller
+from helpers.commands import caller
 
 
 @pytest.fixture

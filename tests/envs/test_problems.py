@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, scheduling_example, solve, to_gymnasium
 from peakrl.errors import PolicyError, ProblemError
-from random_policies import averaged_policy, chance_policy, random_chances, random_tables
-from random_problems import random_problem
 
 MADE = [
     ("peakrl/EnergyHarvesting-v0", {}),
@@ -34,7 +35,7 @@ def test_gymnasiums_checker_finds_nothing_in_registered_environments(name, argum
         check_env(gymnasium.make(name, **arguments).unwrapped)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(5)
 def test_gymnasiums_checker_finds_nothing_in_any_problem(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import peakrl
+from helpers.shielded_environments import holes, lake, latest
 from peakrl import compile_model, evaluate, from_gymnasium, solve
 from peakrl.errors import ProblemError, SettingsError, TargetError
-from shielded_environments import holes, lake, latest
 
 
 class Shown(gymnasium.Env):

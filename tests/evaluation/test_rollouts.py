@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 import peakrl
+from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import PeakError
-from random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
-from random_problems import random_problem
 
 
 def policies(seed):
@@ -18,7 +19,7 @@ def policies(seed):
     return problem, (table_policy(model, tables[0]), mixed, averaged_policy(model, tables))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(5)
 def test_a_rollout_is_the_first_episode_that_is_simulated_and_the_problem_allows_each_step(seed):
     problem, kinds = policies(seed)
     for policy in kinds:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import certified_problems as tiny
 from experiments import draw_figure
 from experiments.certificates import DEFAULT, ENERGY, NOTHING, QUICK, declared, drawn, judge, limits, measure
 from experiments.records import Request, read_figure
-from model_environment import EndingEnvironment
+from helpers import certified_problems as tiny
+from helpers.model_environment import EndingEnvironment
 from peakrl import (
     LearnerSettings,
     Policy,

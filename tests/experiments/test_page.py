@@ -9,8 +9,8 @@ import pytest
 from experiments.efficiency import FLOOR
 from experiments.page import figure_names, figure_section, quartile_chart, write_page
 from experiments.records import FigureRecord, Row, read_figure
+from helpers.report_pages import Taken, figure_record
 from peakrl.errors import StorageError
-from report_pages import Taken, figure_record
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import naive_certified
+from helpers.plain_kernels import plain_python
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
+from naive import certified as naive_certified
 from peakrl import Knowledge, LearnerSettings, compile_model, learn
 from peakrl.kernels.certified import bounds, candidates, episodes, gaps, values
 from peakrl.kernels.certified.bounds import FINE, ROUGH, beta, upper_mean
@@ -18,10 +21,6 @@ from peakrl.kernels.certified.gaps import measure_gaps
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET
 from peakrl.kernels.learning import Log
 from peakrl.learning.certified.proofs import FROZEN
-from plain_kernels import plain_python
-from random_problems import random_problem
-
-SEEDS = range(20)
 
 
 def learned(seed, episodes=160):
@@ -31,7 +30,7 @@ def learned(seed, episodes=160):
     return run._active.algorithm
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(25)
 def test_upper_means_are_the_least_over_nu(seed):
     generator = np.random.default_rng(seed)
     size = int(generator.integers(1, 7))
@@ -69,13 +68,13 @@ def test_the_best_nu_is_found_in_few_evaluations(precision, usual, monkeypatch):
     assert len(evaluations) <= 100 * usual
 
 
-@pytest.mark.parametrize("apart", [1e-7, 1e-8, 3e-9, 1e-9, 1e-12, 0.0])
-def test_values_that_hardly_differ_give_a_bound_between_their_mean_and_the_largest(apart):
-    for value in (-43.0, 1.0, 7e5):
-        values, counts = value * (1 + np.array([0.0, apart])), np.array([999, 1])
-        bound = float(values.max())
-        found, _ = upper_mean(values, counts, 2, 1000.0, bound, 20.0, 25.0, -math.inf, FINE)
-        assert values @ counts / 1000 - 1e-12 * abs(value) <= found <= bound
+def test_values_that_hardly_differ_give_a_bound_between_their_mean_and_the_largest():
+    for apart in [1e-7, 1e-8, 3e-9, 1e-9, 1e-12, 0.0]:
+        for value in (-43.0, 1.0, 7e5):
+            values, counts = value * (1 + np.array([0.0, apart])), np.array([999, 1])
+            bound = float(values.max())
+            found, _ = upper_mean(values, counts, 2, 1000.0, bound, 20.0, 25.0, -math.inf, FINE)
+            assert values @ counts / 1000 - 1e-12 * abs(value) <= found <= bound
 
 
 def test_nothing_is_won_by_a_bet_on_the_largest_value_itself_and_nothing_divided_by_0():
@@ -104,7 +103,7 @@ def test_a_thousand_millions_of_samples_lose_no_digits():
     assert 0 <= found - (1 + deviation) <= 1e-3
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(20)
 def test_upper_values_follow_from_the_counts(seed):
     learner = learned(seed)
     r, model = learner.rounds, learner.space.model
@@ -120,7 +119,7 @@ def test_upper_values_follow_from_the_counts(seed):
     assert set(r.tables.dead) <= {0, 1}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(20)
 def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
     learner = learned(seed)
     r, model = learner.rounds, learner.space.model
@@ -161,7 +160,7 @@ def model_run(learner, episodes):
     learner.run(seed_state(np.uint64(9)), 160, episodes, no_log, np.empty((0, 2)), np.zeros(2, np.int64))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(20)
 def test_candidates_are_greedy_on_the_counts_with_some_pessimism(seed):
     learner = learned(seed)
     r = learner.rounds
@@ -178,7 +177,7 @@ def test_candidates_are_greedy_on_the_counts_with_some_pessimism(seed):
             assert estimate[node] == pytest.approx(estimates[step, slot], abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(20)
 def test_one_entry_alone_comes_to_what_all_together_do(seed):
     """Upper values anew, then each entry from its start once more: the same, but for a rougher search of nu."""
     r = learned(seed).rounds
@@ -202,7 +201,7 @@ def test_one_entry_alone_comes_to_what_all_together_do(seed):
                     assert swept.upper[entry] - 1e-9 <= again.upper[entry] <= swept.upper[entry] + close
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(20)
 def test_a_policy_is_worth_on_the_counts_what_plain_python_finds(seed):
     learner = learned(seed, episodes=20)
     r, seen = learner.rounds, naive_certified.Counted(learner)
@@ -227,7 +226,7 @@ def test_a_policy_is_worth_on_the_counts_what_plain_python_finds(seed):
         assert slot == UNMET or estimate[step * r.places.node_stride + slot] == pytest.approx(value, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(20)
 def test_where_nothing_is_known_a_tested_row_is_taken_then_an_open_one_then_the_mildest(seed):
     learner = learned(seed, episodes=1)
     r, rng = learner.rounds, np.random.default_rng(seed)
@@ -276,8 +275,8 @@ def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():
         assert evidence.scale[3:] == pytest.approx([sum(totals), sum(total**2 for total in totals)])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_state_that_was_not_met_is_worth_the_most_or_the_least_of_every_step_that_is_left(seed):
+@seeds(20)
+def test_a_state_that_was_not_met_has_the_extreme_value_of_every_step_left(seed):
     """As a declared map may lead to; without chance, so that the bound is the value itself."""
     r = learned(seed).rounds
     terms, t = r.terms._replace(deterministic=True, least=-0.5, most=2.0), r.tables
@@ -350,7 +349,7 @@ def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
     assert tables.tested.tolist() == [int(group in tested) for group in range(3)]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(20)
 def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_grown(seed):
     learner = learned(seed, episodes=30)
     r, model = learner.rounds, learner.space.model
@@ -377,7 +376,7 @@ def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_gro
 
 
 def test_every_bet_has_its_part_of_the_failure_probability():
-    for seed in SEEDS:
+    for seed in range(20):
         problem = random_problem(seed)
         model = compile_model(problem)
         settings = LearnerSettings.certified(0.1, failure_probability=0.1)

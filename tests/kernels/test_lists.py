@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import naive
+from helpers.seeds import seeds
 from peakrl.kernels.lists import distribution_fault, number_lists, pick_lists, repeated_member
 from peakrl.model.space import read_only
 
@@ -20,7 +20,7 @@ def random_lists(rng, most, draw):
     return [[draw() for _ in range(rng.integers(0, 4))] for _ in range(rng.integers(1, most))]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(25)
 def test_equal_lists_are_numbered_as_by_a_dictionary(seed):
     rng = np.random.default_rng(seed)
     lists = random_lists(rng, 60, lambda: tuple(rng.integers(0, 3, 2).tolist()))
@@ -37,9 +37,8 @@ def test_lists_are_picked_like_slices():
     assert (ends.tolist(), picked.tolist(), chances.tolist()) == ([3, 5], [2, 3, 4, 0, 1], [0.0, 0.25, 0.75, 0.5, 0.5])
 
 
-@pytest.mark.parametrize(
-    "lists",
-    [
+def test_what_is_no_distribution_is_found():
+    for lists in [
         [[0.5, 0.5], [], [0.0, 0.25, 0.75]],
         [[0.5, 0.5], [0.0, 0.25, 0.75], [1.0, 0.0]],
         [[1.0], [-0.5, 1.5]],
@@ -49,14 +48,11 @@ def test_lists_are_picked_like_slices():
         [[1.0], [1.0 - 0.9e-9], [1.0 + 0.9e-9], [1.0 + 1.1e-9]],
         [[1.0], [1.0 - 1.1e-9]],
         [],
-    ],
-    ids=str,
-)
-def test_what_is_no_distribution_is_found(lists):
-    assert distribution_fault(*flat(lists, np.float64)) == naive.distribution_fault(lists)
+    ]:
+        assert distribution_fault(*flat(lists, np.float64)) == naive.distribution_fault(lists)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(25)
 def test_the_first_member_that_is_named_twice_is_found(seed):
     rng = np.random.default_rng(seed)
     lists = random_lists(rng, 4, lambda: int(rng.integers(0, 7)))

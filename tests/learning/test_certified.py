@@ -8,16 +8,16 @@ import math
 import numpy as np
 import pytest
 
-import certified_problems as problems
 import peakrl
-from model_environment import ModelEnvironment
+from helpers import certified_problems as problems
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, solve
 from peakrl.certificates import verify
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.errors import PeakError, SettingsError
 from peakrl.learning.active import ActiveRun
 from peakrl.targets.adapters import adapt
-from random_problems import random_problem
 
 PROBLEMS = {
     "jackpot": problems.rare_jackpot(),
@@ -52,7 +52,7 @@ def test_it_stops_with_a_true_certificate_that_verify_accepts(name, tmp_path):
     assert verify(tmp_path / "certificate").holds
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 def test_certificates_on_random_problems_are_true_or_the_problem_is_infeasible(seed, tmp_path):
     model = compile_model(random_problem(seed))
     run, best = certified(model, 0.3, 30_000, relative=False, seed=seed), solve(model)
@@ -181,10 +181,10 @@ def test_the_most_reward_holds_for_every_outcome_not_for_the_mean_of_a_pair():
         certified(compile_model(problems.Lottery()), 0.1, knowledge=Knowledge(most_reward=0.5))
 
 
-@pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf, (), "x", (0.1, -2)])
-def test_epsilons_that_cannot_be_are_refused(epsilon):
-    with pytest.raises(SettingsError, match="epsilon"):
-        LearnerSettings.certified(epsilon)
+def test_epsilons_that_cannot_be_are_refused():
+    for epsilon in [-1.0, math.nan, math.inf, (), "x", (0.1, -2)]:
+        with pytest.raises(SettingsError, match="epsilon"):
+            LearnerSettings.certified(epsilon)
 
 
 def test_an_epsilon_of_0_needs_a_declaration():

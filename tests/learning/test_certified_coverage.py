@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-import certified_problems as problems
-from model_environment import ModelEnvironment
+from helpers import certified_problems as problems
+from helpers.model_environment import ModelEnvironment
 from peakrl import Knowledge, LearnerSettings, Policy, compile_model, evaluate, solve
 from peakrl.kernels.certified.bounds import beta, upper_mean
 from peakrl.kernels.certified.episodes import GAUGED, VIOLATED, play_episodes

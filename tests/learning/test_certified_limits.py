@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import certified_problems as problems
-from model_environment import ModelEnvironment
+from helpers import certified_problems as problems
+from helpers.model_environment import ModelEnvironment
 from peakrl import Knowledge, LearnerSettings, TabularModel, evaluate, learn, resume, solve
 from peakrl.certificates import verify
 

@@ -8,8 +8,9 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from certified_problems import near_tie
-from model_environment import ModelEnvironment
+from helpers.certified_problems import near_tie
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from peakrl import (
     Knowledge,
     LearnerSettings,
@@ -28,7 +29,6 @@ from peakrl.errors import PolicyError, ProblemError
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.snapshots import restore, snapshot
 from peakrl.targets.adapters import adapt
-from random_problems import random_problem
 
 SETTINGS = {
     "as printed": LearnerSettings.paper(0.25),
@@ -293,7 +293,7 @@ def test_environments_stepped_together_learn_one_table(mode, settings):
     assert simulate(envs, run.policy, episodes=5, horizon=8, constraint=lake_constraint).violation == 0
 
 
-@pytest.mark.parametrize(("stationary", "most_reward"), [(None, None), (True, None), (True, 1.0)])
+@pytest.mark.parametrize("knowledge", [Knowledge(), Knowledge(stationary=True, most_reward=1.0)], ids=["none", "some"])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -306,13 +306,12 @@ def test_environments_stepped_together_learn_one_table(mode, settings):
     ],
     ids=lambda settings: type(settings).__name__,
 )
-def test_a_vector_of_one_learns_what_the_environment_alone_does(settings, stationary, most_reward):
+def test_a_vector_of_one_learns_what_the_environment_alone_does(settings, knowledge):
     """A single environment plays whole episodes and learns of new states at their end, a vector goes step by step.
 
     Where something is declared that a step may contradict, every step is looked at; else most are through at once.
     """
     given = LAKE | {"episodes": 130, "constraint": lake_constraint, "constraint_bounds": (1.0,)}
-    knowledge = Knowledge(stationary=stationary, most_reward=most_reward)
     vector = SyncVectorEnv([lake], autoreset_mode=AutoresetMode.DISABLED)
     alone, together = (learn(env, settings, knowledge=knowledge, **given) for env in (lake(), vector))
     assert np.array_equal(alone.q, together.q, equal_nan=True)  # UCBVI has no value for what it never tried
@@ -386,9 +385,8 @@ class Shown(gymnasium.Env):
         return self.sample, reward, False, False, {"constraints": [1.0]}
 
 
-@pytest.mark.parametrize(
-    "space",
-    [
+def test_states_of_every_discrete_space_are_told_apart():
+    for space in [
         spaces.Discrete(4, start=-2),
         spaces.MultiDiscrete([3, 4]),
         spaces.MultiDiscrete([[3, 4], [2, 2]]),
@@ -396,16 +394,13 @@ class Shown(gymnasium.Env):
         spaces.Text(5),
         spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]),
         spaces.Dict({"where": spaces.Discrete(5), "who": spaces.Dict({"name": spaces.Text(3)})}),
-    ],
-    ids=str,
-)
-def test_states_of_every_discrete_space_are_told_apart(space):
-    env = Shown(space)
-    run = learn(env, LearnerSettings.practical(), episodes=30, horizon=2, reward_range=(0, 1))
-    assert [run.policy.action(step, env.sample) for step in (0, 1)] == [1, 1]
-    assert run.model.num_slots == 2  # the same state at two steps
-    with pytest.raises(PolicyError, match="was not met"):
-        run.policy.action(0, ("elsewhere",))
+    ]:
+        env = Shown(space)
+        run = learn(env, LearnerSettings.practical(), episodes=30, horizon=2, reward_range=(0, 1))
+        assert [run.policy.action(step, env.sample) for step in (0, 1)] == [1, 1]
+        assert run.model.num_slots == 2  # the same state at two steps
+        with pytest.raises(PolicyError, match="was not met"):
+            run.policy.action(0, ("elsewhere",))
 
 
 def test_actions_may_have_several_parts():
@@ -476,9 +471,7 @@ class EverNew(gymnasium.Env):
 
 @pytest.mark.parametrize("stationary", [True, False])
 @pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()], ids=["post", "prac"])
-def test_an_action_that_failed_anywhere_is_not_tried_in_new_states_where_it_is_the_same_everywhere(
-    settings, stationary
-):
+def test_an_action_declared_the_same_everywhere_is_not_tried_after_it_failed_once(settings, stationary):
     known = Knowledge(constraint_depends_on="action", stationary=stationary)
     run = learn(EverNew(), settings, episodes=40, horizon=5, reward_range=(0.0, 1.0), knowledge=known)
     assert (run.violations, run.last_violation_episode) == (1, 1)

@@ -9,10 +9,11 @@ import pytest
 import naive
 import peakrl
 from experiments.neighbours import tiny_harvesting
+from helpers.random_problems import RandomProblem, random_problem
+from helpers.seeds import seeds
+from helpers.shielded_environments import Corridor, CorridorProblem, holes, lake
 from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
-from random_problems import RandomProblem, random_problem
-from shielded_environments import Corridor, CorridorProblem, holes, lake
 
 LEARNERS = {
     "posterior": LearnerSettings.posterior(),
@@ -59,8 +60,7 @@ def with_other_chances(problem, seed):
 
 @pytest.mark.parametrize(
     ("seed", "stationary", "learner"),
-    [(seed, seed == 0, learner) for learner in LEARNERS for seed in (0, 1)]
-    + [(place % 2, place % 2 == 0, learner) for place, learner in enumerate(LENIENT)],
+    [(place % 2, place % 2 == 0, learner) for place, learner in enumerate([*LEARNERS, *LENIENT])],
 )
 def test_with_a_declared_support_not_one_episode_violates(seed, stationary, learner):
     problem, settings = feasible_problem(seed, stationary=stationary), (LEARNERS | LENIENT)[learner]
@@ -144,7 +144,7 @@ def test_a_thousand_seeds_without_one_violation(name, learner, right):
 
 
 @pytest.mark.parametrize("learner", ENOUGH)
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_the_optimum_is_reached_as_without_a_support(seed, learner):
     problem = feasible_problem(seed, stationary=True)
     best = solve(problem)
@@ -158,8 +158,8 @@ def test_the_optimum_is_reached_as_without_a_support(seed, learner):
         assert (run.violations == 0) == (known is not None)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_declared_constraints_forbid_what_violates_at_once_and_dead_ends_are_learned(learner):
+@pytest.mark.parametrize("learner", [*LEARNERS][::2])
+def test_declared_constraints_forbid_what_violates_at_once(learner):
     problem = feasible_problem(3, stationary=True)
     model = compile_model(problem)
 
@@ -175,15 +175,15 @@ def test_declared_constraints_forbid_what_violates_at_once_and_dead_ends_are_lea
             assert constraint(step, state, run.policy.action(step, state)) >= 0
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_a_support_and_the_constraints_can_be_declared_together(learner):
+def test_a_support_and_the_constraints_can_be_declared_together():
     problem = feasible_problem(3, stationary=True)
 
     def constraint(step, state, action):
         return min(min(o.constraints) for o in problem.outcomes(step, state, action))
 
     known = Knowledge(support=problem, constraints=constraint, safe_policy=solve(problem).policy)
-    assert learn(problem, LEARNERS[learner], episodes=100, knowledge=known).violations == 0
+    for settings in LEARNERS.values():
+        assert learn(problem, settings, episodes=100, knowledge=known).violations == 0
 
 
 def test_the_tables_say_from_the_first_episode_on_what_is_not_safe():

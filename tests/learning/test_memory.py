@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from benchmarks.models import sparse_model
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import LearnerSettings, TabularModel, compile_model, energy_harvesting, learn
 from peakrl.kernels.curve_tables import new_curve
 from peakrl.learning.active import ActiveRun
 from peakrl.policy.tables import first_rows
-from random_problems import random_problem
 
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
 SETTINGS = {
@@ -38,7 +39,7 @@ def learner_of(model, settings, **choices):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_learning_tables_take_the_stated_bytes(name, seed):
     model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=seed % 2 == 0))
     an_entry, a_node = stated(name)
@@ -47,7 +48,7 @@ def test_learning_tables_take_the_stated_bytes(name, seed):
 
 
 @pytest.mark.parametrize("kind", ["stationary", "layered"])
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_the_practical_learners_tables_take_the_stated_bytes(kind, seed):
     model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=kind == "stationary"))
     an_entry, a_state_and_step, a_pair, a_state = stated(f"practical learner, {kind} model")

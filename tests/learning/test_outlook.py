@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import peakrl
-from certified_problems import rare_catastrophe
+from helpers.certified_problems import rare_catastrophe
 from peakrl.kernels.certified.episodes import PLAYED
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.certified.outlook import AHEAD, SIZES, Outlook
@@ -44,7 +44,7 @@ def test_returns_that_are_all_alike_are_known_at_once_but_for_what_was_not_seen(
     assert outlook.needed(np.array([1.0])) == next(size for size in SIZES if 50.0 * 8.0 / size <= 1.0)
 
 
-def test_a_total_counts_the_search_that_is_still_made_and_the_returns_that_are_lacking_after_it() -> None:
+def test_a_total_counts_the_remaining_search_and_the_returns_after_it() -> None:
     totals = SPREAD.totals(done=10_000, aim=2.0, high=51.0, best=50.0, value=49.8, seen=100, share=1 / 3)
     for ahead, total in zip(AHEAD, totals, strict=True):
         width = 2.0 - 1.0 / math.sqrt(ahead) - 0.2

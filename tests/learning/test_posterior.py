@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from experiments.robustness import FAMILIES, instance
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
 from naive.posterior import Posterior
 from peakrl import (
     Knowledge,
@@ -21,7 +22,6 @@ from peakrl import (
     compile_model,
     evaluate,
     learn,
-    load_run,
     resume,
     scheduling_example,
     solve,
@@ -31,7 +31,6 @@ from peakrl.kernels.posterior import PLANS
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.posterior import STREAM
 from peakrl.policy.export import UNKNOWN
-from random_problems import random_problem
 
 SETTINGS = {"ghost": 0.05, "growth": 0.005}
 CASES = {
@@ -87,7 +86,7 @@ def check_twin(seed, case, episodes=150):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_it_is_its_slow_twin_bit_for_bit(case, seed):
     check_twin(seed, case)
 
@@ -162,30 +161,15 @@ def viable_entries(model):
     return viable
 
 
-def test_no_pair_that_can_go_on_without_violation_is_ever_forbidden(family_run):
-    model, run, _ = family_run
-    forbidden = run._learned.known() != UNKNOWN
-    assert not (forbidden & viable_entries(model)).any()
-
-
-def test_nothing_that_was_known_to_fail_is_forgotten(family_run):
-    _, run, half = family_run
-    assert ((run._learned.known() != UNKNOWN) >= (half != UNKNOWN)).all()
-
-
-def test_violating_episodes_are_at_most_as_many_as_forbidden_entries_until_a_proof(family_run):
-    model, run, _ = family_run
-    if run.feasible is None:
-        assert run.violations <= (run._learned.known() != UNKNOWN).sum()
-    else:
-        assert not solve(model).feasible
-
-
-def test_the_policy_takes_nothing_known_to_fail_while_anything_else_is_left(family_run):
-    model, run, _ = family_run
-    if run.feasible is False:
-        pytest.skip("after a proof the least violation is what is left")
+def test_forbidden_pairs_fail_stay_forbidden_and_are_avoided(family_run):
+    model, run, half = family_run
     known = run._learned.known() != UNKNOWN
+    assert not (known & viable_entries(model)).any()
+    assert (known >= (half != UNKNOWN)).all()
+    if run.feasible is False:
+        assert not solve(model).feasible
+        return
+    assert run.violations <= known.sum()
     for step in range(model.horizon):
         for slot in range(*model.layout.step_slots[step]):
             entries = [step * model.layout.entry_stride + row for row in model.rows_of_slot(slot)]
@@ -219,20 +203,6 @@ def test_a_run_that_is_saved_and_resumed_is_the_run_that_was_not(tmp_path):
     for name, array in whole._learned.arrays().items():
         assert (array == resumed._learned.arrays()[name]).all(), name
     assert (whole.history.value == resumed.history.value).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "place", "value"),
-    [("cell_next", 0, 10_000), ("cell_link", 3, 3), ("head", 0, 99_999), ("cell_count", 1, 0), ("row", 0, 10**6),
-     ("status", 1, 7), ("cell_reward", 0, np.nan), ("kinds", 0, 50)],
-)  # fmt: skip
-def test_a_file_that_holds_what_cannot_be_is_refused(tmp_path, name, place, value):
-    model = instance("dense", FAMILY_INSTANCE)
-    run = learn(model, LearnerSettings.posterior(), episodes=50, seed=2)
-    run._learned.arrays()[name].reshape(-1)[place] = value
-    run.save(tmp_path / "run")
-    with pytest.raises(PeakError, match="run"):
-        load_run(tmp_path / "run")
 
 
 def test_on_an_environment_it_learns_what_it_learns_on_the_model():

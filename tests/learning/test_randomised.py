@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from helpers.random_problems import random_problem
 from peakrl import Policy, StochasticPolicy, compile_model, evaluate, solve, solve_relaxed
 from peakrl.kernels.planning import value_of_mixture
 from peakrl.kernels.sampling import draw_first, draw_outcome, uniform
@@ -12,7 +13,6 @@ from peakrl.learning.active import ActiveRun, drive
 from peakrl.learning.algorithm import SamplingAlgorithm
 from peakrl.learning.settings import LearnerSettings
 from peakrl.model.space import read_only
-from random_problems import random_problem
 
 MODEL = compile_model(random_problem(3, states=4, actions=3, horizon=5, constraints=1))
 

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 import naive
-import naive_safety
 import peakrl
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
+from helpers.shielded_environments import Corridor, CorridorProblem
+from naive import safety as naive_safety
 from peakrl import Knowledge, LearnerSettings, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.kernels.safety import kept_nodes
 from peakrl.safety.safe_policy import SafePolicy
-from random_problems import random_problem
-from shielded_environments import Corridor, CorridorProblem
 
 LEARNERS = {
     "posterior": LearnerSettings.posterior(),
@@ -62,7 +63,7 @@ def pit(transition):
 # The kernels against their twins -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_what_a_policy_keeps_from_a_state_on_is_what_following_it_shows(seed):
     problem = random_problem(seed, states=4, actions=3, horizon=4)
     rng = np.random.default_rng(seed)
@@ -81,7 +82,7 @@ def test_what_a_policy_keeps_from_a_state_on_is_what_following_it_shows(seed):
         assert promise.action(step, state) == (wanted[step, state] if expected else None)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_what_a_promise_adds_to_the_safe_set_is_what_a_plain_recursion_finds(seed):
     problem = random_problem(seed, states=5, actions=3, horizon=4)
     rng = np.random.default_rng(seed)

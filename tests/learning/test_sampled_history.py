@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import peakrl
+from helpers.random_problems import random_problem
 from peakrl import LearnerSettings, compile_model, learn
 from peakrl.learning.history import History
-from random_problems import random_problem
 
 MODEL = compile_model(random_problem(3, states=4, actions=3, horizon=4))
 SETTINGS = LearnerSettings.published(0.25)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.random_problems import random_problem
 from peakrl import compile_model
 from peakrl.learning.practical import best_rows
 from peakrl.learning.space import ModelSpace
-from random_problems import random_problem
 
 
 def best_row(values, harm, rows):

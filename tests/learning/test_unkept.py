@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import TabularModel, compile_model, learn, learn_many, load_run, solve, solve_budget
 from peakrl.certifying.environment_findings import EnvironmentFindings
 from peakrl.certifying.findings import RunFindings
@@ -18,7 +20,6 @@ from peakrl.model.least_costs import least_by_step, least_cost
 from peakrl.model.occupancy import flow, least_excess
 from peakrl.planning.budgets import step_budget
 from peakrl.report.answer import environment_answer, headline
-from random_problems import random_problem
 
 #: Two states and two constraints that every action violates now and then, by linear programming: 1.668 in all at the
 #: least, 1.25 of the first constraint, 0.35 of it at the last three steps.
@@ -47,7 +48,7 @@ LEARNERS = {
 
 
 @pytest.mark.parametrize("stationary", [True, False])
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_the_least_cost_is_that_of_the_planner_and_of_linear_programming(seed, stationary):
     model = compile_model(random_problem(seed, stationary=stationary, horizon=3, constraints=2, safe_action=False))
     assert least_cost(model, model.row_violation.sum(axis=1)) == pytest.approx(solve(model).violation, abs=1e-12)
@@ -90,7 +91,7 @@ def test_limits_that_can_be_kept_alone_but_not_together_are_refused_by_their_sum
     assert learn(EITHER, OptDual(per_constraint=0.5), episodes=9).episodes == 9
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_the_least_itself_is_a_limit_that_is_kept(seed):
     model = compile_model(random_problem(seed, horizon=3, safe_action=False))
     assert learn(model, OptDual(total=solve(model).violation), episodes=2).unkept is None

@@ -10,12 +10,13 @@ import pytest
 from scipy.optimize import minimize
 
 from experiments.robustness import instance
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, solve
 from peakrl.kernels.untried import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of
 from peakrl.learners import UCBVI
 from peakrl.learning.untried import BY_MODEL, NOTHING_KNOWN
-from random_problems import random_problem
 
 COUNTING = {
     "posterior": LearnerSettings.posterior(),
@@ -50,7 +51,7 @@ def untried_of(problem, model, run):
 
 
 @pytest.mark.parametrize("name", COUNTING)
-@pytest.mark.parametrize("seed", range(6))
+@seeds(5)
 def test_untried_places_and_their_probability_are_those_of_a_walk_through_the_problem(name, seed):
     problem = random_problem(seed)
     model = compile_model(problem)
@@ -80,7 +81,7 @@ def share_of(outcomes):
     return math.log(laws * (laws + 1) / 0.05)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(5)
 def test_the_bound_of_a_policy_is_that_of_a_recursion_over_what_was_seen(seed):
     compare_with_recursion(learn(compile_model(random_problem(seed)), episodes=100, seed=seed, record="none"))
 
@@ -131,7 +132,7 @@ def test_a_place_that_was_met_often_and_never_tried_counts_as_met_with_the_worst
     assert survival == pytest.approx(first * worst_of_all((well, badly), (once, 0.0), share), abs=2e-6)
 
 
-def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1_whatever_is_lost_to_rounding():
+def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1():
     model = compile_model(random_problem(1))
     mass, sent = np.zeros(model.num_slots), np.zeros(len(model.outcome_start) - 1)
     mass[:2] = 0.5, 0.5 + 2**-52
@@ -139,7 +140,7 @@ def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1_whatever_is_
     assert reach_untried(model.layout, mass, sent, solve(model).policy.rows, tried) == (2, 1.0)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(5)
 def test_the_least_mean_of_a_law_is_that_of_a_general_optimiser(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 5))

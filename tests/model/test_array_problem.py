@@ -92,8 +92,8 @@ class Rarely(ArrayProblem):
         ]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_an_outcome_that_pays_otherwise_counts_wherever_its_next_state_stands_among_the_others(seed, monkeypatch):
+@pytest.mark.parametrize("seed", range(2))
+def test_an_outcome_with_another_payoff_counts_wherever_its_next_state_stands(seed, monkeypatch):
     monkeypatch.setattr(layers, "MOST_STATES", 2)  # one stretch of states has such an outcome, others do not
     fast, slow = (make(Rarely(seed)) for make in (compile_model, explore))
     assert slow.row_means(slow.payoffs.reward).sum() == 0.25

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from helpers.random_problems import random_problem
 from peakrl import (
     Outcome,
     Problem,
@@ -18,7 +19,6 @@ from peakrl import (
 from peakrl.errors import StorageError
 from peakrl.model import budgets
 from peakrl.model.files import restored_model, store_model
-from random_problems import random_problem
 
 MODELS = {
     "harvesting": compile_model(energy_harvesting(horizon=4)),

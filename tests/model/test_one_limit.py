@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from naive.priced_plans import priced_values
 from peakrl import TabularModel, compile_model
 from peakrl.kernels.planning import value_of_mixture
@@ -16,7 +18,6 @@ from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, 
 from peakrl.model.occupancy import flow, most_reward
 from peakrl.model.one_limit import NOT_BARRED, best_plan, best_within, known_laws
 from peakrl.model.space import read_only
-from random_problems import random_problem
 
 
 def some_barred(model, rng):
@@ -27,7 +28,7 @@ def some_barred(model, rng):
     return barred
 
 
-@pytest.mark.parametrize("seed", range(24))
+@seeds(24)
 def test_the_optimum_is_that_of_the_linear_programme(seed):
     rng = np.random.default_rng(seed)
     model = compile_model(random_problem(seed + 500, constraints=1 + seed % 2, stationary=seed % 3 > 0))
@@ -66,7 +67,7 @@ def counted(seed, scale):
     return learner, chain, cells, box, *learner._payoffs(chain, nothing, nothing)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 @pytest.mark.parametrize("scale", [0.02, 0.3])
 def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
     learner, chain, cells, box, reward, cost = counted(seed, scale)

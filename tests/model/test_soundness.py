@@ -9,13 +9,13 @@ import json
 import numpy as np
 import pytest
 
+from helpers.random_problems import random_problem
 from peakrl import PeakError, TabularModel, compile_model, energy_harvesting, scheduling_example
 from peakrl.errors import StorageError
 from peakrl.kernels.lists import repeated_member
 from peakrl.model import files
 from peakrl.model.files import rebuilt, restored_model, store_model
 from peakrl.model.space import read_only
-from random_problems import random_problem
 
 LAYERED = random_problem(11, states=3, actions=2, horizon=3, stationary=False, outcome_payoffs=True)
 SHARED = random_problem(12, states=3, actions=2, horizon=3, stationary=True)
@@ -95,7 +95,7 @@ def test_whatever_is_compiled_can_be_stored_and_loaded(block):
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_a_stored_model_with_one_number_changed_is_refused_unless_it_is_a_model_all_the_same(block):
+def test_a_stored_model_with_one_number_changed_is_refused_or_sound(block):
     """A number of a random array becomes a neighbour, an extreme or no number: what is taken, the slow twin takes."""
     rng = np.random.default_rng(block)
     taken = refused = 0
@@ -143,10 +143,6 @@ def other_step(plain, arrays):
     arrays["outcome_next"][0] = arrays["step_slots"][2, 0]
 
 
-def swapped_steps(plain, arrays):
-    arrays["step_distributions"][[0, 1]] = arrays["step_distributions"][[1, 0]]
-
-
 def one_distribution_less(plain, arrays):
     arrays["step_distributions"][0, 1] -= 1
     arrays["step_distributions"][1, 0] -= 1
@@ -162,37 +158,25 @@ def rowless(plain, arrays):
     arrays["row_start"][slot] = arrays["row_start"][slot + 1]
 
 
-def shorter_probabilities(plain, arrays):
-    arrays["outcome_probability"] = arrays["outcome_probability"][:-1].copy()
-
-
 @pytest.mark.parametrize(
     ("problem", "change", "words"),
     [
         (LAYERED, other_step, "an outcome leads to another step"),
-        (LAYERED, swapped_steps, "do not follow each other"),
         (LAYERED, one_distribution_less, "a distribution of another step"),
         (LAYERED, later_start, "a first state belongs to a later step"),
         (LAYERED, rowless, "twice|another step|offers no action"),
         (LAYERED, at("row_payoff", -1, 2**30), "no payoff"),
-        (LAYERED, at("constraints", 0, np.nan), "passes its bound"),
         (LAYERED, at("constraints", 0, 1e9), "passes its bound"),
         (SHARED, at("step_slots", 0, 1), "do not share all states"),
-        (SHARED, at("step_distributions", 1, 1), "do not share all distributions"),
         (SHARED, at("slot_state", 0, 1), "order of their names"),
         (SHARED, at("outcome_probability", 0, np.nan), "outcome 0 has no probability"),
         (SHARED, at("outcome_probability", 0, 0.125), "sum to"),
         (SHARED, at("first_probability", 0, np.nan), "of the first state"),
-        (SHARED, at("reward", 0, np.inf), "a reward lies outside"),
         (SHARED, at("reward", 0, np.nan), "a reward lies outside"),
         (SHARED, at("outcome_next", 0, -1), "an outcome leads to no state"),
         (SHARED, at("row_distribution", 0, 10**6), "a pair has no distribution"),
-        (SHARED, shorter_probabilities, "one probability each"),
-        (SHARED, told("constraint_bounds", [5e300] * 40), "40 bounds"),
         (SHARED, told("reward_range", [1.0, 0.0]), "rewards range from"),
         (SHARED, told("states", {"form": "range", "range": [0, 10**9, 1]}), "names 1,000,000,000 states"),
-        (SHARED, told("states", {"form": "range", "range": [0, 10**400, 1]}), "in another form"),
-        (SHARED, told("actions", {"form": "range", "range": [0, 2**31 - 1, 1]}), "names 2,147,483,647 actions"),
         (SHARED, told("layout", {"horizon": 2**40, "node_stride": 3, "entry_stride": 6}), "its horizon is"),
     ],
 )

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import naive.planning
+from helpers.random_problems import random_problem
 from peakrl import Outcome, Problem, TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import PeakError
 from peakrl.planning import sharing
-from random_problems import random_problem
 
 
 def random_arrays(seed, *, states=40, actions=5, horizon=7, constrained=True, sharing=1, sum_to=1.0):
@@ -65,27 +65,27 @@ def test_every_value_and_choice_is_that_of_a_plain_loop_to_the_last_bit(name):
         assert (found.node_values[node], found.node_violations[node]) == (values[step, slot], costs[step, slot])
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_any_number_of_threads_gives_the_same_result(name, monkeypatch):
+def test_any_number_of_threads_gives_the_same_result(monkeypatch):
     monkeypatch.setattr(sharing, "PAIRS_A_THREAD", 1)
     monkeypatch.setattr(sharing, "PAIRS_A_CHUNK", 7)
-    one, three = (solve(MODELS[name], keep="all", threads=threads) for threads in (1, 3))
-    assert np.array_equal(one.policy.rows, three.policy.rows)
-    assert np.array_equal(one.node_values, three.node_values)
-    assert np.array_equal(one.node_violations, three.node_violations)
+    for model in MODELS.values():
+        one, three = (solve(model, keep="all", threads=threads) for threads in (1, 3))
+        assert np.array_equal(one.policy.rows, three.policy.rows)
+        assert np.array_equal(one.node_values, three.node_values)
+        assert np.array_equal(one.node_violations, three.node_violations)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_what_is_kept_does_not_change_what_is_found(name):
-    everything = solve(MODELS[name], keep="all")
-    value, policy = solve(MODELS[name], keep="value"), solve(MODELS[name])
-    assert value.value == policy.value == everything.value
-    assert value.violation == policy.violation == everything.violation
-    assert value.reason == policy.reason == everything.reason
-    assert np.array_equal(policy.policy.rows, everything.policy.rows)
-    assert np.array_equal(value.node_values, everything.node_values)
-    with pytest.raises(PeakError, match="value only"):
-        _ = value.policy
+def test_what_is_kept_does_not_change_what_is_found():
+    for model in MODELS.values():
+        everything = solve(model, keep="all")
+        value, policy = solve(model, keep="value"), solve(model)
+        assert value.value == policy.value == everything.value
+        assert value.violation == policy.violation == everything.violation
+        assert value.reason == policy.reason == everything.reason
+        assert np.array_equal(policy.policy.rows, everything.policy.rows)
+        assert np.array_equal(value.node_values, everything.node_values)
+        with pytest.raises(PeakError, match="value only"):
+            _ = value.policy
 
 
 def test_a_planned_policy_survives_a_file_and_a_pickle(tmp_path):
@@ -152,7 +152,7 @@ def test_a_policy_that_no_longer_changes_is_kept_once_and_is_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("horizon", range(10, 15))
-def test_values_that_no_longer_change_from_about_the_first_step_on_are_those_of_a_plain_loop(horizon):
+def test_values_that_settle_about_the_first_step_are_those_of_a_plain_loop(horizon):
     """Eleven steps lead from one end to the other, so that the twelfth value is the first to be as the one before."""
     model = settling(horizon)
     values, costs, _ = naive.planning.backward_tables(model)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import naive
 from experiments.neighbours import Inventory, ObstacleGrid, tiny_harvesting
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import (
     StochasticPolicy,
     TabularModel,
@@ -22,7 +24,6 @@ from peakrl import (
     solve_relaxed,
 )
 from peakrl.errors import SettingsError
-from random_problems import random_problem
 
 TINY = compile_model(tiny_harvesting())
 EXACT = 1e-6
@@ -113,7 +114,7 @@ def flag_used(step, outcome, raised):
     return {"all": float(not raised and any(f < 0 for f in outcome.constraints))}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(5)
 @pytest.mark.parametrize("form", ["total", "per_constraint", "union_chance", "chance"])
 def test_cvxpy_finds_the_same_value(form, seed):
     problem = random_problem(seed + 40)
@@ -143,7 +144,7 @@ def test_the_multiplier_times_the_limit_and_the_penalised_optimum_add_up_to_the_
     assert multiplier * unused == pytest.approx(0.0, abs=1e-7 * scale)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_at_a_limit_of_0_every_form_is_the_original_problem(seed):
     model = compile_model(random_problem(seed, safe_action=True))
     best = solve(model)
@@ -233,7 +234,7 @@ def test_of_the_constraints_that_stand_against_less_three_are_named(constraints,
     assert reason.endswith(f", because of {named}{more}")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(5)
 def test_the_least_limit_that_is_named_can_be_kept_and_less_cannot(seed):
     model = compile_model(random_problem(seed, safe_action=False))
     found = solve_budget(model, total=0.01)
@@ -245,9 +246,8 @@ def test_the_least_limit_that_is_named_can_be_kept_and_less_cannot(seed):
     assert least == pytest.approx(solve(model).violation, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
+def test_limits_that_make_no_sense_are_refused():
+    for limits, words in [
         ({}, "no limit is given; give one of total"),
         ({"total": 1.0, "chance": 0.1}, "total and chance are given"),
         ({"total": -1.0}, "total is -1.0"),
@@ -256,8 +256,6 @@ def test_the_least_limit_that_is_named_can_be_kept_and_less_cannot(seed):
         ({"per_constraint": [1.0, 2.0]}, "per_constraint has 2 numbers"),
         ({"per_constraint": ["a"]}, r"per_constraint\[0\] is 'a'"),
         ({"per_step": "much"}, "per_step is 'much'"),
-    ],
-)
-def test_limits_that_make_no_sense_are_refused(limits, words):
-    with pytest.raises(SettingsError, match=words):
-        solve_budget(TINY, **limits)
+    ]:
+        with pytest.raises(SettingsError, match=words):
+            solve_budget(TINY, **limits)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import naive
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import Outcome, Problem, TabularModel, compile_model, solve, solve_modified
 from peakrl.errors import SettingsError
 from peakrl.kernels.planning import value_of
 from peakrl.planning.exact import first_totals
 from peakrl.theory import default_penalty
-from random_problems import random_problem
 
 SMALL = {"states": 2, "horizon": 3}
 
@@ -44,7 +45,7 @@ class Scripted(Problem):
         return [Outcome(*entry) for entry in self.table[step, state, action]]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(25)
 def test_no_deterministic_policy_does_better(seed):
     problem = random_problem(seed, **SMALL)
     violation, value = naive.best_of_all_tables(problem)
@@ -55,7 +56,7 @@ def test_no_deterministic_policy_does_better(seed):
     assert (best.reason is None) == best.feasible
 
 
-@pytest.mark.parametrize("seed", range(100, 140))
+@seeds(25)
 def test_larger_problems_agree_with_a_plain_recursion(seed):
     problem = random_problem(seed, states=6, actions=4, horizon=6, integer_constraints=seed % 3 == 0)
     violation, value = naive.least_violation_then_reward(problem)
@@ -69,7 +70,7 @@ def test_both_feasible_and_infeasible_problems_are_among_those_tried():
     assert outcomes == {True, False}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@seeds(25)
 def test_the_policy_earns_and_violates_what_the_solution_says(seed):
     problem = random_problem(seed)
     best = solve(compile_model(problem))
@@ -79,7 +80,7 @@ def test_the_policy_earns_and_violates_what_the_solution_says(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_without_constraints_quantecon_finds_the_same_values_and_actions(seed):
     from quantecon.markov import DiscreteDP, backward_induction
 
@@ -103,7 +104,7 @@ def test_without_constraints_quantecon_finds_the_same_values_and_actions(seed):
         assert [best.policy.action(step, state) for state in range(states)] == policy[step].tolist()
 
 
-@pytest.mark.parametrize("seed", range(25))
+@seeds(25)
 def test_no_deterministic_policy_has_a_larger_modified_value(seed):
     problem = random_problem(seed, **SMALL)
     model = compile_model(problem)
@@ -122,7 +123,7 @@ def test_no_deterministic_policy_has_a_larger_modified_value(seed):
     assert (found.reason is None) == found.feasible
 
 
-@pytest.mark.parametrize("seed", range(25))
+@seeds(25)
 def test_the_modified_value_of_a_policy_is_its_value_less_the_charge_for_its_violations(seed):
     problem = random_problem(seed)
     model = compile_model(problem)
@@ -264,7 +265,7 @@ def test_the_reason_stays_short_on_a_long_way_with_long_labels():
     assert len(reason) < 1500
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(25)
 def test_at_the_named_dead_end_every_action_really_violates(seed):
     problem = random_problem(seed, safe_action=False)
     best = solve(compile_model(problem))
@@ -280,7 +281,7 @@ def test_at_the_named_dead_end_every_action_really_violates(seed):
         assert [int(i) for i in re.findall(r"'f(\d+)'", told)] == broken
 
 
-@pytest.mark.parametrize("slack", [-0.1, math.nan, math.inf, "a", None, True])
+@pytest.mark.parametrize("slack", [-0.1, math.nan, "a"])
 def test_a_slack_that_is_no_number_from_0_up_is_refused(slack):
     model = compile_model(random_problem(1))
     with pytest.raises(SettingsError, match="slack is"):
@@ -309,8 +310,8 @@ def test_a_solution_shows_in_one_line_what_was_found_and_leaves_the_reason_to_it
     assert "violation 0, feasible, policy" in repr(fine)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 20])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("horizon", [1, 3, 20])
+@seeds(4)
 def test_what_a_chosen_policy_adds_up_to_is_what_plain_python_finds(seed, horizon):
     """By node from its rows, and of the first step alone from choices that are kept by step or by change."""
     model = compile_model(random_problem(seed, stationary=True, horizon=horizon, states=3))

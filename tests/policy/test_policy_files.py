@@ -12,13 +12,14 @@ from typer.testing import CliRunner
 
 import naive
 import peakrl
-from model_environment import ModelEnvironment
+from helpers.model_environment import ModelEnvironment
+from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
+from helpers.random_problems import random_problem
+from helpers.seeds import seeds
 from peakrl import LearnerSettings, Outcome, Policy, Problem, StochasticPolicy, compile_model
 from peakrl.cli import app
 from peakrl.errors import PolicyError, SettingsError, StorageError, UnknownStateError
 from peakrl.storage import kind_of, write_record
-from random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
-from random_problems import random_problem
 
 
 def policies(seed):
@@ -29,7 +30,7 @@ def policies(seed):
     return problem, (table_policy(model, tables[0]), mixed, averaged_policy(model, tables))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_kind_of_policy_comes_back_from_its_file_as_it_was(tmp_path, seed):
     problem, kinds = policies(seed)
     for policy in kinds:
@@ -55,7 +56,7 @@ def test_a_policy_of_another_problem_or_of_no_form_we_know_is_refused(tmp_path):
         peakrl.load_policy(path, problem)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_a_table_has_every_state_that_can_be_met_at_its_step_in_order(seed):
     problem, kinds = policies(seed)
     for policy in kinds:

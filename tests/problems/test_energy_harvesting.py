@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
+from helpers.seeds import seeds
 from naive import Xoshiro, harvest_expectation, harvest_value
 from peakrl import PeakError, compile_model, energy_harvesting, solve
 from peakrl.errors import ProblemError
@@ -41,13 +42,11 @@ def random_chain(rng, size):
 # Arrivals -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("mean", "std", "top"), [(10, 5, 20), (8.3, 2, 20), (0, 1, 3), (-4, 3, 6), (45, 4, 20), (2.5, 0.01, 9)]
-)
-def test_the_arrival_law_is_a_truncated_normal_that_is_then_rounded(mean, std, top):
-    normal = stats.truncnorm((0 - mean) / std, (top - mean) / std, mean, std)
-    edges = np.clip(np.arange(top + 2) - 0.5, 0, top)
-    np.testing.assert_allclose(truncated_normal(mean, std, top), np.diff(normal.cdf(edges)), atol=1e-9)
+def test_the_arrival_law_is_a_truncated_normal_that_is_then_rounded():
+    for mean, std, top in [(10, 5, 20), (8.3, 2, 20), (0, 1, 3), (-4, 3, 6), (45, 4, 20), (2.5, 0.01, 9)]:
+        normal = stats.truncnorm((0 - mean) / std, (top - mean) / std, mean, std)
+        edges = np.clip(np.arange(top + 2) - 0.5, 0, top)
+        np.testing.assert_allclose(truncated_normal(mean, std, top), np.diff(normal.cdf(edges)), atol=1e-9)
 
 
 def test_the_logarithm_of_the_normal_law_is_scipys():
@@ -184,7 +183,7 @@ def test_the_fast_tables_are_those_of_the_search_state_by_state(arguments):
     same_model(energy_harvesting(**arguments))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(25)
 def test_the_fast_tables_of_random_chains_and_sequences_are_those_of_the_search(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 5))
@@ -251,47 +250,27 @@ GOOD = [[0.5, 0.5], [0.25, 0.75]]
         ({"arrivals": [1] * 5 + [2.5] + [1] * 14}, r"arrivals\[5\] is 2.5; they must be whole numbers from 0 to 20"),
         ({"arrivals": [1] * 19 + [-1]}, r"arrivals\[19\] is -1"),
         ({"arrivals": [21] + [1] * 19}, r"arrivals\[0\] is 21; .*max_arrival"),
-        ({"arrivals": [1, math.nan] + [1] * 18}, r"arrivals\[1\] is nan"),
-        ({"arrivals": [1, math.inf] + [1] * 18}, r"arrivals\[1\] is inf"),
         ({"arrivals": [1] * 19}, "arrivals hold 19 steps; a horizon of 20"),
-        ({"arrivals": []}, "arrivals hold 0 steps"),
         ({"arrivals": np.ones((3, 20))}, r"arrivals have shape \(3, 20\); a problem replays one sequence"),
-        ({"arrivals": 7}, "arrivals have shape"),
         ({"arrivals": None}, "arrivals must be an array of whole numbers"),
-        ({"arrivals": ["a"] * 20}, "arrivals must be an array of whole numbers"),
         ({"arrivals": [[1, 2], [3]]}, "rows of equal length"),
         ({"arrivals": "frosen"}, 'arrivals is \'frosen\'; it must be "random", "frozen"'),
         ({"arrivals": ([[0.5, 0.5], [0.5, 0.6]], 0)}, "Markov matrix, row 1: probabilities sum to 1.1"),
         ({"arrivals": ([[0.5, 0.5], [1.5, -0.5]], 0)}, r"Markov matrix, position \[1, 1\]: -0.5 is not a probability"),
-        ({"arrivals": ([[math.nan, 1], [1, 0]], 0)}, r"Markov matrix, position \[0, 0\]: nan"),
         ({"arrivals": ([[0.5, 0.5]], 0)}, r"Markov matrix has shape \(1, 2\); it must be square"),
         ({"arrivals": (GOOD, [1.0])}, "Markov first distribution has 1 numbers for the matrix's 2"),
         ({"arrivals": (GOOD, [0.5, 0.4])}, "Markov first distribution: probabilities sum to 0.9"),
         ({"arrivals": (GOOD, 2)}, "Markov first arrival is 2; it must be a whole number from 0 to 1"),
         ({"arrivals": (GOOD, 0), "max_arrival": 0}, "arrivals go up to 1; max_arrival is 0"),
         ({"peak_power": -1}, "peak_power is -1; it must be a finite number of at least 0"),
-        ({"peak_power": math.nan}, "peak_power is nan; it must be a finite number"),
-        ({"peak_power": "8"}, "peak_power is '8'"),
         ({"log_base": 1}, "log_base is 1; it must be a finite number above 1"),
-        ({"log_base": 0}, "log_base is 0"),
-        ({"log_base": -2}, "log_base is -2"),
-        ({"log_base": 0.5}, "log_base is 0.5"),
-        ({"log_base": math.inf}, "log_base is inf"),
         ({"battery": -1}, "battery is -1; it must be a whole number from 0 to 1,000,000"),
-        ({"battery": 2.5}, "battery is 2.5"),
-        ({"battery": True}, "battery is True"),
         ({"horizon": 0}, "horizon is 0; it must be a whole number from 1 to 1,000,000"),
-        ({"horizon": math.nan}, "horizon is nan"),
         ({"max_arrival": -1}, "max_arrival is -1"),
-        ({"max_arrival": 3.5}, "max_arrival is 3.5"),
         ({"std": 0}, "std is 0; it must be a finite number above 0"),
-        ({"std": -1}, "std is -1"),
-        ({"std": math.nan}, "std is nan"),
         ({"mean": math.nan}, "mean is nan; it must be a finite number"),
         ({"mean": 1e300}, r"mean is 1e\+300 and std 5: .* too far from 0..20"),
-        ({"mean": math.nan, "arrivals": [1] * 20}, "mean is nan"),
         ({"seed": -1}, "seed is -1"),
-        ({"seed": 2**64}, "seed is 18446744073709551616"),
     ],
 )
 def test_bad_input_is_refused_with_its_name_and_position(arguments, message):

@@ -7,6 +7,7 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
+from helpers.seeds import seeds
 from peakrl import PeakError, compile_model, evaluate, solve
 from peakrl.problems.flow_shops import flow_shop, johnson_order, neh_order, order_policy, schedule_of
 
@@ -41,7 +42,7 @@ def random_shop(seed, jobs=3, machines=2):
     return rng.integers(1, 4, (jobs, machines)).tolist(), rng.integers(1, 5, machines).tolist()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_the_optimum_is_the_makespan_that_constraint_programming_finds(seed):
     times, power = random_shop(seed, machines=2 + seed % 2)
     limit = max(max(power), sum(power) - 1)
@@ -58,7 +59,7 @@ def test_a_limit_that_drops_for_a_while_makes_a_machine_wait_beforehand():
     assert -best.value > constraint_programme(times, power, [5])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_without_a_limit_johnsons_order_is_optimal_and_so_is_the_best_of_all_orders(seed):
     times, power = random_shop(seed)
     problem = flow_shop(times=times, power=power, limit=sum(power))

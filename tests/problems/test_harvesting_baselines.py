@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
+from helpers.seeds import seeds
 from naive import convex_optimum, harvest_expectation, harvest_optimum, harvest_total
 from peakrl import Policy, balanced_policy, compile_model, energy_harvesting, evaluate, greedy_policy, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
@@ -50,7 +51,7 @@ def test_greedy_and_balanced_rates_are_those_of_a_plain_walk(peak):
         np.testing.assert_allclose(rates, walks, rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_the_baseline_policies_of_a_frozen_sequence_walk_as_they_say(seed):
     problem = energy_harvesting(arrivals="frozen", seed=seed, peak_power=15)
     model = compile_model(problem)
@@ -138,14 +139,8 @@ def check_water_filling(seed):
     assert exact == pytest.approx(other, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(25)
 def test_water_filling_is_the_convex_program_on_random_instances(seed):
-    check_water_filling(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30, 400))
-def test_water_filling_is_the_convex_program_on_many_more_instances(seed):
     check_water_filling(seed)
 
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import peakrl
+from helpers.random_jobs import constraint_programme, random_jobs
+from helpers.seeds import seeds
 from naive import best_over_all_orders, expected_costs_of_order
 from peakrl import (
     Job,
@@ -24,7 +28,6 @@ from peakrl.model.explore import explore
 from peakrl.model.schedule_states import ScheduleState
 from peakrl.problems.scheduling import earliest_deadline_order
 from peakrl.problems.scheduling.baselines import OBJECTIVES, draw_jobs
-from random_jobs import constraint_programme, random_jobs
 
 
 def expected_totals(problem, rule):
@@ -66,9 +69,8 @@ def test_a_state_holds_no_more_than_what_does_not_follow_from_the_jobs_done():
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("random_times", [False, True])
-def test_the_fast_way_to_the_arrays_gives_the_same_model_as_asking_state_by_state(objective, random_times):
-    for seed in range(12):
+def test_the_fast_way_to_the_arrays_gives_the_same_model_as_exploring(objective):
+    for seed, random_times in itertools.product(range(6), (False, True)):
         jobs = random_jobs(seed, most=5 if random_times else 7, random_times=random_times)
         problem = machine_scheduling(jobs, objective=objective)
         fast, slow = compile_model(problem), explore(problem)
@@ -89,7 +91,7 @@ def test_labels_are_found_by_value_and_by_slice_without_a_table_of_objects():
         labels.index(labels[5], 6)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_declared_bounds_hold_and_are_reached(seed):
     for objective in OBJECTIVES:
         problem = machine_scheduling(random_jobs(seed, most=6, random_times=seed % 2 == 1), objective=objective)
@@ -183,7 +185,7 @@ def test_fifteen_jobs_compile_and_solve_to_dts_optimum():
     assert -best.value == evaluate_order(jobs, dt_order(jobs)).max_tardiness
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(25)
 def test_random_times_are_infeasible_exactly_where_the_longest_times_are(seed):
     jobs = random_jobs(seed, most=5, random_times=True)
     assert solve(compile_model(machine_scheduling(jobs))).feasible == (infeasible_reason(jobs) is None)

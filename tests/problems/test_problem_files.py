@@ -229,42 +229,30 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
         ("", "problem is missing"),
         ("[problem]\nhorizon = 3", "problem.kind is missing; it must be one of energy_harvesting"),
         ('[problem]\nkind = "energy"', "problem.kind is 'energy'"),
-        ("[problem]\nkind = [1]", "problem.kind is [1]"),
         (ENERGY + "peak_pwoer = 3", "problem.peak_pwoer is not a key here; do you mean peak_power?"),
-        (ENERGY + 'horizon = "long"', "problem.horizon is 'long'"),
         (ENERGY + "horizon = 2.5", "problem.horizon is 2.5"),
-        (ENERGY + "horizon = true", "problem.horizon is True"),
-        (ENERGY + "peak_power = nan", "problem.peak_power is nan"),
         (ENERGY + "peak_power = -1", "peak_power is -1"),
-        (ENERGY + 'arrivals = "often"', "arrivals is 'often'"),
         (ENERGY + "arrivals = {matrix = [[1.0]]}", "problem.arrivals needs both matrix and first"),
         (ENERGY + "[setings]\n", "setings is not a key here; do you mean settings?"),
         (ENERGY + "[settings]\nlearner = 'best'", "settings.learner is 'best'"),
         (ENERGY + "[settings]\nlearner = 'paper'", "settings.slack is missing; the learner 'paper' needs it"),
         (ENERGY + "[settings]\ngohst = 1", "settings.gohst is not a key here; do you mean ghost?"),
         (ENERGY + "[settings]\nlearner = 'published'\nslack = -1", "slack is -1"),
-        (ENERGY + "[settings]\nlearner = 'published'\nslack = [1]", "slack is [1]"),
         (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),
-        (ENERGY + "[run]\nepisdoes = 5", "run.episdoes is not a key here; do you mean episodes?"),
-        (ENERGY + "[run]\nseed = -1", "run.seed is -1"),
         (ENERGY + "[run]\nrecord = 'all'", "run.record is 'all'"),
         (JOB % "due = 3, deadline = 4", "problem.jobs.0.processing is missing"),
         (JOB % "processing = 1, due = 3, deadline = 4, colour = 3", "problem.jobs.0.colour is not a key here"),
         (JOB % 'processing = "soon", due = 3, deadline = 4', "problem.jobs.0: processing is 'soon'"),
-        (JOB % "processing = 9, due = 3, deadline = 4", "problem.jobs.0: "),
-        (JOB % "processing = 1, due = 0, deadline = 4", "due is 0"),
         ('[problem]\nkind = "machine_scheduling"\njobs = []', "at least one job"),
         ('[problem]\nkind = "machine_scheduling"\njobs = "no.csv"', "no.csv"),
         ('[problem]\nkind = "scheduling_example"\nnumber = 4', "problem.number is 4"),
         ('[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.xls"', "problem.file is 't.xls'"),
-        ('[problem]\nkind = "tables"\nhorizon = 2\nfile = "no.npz"', "no.npz"),
         ('[problem]\nkind = "tables"\nfile = "t.csv"', "problem.horizon is missing"),
         (TABLE + "initial = [0.5]", "problem.initial is [0.5]"),
         (TABLE + 'constraint_names = ["x"]', "problem.constraint_names is ['x']"),
         ('[problem]\nkind = "python"\nfunction = "mine.py"', 'must be "file.py:function"'),
         ('[problem]\nkind = "python"\nfunction = "absent.py:make"', "there is no file"),
         ('[problem]\nkind = "python"\nfunction = "absent_module:make"', "absent_module"),
-        ('[problem]\nkind = "python"\nfunction = "mine.py:absent"', "has no function 'absent'"),
         ('[problem]\nkind = "python"\nfunction = "mine.py:mak"', "has no function 'mak'; do you mean make?"),
         ('[problem]\nkind = "python"\nfunction = "mine.py:broken"', "KeyError: 'absent' (mine.py, line 21)"),
         ('[problem]\nkind = "python"\nfunction = "mine.py:nothing"', "returned 3"),
@@ -325,7 +313,7 @@ def as_bytes(array, shape=None):
     return file.getvalue() + array.tobytes()
 
 
-def test_an_npz_file_that_would_unpack_to_more_than_there_is_room_for_is_refused_before_it_is_read(tmp_path):
+def test_an_npz_file_larger_than_memory_is_refused_before_it_is_read(tmp_path):
     """20 MB of zeros are 20 kB in an archive; and a header may ask for any number of them."""
     path, plain = tmp_path / "t.npz", {name: as_bytes(array) for name, array in arrays().items()}
     archive(path, **plain | {"rewards": as_bytes(np.zeros(2_500_000))})

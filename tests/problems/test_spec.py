@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import peakrl.problems.harvesting.kinds
+from helpers.station_files import station_text
 from peakrl import (
     Job,
     LearnerSettings,
@@ -34,7 +35,6 @@ from peakrl.cli.solve import wanted_problem
 from peakrl.problem_files import read_problem_file
 from peakrl.problems.harvesting import MarkovArrivals
 from peakrl.problems.registry import kinds
-from station_files import station_text
 
 
 class Told(Problem):
@@ -69,9 +69,8 @@ def test_what_a_problem_says_it_is_does_not_change_its_digest():
 MATRIX, FIRST = [[0.5, 0.5], [0.1, 0.9]], [1.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
+def test_a_built_in_problem_tells_the_data_that_it_can_be_built_from_again():
+    for problem in [
         energy_harvesting(),
         energy_harvesting(horizon=np.int64(3), peak_power=np.float64(2.5), arrivals="frozen", seed=4),
         energy_harvesting(horizon=3, arrivals=np.array([3, 1, 2])),
@@ -80,12 +79,10 @@ MATRIX, FIRST = [[0.5, 0.5], [0.1, 0.9]], [1.0, 0.0]
         energy_harvesting(horizon=3, arrivals={"matrix": MATRIX, "first": FIRST}),
         scheduling_example(2, objective="total_tardiness"),
         machine_scheduling([Job(3, 4, 9), Job(uniform(2, 4), 5, 8, 2, "b"), Job({1: 0.25, 2: 0.75}, 1, 9)]),
-    ],
-)
-def test_a_built_in_problem_tells_the_data_that_it_can_be_built_from_again(problem):
-    told = json.loads(json.dumps(problem.spec))
-    assert ProblemSpec.from_dict(told).build() == problem
-    assert compile_model(problem).spec == told
+    ]:
+        told = json.loads(json.dumps(problem.spec))
+        assert ProblemSpec.from_dict(told).build() == problem
+        assert compile_model(problem).spec == told
 
 
 def test_a_changed_copy_of_a_problem_does_not_tell_the_old_data():
@@ -293,19 +290,16 @@ def test_a_slip_is_named_with_what_would_be_right(values, message, folder):
         ProblemSpec.from_dict(values).build(folder)
 
 
-@pytest.mark.parametrize(
-    ("told", "alone"),
-    [
+def test_what_needs_code_or_a_further_file_is_told_apart_from_what_does_not():
+    for told, alone in [
         ({"kind": "energy_harvesting"}, True),
         ({"kind": "machine_scheduling", "jobs": []}, True),
         ({"kind": "machine_scheduling", "jobs": "a.csv"}, False),
         ({"kind": "tables", "file": "a.csv", "horizon": 1}, False),
         ({"kind": "python", "function": "a.py:b"}, False),
         ({"kind": "a:b"}, False),
-    ],
-)
-def test_what_needs_code_or_a_further_file_is_told_apart_from_what_does_not(told, alone):
-    assert ProblemSpec.from_dict(told).self_contained is alone
+    ]:
+        assert ProblemSpec.from_dict(told).self_contained is alone
 
 
 def test_listing_the_kinds_loads_no_problem():

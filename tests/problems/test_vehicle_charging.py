@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from helpers.seeds import seeds
 from peakrl import PeakError, compile_model, evaluate, solve
 from peakrl.problems.charging import Car, as_late_policy, at_once_policy, vehicle_charging
 
@@ -43,7 +44,7 @@ def test_the_optimum_is_the_least_cost_that_is_sure_of_connection_and_departure(
     assert -best.value == pytest.approx(cheapest(problem), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_with_a_household_that_is_known_the_optimum_is_that_of_the_linear_programme(seed):
     rng = np.random.default_rng(seed)
     prices, cars = rng.uniform(0.1, 0.5, 6), [Car(5, 6, 2), Car(3, 4, 3)]

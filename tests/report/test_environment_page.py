@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import peakrl
+from helpers.report_pages import Corridor
 from peakrl.report.environment_sections import verdict
-from report_pages import Corridor
 
 
 def learned(risk=0.0, floor=0.0, **more):

@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 import peakrl
-from commands import TINY, caller
+from helpers.commands import TINY, caller
+from helpers.report_pages import Corridor, Taken
 from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, load_run
 from peakrl.errors import SettingsError
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
-from report_pages import Corridor, Taken
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
 SETTINGS = LearnerSettings.practical()

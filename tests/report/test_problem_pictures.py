@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
-
 from peakrl import compile_model, energy_harvesting, rollout, solve
 from peakrl.problems.charging import vehicle_charging
 from peakrl.problems.flow_shops import flow_shop, schedule_of
@@ -67,20 +65,17 @@ def test_the_shops_picture_is_the_schedule():
     assert max(end for _, _, end in bars) == 13
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
+def test_a_run_that_does_not_truly_tell_its_problem_has_no_picture():
+    for spec in [
         None,
         {"kind": "nonsense"},
         {"kind": "thermostat", "horizon": -1},
         {"kind": "thermostat", "horizon": 3},
         {"kind": "battery_robot", "horizon": 24},
         {"kind": "flow_shop", "horizon": 24},
-    ],
-)
-def test_a_run_that_does_not_truly_tell_its_problem_has_no_picture(spec):
-    found, _ = played(thermostat(), spec=spec)
-    assert picture_blocks(found, "run") == []
+    ]:
+        found, _ = played(thermostat(), spec=spec)
+        assert picture_blocks(found, "run") == []
 
 
 def test_a_problem_without_a_picture_has_none():

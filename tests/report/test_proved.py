@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import certified_problems as problems
 from event_files import logged
-from model_environment import ModelEnvironment
+from helpers import certified_problems as problems
+from helpers.model_environment import ModelEnvironment
 from peakrl import (
     Knowledge,
     LearnerSettings,

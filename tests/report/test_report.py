@@ -12,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from helpers.random_problems import random_problem
+from helpers.report_pages import HOSTILE, Taken, save_runs
+from helpers.safe_problems import BUILT_IN
 from peakrl import (
     LearnerSettings,
     Outcome,
@@ -46,9 +49,6 @@ from peakrl.runs.tasks import split_result
 from peakrl.sweeps.learning import FUNCTION, learn_run
 from peakrl.sweeps.plan import read_plan
 from peakrl.sweeps.summary import read_records
-from random_problems import random_problem
-from report_pages import HOSTILE, Taken, save_runs
-from safe_problems import BUILT_IN
 
 OWN_LABELS = """
 from dataclasses import dataclass
@@ -195,9 +195,8 @@ def test_the_learned_order_stands_beside_the_one_of_dt(taken: Taken) -> None:
     assert sorted(bar["job"] for bar in learned) == ["1", "2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
+def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart():
+    for spec in [
         None,
         {"kind": "energy_harvesting"},
         {"kind": "scheduling_example", "number": 2},
@@ -206,11 +205,9 @@ def test_the_learned_order_stands_beside_the_one_of_dt(taken: Taken) -> None:
         {"kind": "machine_scheduling", "jobs": [{"processing": -1}]},
         {"kind": ["machine_scheduling"]},
         {"kind": "python", "function": "antigravity:fly"},
-    ],
-)
-def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart(spec: Any) -> None:
-    run = learn(replace(compile_model(scheduling_example(1)), spec=spec), LearnerSettings.practical(), episodes=5)
-    assert "does not tell its jobs" in str(schedule_blocks(RunFindings.of(run), "x"))
+    ]:
+        run = learn(replace(compile_model(scheduling_example(1)), spec=spec), LearnerSettings.practical(), episodes=5)
+        assert "does not tell its jobs" in str(schedule_blocks(RunFindings.of(run), "x"))
 
 
 # Maps and the explorer -----------------------------------------------------------------------------------------------

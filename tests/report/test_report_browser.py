@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from browsing import Opened, chromium
-from certified_problems import near_tie
 from experiments.page import figure_section
 from experiments.records import read_figure
+from helpers.browsing import Opened, chromium
+from helpers.certified_problems import near_tie
+from helpers.report_pages import figure_record, save_all_kinds
 from peakrl import LearnerSettings, learn, load_run, sweep, write_report
 from peakrl.report.page import Page, make_page, write_page
-from report_pages import figure_record, save_all_kinds
 
 
 @pytest.fixture(scope="module")

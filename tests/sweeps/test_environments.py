@@ -8,7 +8,7 @@ import gymnasium
 import pytest
 
 import peakrl
-from commands import caller
+from helpers.commands import caller
 from peakrl import LearnerSettings, sweep
 from peakrl.errors import PeakError, SweepError, TrustError
 from peakrl.sweeps.plan import read_plan
@@ -113,7 +113,7 @@ learner = "posterior"
 
 
 def test_an_environment_that_shows_no_table_is_swept_and_nothing_of_it_is_called_exact(tmp_path, monkeypatch, capsys):
-    (tmp_path / "own.py").write_text("import sys\nfrom report_pages import Corridor\n")
+    (tmp_path / "own.py").write_text("import sys\nfrom helpers.report_pages import Corridor\n")
     (tmp_path / "own.toml").write_text(UNSHOWN)
     assert sweep(tmp_path / "own.toml", workers=1, trust=True).made == 6
     records = read_records(tmp_path / "out")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import peakrl
-from random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
-from random_problems import random_problem
+from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
+from helpers.random_problems import random_problem
 
 
 def policies(problem, seed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 from gymnasium import spaces
 
+from helpers.random_problems import random_problem
 from peakrl import (
     Outcome,
     Problem,
@@ -15,7 +16,6 @@ from peakrl import (
     shield,
     to_gymnasium,
 )
-from random_problems import random_problem
 
 TRANSMITTER = energy_harvesting(horizon=5, battery=4, max_arrival=3, mean=2, std=1, peak_power=3)
 

@@ -1,0 +1,1 @@
+"""What tests share: random problems, small environments, runs and pages."""
