@@ -19,7 +19,9 @@ import gymnasium
 import numpy as np
 
 from benchmarks.timing import Section, in_turns
-from peakrl import Knowledge, LearnerSettings, learn, learners
+from peakrl import Knowledge, learn, learners
+from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.learning.settings import LearnerSettings
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,10 @@ CASES = {
 def learner_settings() -> dict[str, LearnerSettings]:
     """Return the learners that are timed."""
     return {
-        "posterior (default)": LearnerSettings.posterior(),
-        "practical": LearnerSettings.practical(),
-        "Algorithm 1": LearnerSettings.published(0.1),
-        "certified": LearnerSettings.certified(0.5),
+        "posterior (default)": PosteriorSampling(),
+        "practical": SafeQ(),
+        "Algorithm 1": ConstrainedQ.published(0.1),
+        "certified": Certified(0.5),
         "UCBVI": learners.UCBVI(),
         "Triple-Q": learners.TripleQ(total=1.0),
     }

@@ -9,19 +9,11 @@ from typing import Any
 
 from benchmarks.reference import NoReference, ReferenceRun
 from benchmarks.timing import Section, in_turns
-from peakrl import (
-    LearnerSettings,
-    TabularModel,
-    certify,
-    compile_model,
-    energy_harvesting,
-    learn,
-    learn_many,
-    scheduling_example,
-    solve,
-)
+from peakrl import TabularModel, certify, compile_model, energy_harvesting, learn, learn_many, scheduling_example, solve
+from peakrl.learners import Certified, ConstrainedQ, SafeQ
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.many import usable_cores
+from peakrl.learning.settings import LearnerSettings
 from peakrl.problems.harvesting import draw_arrivals
 
 
@@ -53,11 +45,11 @@ def table_bytes(active: ActiveRun) -> int:
 def kernel_rates(section: Section, repeats: int, quick: bool) -> None:
     """Algorithm 1 with each bonus and the practical learner, and the ratio to C."""
     kinds: dict[str, Any] = {
-        "Algorithm 1, no bonus": LearnerSettings.published(0.1),
-        "Algorithm 1, Hoeffding": LearnerSettings.paper(0.1, bonus="hoeffding"),
-        "Algorithm 1, Bernstein": LearnerSettings.paper(0.1),
-        "practical": LearnerSettings.practical(),
-        "practical, steps not shared": LearnerSettings.practical(share_steps=False),
+        "Algorithm 1, no bonus": ConstrainedQ.published(0.1),
+        "Algorithm 1, Hoeffding": ConstrainedQ.paper(0.1, bonus="hoeffding"),
+        "Algorithm 1, Bernstein": ConstrainedQ.paper(0.1),
+        "practical": SafeQ(),
+        "practical, steps not shared": SafeQ(share_steps=False),
     }
     without_c = ("Algorithm 1, Hoeffding", "practical", "practical, steps not shared")
     for name, (model, episodes) in problems(quick).items():
@@ -89,7 +81,7 @@ def history_costs(section: Section, repeats: int, quick: bool) -> None:
         "1,000 points, averaged policy": ("auto", True),
         "every episode, averaged policy": (1, True),
     }
-    settings = LearnerSettings.published(0.1)
+    settings = ConstrainedQ.published(0.1)
     for name, model in (("random arrivals", random), ("frozen arrivals", frozen)):
         runs: list[Any] = [bare_run(model, settings, episodes)]
         for record, average in kinds.values():
@@ -110,7 +102,7 @@ def core_rates(section: Section, repeats: int, quick: bool) -> None:
     }
     for name, (models, length, seeds) in cases.items():
         run = partial(
-            learn_many, models, LearnerSettings.published(0.1), length, seeds,
+            learn_many, models, ConstrainedQ.published(0.1), length, seeds,
             average=False, record="none", keep=lambda run: None,
         )  # fmt: skip
         one, every = in_turns([partial(run, workers=1), partial(run, workers=cores)], repeats, time.perf_counter)
@@ -126,7 +118,7 @@ def certificate_times(section: Section, repeats: int, quick: bool) -> None:
     }
     for name, model in cases.items():
         best = solve(model)
-        settings = LearnerSettings.certified(share * abs(best.value))
+        settings = Certified(share * abs(best.value))
         run = partial(learn, model, settings, episodes=1_000_000, record="none", average=False)
         learned, exact = in_turns([run, partial(certify, model, best.policy)], 1 if quick else repeats)
         episodes, gap = run().episodes, f"{100 * share:g} %"

@@ -26,14 +26,8 @@ from benchmarks.learning import bare_run, table_bytes
 from benchmarks.models import SPARSE_ACTIONS, SPARSE_HORIZON, PlainQueues, Queues, random_model, sparse_model
 from benchmarks.reference import NoReference, ReferencePlan
 from benchmarks.timing import Section, in_turns
-from peakrl import (
-    LearnerSettings,
-    TabularModel,
-    compile_model,
-    energy_harvesting,
-    scheduling_example,
-    solve,
-)
+from peakrl import TabularModel, compile_model, energy_harvesting, scheduling_example, solve
+from peakrl.learners import ConstrainedQ
 from peakrl.model.explore import explore
 from peakrl.storage import available_memory
 
@@ -163,7 +157,7 @@ def scaling_rates(section: Section, repeats: int, quick: bool) -> None:
             continue
         states, often = entries // (SPARSE_ACTIONS * SPARSE_HORIZON), 1 if power >= 7 else repeats
         model, episodes = sparse_model(states), STEPS // SPARSE_HORIZON
-        learner = bare_run(model, LearnerSettings.published(0.1), episodes)()
+        learner = bare_run(model, ConstrainedQ.published(0.1), episodes)()
         build, plan, learned = in_turns(
             [partial(sparse_model, states), partial(solve, model), partial(learner.advance, episodes)], often
         )

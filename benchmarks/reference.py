@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from peakrl.kernels.arrays import Floats, Longs
 from peakrl.kernels.learning import MODIFIED, PAYOFF_COLUMNS
 from peakrl.learning.active import ActiveRun
-from peakrl.learning.algorithm_one import AlgorithmOne, OptimisticQ, bonus_constants
+from peakrl.learning.algorithm_one import ConstrainedQ, OptimisticQ, bonus_constants
 from peakrl.model.space import expand, starts_of
 from peakrl.model.tabular import TabularModel
 
@@ -91,7 +91,7 @@ def cumulative(start: Longs, probability: Floats) -> Floats:
 class ReferenceRun:
     """A run of the C version, ready to be started any number of times."""
 
-    def __init__(self, model: TabularModel, settings: AlgorithmOne, episodes: int, seed: int = 0) -> None:
+    def __init__(self, model: TabularModel, settings: ConstrainedQ, episodes: int, seed: int = 0) -> None:
         engine = ActiveRun(model, settings, planned=episodes, seed=seed, every=0, average=False).learned()
         assert isinstance(engine, OptimisticQ)
         layout, levels = model.layout, engine.levels

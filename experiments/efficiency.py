@@ -18,8 +18,9 @@ from experiments.drawing import log_axes, places
 from experiments.energy import transmitter
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, numbers
 from experiments.scheduling import example_problem
-from peakrl import Knowledge, LearnerSettings, ProblemSpec, TabularModel, evaluate, learn, learn_in_stages, solve
-from peakrl.learners import UCBVI, AlgorithmOne
+from peakrl import Knowledge, ProblemSpec, TabularModel, evaluate, learn, learn_in_stages, solve
+from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.learning.settings import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure
 from peakrl.runs import Result, Task
 
@@ -38,9 +39,9 @@ PLANNER = "model-based planner"
 #: deter a violation of 1 (eta = 44), and what the published curves use (eta = 800).
 _PLAIN: dict[str, Any] = {"bonus": "none", "start": "stepwise", "unit_rewards": True}
 ALGORITHM_ONE = {
-    "Algorithm 1, phi 0.1": AlgorithmOne(slack=0.0, exponent=0.1, **_PLAIN),
-    "Algorithm 1, slack 0.9": AlgorithmOne(slack=0.9, slater=0.9, **_PLAIN),
-    "Algorithm 1, slack 0.1": LearnerSettings.published(0.1),
+    "Algorithm 1, phi 0.1": ConstrainedQ(slack=0.0, exponent=0.1, **_PLAIN),
+    "Algorithm 1, slack 0.9": ConstrainedQ(slack=0.9, slater=0.9, **_PLAIN),
+    "Algorithm 1, slack 0.1": ConstrainedQ.published(0.1),
 }
 #: Limits: gap of the returned policy and of the average of all that were followed, by peak (%), episodes saved, last
 #: violation of the scheduling examples, episodes to the proof, excess over the least violation (%), violations in all.
@@ -81,9 +82,9 @@ def our_learners(peak: float) -> dict[str, dict[str, Any]]:
     """Return the default, and the practical learner as it comes and with everything that can be declared."""
     known = Knowledge(outcome_groups=True, constraint_depends_on="action", most_reward=math.log(1 + peak))
     return {
-        POSTERIOR: configured(LearnerSettings.posterior()),
-        PRACTICAL: configured(LearnerSettings.practical()),
-        DECLARED: configured(LearnerSettings.practical(), known),
+        POSTERIOR: configured(PosteriorSampling()),
+        PRACTICAL: configured(SafeQ()),
+        DECLARED: configured(SafeQ(), known),
     }
 
 
@@ -196,7 +197,7 @@ def harvesting_checks(settings: Efficiency, peak: float, found: Mapping[str, Seq
 
 def schedules(request: Request, settings: Efficiency) -> tuple[list[Row], list[Check]]:
     """Return the last violations of the feasible examples, proof and remaining violation of the infeasible one."""
-    learner = LearnerSettings.practical(trials=False).as_dict()  # nothing is random here
+    learner = SafeQ(trials=False).as_dict()  # nothing is random here
     sizes = {**dict(settings.schedules), 3: settings.infeasible_episodes}
     groups = {
         number: [

@@ -19,17 +19,10 @@ from typing import Any
 import numpy as np
 
 from experiments.records import VERSION, Check, Floats, Longs, Request
-from peakrl import (
-    LearnerSettings,
-    LearningRun,
-    ProblemSpec,
-    TabularModel,
-    compile_model,
-    evaluate,
-    learn,
-    solve,
-)
+from peakrl import LearningRun, ProblemSpec, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.errors import ProblemError, StorageError
+from peakrl.learners import ConstrainedQ, SafeQ
+from peakrl.learning.settings import LearnerSettings
 from peakrl.problems.harvesting import (
     EnergyHarvesting,
     balanced_rates,
@@ -50,9 +43,9 @@ VARIANTS = {"frozen": "arrivals frozen in each trial", "random": "fresh arrivals
 EXACT_TOLERANCE = 0.0005
 #: Curves with random arrivals.
 RANDOM_LEARNERS = {
-    "Algorithm 1 as printed": LearnerSettings.paper(0.1, c1=0.001, c2=0.001),
-    "stepwise start, no bonus": LearnerSettings.published(0.1),
-    "practical learner": LearnerSettings.practical(),
+    "Algorithm 1 as printed": ConstrainedQ.paper(0.1, c1=0.001, c2=0.001),
+    "stepwise start, no bonus": ConstrainedQ.published(0.1),
+    "practical learner": SafeQ(),
 }
 
 
@@ -135,7 +128,7 @@ def load_recordings(path: str | Path, *, horizon: int = 20, max_arrival: int = 2
 def warm_up() -> None:
     """Load what `learn_sequences` needs, kernels included, by learning a little."""
     problem = {"kind": "energy_harvesting", "battery": 1, "peak_power": 1, "max_arrival": 1, "horizon": 1}
-    learner = LearnerSettings.published(0.1).as_dict()
+    learner = ConstrainedQ.published(0.1).as_dict()
     learn_sequences({"problem": problem, "learners": [learner], "episodes": 1, "every": 1, "arrivals": [[1]]})
 
 

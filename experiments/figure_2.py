@@ -41,7 +41,8 @@ from experiments.records import (
     stacked,
     value_at,
 )
-from peakrl import LearnerSettings, ProblemSpec
+from peakrl import ProblemSpec
+from peakrl.learners import ConstrainedQ
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, count_episodes, new_figure
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def convergence(request: Request, settings: Convergence) -> FigureRecord:
 def frozen_curves(request: Request, settings: Convergence) -> tuple[list[Row], list[Check]]:
     """Return curves over many frozen sequences for each slack."""
     arrivals = sequences_for(request, settings.problem, settings.sequences, settings.seed)
-    learners = [LearnerSettings.published(slack).as_dict() for slack in settings.slacks]
+    learners = [ConstrainedQ.published(slack).as_dict() for slack in settings.slacks]
     config: dict[str, Any] = {"problem": settings.problem.as_dict(), "learners": learners}
     config |= {"episodes": settings.episodes, "every": settings.every}
     found = request.run(block_tasks("learn_sequences", config, arrivals, settings.block), "figure 2, frozen arrivals")

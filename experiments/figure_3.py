@@ -29,7 +29,8 @@ from experiments.energy import (
     transmitter,
 )
 from experiments.records import PAPER, Check, FigureRecord, Floats, Request, Row, exact, spread, stacked
-from peakrl import LearnerSettings, ProblemSpec
+from peakrl import ProblemSpec
+from peakrl.learners import ConstrainedQ
 from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, YELLOW, new_figure
 from peakrl.runs import Task
 
@@ -112,7 +113,7 @@ def frozen_comparison(request: Request, settings: Comparison) -> tuple[list[Row]
     means = settings.means if recorded is None else (round(float(recorded.mean()), 6),)
     # The sequences specify the arrivals: with the mean left at its default, equal blocks are equal tasks.
     config = {
-        "problem": settings.problem.as_dict(), "learner": LearnerSettings.published(settings.slack).as_dict(),
+        "problem": settings.problem.as_dict(), "learner": ConstrainedQ.published(settings.slack).as_dict(),
         "episodes": settings.episodes,
     }  # fmt: skip
     groups = {}

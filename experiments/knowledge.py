@@ -31,7 +31,6 @@ from experiments.drawing import log_axes, places
 from experiments.records import VERSION, Check, FigureRecord, Request, Row, at_most, numbers
 from peakrl import (
     Knowledge,
-    LearnerSettings,
     Outcome,
     Problem,
     TabularModel,
@@ -42,6 +41,8 @@ from peakrl import (
     scheduling_example,
     solve,
 )
+from peakrl.learners import PosteriorSampling
+from peakrl.learning.settings import LearnerSettings
 from peakrl.problems.heating import thermostat
 from peakrl.problems.robots import Floor
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, new_figure, plain_numbers
@@ -134,7 +135,7 @@ def rungs_of(problem: str) -> list[str]:
 
 def measure(request: Request, settings: Ladder) -> FigureRecord:
     """Return the experiment for given settings."""
-    learner = LearnerSettings.posterior().as_dict()
+    learner = PosteriorSampling().as_dict()
     looks = {
         name: sorted({round(place) for place in np.geomspace(1, episodes, settings.places).tolist()})
         for name, episodes in settings.episodes

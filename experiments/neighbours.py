@@ -45,7 +45,6 @@ from experiments.certificates import declared
 from experiments.records import ROUNDING, VERSION, Check, FigureRecord, Request, Row, at_most, numbers
 from peakrl import (
     Knowledge,
-    LearnerSettings,
     LearningRun,
     Outcome,
     Policy,
@@ -64,8 +63,8 @@ from peakrl.learners import (
     DOPE,
     SUCBVI,
     UCBVI,
-    AlgorithmOne,
     Certified,
+    ConstrainedQ,
     MaskedQ,
     MaximinQ,
     OptCMDP,
@@ -77,6 +76,7 @@ from peakrl.learners import (
     TripleQ,
     WeiMDP,
 )
+from peakrl.learning.settings import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE
 from peakrl.runs import Result, Task
 
@@ -338,7 +338,7 @@ METHODS = {
     "UCBVI": Method(PEAK, lambda case: UCBVI(), certifies=SEEN),
     "masked Q": Method(PEAK, lambda case: MaskedQ(), SUPPORT, "never violates", support=True),
     "posterior, support": Method(PEAK, lambda case: Posterior(), SUPPORT, "never violates", support=True),
-    "Algorithm 1": Method(TABLES, lambda case: AlgorithmOne(slack=0.1, bonus="none", start="stepwise")),
+    "Algorithm 1": Method(TABLES, lambda case: ConstrainedQ(slack=0.1, bonus="none", start="stepwise")),
     "maximin Q": Method(TABLES, lambda case: MaximinQ(penalty=2.0), "a penalty that is enough"),
     "Triple-Q": Method(TABLES, lambda case: TripleQ(total=case.limit), "K"),
     "Triple-Q, HI tables": Method(

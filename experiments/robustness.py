@@ -21,19 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most
-from peakrl import (
-    Evaluation,
-    LearnerSettings,
-    Policy,
-    Solution,
-    StochasticPolicy,
-    TabularModel,
-    evaluate,
-    learn_in_stages,
-    solve,
-)
+from peakrl import Evaluation, Policy, Solution, StochasticPolicy, TabularModel, evaluate, learn_in_stages, solve
 from peakrl.errors import SettingsError
-from peakrl.learners import UCBVI
+from peakrl.learners import UCBVI, PosteriorSampling, SafeQ
+from peakrl.learning.settings import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, SKY, new_figure
 from peakrl.runs import Result, Task
 
@@ -44,8 +35,8 @@ Generator = np.random.Generator
 TASK = "experiments.robustness:learn_instance"
 POSTERIOR, PLANNER = "posterior sampling", "UCBVI"
 LEARNERS: dict[str, LearnerSettings] = {
-    POSTERIOR: LearnerSettings.posterior(),
-    "practical": LearnerSettings.practical(),
+    POSTERIOR: PosteriorSampling(),
+    "practical": SafeQ(),
     PLANNER: UCBVI(),
 }
 #: Worst gap that posterior sampling may leave, by family and episodes; what is not here is shown.

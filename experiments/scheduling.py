@@ -28,7 +28,6 @@ from experiments.drawing import curve, label
 from experiments.records import VERSION, Check, FigureRecord, Request, Row, curve_rows, exact, spread, stacked
 from peakrl import (
     Job,
-    LearnerSettings,
     LearningRun,
     Policy,
     ProblemSpec,
@@ -39,6 +38,8 @@ from peakrl import (
     machine_scheduling,
     solve,
 )
+from peakrl.learners import ConstrainedQ
+from peakrl.learning.settings import LearnerSettings
 from peakrl.problems.scheduling import (
     MachineScheduling,
     draw_jobs,
@@ -107,7 +108,7 @@ def task_config(settings: FixedTimes | RandomTimes) -> dict[str, Any]:
     """Return what the tasks of a figure share: Algorithm 1 without bonus and with the stepwise start."""
     return {
         "version": VERSION, "problem": example_problem(settings.example),
-        "learner": LearnerSettings.published(settings.slack).as_dict(),
+        "learner": ConstrainedQ.published(settings.slack).as_dict(),
         "episodes": settings.episodes, "every": settings.every,
     }  # fmt: skip
 

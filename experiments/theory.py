@@ -28,8 +28,9 @@ import numpy as np
 from experiments.drawing import curve, log_axes, places
 from experiments.neighbours import tiny_harvesting
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, curve_rows
-from peakrl import LearnerSettings, TabularModel, compile_model, learn, solve
-from peakrl.learners import SUCBVI, AlgorithmOne, Posterior
+from peakrl import TabularModel, compile_model, learn, solve
+from peakrl.learners import SUCBVI, ConstrainedQ, Posterior
+from peakrl.learning.settings import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
 from peakrl.runs import Task
 
@@ -94,7 +95,7 @@ def measure(request: Request, settings: Theory) -> FigureRecord:
 
 def deterministic(phi: float, constant: float) -> LearnerSettings:
     """Return Theorem 2's learner."""
-    return LearnerSettings.deterministic(phi, c1=constant, c2=constant)
+    return ConstrainedQ.deterministic(phi, c1=constant, c2=constant)
 
 
 # Slopes ----------------------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def averages(request: Request, settings: Theory) -> Part:
     last = settings.average_episodes
     points = np.unique(np.geomspace(min(100, last), last, 25).astype(int)).tolist()
     common = {"version": VERSION, "problem": "tiny harvesting", "points": points, "seeds": settings.average_seeds}
-    learners = [LearnerSettings.published(slack).as_dict() for slack in settings.slacks]
+    learners = [ConstrainedQ.published(slack).as_dict() for slack in settings.slacks]
     tasks = [Task(POLICIES, {**common, "learner": learner}) for learner in learners]
     at = np.array(points, np.float64) * HORIZONS["tiny harvesting"]
     rows: list[Row] = []
@@ -193,7 +194,7 @@ def conjecture(request: Request, settings: Theory) -> Part:
     learners = {
         f"Theorem 2, phi {phi:g}, c = 0.001": deterministic(phi, 0.001),
         f"Theorem 2, phi {phi:g}, c = 1": deterministic(phi, 1.0),
-        "fixed penalty, no bonus": AlgorithmOne(slack=0.0, penalty=2.0, start="tight"),
+        "fixed penalty, no bonus": ConstrainedQ(slack=0.0, penalty=2.0, start="tight"),
         "SUCBVI": SUCBVI(),
         "posterior sampling": Posterior(),
     }

@@ -10,7 +10,6 @@ import pytest
 from helpers.commands import caller
 from helpers.model_environment import ModelEnvironment
 from peakrl import (
-    LearnerSettings,
     Outcome,
     PeakError,
     Problem,
@@ -31,6 +30,8 @@ from peakrl import (
     verify,
     write_report,
 )
+from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.learning.settings import LearnerSettings
 from peakrl.problem_files import read_problem_file
 from peakrl.problems.scheduling.baselines import Bar
 from peakrl.report.gantt import draw_gantt
@@ -43,10 +44,10 @@ from peakrl.sweeps.summary import read_records
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 MOVES = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.25, 0.75], [0.0, 1.0]]])
 LEARNERS = {
-    "practical": LearnerSettings.practical(),
-    "posterior": LearnerSettings.posterior(),
-    "paper": LearnerSettings.paper(0.5),
-    "deterministic": LearnerSettings.deterministic(0.3),
+    "practical": SafeQ(),
+    "posterior": PosteriorSampling(),
+    "paper": ConstrainedQ.paper(0.5),
+    "deterministic": ConstrainedQ.deterministic(0.3),
 }
 
 
@@ -135,7 +136,7 @@ def test_a_penalty_beyond_all_reason_is_refused(settings):
 def test_a_number_of_episodes_that_no_computer_can_keep_is_refused(count):
     model = extreme(1.0, 1.0)
     policy = solve(model).policy
-    described = {"problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "practical"}]}
+    described = {"problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "SafeQ"}]}
     for attempt in (
         lambda: learn(model, episodes=count),
         lambda: learn_many(model, LEARNERS["practical"], episodes=count, seeds=[0]),
@@ -286,7 +287,7 @@ def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     described = {
         "folder": str(folder), "seeds": 2, "episodes": 10, "points": 5,
-        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "practical"}],
+        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "SafeQ"}],
     }  # fmt: skip
     assert sweep(described, workers=1).made == 2
     return folder

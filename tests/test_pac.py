@@ -12,7 +12,8 @@ import pytest
 from scipy.stats import binomtest
 
 from helpers.random_problems import random_problem
-from peakrl import LearnerSettings, compile_model, evaluate, learn, solve
+from peakrl import compile_model, evaluate, learn, solve
+from peakrl.learners import ConstrainedQ
 
 EPSILON, FAILURE, EPISODES, SEEDS = 0.25, 0.1, 2_000, 200
 #: Random problems in which the unconstrained optimum earns more and violates by more than epsilon.
@@ -26,7 +27,7 @@ def failures(seed, penalty):
     assert optimum.feasible
     assert model.reward_range == (0.0, 1.0)
     slack = EPSILON / (6 * model.horizon * model.num_constraints)
-    settings = LearnerSettings.paper(slack, penalty=penalty, start="stepwise", c1=1e-4, c2=1e-4)
+    settings = ConstrainedQ.paper(slack, penalty=penalty, start="stepwise", c1=1e-4, c2=1e-4)
     count = 0
     for run_seed in range(SEEDS):
         run = learn(model, settings, episodes=EPISODES, seed=run_seed, record=EPISODES, average=run_seed == 0)

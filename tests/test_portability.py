@@ -23,7 +23,7 @@ builtins.open = without_proc
 import peakrl
 
 problem = peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2)
-learner = peakrl.LearnerSettings.posterior()
+learner = peakrl.learners.PosteriorSampling()
 model = peakrl.compile_model(problem)
 solution = peakrl.solve(model)
 assert peakrl.solve(model, policy_file="solution.policy").value == solution.value

@@ -114,7 +114,7 @@ grid = { function = ["first.py:make", "second.py:make"] }
 name = "own"
 learner = "learner.py:Own"
 [[settings]]
-learner = "practical"
+learner = "SafeQ"
 """
 
 

@@ -14,7 +14,8 @@ from benchmarks import learning, reference
 from benchmarks.__main__ import SECTIONS, benchmarks, run_section
 from benchmarks.models import random_model
 from benchmarks.timing import Section, in_turns
-from peakrl import LearnerSettings, TabularModel, learn, solve
+from peakrl import TabularModel, learn, solve
+from peakrl.learners import ConstrainedQ
 
 
 def deterministic_model(seed, states=12, actions=4, horizon=6):
@@ -49,7 +50,7 @@ needs_compiler = pytest.mark.skipif(
 @pytest.mark.parametrize("seed", range(3))
 def test_the_c_version_learns_what_the_kernel_learns(seed, bonus):
     model = deterministic_model(seed)
-    settings = LearnerSettings.paper(0.1, penalty=3.0, bonus=bonus, c1=0.2, c2=0.2, start="stepwise")
+    settings = ConstrainedQ.paper(0.1, penalty=3.0, bonus=bonus, c1=0.2, c2=0.2, start="stepwise")
     total = reference.ReferenceRun(model, settings, 300)()
     assert total == pytest.approx(earned(model, learn(model, settings, episodes=300), 0.1, 3.0), rel=1e-9)
 

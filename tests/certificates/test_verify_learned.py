@@ -9,10 +9,11 @@ import pytest
 
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
-from peakrl import Knowledge, LearnerSettings, compile_model, energy_harvesting, learn, scheduling_example
+from peakrl import Knowledge, compile_model, energy_harvesting, learn, scheduling_example
 from peakrl.certificates import verify
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.errors import PeakError
+from peakrl.learners import Certified
 
 HARVESTING = energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2)
 TOLD = Knowledge(outcome_groups=True, constraint_depends_on="action", rewards=True)
@@ -50,7 +51,7 @@ SAID = ("failure_probability", "value_low", "optimum_high", "gap", "epsilon", "e
 @cache
 def issued(kind: str) -> Certificate:
     target, knowledge = KINDS[kind]()
-    settings = LearnerSettings.certified(0.5, relative=True)
+    settings = Certified(0.5, relative=True)
     run = learn(target, settings, episodes=60_000, knowledge=knowledge, record="none", average=False)
     assert run.certificate is not None
     assert run.certificate.holds

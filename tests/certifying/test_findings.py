@@ -17,7 +17,7 @@ MODEL = peakrl.compile_model(peakrl.energy_harvesting(horizon=3, battery=3, max_
 
 @pytest.fixture(scope="module")
 def run():
-    return peakrl.learn(MODEL, peakrl.LearnerSettings.practical(), episodes=300)
+    return peakrl.learn(MODEL, peakrl.learners.SafeQ(), episodes=300)
 
 
 def test_the_certificate_of_a_run_is_that_of_its_policy(run):
@@ -63,7 +63,7 @@ def test_an_averaged_policy_that_is_too_large_is_told_from_the_history(run, monk
 
 
 def test_a_run_that_certifies_itself_shows_its_own_certificate_beside_the_exact_one():
-    run = peakrl.learn(MODEL, peakrl.LearnerSettings.certified(0.5), episodes=100_000)
+    run = peakrl.learn(MODEL, peakrl.learners.Certified(0.5), episodes=100_000)
     found = RunFindings.of(run)
     learned, exact = found.certificates
     assert (learned.kind, exact.kind) == ("learned", "exact")

@@ -158,7 +158,7 @@ def test_checkpoints_may_lie_elsewhere(command):
     assert "a.run exists already" in error
 
 
-SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[settings]]\nlearner = "practical"\n'
+SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[settings]]\nlearner = "SafeQ"\n'
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from gymnasium.utils.env_checker import check_env
 from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, scheduling_example, solve, to_gymnasium
+from peakrl import compile_model, energy_harvesting, learn, scheduling_example, solve, to_gymnasium
 from peakrl.errors import PolicyError, ProblemError
+from peakrl.learners import SafeQ
 
 MADE = [
     ("peakrl/EnergyHarvesting-v0", {}),
@@ -232,7 +233,7 @@ def dice():
 
 def test_explain_tells_values_choice_and_what_is_known_to_fail():
     model = compile_model(energy_harvesting(horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=1))
-    run = learn(model, LearnerSettings.practical(), episodes=500)
+    run = learn(model, SafeQ(), episodes=500)
     views = run.policy.explain(1, (2, 1))
     assert [view.action for view in views] == [0, 1, 2, 3]
     assert [view.violates for view in views] == [False, False, True, True]
@@ -243,7 +244,7 @@ def test_explain_tells_values_choice_and_what_is_known_to_fail():
 
 def test_explain_on_an_environment_tells_only_what_was_seen():
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", arrivals=[2, 1], horizon=2, peak_power=1, max_arrival=2)
-    run = learn(env, LearnerSettings.practical(), episodes=30)
+    run = learn(env, SafeQ(), episodes=30)
     first = {view.action: view for view in run.policy.explain(0, np.array([0, 2]))}
     assert first[2].violates is True
     assert first[2].value == -np.inf
@@ -251,7 +252,7 @@ def test_explain_on_an_environment_tells_only_what_was_seen():
 
 
 def test_a_dead_end_is_told_apart_from_a_violation():
-    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=300)
+    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=300)
     views = [
         view
         for step in range(5)
@@ -334,7 +335,7 @@ def test_an_exported_stochastic_policy_adds_up_to_1():
 
 
 def test_a_state_that_was_never_met_is_an_error_and_no_guess():
-    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=5)
+    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=5)
     with pytest.raises(PolicyError, match="was not met at step 0"):
         run.policy.action(0, {"done": np.array([1, 1, 1, 1, 1]), "time": 3, "worst": 0})
     with pytest.raises(PolicyError, match="step 9"):

@@ -25,7 +25,7 @@ class Duck:
 
 
 PROBLEM = random_problem(3, safe_action=True, constraints=2)
-SETTINGS = peakrl.LearnerSettings.published(0.5)
+SETTINGS = peakrl.learners.ConstrainedQ.published(0.5)
 
 
 def test_a_problem_gives_what_its_model_gives():
@@ -76,8 +76,8 @@ def test_a_model_is_compiled_already():
 
 def test_learning_without_settings_is_posterior_sampling():
     run = peakrl.learn(PROBLEM, episodes=30)
-    assert run.settings == peakrl.LearnerSettings.posterior()
-    asked = peakrl.learn(PROBLEM, peakrl.LearnerSettings.posterior(), episodes=30)
+    assert run.settings == peakrl.learners.PosteriorSampling()
+    asked = peakrl.learn(PROBLEM, peakrl.learners.PosteriorSampling(), episodes=30)
     np.testing.assert_array_equal(run.policy.rows, asked.policy.rows)
 
 

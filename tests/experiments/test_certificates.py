@@ -11,18 +11,9 @@ from experiments.certificates import DEFAULT, ENERGY, NOTHING, QUICK, declared, 
 from experiments.records import Request, read_figure
 from helpers import certified_problems as tiny
 from helpers.model_environment import EndingEnvironment
-from peakrl import (
-    LearnerSettings,
-    Policy,
-    TabularModel,
-    compile_model,
-    energy_harvesting,
-    evaluate,
-    learn,
-    scheduling_example,
-    solve,
-)
+from peakrl import Policy, TabularModel, compile_model, energy_harvesting, evaluate, learn, scheduling_example, solve
 from peakrl.errors import PolicyError
+from peakrl.learners import Certified
 from peakrl.learning.active import ActiveRun
 from peakrl.model.explore import as_model
 from peakrl.runs import Result, Task
@@ -51,9 +42,7 @@ def test_certificates_are_counted_beside_theorem_1_and_none_is_false(tmp_path, m
 def test_every_declaration_of_energy_harvesting_makes_a_task_and_is_true():
     model = compile_model(energy_harvesting(horizon=3, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2))
     for names in ENERGY.values():
-        active = ActiveRun(
-            model, LearnerSettings.certified(1.0), planned=1, seed=0, every=0, knowledge=declared(list(names), model)
-        )
+        active = ActiveRun(model, Certified(1.0), planned=1, seed=0, every=0, knowledge=declared(list(names), model))
         assert len(active.learned().task.knowledge.declared()) == len(names)
 
 
@@ -125,7 +114,7 @@ def certify_ending(number, shares, episodes=3_000):
     """Certify on an environment whose episodes end early; the certificates issued, and those that are false."""
     model = ending_problem(number)
     best = solve(model).value
-    settings = LearnerSettings.certified([share * abs(best) for share in shares])
+    settings = Certified([share * abs(best) for share in shares])
     lanes = adapt(EndingEnvironment(model, number))
     active = ActiveRun(lanes, settings, planned=episodes, seed=number, every=0, average=False)
     judged, false = 0, 0
@@ -179,7 +168,7 @@ def test_of_five_thousand_certificates_none_is_false(capsys):
 
 def test_a_problem_that_no_policy_can_keep_gets_a_proof_and_no_certificate():
     doomed = TabularModel.from_arrays(np.ones((1, 2, 1)), np.ones((1, 2)), -np.ones((1, 1, 2)), 3)
-    run = learn(doomed, LearnerSettings.certified(0.5), episodes=5_000)
+    run = learn(doomed, Certified(0.5), episodes=5_000)
     assert run.feasible is False
     assert run.certificate is None or not run.certificate.holds
 
@@ -187,6 +176,6 @@ def test_a_problem_that_no_policy_can_keep_gets_a_proof_and_no_certificate():
 def certify_and_judge(model, shares, knowledge, episodes, seed):
     """Certify to shares of the optimum, 5 % failing at most; the certificates issued, and those that are false."""
     best = solve(model).value
-    settings = LearnerSettings.certified([share * abs(best) for share in shares])
+    settings = Certified([share * abs(best) for share in shares])
     run = learn(model, settings, episodes=episodes, seed=seed, record="none", average=False, knowledge=knowledge)
     return judge(run, best, len(shares))

@@ -14,8 +14,9 @@ from experiments.energy import blocks, load_recordings, transmitter
 from experiments.figure_2 import FIGURE_2, published_checks
 from experiments.figure_3 import FIGURE_3, comparison, level_checks
 from experiments.records import PAPER, Request, read_figure
-from peakrl import LearnerSettings, compile_model, energy_harvesting, evaluate, learn
+from peakrl import compile_model, energy_harvesting, evaluate, learn
 from peakrl.errors import ProblemError, StorageError
+from peakrl.learners import ConstrainedQ
 from peakrl.problems.harvesting import convex_bound, draw_arrivals, greedy_rates
 
 TINY_2 = replace(
@@ -31,7 +32,7 @@ TINY_3 = replace(
 def frozen_config(arrivals: np.ndarray, **changes: object) -> dict[str, object]:
     config = {
         "problem": transmitter(peak_power=8).as_dict(),
-        "learner": LearnerSettings.published(0.1).as_dict(),
+        "learner": ConstrainedQ.published(0.1).as_dict(),
         "episodes": 300,
         "every": 100,
         "arrivals": arrivals.tolist(),
@@ -49,10 +50,10 @@ def test_the_full_size_is_the_paper_s() -> None:
 
 def test_the_averaged_curve_is_the_mean_value_of_every_policy_that_learning_went_through() -> None:
     arrivals = draw_arrivals(2, seed=3)
-    learners = [LearnerSettings.published(slack).as_dict() for slack in (0.01, 0.1)]
+    learners = [ConstrainedQ.published(slack).as_dict() for slack in (0.01, 0.1)]
     found = energy.learn_sequences(frozen_config(arrivals, learners=learners))
     model = compile_model(energy_harvesting(arrivals=arrivals[1]))
-    run = learn(model, LearnerSettings.published(0.1), episodes=300)
+    run = learn(model, ConstrainedQ.published(0.1), episodes=300)
     policies = [evaluate(model, run.averaged_policy.policy(episode)) for episode in range(1, 201)]
     assert found["episode"].tolist() == [100, 200, 300]
     assert found["rate"][1, 1, 1] == pytest.approx(np.mean([policy.value for policy in policies]))
@@ -64,7 +65,7 @@ def test_the_learner_s_number_in_figure_3_is_the_mean_over_the_second_half() -> 
     found = energy.compare_sequences(frozen_config(arrivals))
     for index, sequence in enumerate(arrivals):
         model = compile_model(energy_harvesting(arrivals=sequence))
-        run = learn(model, LearnerSettings.published(0.1), episodes=300, record=1)
+        run = learn(model, ConstrainedQ.published(0.1), episodes=300, record=1)
         assert found["learner"][index] == pytest.approx(run.history.value[150:].mean())
         assert found["learner violation"][index] == pytest.approx(run.history.violation[150:].mean())
         assert found["last violation"][index] == run.last_violation_episode

@@ -12,11 +12,12 @@ import pytest
 from experiments import draw_figure, run_experiment, scheduling
 from experiments.records import FigureRecord, Request, read_figure
 from experiments.scheduling import FIGURE_6, random_times
-from peakrl import LearnerSettings, scheduling_example
+from peakrl import scheduling_example
+from peakrl.learners import ConstrainedQ
 from peakrl.problems.scheduling import dt_order_or_least_late, simulate_known_times
 
 EXAMPLE_3 = {"kind": "scheduling_example", "number": 3}
-PUBLISHED = LearnerSettings.published(0.1).as_dict()
+PUBLISHED = ConstrainedQ.published(0.1).as_dict()
 TINY_6 = replace(FIGURE_6, tests=5, episodes=400, every=100, block=3)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import peakrl
-from peakrl import Knowledge, LearnerSettings, learners
+from peakrl import Knowledge, learners
+from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 
 EPISODES = 60
 
@@ -151,16 +152,16 @@ def run_record(run):
 # --- Learners -----------------------------------------------------------------------------------------------------
 
 LEARNERS = {
-    "PosteriorSampling": LearnerSettings.posterior,
-    "SafeQ": LearnerSettings.practical,
-    "SafeQ plain": lambda: LearnerSettings.practical(
+    "PosteriorSampling": PosteriorSampling,
+    "SafeQ": SafeQ,
+    "SafeQ plain": lambda: SafeQ(
         tight_optimism=False, constraint_memory=False, share_steps=False, adaptive_steps=False, trials=False,
         slack=0.1,
     ),
-    "ConstrainedQ.paper": lambda: LearnerSettings.paper(slack=0.1),
-    "ConstrainedQ.published": lambda: LearnerSettings.published(slack=0.1),
-    "ConstrainedQ.deterministic": lambda: LearnerSettings.deterministic(phi=0.1),
-    "Certified": lambda: LearnerSettings.certified(epsilon=[9.0, 0.5]),
+    "ConstrainedQ.paper": lambda: ConstrainedQ.paper(slack=0.1),
+    "ConstrainedQ.published": lambda: ConstrainedQ.published(slack=0.1),
+    "ConstrainedQ.deterministic": lambda: ConstrainedQ.deterministic(phi=0.1),
+    "Certified": lambda: Certified(epsilon=[9.0, 0.5]),
     "UCBVI": learners.UCBVI,
     "SUCBVI": learners.SUCBVI,
     "MaskedQ": learners.MaskedQ,
@@ -252,7 +253,7 @@ def declared(name):
 def certified():
     """The certified learner ends by itself."""
     knowledge = Knowledge(rewards=True, outcome_groups=True)
-    learner = LearnerSettings.certified(epsilon=0.3, relative=True)
+    learner = Certified(epsilon=0.3, relative=True)
     return run_record(peakrl.learn(model("stationary"), learner, episodes=5_000, seed=7, knowledge=knowledge))
 
 

@@ -23,7 +23,6 @@ import numpy as np
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from peakrl import (
-    LearnerSettings,
     PeakError,
     certify,
     compile_model,
@@ -42,6 +41,7 @@ from peakrl import (
     sweep,
     verify,
 )
+from peakrl.learners import Certified, PosteriorSampling, SafeQ
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.checkpoint import write_run
 from peakrl.model import files, visited_files
@@ -64,7 +64,7 @@ def make_bases(folder):
     shared = compile_model(random_problem(9, states=3, actions=2, horizon=2, stationary=True))
     doomed = compile_model(random_problem(26, states=2, actions=2, horizon=3, safe_action=False))
     long = compile_model(random_problem(5, states=3, actions=2, horizon=40, stationary=True))
-    practical, posterior, best = LearnerSettings.practical(), LearnerSettings.posterior(), solve(layered)
+    practical, posterior, best = SafeQ(), PosteriorSampling(), solve(layered)
     environment = ModelEnvironment(shared, 5)
     # MaskedQ is left out: its settings are a function, which no file holds.
     runs = {name: (shared, settings_of(name, shared)) for name in learners.LEARNERS if name != "MaskedQ"}
@@ -90,13 +90,13 @@ def make_bases(folder):
         ("safe set", safe_set(shared), lambda path: load_safe_set(path, shared).to_csv()),
         ("certificate exact", certify(layered, best.policy), verify),
         ("certificate sampled", certify(environment, solve(shared).policy, epsilon=1.0, episodes=50, seed=1), verify),
-        ("certificate learned", learn(shared, LearnerSettings.certified(1.0), episodes=2000).certificate, verify),
+        ("certificate learned", learn(shared, Certified(1.0), episodes=2000).certificate, verify),
     ):
         thing.save(folder / name)
         bases[folder / name] = use
     described = {
         "folder": str(folder / "sweep"), "seeds": 1, "episodes": 20, "points": 5,
-        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "practical"}],
+        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "SafeQ"}],
     }  # fmt: skip
     sweep(described, workers=1)
     (path,) = (folder / "sweep").rglob("*.run")
@@ -108,7 +108,7 @@ def settings_of(name, model):
     """Return a learner's settings, with those that are required."""
     limit, best = {"total": 1.0}, solve(model).policy
     needed = {
-        "AlgorithmOne": {"slack": 0.5}, "Certified": {"epsilon": 0.5},
+        "ConstrainedQ": {"slack": 0.5}, "Certified": {"epsilon": 0.5},
         "DOPE": {"safe_policy": best, **limit}, "OptPessLP": {"safe_policy": best, **limit}, "OptCMDP": limit,
         "WeiMDP": limit, "TripleQ": limit,
         "OptDual": {"slater": 0.5, **limit}, "OptPrimalDual": {"slater": 0.5, **limit},

@@ -10,7 +10,8 @@ from typing import Any
 import gymnasium
 
 from experiments.records import PAPER, Check, FigureRecord, Row
-from peakrl import LearnerSettings, Outcome, Problem, compile_model, energy_harvesting, learn, scheduling_example
+from peakrl import Outcome, Problem, compile_model, energy_harvesting, learn, scheduling_example
+from peakrl.learners import PosteriorSampling, SafeQ
 
 #: A label that would end a script, open a tag and break a template if it were not escaped.
 HOSTILE = "</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"
@@ -38,7 +39,7 @@ def save_runs(folder: Path) -> None:
     """Write a run on a small transmitter and one on Example 1 of the paper."""
     small = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
     for name, problem in (("energy", small), ("jobs", scheduling_example(1))):
-        learn(compile_model(problem), LearnerSettings.practical(), episodes=300).save(folder / f"{name}.run")
+        learn(compile_model(problem), SafeQ(), episodes=300).save(folder / f"{name}.run")
 
 
 class Corridor(gymnasium.Env[int, int]):
@@ -83,8 +84,8 @@ class Rooms(Problem):
 def save_all_kinds(folder: Path) -> None:
     """Write runs of a transmitter, of jobs, of a problem of three fields, and on an environment."""
     save_runs(folder)
-    learn(compile_model(Rooms()), LearnerSettings.practical(), episodes=100).save(folder / "rooms.run")
-    settings = LearnerSettings.posterior()
+    learn(compile_model(Rooms()), SafeQ(), episodes=100).save(folder / "rooms.run")
+    settings = PosteriorSampling()
     learn(Corridor(0.3), settings, episodes=60, horizon=6, reward_range=(0, 1)).save(folder / "corridor.run")
 
 

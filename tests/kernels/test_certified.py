@@ -12,7 +12,7 @@ from helpers.plain_kernels import plain_python
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive import certified as naive_certified
-from peakrl import Knowledge, LearnerSettings, compile_model, learn
+from peakrl import Knowledge, compile_model, learn
 from peakrl.kernels.certified import bounds, candidates, episodes, gaps, values
 from peakrl.kernels.certified.bounds import FINE, ROUGH, beta, upper_mean
 from peakrl.kernels.certified.candidates import estimate_policy, plan_candidate
@@ -20,13 +20,14 @@ from peakrl.kernels.certified.episodes import GRID, Evidence
 from peakrl.kernels.certified.gaps import measure_gaps
 from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET
 from peakrl.kernels.learning import Log
+from peakrl.learners import Certified
 from peakrl.learning.certified.proofs import FROZEN
 
 
 def learned(seed, episodes=160):
     """A certified learner after some episodes of a random problem, on its way to what it cannot reach."""
     model = compile_model(random_problem(seed))
-    run = learn(model, LearnerSettings.certified(1e-3), episodes=episodes, seed=seed, record="none", average=False)
+    run = learn(model, Certified(1e-3), episodes=episodes, seed=seed, record="none", average=False)
     return run._active.algorithm
 
 
@@ -379,7 +380,7 @@ def test_every_bet_has_its_part_of_the_failure_probability():
     for seed in range(20):
         problem = random_problem(seed)
         model = compile_model(problem)
-        settings = LearnerSettings.certified(0.1, failure_probability=0.1)
+        settings = Certified(0.1, failure_probability=0.1)
         r = learn(model, settings, episodes=1, record="none", average=False)._active.algorithm.rounds
         joint = model.payoffs.stride > 0
         steps = (model.horizon if joint else model.horizon - 1) if model.stationary else 1
@@ -391,7 +392,7 @@ def test_every_bet_has_its_part_of_the_failure_probability():
 def test_outcome_groups_share_one_bet():
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True, outcome_payoffs=False))
     run = learn(
-        model, LearnerSettings.certified(0.1), episodes=1, record="none", average=False,
+        model, Certified(0.1), episodes=1, record="none", average=False,
         knowledge=Knowledge(outcome_groups=True),
     )  # fmt: skip
     laws = len(np.unique(model.layout.row_distribution))

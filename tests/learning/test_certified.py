@@ -12,11 +12,13 @@ import peakrl
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, solve
+from peakrl import Knowledge, compile_model, evaluate, learn, solve
 from peakrl.certificates import verify
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.errors import PeakError, SettingsError
+from peakrl.learners import Certified
 from peakrl.learning.active import ActiveRun
+from peakrl.learning.settings import LearnerSettings
 from peakrl.targets.adapters import adapt
 
 PROBLEMS = {
@@ -34,7 +36,7 @@ HARVESTING = compile_model(
 def certified(model, epsilon=0.1, episodes=200_000, **given):
     relative = given.pop("relative", True)
     given = {"record": "none", "average": False} | given
-    return learn(model, LearnerSettings.certified(epsilon, relative=relative), episodes=episodes, **given)
+    return learn(model, Certified(epsilon, relative=relative), episodes=episodes, **given)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -184,7 +186,7 @@ def test_the_most_reward_holds_for_every_outcome_not_for_the_mean_of_a_pair():
 def test_epsilons_that_cannot_be_are_refused():
     for epsilon in [-1.0, math.nan, math.inf, (), "x", (0.1, -2)]:
         with pytest.raises(SettingsError, match="epsilon"):
-            LearnerSettings.certified(epsilon)
+            Certified(epsilon)
 
 
 def test_an_epsilon_of_0_needs_a_declaration():
@@ -196,7 +198,7 @@ def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
     whole = certified(HARVESTING, (0.5, 0.2), record=100, average=True)
     path = tmp_path / "run"
     for cut in (37, 700, 1100):
-        settings = LearnerSettings.certified((0.5, 0.2), relative=True)
+        settings = Certified((0.5, 0.2), relative=True)
         learn(HARVESTING, settings, episodes=cut, record=100, average=True).save(path)
         again = peakrl.resume(path, episodes=200_000)
         assert again.episodes == whole.episodes
@@ -210,9 +212,7 @@ def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
 
 def test_what_the_last_episode_followed_does_not_depend_on_the_pieces_that_a_run_was_made_in():
     def followed(model, piece):
-        active = ActiveRun(
-            model, LearnerSettings.certified(0.7, relative=True), planned=10**6, seed=3, every=0, average=False
-        )
+        active = ActiveRun(model, Certified(0.7, relative=True), planned=10**6, seed=3, every=0, average=False)
         while active.stopped is None:
             active.advance(piece)
         return active.done, active.rows.tolist()
@@ -237,9 +237,9 @@ def test_the_log_tells_what_every_episode_followed():
 
 
 def test_settings_survive_a_file_and_show_as_their_call():
-    settings = LearnerSettings.certified((0.05, 0.1), failure_probability=0.01, relative=True)
+    settings = Certified((0.05, 0.1), failure_probability=0.01, relative=True)
     assert LearnerSettings.from_dict(json.loads(json.dumps(settings.as_dict()))) == settings
-    assert repr(settings) == "LearnerSettings.certified(epsilon=(0.1, 0.05), failure_probability=0.01, relative=True)"
+    assert repr(settings) == "Certified(epsilon=(0.1, 0.05), failure_probability=0.01, relative=True)"
 
 
 NUMBERS = ("value_low", "optimum_high", "gap", "violation_high", "violation_probability_high", "epsilon")

@@ -9,12 +9,13 @@ import pytest
 
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
-from peakrl import Knowledge, LearnerSettings, Policy, compile_model, evaluate, solve
+from peakrl import Knowledge, Policy, compile_model, evaluate, solve
 from peakrl.kernels.certified.bounds import beta, upper_mean
 from peakrl.kernels.certified.episodes import GAUGED, VIOLATED, play_episodes
 from peakrl.kernels.certified.tables import BEFORE, OPEN
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import seed_state
+from peakrl.learners import Certified
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.certified import rounds
 from peakrl.learning.certified.proofs import EPISODES, FROZEN, LEFT, LOWER, UPPER, VIOLATION
@@ -268,7 +269,7 @@ def upper_bound_on_environment(model, seed, episodes, *, complete):
     """U_1 of an environment whose states nobody counted; `complete`: those met are taken for all."""
     env = ModelEnvironment(model, seed)
     told = Knowledge(rewards=True, states=2**21)
-    settings = LearnerSettings.certified(1e-6, failure_probability=0.5)
+    settings = Certified(1e-6, failure_probability=0.5)
     active = ActiveRun(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, knowledge=told)
     active.advance(1)
     if complete:

@@ -14,21 +14,11 @@ import peakrl
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import (
-    Knowledge,
-    LearnerSettings,
-    Outcome,
-    Policy,
-    Problem,
-    TabularModel,
-    compile_model,
-    evaluate,
-    learn,
-    solve,
-)
+from peakrl import Knowledge, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.certificates import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.kernels.certified.episodes import GAUGED
+from peakrl.learners import Certified
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.certified.learner import NO_LOG
 from peakrl.learning.certified.proofs import KIND
@@ -64,7 +54,7 @@ MODELS = {
 
 def certified(env, epsilon=0.3, episodes=6000, relative=True, **given):
     given = {"record": "none", "average": False} | given
-    return learn(env, LearnerSettings.certified(epsilon, relative=relative), episodes=episodes, **given)
+    return learn(env, Certified(epsilon, relative=relative), episodes=episodes, **given)
 
 
 def on_model(model, policy, labels=None):
@@ -365,7 +355,7 @@ def test_lanes_that_run_together_are_certified_and_learned_from_in_the_order_of_
 
 @pytest.mark.parametrize("make", [Walk, lambda: peakrl.to_gymnasium(random_problem(3))], ids=["walk", "layered"])
 def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(make, tmp_path):
-    path, settings = tmp_path / "run", LearnerSettings.certified((0.3, 0.1), relative=False)
+    path, settings = tmp_path / "run", Certified((0.3, 0.1), relative=False)
     whole = learn(make(), settings, episodes=700, seed=2, record=50)
     for cut in (1, 60, 333, 600):
         learn(make(), settings, episodes=cut, seed=2, record=50).save(path)

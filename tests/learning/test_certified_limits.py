@@ -7,8 +7,9 @@ import pytest
 
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
-from peakrl import Knowledge, LearnerSettings, TabularModel, evaluate, learn, resume, solve
+from peakrl import Knowledge, TabularModel, evaluate, learn, resume, solve
 from peakrl.certificates import verify
+from peakrl.learners import Certified
 
 MODEL = problems.rare_catastrophe()
 #: The same possible outcomes, with other probabilities.
@@ -24,7 +25,7 @@ def target(on, seed=0):
 
 
 def certified(on, knowledge, epsilon=0.2, **given):
-    settings = LearnerSettings.certified(epsilon, relative=True)
+    settings = Certified(epsilon, relative=True)
     return learn(target(on), settings, episodes=20_000, knowledge=knowledge, **given)
 
 
@@ -57,7 +58,7 @@ def test_declared_constraints_are_known_before_they_are_tried(on, tmp_path):
 @pytest.mark.parametrize("on", ["model", "environment"])
 def test_a_run_cut_and_resumed_is_the_same_bit_for_bit(on, tmp_path):
     told, path = Knowledge(support=SUPPORT), tmp_path / "run"
-    settings = LearnerSettings.certified(0.05, relative=True)
+    settings = Certified(0.05, relative=True)
     make = target if on == "model" else lambda on, seed=0: Cut(MODEL)
     whole = learn(make(on), settings, episodes=600, knowledge=told, record=20)
     learn(make(on), settings, episodes=230, knowledge=told, record=20).save(path)

@@ -21,7 +21,6 @@ import peakrl
 import peakrl.storage
 from helpers.random_problems import random_problem
 from peakrl import (
-    LearnerSettings,
     Outcome,
     PeakError,
     Problem,
@@ -34,6 +33,7 @@ from peakrl import (
     scheduling_example,
 )
 from peakrl.errors import SettingsError, StorageError
+from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learning import checkpoint
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.checkpoint import read_run, write_run
@@ -41,17 +41,17 @@ from peakrl.model.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.storage import MAGIC, _digest, read_record, write_record
 
 SETTINGS = [
-    LearnerSettings.paper(0.25),
-    LearnerSettings.paper(0.5, slater=0.1, c1=0.7, c2=0.9, start="stepwise"),
-    LearnerSettings.paper(0.1, bonus="hoeffding", c2=0.05),
-    LearnerSettings.paper(0.25, bonus="none"),
-    LearnerSettings.published(0.25),
-    LearnerSettings.deterministic(0.3, bonus="none"),
-    LearnerSettings.practical(),
-    LearnerSettings.practical(constraint_memory=False, slack=0.1),
-    LearnerSettings.practical(adaptive_steps=False, share_steps=False),
-    LearnerSettings.practical(tight_optimism=False),
-    LearnerSettings.practical(trials=False),
+    ConstrainedQ.paper(0.25),
+    ConstrainedQ.paper(0.5, slater=0.1, c1=0.7, c2=0.9, start="stepwise"),
+    ConstrainedQ.paper(0.1, bonus="hoeffding", c2=0.05),
+    ConstrainedQ.paper(0.25, bonus="none"),
+    ConstrainedQ.published(0.25),
+    ConstrainedQ.deterministic(0.3, bonus="none"),
+    SafeQ(),
+    SafeQ(constraint_memory=False, slack=0.1),
+    SafeQ(adaptive_steps=False, share_steps=False),
+    SafeQ(tight_optimism=False),
+    SafeQ(trials=False),
 ]
 POINT = namedtuple("POINT", ("x", "y"))
 
@@ -108,13 +108,13 @@ def test_a_run_cut_anywhere_and_resumed_equals_the_uncut_run(block, tmp_path):
 
 def test_a_run_without_a_bonus_can_be_made_longer_than_planned(tmp_path):
     model = compile_model(random_problem(5, states=4, actions=3, horizon=4))
-    for chosen in (LearnerSettings.published(0.25), LearnerSettings.practical()):
+    for chosen in (ConstrainedQ.published(0.25), SafeQ()):
         learn(model, chosen, episodes=40, record=3).save(tmp_path / "run")
         assert differences(learn(model, chosen, episodes=100, record=3), resume(tmp_path / "run", episodes=100)) == []
 
 
 @pytest.mark.parametrize(
-    ("chosen", "cause"), [(LearnerSettings.paper(0.25), "bonus"), (LearnerSettings.deterministic(0.3), "penalty")]
+    ("chosen", "cause"), [(ConstrainedQ.paper(0.25), "bonus"), (ConstrainedQ.deterministic(0.3), "penalty")]
 )
 def test_a_run_whose_constants_depend_on_its_length_keeps_to_its_plan(chosen, cause, tmp_path):
     learn(compile_model(random_problem(5)), chosen, episodes=20).save(tmp_path / "run")
@@ -123,13 +123,13 @@ def test_a_run_whose_constants_depend_on_its_length_keeps_to_its_plan(chosen, ca
 
 
 def test_a_run_does_not_go_backwards(tmp_path):
-    learn(compile_model(random_problem(5)), LearnerSettings.practical(), episodes=20).save(tmp_path / "run")
+    learn(compile_model(random_problem(5)), SafeQ(), episodes=20).save(tmp_path / "run")
     with pytest.raises(SettingsError, match="has 20 already"):
         resume(tmp_path / "run", episodes=19)
 
 
 def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path, monkeypatch):
-    model, chosen, path = compile_model(random_problem(6)), LearnerSettings.practical(), tmp_path / "run"
+    model, chosen, path = compile_model(random_problem(6)), SafeQ(), tmp_path / "run"
     whole = learn(model, chosen, episodes=50, record=1)
     with monkeypatch.context() as patched:
         patched.setattr(ActiveRun, "advance", stop_at(30))
@@ -171,14 +171,14 @@ def counted(ran, advance=ActiveRun.advance):
 def test_a_checkpoint_of_another_run_is_never_overwritten(change, culprit, tmp_path):
     model, path = compile_model(random_problem(6)), tmp_path / "run"
     arguments = {"episodes": 30, "record": 1, "checkpoint": path}
-    learn(model, LearnerSettings.practical(), **arguments)
+    learn(model, SafeQ(), **arguments)
     before = path.read_bytes()
     with pytest.raises(StorageError, match=f"another run, with a different {culprit}"):
-        learn(model, LearnerSettings.practical(), **arguments | change)
+        learn(model, SafeQ(), **arguments | change)
     with pytest.raises(StorageError, match="a different learner"):
-        learn(model, LearnerSettings.published(0.1), **arguments)
+        learn(model, ConstrainedQ.published(0.1), **arguments)
     with pytest.raises(StorageError, match="a different problem"):
-        learn(compile_model(random_problem(7)), LearnerSettings.practical(), **arguments)
+        learn(compile_model(random_problem(7)), SafeQ(), **arguments)
     assert path.read_bytes() == before
 
 
@@ -186,7 +186,7 @@ def test_checkpoints_are_written_at_the_asked_episodes(tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr(checkpoint, "write_run", lambda path, learner, model: written.append(learner.done))
     model = compile_model(random_problem(6))
-    learn(model, LearnerSettings.practical(), episodes=35, checkpoint=tmp_path / "run", checkpoint_every=10)
+    learn(model, SafeQ(), episodes=35, checkpoint=tmp_path / "run", checkpoint_every=10)
     assert written == [10, 20, 30, 35]
 
 
@@ -199,14 +199,14 @@ def test_a_disk_that_fails_for_a_while_does_not_end_the_run(tmp_path, monkeypatc
     monkeypatch.setattr(checkpoint, "write_run", failing)
     model, path = compile_model(random_problem(6)), tmp_path / "run"
     with pytest.warns(RuntimeWarning, match="No space left"):
-        run = learn(model, LearnerSettings.practical(), episodes=35, checkpoint=path, checkpoint_every=10)
+        run = learn(model, SafeQ(), episodes=35, checkpoint=path, checkpoint_every=10)
     assert differences(run, load_run(path)) == []
 
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_saved_before_it_stops(number, tmp_path, monkeypatch):
-    model, chosen, path = compile_model(random_problem(6)), LearnerSettings.practical(), tmp_path / "run"
+    model, chosen, path = compile_model(random_problem(6)), SafeQ(), tmp_path / "run"
     monkeypatch.setattr("peakrl.learning.sources.KERNEL_STEPS", (1, 1 << 20))
     monkeypatch.setattr("peakrl.learning.active.SECONDS_A_PIECE", 0.0)
     heard = []
@@ -244,7 +244,7 @@ def interrupted_at(limit, number, advance=ActiveRun.advance):
 )
 def test_a_run_file_needs_no_model(problem, tmp_path):
     model = compile_model(problem)
-    run = learn(model, LearnerSettings.practical(), episodes=50)
+    run = learn(model, SafeQ(), episodes=50)
     run.save(tmp_path / "run")
     loaded = load_run(tmp_path / "run")
     assert loaded.model.digest == model.digest
@@ -310,7 +310,7 @@ class Strange(Problem):
 
 def test_a_run_on_labels_that_no_file_can_hold_asks_for_the_model(tmp_path):
     model, path = compile_model(Strange()), tmp_path / "run"
-    run = learn(model, LearnerSettings.practical(), episodes=5, checkpoint=path)
+    run = learn(model, SafeQ(), episodes=5, checkpoint=path)
     with pytest.raises(StorageError, match=r"Mine\(\).*pass it as model="):
         load_run(path)
     assert differences(run, load_run(path, model=compile_model(Strange()))) == []
@@ -319,7 +319,7 @@ def test_a_run_on_labels_that_no_file_can_hold_asks_for_the_model(tmp_path):
 def test_a_very_large_model_is_left_out_of_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr("peakrl.model.files.LARGEST_STORED", 10)
     model = compile_model(random_problem(3))
-    run = learn(model, LearnerSettings.practical(), episodes=5)
+    run = learn(model, SafeQ(), episodes=5)
     run.save(tmp_path / "run")
     with pytest.raises(StorageError, match=r"GB.*model="):
         load_run(tmp_path / "run")
@@ -327,7 +327,7 @@ def test_a_very_large_model_is_left_out_of_the_file(tmp_path, monkeypatch):
 
 
 def test_another_model_is_refused(tmp_path):
-    learn(compile_model(random_problem(3)), LearnerSettings.practical(), episodes=5).save(tmp_path / "run")
+    learn(compile_model(random_problem(3)), SafeQ(), episodes=5).save(tmp_path / "run")
     with pytest.raises(StorageError, match="another model"):
         load_run(tmp_path / "run", model=compile_model(random_problem(4)))
 
@@ -335,9 +335,7 @@ def test_another_model_is_refused(tmp_path):
 # Files that are not what they should be -------------------------------------------------------------------------------
 
 
-@pytest.fixture(
-    scope="module", params=[LearnerSettings.practical(), LearnerSettings.paper(0.1)], ids=["practical", "paper"]
-)
+@pytest.fixture(scope="module", params=[SafeQ(), ConstrainedQ.paper(0.1)], ids=["practical", "paper"])
 def small(request, tmp_path_factory):
     """Return the path of a small run file."""
     transitions, rewards = np.ones((1, 2, 1)), np.array([[0.0, 1.0]])
@@ -390,7 +388,7 @@ def test_a_file_that_is_missing_foreign_or_newer_is_refused_with_its_reason(smal
 @pytest.mark.parametrize("place", ["no/such/folder/run", "."])
 def test_a_place_that_cannot_be_written_is_refused_before_learning(place, tmp_path):
     with pytest.raises(StorageError, match="cannot write"):
-        learn(compile_model(random_problem(3)), LearnerSettings.practical(), episodes=5, checkpoint=tmp_path / place)
+        learn(compile_model(random_problem(3)), SafeQ(), episodes=5, checkpoint=tmp_path / place)
 
 
 @settings(max_examples=150)
@@ -452,7 +450,7 @@ def test_what_a_killed_process_left_behind_is_removed_at_the_next_start(tmp_path
     ended.wait()
     path = tmp_path / "run[1]"
     model = compile_model(random_problem(3))
-    learn(model, LearnerSettings.practical(), episodes=5).save(path)
+    learn(model, SafeQ(), episodes=5).save(path)
     stale = tmp_path / f".{path.name}.{ended.pid}.tmp"
     stale.write_bytes(b"half a file")
     load_run(path)
@@ -468,8 +466,8 @@ def test_200_kills_leave_no_unreadable_file_and_20_runs_with_the_same_tables(tmp
     rng = np.random.default_rng(7)
     model = compile_model(random_problem(11, states=4, actions=3, horizon=4, stationary=True))
     cases = [
-        LearnerSettings.practical(), LearnerSettings.paper(0.25), LearnerSettings.published(0.25),
-        LearnerSettings.posterior(),
+        SafeQ(), ConstrainedQ.paper(0.25), ConstrainedQ.published(0.25),
+        PosteriorSampling(),
     ]  # fmt: skip
     arguments = {"episodes": 5_000, "record": 40}
     wholes = [learn(model, chosen, **arguments) for chosen in cases]

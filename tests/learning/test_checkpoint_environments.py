@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
 
-from peakrl import LearnerSettings, energy_harvesting, learn, load_run, resume, to_gymnasium
+from peakrl import energy_harvesting, learn, load_run, resume, to_gymnasium
 from peakrl.errors import SettingsError, StorageError
+from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.learning.active import ActiveRun
 from peakrl.storage import read_record, write_record
 
 SETTINGS = {
-    "practical": LearnerSettings.practical(),
-    "each step apart": LearnerSettings.practical(share_steps=False),
-    "paper": LearnerSettings.paper(0.25),
-    "published": LearnerSettings.published(0.25),
+    "practical": SafeQ(),
+    "each step apart": SafeQ(share_steps=False),
+    "paper": ConstrainedQ.paper(0.25),
+    "published": ConstrainedQ.published(0.25),
 }
 
 
@@ -68,7 +69,7 @@ def test_a_run_on_an_environment_cut_anywhere_equals_the_uncut_run(name, make, d
 
 
 def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path):
-    path, chosen = tmp_path / "run", LearnerSettings.practical()
+    path, chosen = tmp_path / "run", SafeQ()
     whole = learn(transmitter(), chosen, episodes=40)
     run = learn(transmitter(), chosen, episodes=40, checkpoint=path, checkpoint_every=15)
     assert differences(whole, run) == []
@@ -87,7 +88,7 @@ def test_an_environment_that_fails_leaves_the_last_checkpoint(tmp_path):
                 raise OSError("the simulator is gone")
             return super().step(action)
 
-    path, chosen = tmp_path / "run", LearnerSettings.practical()
+    path, chosen = tmp_path / "run", SafeQ()
     with pytest.raises(Exception, match="the simulator is gone"):
         learn(Failing(transmitter()), chosen, episodes=60, checkpoint=path, checkpoint_every=10)
     assert load_run(path, env=transmitter()).episodes == 20
@@ -96,7 +97,7 @@ def test_an_environment_that_fails_leaves_the_last_checkpoint(tmp_path):
 
 def test_a_run_on_an_environment_is_read_without_it_and_asks_for_it_to_go_on(tmp_path):
     path = tmp_path / "run"
-    run = learn(transmitter(), LearnerSettings.practical(), episodes=5)
+    run = learn(transmitter(), SafeQ(), episodes=5)
     run.save(path)
     read = load_run(path)
     assert differences(run, read) == []
@@ -149,6 +150,6 @@ def test_what_a_file_tells_of_its_environment_is_checked(name, value, tmp_path):
 def test_a_vectorised_run_can_be_saved_and_continued(tmp_path):
     path = tmp_path / "run"
     env = SyncVectorEnv([transmitter, transmitter])
-    learn(env, LearnerSettings.practical(), episodes=20, checkpoint=path)
+    learn(env, SafeQ(), episodes=20, checkpoint=path)
     run = resume(path, env=SyncVectorEnv([transmitter, transmitter]), episodes=60)
     assert (run.episodes, load_run(path, env=env).episodes) == (60, 60)

@@ -13,7 +13,6 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from peakrl import (
     Knowledge,
-    LearnerSettings,
     Outcome,
     Policy,
     Problem,
@@ -26,18 +25,19 @@ from peakrl import (
     solve,
 )
 from peakrl.errors import PolicyError, ProblemError
+from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.snapshots import restore, snapshot
 from peakrl.targets.adapters import adapt
 
 SETTINGS = {
-    "as printed": LearnerSettings.paper(0.25),
-    "hoeffding": LearnerSettings.paper(0.1, bonus="hoeffding", c2=0.05),
-    "published": LearnerSettings.published(0.25),
-    "theorem 2": LearnerSettings.deterministic(0.3, bonus="none"),
-    "practical": LearnerSettings.practical(),
-    "each step apart": LearnerSettings.practical(share_steps=False),
-    "no memory": LearnerSettings.practical(constraint_memory=False, adaptive_steps=False, slack=0.1),
+    "as printed": ConstrainedQ.paper(0.25),
+    "hoeffding": ConstrainedQ.paper(0.1, bonus="hoeffding", c2=0.05),
+    "published": ConstrainedQ.published(0.25),
+    "theorem 2": ConstrainedQ.deterministic(0.3, bonus="none"),
+    "practical": SafeQ(),
+    "each step apart": SafeQ(share_steps=False),
+    "no memory": SafeQ(constraint_memory=False, adaptive_steps=False, slack=0.1),
 }
 
 
@@ -89,7 +89,7 @@ def test_the_tables_are_equal_with_many_constraints_too():
 def test_the_tables_are_equal_where_one_violation_stands_for_others(arrivals, depends_on):
     problem = energy_harvesting(horizon=5, battery=6, max_arrival=5, mean=3, std=2, peak_power=3, arrivals=arrivals)
     knowledge = Knowledge(constraint_depends_on=depends_on)
-    assert differences(problem, LearnerSettings.practical(), 3, episodes=60, knowledge=knowledge) == []
+    assert differences(problem, SafeQ(), 3, episodes=60, knowledge=knowledge) == []
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_frozen_lake_is_learned_to_its_exact_optimum():
     model = compile_model(TablesOf(env, 8, (0.0, 1.0), lambda state, following, reward: following in wet))
     run = learn(
         env,
-        LearnerSettings.practical(),
+        SafeQ(),
         episodes=1500,
         horizon=8,
         reward_range=(0, 1),
@@ -168,7 +168,7 @@ def test_the_slippery_lake_is_proved_infeasible_where_it_is():
     assert not solve(compile_model(problem)).feasible  # on ice one may stay where one is
     run = learn(
         env,
-        LearnerSettings.practical(),
+        SafeQ(),
         episodes=300,
         horizon=6,
         reward_range=(0, 1),
@@ -183,7 +183,7 @@ def test_cliff_walking_is_learned_to_its_exact_optimum():
     model = compile_model(TablesOf(env, 15, (-100.0, 0.0), lambda state, following, reward: reward == -100))
     run = learn(
         env,
-        LearnerSettings.practical(),
+        SafeQ(),
         knowledge=Knowledge(stationary=True),
         episodes=2500,
         horizon=15,
@@ -204,7 +204,7 @@ def test_taxi_is_learned_to_its_exact_optimum():
     model = compile_model(TablesOf(env, 18, (-10.0, 20.0), lambda state, following, reward: wrong_place(reward)))
     run = learn(
         env,
-        LearnerSettings.practical(),
+        SafeQ(),
         knowledge=Knowledge(stationary=True, most_reward=20.0),
         episodes=30_000,
         horizon=18,
@@ -224,7 +224,7 @@ def test_taxi_is_learned_to_its_exact_optimum():
 def test_what_is_learned_on_our_environment_is_worth_in_simulation_what_the_model_says():
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=4, battery=4, max_arrival=4, mean=2, std=1, peak_power=3)
     model = compile_model(energy_harvesting(horizon=4, battery=4, max_arrival=4, mean=2, std=1, peak_power=3))
-    run = learn(env, LearnerSettings.practical(), episodes=1500, seed=1)
+    run = learn(env, SafeQ(), episodes=1500, seed=1)
     exact = evaluate(model, Policy.from_rule(model, run.policy.action))
     simulated = simulate(env, run.policy, episodes=600, seed=2)
     assert simulated.value_interval.low <= exact.value <= simulated.value_interval.high
@@ -237,7 +237,7 @@ def test_what_is_learned_on_our_environment_is_worth_in_simulation_what_the_mode
 
 def test_the_averaged_policy_is_simulated_as_the_mixture_that_it_is():
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=2)
-    run = learn(env, LearnerSettings.published(0.5), episodes=400, seed=1, record=1)
+    run = learn(env, ConstrainedQ.published(0.5), episodes=400, seed=1, record=1)
     simulated = simulate(env, run.averaged_policy, episodes=1500, seed=5)
     # Every policy was followed once while learning: the mean of what was earned estimates the same number.
     spread = run.history.episode_reward.std() / 20 + simulated.value_std / np.sqrt(1500)
@@ -246,10 +246,10 @@ def test_the_averaged_policy_is_simulated_as_the_mixture_that_it_is():
 
 
 def test_history_holds_what_was_experienced_and_nothing_exact():
-    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=60, record=7)
+    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=60, record=7)
     assert run.history.episode.tolist() == [7, 14, 21, 28, 35, 42, 49, 56, 60]
     assert np.isnan(run.history.value).all()
-    every = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=60, record=1)
+    every = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=60, record=1)
     means = np.cumsum(every.history.episode_reward) / np.arange(1, 61)
     assert run.history.averaged_value == pytest.approx(means[run.history.episode - 1], rel=1e-12)
     seen = np.cumsum(every.history.episode_violation)
@@ -261,7 +261,7 @@ def test_history_holds_what_was_experienced_and_nothing_exact():
 
 
 def test_scheduling_is_learned_to_the_optimum_from_its_environment():
-    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), LearnerSettings.practical(), episodes=600)
+    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=600)
     assert run.history.episode_reward[-1] == -1  # the notes: largest tardiness 1
     assert run.history.episode_violation[-1] == 0
 
@@ -281,9 +281,7 @@ def lake_constraint(transition):
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)
-@pytest.mark.parametrize(
-    "settings", [LearnerSettings.practical(), LearnerSettings.published(0.5)], ids=["practical", "one"]
-)
+@pytest.mark.parametrize("settings", [SafeQ(), ConstrainedQ.published(0.5)], ids=["practical", "one"])
 def test_environments_stepped_together_learn_one_table(mode, settings):
     envs = SyncVectorEnv([lake] * 3, autoreset_mode=mode)
     run = learn(envs, settings, constraint=lake_constraint, **LAKE)
@@ -297,10 +295,10 @@ def test_environments_stepped_together_learn_one_table(mode, settings):
 @pytest.mark.parametrize(
     "settings",
     [
-        LearnerSettings.practical(),
-        LearnerSettings.posterior(),
-        LearnerSettings.published(0.1),
-        LearnerSettings.certified(0.5),
+        SafeQ(),
+        PosteriorSampling(),
+        ConstrainedQ.published(0.1),
+        Certified(0.5),
         learners.UCBVI(),
         learners.TripleQ(total=1.0),
     ],
@@ -355,7 +353,7 @@ def without_shared_memory(makers):
 def test_masks_and_costs_come_through_vectorised_environments(vectorise):
     envs = vectorise([Chain] * 2)
     try:
-        run = learn(envs, LearnerSettings.practical(), episodes=40, horizon=5, reward_range=(0, 1))
+        run = learn(envs, SafeQ(), episodes=40, horizon=5, reward_range=(0, 1))
     finally:
         envs.close()
     assert [run.policy.action(step, step) for step in range(3)] == [1, 1, 1]
@@ -396,7 +394,7 @@ def test_states_of_every_discrete_space_are_told_apart():
         spaces.Dict({"where": spaces.Discrete(5), "who": spaces.Dict({"name": spaces.Text(3)})}),
     ]:
         env = Shown(space)
-        run = learn(env, LearnerSettings.practical(), episodes=30, horizon=2, reward_range=(0, 1))
+        run = learn(env, SafeQ(), episodes=30, horizon=2, reward_range=(0, 1))
         assert [run.policy.action(step, env.sample) for step in (0, 1)] == [1, 1]
         assert run.model.num_slots == 2  # the same state at two steps
         with pytest.raises(PolicyError, match="was not met"):
@@ -405,7 +403,7 @@ def test_states_of_every_discrete_space_are_told_apart():
 
 def test_actions_may_have_several_parts():
     env = Shown(spaces.Discrete(1), spaces.MultiDiscrete([2, 3]))
-    run = learn(env, LearnerSettings.practical(), episodes=60, horizon=2, reward_range=(0, 3))
+    run = learn(env, SafeQ(), episodes=60, horizon=2, reward_range=(0, 3))
     assert run.policy.action(1, 0) == (1, 2)
 
 
@@ -470,7 +468,7 @@ class EverNew(gymnasium.Env):
 
 
 @pytest.mark.parametrize("stationary", [True, False])
-@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()], ids=["post", "prac"])
+@pytest.mark.parametrize("settings", [PosteriorSampling(), SafeQ()], ids=["post", "prac"])
 def test_an_action_declared_the_same_everywhere_is_not_tried_after_it_failed_once(settings, stationary):
     known = Knowledge(constraint_depends_on="action", stationary=stationary)
     run = learn(EverNew(), settings, episodes=40, horizon=5, reward_range=(0.0, 1.0), knowledge=known)
@@ -500,7 +498,7 @@ class NeverShown(gymnasium.Env):
         return self.shown, 0.5, False, False, {"constraints": np.array([-1.0 if action == 0 else 1.0])}
 
 
-@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()])
+@pytest.mark.parametrize("settings", [PosteriorSampling(), SafeQ()])
 @pytest.mark.parametrize(
     "told", [{"constraint_depends_on": "action"}, {"constraints": lambda step, state, action: action - 0.5}]
 )

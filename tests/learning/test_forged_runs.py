@@ -15,14 +15,15 @@ import pytest
 
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, LearnerSettings, TabularModel, compile_model, learn, learners, load_run
+from peakrl import Knowledge, TabularModel, compile_model, learn, learners, load_run
 from peakrl.errors import StorageError
+from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learning import checkpoint
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.algorithm import Algorithm
 from peakrl.storage import kind_of, read_record, write_record
 
-PRACTICAL = LearnerSettings.practical()
+PRACTICAL = SafeQ()
 
 
 def doomed(stationary=True):
@@ -82,8 +83,8 @@ def test_a_proof_that_leads_round_in_a_circle_is_refused(stationary, tmp_path):
         (PRACTICAL, "greedy", -1),
         (PRACTICAL, "curve.rows", 10**6),
         (PRACTICAL, "changes", 10**6),
-        (LearnerSettings.paper(0.5), "engine.mu", np.nan),
-        (LearnerSettings.paper(0.5), "engine.node", np.nan),
+        (ConstrainedQ.paper(0.5), "engine.mu", np.nan),
+        (ConstrainedQ.paper(0.5), "engine.node", np.nan),
         (learners.UCBVI(), "engine.first", 10**6),
         (learners.UCBVI(), "engine.reward", np.nan),
         (learners.TripleQ(total=1.0), "engine.greedy", 10**6),
@@ -91,10 +92,10 @@ def test_a_proof_that_leads_round_in_a_circle_is_refused(stationary, tmp_path):
         (learners.OptPrimalDual(total=1.0), "engine.greedy", 10**6),
         (learners.OptPrimalDual(total=1.0), "engine.preference", np.nan),
         (learners.OptCMDP.certainty_equivalent(total=1.0), "engine.chance", -1.0),
-        (LearnerSettings.posterior(), "engine.cell_next", 10_000),
-        (LearnerSettings.posterior(), "engine.head", 99_999),
-        (LearnerSettings.certified(1e-3), "engine.status", -1),
-        (LearnerSettings.certified(1e-3), "engine.upper", np.inf),
+        (PosteriorSampling(), "engine.cell_next", 10_000),
+        (PosteriorSampling(), "engine.head", 99_999),
+        (Certified(1e-3), "engine.status", -1),
+        (Certified(1e-3), "engine.upper", np.inf),
     ],
 )
 def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_path):
@@ -114,9 +115,7 @@ def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_
 def test_a_run_that_has_hardly_begun_is_read(shared, trials, tmp_path):
     """Nothing has been tried, met or counted twice yet."""
     model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
-    learn(model, LearnerSettings.practical(trials=trials), episodes=1, knowledge=Knowledge(outcome_groups=shared)).save(
-        tmp_path / "run"
-    )
+    learn(model, SafeQ(trials=trials), episodes=1, knowledge=Knowledge(outcome_groups=shared)).save(tmp_path / "run")
     assert load_run(tmp_path / "run").episodes == 1
 
 
@@ -124,8 +123,8 @@ def test_a_run_that_has_hardly_begun_is_read(shared, trials, tmp_path):
     ("settings", "name", "words"),
     [
         (PRACTICAL, "greedy", "a greedy row is none of its state's"),
-        (LearnerSettings.certified(1e-3), "candidate", "candidate names a row"),
-        (LearnerSettings.certified(1e-3), "followed", "followed names a row"),
+        (Certified(1e-3), "candidate", "candidate names a row"),
+        (Certified(1e-3), "followed", "followed names a row"),
     ],
 )
 def test_a_row_of_a_neighbouring_state_is_refused(settings, name, words, tmp_path):
@@ -152,7 +151,7 @@ def test_a_table_that_leaves_states_of_a_model_out_is_refused(tmp_path):
         load_run(tmp_path / "run")
 
 
-SETTINGS = [PRACTICAL, LearnerSettings.paper(0.25), LearnerSettings.published(0.25)]
+SETTINGS = [PRACTICAL, ConstrainedQ.paper(0.25), ConstrainedQ.published(0.25)]
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=["practical", "paper", "published"])
@@ -171,7 +170,7 @@ def test_a_run_that_is_loaded_and_saved_again_is_the_same_file(settings, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "settings", [*SETTINGS, LearnerSettings.posterior()], ids=["practical", "paper", "published", "posterior"]
+    "settings", [*SETTINGS, PosteriorSampling()], ids=["practical", "paper", "published", "posterior"]
 )
 def test_the_policies_of_a_run_from_a_file_are_made_when_they_are_asked_for(settings, tmp_path, monkeypatch):
     learned = learn(compile_model(random_problem(3)), settings, episodes=40)

@@ -14,21 +14,22 @@ import pytest
 
 import naive
 from helpers.random_problems import random_problem
-from peakrl import LearnerSettings, TabularModel, compile_model, evaluate, learn, learners, load_run
+from peakrl import TabularModel, compile_model, evaluate, learn, learners, load_run
 from peakrl.errors import SettingsError
 from peakrl.kernels.learning import Log, Rates, Tables, learn_played
+from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learning import sources
 
 SETTINGS = {
-    "as printed": LearnerSettings.paper(0.25),
-    "strong bernstein": LearnerSettings.paper(0.5, slater=0.1, c1=0.7, c2=0.9, start="stepwise"),
-    "sharp bernstein": LearnerSettings.paper(0.5, slater=0.1, c1=1e-3, c2=0.9, start="stepwise"),
-    "hoeffding": LearnerSettings.paper(0.1, bonus="hoeffding", c2=0.05),
-    "no bonus": LearnerSettings.paper(0.25, bonus="none"),
-    "published": LearnerSettings.published(0.25),
-    "theorem 2": LearnerSettings.deterministic(0.3, bonus="none"),
-    "given penalty": LearnerSettings.paper(0.0, penalty=7.5, bonus="none", start="stepwise"),
-    "tight": learners.AlgorithmOne(slack=0.1, bonus="none", start="tight"),
+    "as printed": ConstrainedQ.paper(0.25),
+    "strong bernstein": ConstrainedQ.paper(0.5, slater=0.1, c1=0.7, c2=0.9, start="stepwise"),
+    "sharp bernstein": ConstrainedQ.paper(0.5, slater=0.1, c1=1e-3, c2=0.9, start="stepwise"),
+    "hoeffding": ConstrainedQ.paper(0.1, bonus="hoeffding", c2=0.05),
+    "no bonus": ConstrainedQ.paper(0.25, bonus="none"),
+    "published": ConstrainedQ.published(0.25),
+    "theorem 2": ConstrainedQ.deterministic(0.3, bonus="none"),
+    "given penalty": ConstrainedQ.paper(0.0, penalty=7.5, bonus="none", start="stepwise"),
+    "tight": learners.ConstrainedQ(slack=0.1, bonus="none", start="tight"),
 }
 
 
@@ -126,7 +127,7 @@ def test_what_is_learned_of_a_row_that_is_no_longer_greedy_leaves_the_best_one_g
 
 def test_a_run_is_reproduced_by_its_seed_and_changed_by_another():
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
-    settings = LearnerSettings.published(0.25)
+    settings = ConstrainedQ.published(0.25)
     first, again, other = (learn(model, settings, episodes=300, seed=s) for s in (1, 1, 2))
     assert np.array_equal(first.q, again.q)
     assert not np.array_equal(first.q, other.q)
@@ -134,7 +135,7 @@ def test_a_run_is_reproduced_by_its_seed_and_changed_by_another():
 
 def test_recording_and_averaging_do_not_change_what_is_learned():
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
-    settings = LearnerSettings.paper(0.25)
+    settings = ConstrainedQ.paper(0.25)
     whole = learn(model, settings, episodes=500, seed=1, record=1)
     bare = learn(model, settings, episodes=500, seed=1, record="none", average=False)
     assert np.array_equal(whole.q, bare.q)
@@ -145,7 +146,7 @@ def test_recording_and_averaging_do_not_change_what_is_learned():
 def test_the_followed_policy_is_that_of_the_last_episode():
     model = compile_model(random_problem(8, states=4, actions=3, horizon=4))
     for episodes in (1, 2, 7, 50):
-        run = learn(model, LearnerSettings.published(0.25), episodes=episodes)
+        run = learn(model, ConstrainedQ.published(0.25), episodes=episodes)
         assert np.array_equal(run.followed_policy.rows, run.averaged_policy.policy(episodes).rows)
 
 
@@ -160,11 +161,11 @@ def surely(seed):
 EVERY = pytest.mark.parametrize(
     "settings",
     [
-        LearnerSettings.published(0.25),
-        LearnerSettings.practical(),
-        LearnerSettings.posterior(),
+        ConstrainedQ.published(0.25),
+        SafeQ(),
+        PosteriorSampling(),
         learners.UCBVI(),
-        LearnerSettings.certified(1e-3),
+        Certified(1e-3),
     ],
     ids=lambda settings: type(settings).__name__,
 )
@@ -209,7 +210,7 @@ def test_of_a_policy_that_is_drawn_anew_the_list_of_changes_holds_what_was_drawn
             assert run.history.episode_violation[episode - 1] == pytest.approx(worth.violation, rel=1e-12)
 
 
-@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), learners.UCBVI(), learners.OptPrimalDual(total=0.5)])
+@pytest.mark.parametrize("settings", [PosteriorSampling(), learners.UCBVI(), learners.OptPrimalDual(total=0.5)])
 def test_first_states_are_counted_once_an_episode(settings):
     model = compile_model(random_problem(2, states=4, horizon=3))
     assert learn(model, settings, episodes=17)._learned.counts.begun.sum() == 17
@@ -224,7 +225,7 @@ def test_a_proof_is_dated_by_the_episode_after_which_it_is_known(actions):
     assert [int(run._learned.proved[0]) for run in runs] == [first if run.episodes >= first else 0 for run in runs]
 
 
-@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()])
+@pytest.mark.parametrize("settings", [PosteriorSampling(), SafeQ()])
 @pytest.mark.parametrize("actions", [1, 2])
 def test_that_nothing_can_be_done_is_proved_by_the_episode_that_shows_it(actions, settings, tmp_path):
     """One state, all of whose actions violate: proved when the last of them was tried."""
@@ -238,7 +239,7 @@ def test_that_nothing_can_be_done_is_proved_by_the_episode_that_shows_it(actions
 
 def test_violations_are_counted_as_experienced():
     model = compile_model(random_problem(21, states=3, actions=3, horizon=3))
-    run = learn(model, LearnerSettings.published(0.25), episodes=400, record=1)
+    run = learn(model, ConstrainedQ.published(0.25), episodes=400, record=1)
     violating = np.flatnonzero(run.history.episode_violation > 0) + 1
     assert run.violations == len(violating) > 0
     assert run.last_violation_episode == violating[-1]
@@ -257,13 +258,13 @@ def test_violations_are_counted_as_experienced():
 )
 def test_bad_settings_are_refused_by_name(values, culprit):
     with pytest.raises(SettingsError, match=culprit):
-        LearnerSettings.paper(**values)
+        ConstrainedQ.paper(**values)
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, -1.0, float("nan")])
 def test_theorem_2_needs_an_exponent_between_0_and_a_half(phi):
     with pytest.raises(SettingsError, match="exponent"):
-        LearnerSettings.deterministic(phi)
+        ConstrainedQ.deterministic(phi)
 
 
 @pytest.mark.parametrize(
@@ -278,13 +279,13 @@ def test_theorem_2_needs_an_exponent_between_0_and_a_half(phi):
 def test_bad_arguments_of_learn_are_refused_by_name(arguments, culprit):
     model = compile_model(random_problem(1))
     with pytest.raises(SettingsError, match=culprit):
-        learn(model, LearnerSettings.published(0.1), **arguments)
+        learn(model, ConstrainedQ.published(0.1), **arguments)
 
 
 def test_learn_refuses_what_is_no_model_and_no_settings():
     model = compile_model(random_problem(1))
     with pytest.raises(SettingsError, match="target"):
-        learn("model", LearnerSettings.published(0.1), episodes=5)
+        learn("model", ConstrainedQ.published(0.1), episodes=5)
     with pytest.raises(SettingsError, match="settings"):
         learn(model, {"slack": 0.1}, episodes=5)
 
@@ -307,7 +308,7 @@ def test_the_kernel_equals_its_twin_with_the_jit_off():
 
 
 def test_runs_and_histories_show_themselves_in_a_line():
-    run = learn(compile_model(random_problem(0)), LearnerSettings.practical(), episodes=20)
+    run = learn(compile_model(random_problem(0)), SafeQ(), episodes=20)
     assert "20 episodes" in repr(run)
     assert re.search(r", (feasible|proved infeasible|feasibility not proved), policy (un)?tried .*>$", repr(run))
     assert "None" not in repr(run)

@@ -12,19 +12,20 @@ from experiments.neighbours import tiny_harvesting
 from helpers.random_problems import RandomProblem, random_problem
 from helpers.seeds import seeds
 from helpers.shielded_environments import Corridor, CorridorProblem, holes, lake
-from peakrl import Knowledge, LearnerSettings, compile_model, evaluate, learn, safe_set, solve
+from peakrl import Knowledge, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
+from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 
 LEARNERS = {
-    "posterior": LearnerSettings.posterior(),
-    "practical": LearnerSettings.practical(),
-    "practical, no trials": LearnerSettings.practical(trials=False),
-    "practical, penalties": LearnerSettings.practical(constraint_memory=False),
-    "certified": LearnerSettings.certified(1e-6),
+    "posterior": PosteriorSampling(),
+    "practical": SafeQ(),
+    "practical, no trials": SafeQ(trials=False),
+    "practical, penalties": SafeQ(constraint_memory=False),
+    "certified": Certified(1e-6),
     "UCBVI": peakrl.learners.UCBVI(),
     "SUCBVI": peakrl.learners.SUCBVI(),
-    "Algorithm 1": LearnerSettings.published(0.1),
-    "Algorithm 1, bernstein": LearnerSettings.paper(0.1),
+    "Algorithm 1": ConstrainedQ.published(0.1),
+    "Algorithm 1, bernstein": ConstrainedQ.paper(0.1),
 }
 #: Those that would allow some violations on average.
 LENIENT = {

@@ -17,7 +17,6 @@ from helpers.plain_kernels import plain_python
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import (
-    LearnerSettings,
     Policy,
     StochasticPolicy,
     compile_model,
@@ -38,6 +37,7 @@ from peakrl.learners import DOPE, OptCMDP, OptPessLP
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.lane_source import NO_CHANGES
 from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
+from peakrl.learning.settings import LearnerSettings
 from peakrl.model.occupancy import most_reward
 from peakrl.model.one_limit import best_within
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from helpers.random_problems import random_problem
-from peakrl import LearnerSettings, compile_model, learn, learn_many
+from peakrl import compile_model, learn, learn_many
 from peakrl.errors import SettingsError
+from peakrl.learners import ConstrainedQ, SafeQ
 
 SETTINGS = {
-    "published": LearnerSettings.published(0.25),
-    "as printed": LearnerSettings.paper(0.25),
-    "practical": LearnerSettings.practical(),
+    "published": ConstrainedQ.published(0.25),
+    "as printed": ConstrainedQ.paper(0.25),
+    "practical": SafeQ(),
 }
 
 

@@ -13,16 +13,17 @@ import pytest
 from benchmarks.models import sparse_model
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import LearnerSettings, TabularModel, compile_model, energy_harvesting, learn
+from peakrl import TabularModel, compile_model, energy_harvesting, learn
 from peakrl.kernels.curve_tables import new_curve
+from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.learning.active import ActiveRun
 from peakrl.policy.tables import first_rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
 SETTINGS = {
-    "Algorithm 1, no bonus": LearnerSettings.published(0.25),
-    "Algorithm 1, Hoeffding bonus": LearnerSettings.paper(0.25, bonus="hoeffding"),
-    "Algorithm 1, Bernstein bonus": LearnerSettings.paper(0.25),
+    "Algorithm 1, no bonus": ConstrainedQ.published(0.25),
+    "Algorithm 1, Hoeffding bonus": ConstrainedQ.paper(0.25, bonus="hoeffding"),
+    "Algorithm 1, Bernstein bonus": ConstrainedQ.paper(0.25),
 }
 
 
@@ -52,7 +53,7 @@ def test_learning_tables_take_the_stated_bytes(name, seed):
 def test_the_practical_learners_tables_take_the_stated_bytes(kind, seed):
     model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=kind == "stationary"))
     an_entry, a_state_and_step, a_pair, a_state = stated(f"practical learner, {kind} model")
-    taken = sum(array.nbytes for array in learner_of(model, LearnerSettings.practical()).learned().arrays().values())
+    taken = sum(array.nbytes for array in learner_of(model, SafeQ()).learned().arrays().values())
     states_and_steps = model.num_slots * (model.horizon if model.stationary else 1)
     counted = an_entry * model.num_entries + a_state_and_step * states_and_steps
     assert taken == counted + a_pair * model.num_rows + a_state * model.num_slots + 24
@@ -92,7 +93,7 @@ def resident():
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell")
-@pytest.mark.parametrize("settings", [*SETTINGS.values(), LearnerSettings.practical()])
+@pytest.mark.parametrize("settings", [*SETTINGS.values(), SafeQ()])
 def test_memory_does_not_grow_while_learning(settings):
     learner = learner_of(compile_model(energy_harvesting()), settings)
     learner.advance(1000)

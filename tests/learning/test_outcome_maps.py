@@ -7,9 +7,10 @@ import pytest
 from gymnasium import spaces
 
 import peakrl
-from peakrl import Knowledge, LearnerSettings, Outcome, Policy, Problem, compile_model, evaluate, solve
+from peakrl import Knowledge, Outcome, Policy, Problem, compile_model, evaluate, solve
 from peakrl.certificates import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
+from peakrl.learners import Certified
 
 #: How likely each noise of `Shop` is; the last breaks it, which ends the episode.
 CHANCES = (0.5, 0.3, 0.15, 0.05)
@@ -77,7 +78,7 @@ MAP = {"rewards": True, "outcome_map": (restocked, tuple(range(NOISES)))}
 
 
 def certified(env, knowledge, epsilon=0.5, episodes=20_000, **given):
-    settings, given = LearnerSettings.certified(epsilon, relative=True), {"record": "none", "average": False} | given
+    settings, given = Certified(epsilon, relative=True), {"record": "none", "average": False} | given
     return peakrl.learn(env, settings, episodes=episodes, knowledge=knowledge, seed=3, **given)
 
 
@@ -136,7 +137,7 @@ def forked(state, action, noise):
 def test_what_a_map_leads_to_may_be_worth_anything_until_it_is_met():
     # The first episode takes action 0, and shows two noises; were 3 and 4 then taken for worthless, U would be 0.97.
     told = Knowledge(rewards=lambda step, state, action: float(state > 2), outcome_map=(forked, (0, 1)))
-    run = peakrl.learn(Fork(), LearnerSettings.certified(0.01), episodes=1, knowledge=told, record="none")
+    run = peakrl.learn(Fork(), Certified(0.01), episodes=1, knowledge=told, record="none")
     rounds, untried = run._active.algorithm.rounds, 1  # the row of action 1 in state 0, which was met first
     rounds.settle()
     assert rounds.fresh().upper[untried] >= 1.0

@@ -63,7 +63,7 @@ def test_a_candidate_about_to_be_certified_is_kept_and_one_far_from_it_is_not() 
 
 
 def test_a_share_of_an_estimate_of_nothing_is_no_aim_to_plan_for() -> None:
-    settings = peakrl.LearnerSettings.certified(0.2, relative=True)
+    settings = peakrl.learners.Certified(0.2, relative=True)
     active = ActiveRun(rare_catastrophe(), settings, planned=200, seed=0, every=0, average=False)
     active.advance(200)
     rounds = active.learned().rounds

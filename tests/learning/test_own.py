@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import peakrl
-from peakrl import Learner, LearnerSettings, TabularModel, evaluate, learn, learn_many, load_run, resume, solve
+from peakrl import Learner, TabularModel, evaluate, learn, learn_many, load_run, resume, solve
 from peakrl.errors import LearnerError, ProblemError, SettingsError, SweepError
+from peakrl.learners import SafeQ
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-learner.md"
 SOURCE = re.search(r"```python\n(import numpy.*?)```", PAGE.read_text(), re.DOTALL).group(1)
@@ -148,7 +149,7 @@ def test_it_is_swept_by_name_beside_ours_and_stands_in_the_summary(tmp_path):
     plan.write_text(
         'name = "mine"\nepisodes = 30\nseeds = 2\n'
         '[[problems]]\nkind = "scheduling_example"\nnumber = 1\n'
-        '[[settings]]\nlearner = "mine.py:Sampler"\n[[settings]]\nlearner = "practical"\n'
+        '[[settings]]\nlearner = "mine.py:Sampler"\n[[settings]]\nlearner = "SafeQ"\n'
     )
     report = peakrl.sweep(plan, workers=1, trust=["."])
     assert (report.made, report.failures) == (4, ())
@@ -163,8 +164,6 @@ def test_it_is_swept_by_name_beside_ours_and_stands_in_the_summary(tmp_path):
 def test_settings_of_files_may_name_a_learner_of_ours_by_its_class():
     from peakrl.problem_files.schema import learner_settings
 
-    assert learner_settings({"learner": "Practical", "trials": False}, "settings", Path()) == LearnerSettings.practical(
-        trials=False
-    )
+    assert learner_settings({"learner": "SafeQ", "trials": False}, "settings", Path()) == SafeQ(trials=False)
     with pytest.raises(ProblemError, match=r"settings\.slack is missing"):
-        learner_settings({"learner": "AlgorithmOne"}, "settings", Path())
+        learner_settings({"learner": "ConstrainedQ"}, "settings", Path())

@@ -14,28 +14,18 @@ from experiments.robustness import FAMILIES, instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from naive.posterior import Posterior
-from peakrl import (
-    Knowledge,
-    LearnerSettings,
-    Policy,
-    TabularModel,
-    compile_model,
-    evaluate,
-    learn,
-    resume,
-    scheduling_example,
-    solve,
-)
+from peakrl import Knowledge, Policy, TabularModel, compile_model, evaluate, learn, resume, scheduling_example, solve
 from peakrl.errors import PeakError, SettingsError
 from peakrl.kernels.posterior import PLANS
+from peakrl.learners import PosteriorSampling
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.posterior import STREAM
 from peakrl.policy.export import UNKNOWN
 
-SETTINGS = {"ghost": 0.05, "growth": 0.005}
+SETTINGS = {"optimism": 0.05, "replan_growth": 0.005}
 CASES = {
     "as it comes": (SETTINGS, {}),
-    "a heavier ghost, fewer plans": ({"ghost": 0.3, "growth": 0.1}, {}),
+    "more optimism, fewer plans": ({"optimism": 0.3, "replan_growth": 0.1}, {}),
     "shared outcomes": (SETTINGS, {"outcome_groups": True}),
     "constraints by action": (SETTINGS, {"constraint_depends_on": "pair"}),
 }
@@ -63,7 +53,7 @@ def check_twin(seed, case, episodes=150):
     model = compile_model(problem)
     try:
         knowledge = Knowledge(**declared)
-        run = learn(model, LearnerSettings.posterior(**settings), episodes=episodes, seed=seed, knowledge=knowledge)
+        run = learn(model, PosteriorSampling(**settings), episodes=episodes, seed=seed, knowledge=knowledge)
     except SettingsError:  # constraints that differ by step or outcome: the declaration would be false
         assert "constraint_depends_on" in declared
         return
@@ -94,7 +84,7 @@ def test_it_is_its_slow_twin_bit_for_bit(case, seed):
 def test_q_is_the_mean_of_what_was_seen_and_no_draw():
     """One step and sure rewards: whatever was tried is known for good."""
     model = TabularModel.from_arrays(np.ones((1, 3, 1)), [[0.2, 0.5, 0.9]], [[[1.0, 1.0, -1.0]]], 1)
-    run = learn(model, LearnerSettings.posterior(ghost=1.0), episodes=30)
+    run = learn(model, PosteriorSampling(optimism=1.0), episodes=30)
     assert run.q.tolist() == pytest.approx([0.2, 0.5, -np.inf])
 
 
@@ -127,7 +117,7 @@ def sure_or_coin(chance, prize):
 def test_what_others_give_up_after_early_bad_luck_is_found_in_twenty_of_twenty_runs(model):
     best = solve(model).value
     for seed in range(20):
-        run = learn(model, LearnerSettings.posterior(), episodes=10_000, seed=seed, record="none", average=False)
+        run = learn(model, PosteriorSampling(), episodes=10_000, seed=seed, record="none", average=False)
         assert evaluate(model, run.policy).value == pytest.approx(best)
 
 
@@ -140,7 +130,7 @@ FAMILY_INSTANCE, EPISODES = 77, 300
 def family_run(request):
     """A short run on an instance of each family, and how it stood half way."""
     model = instance(request.param, FAMILY_INSTANCE)
-    active = ActiveRun(model, LearnerSettings.posterior(), planned=EPISODES, seed=5, every=0, average=False)
+    active = ActiveRun(model, PosteriorSampling(), planned=EPISODES, seed=5, every=0, average=False)
     active.advance(EPISODES // 2)
     half = active.learned().known().copy()
     active.advance(EPISODES - EPISODES // 2)
@@ -179,7 +169,7 @@ def test_forbidden_pairs_fail_stay_forbidden_and_are_avoided(family_run):
 
 def test_a_proof_names_every_way_out_of_the_first_state():
     model = instance("infeasible", FAMILY_INSTANCE)
-    run = learn(model, LearnerSettings.posterior(), episodes=2_000, seed=1)
+    run = learn(model, PosteriorSampling(), episodes=2_000, seed=1)
     assert run.feasible is False
     first = {line.action for line in run.proof if line.step == 0}
     assert first == {model.action_of_row(row) for row in model.rows_of_slot(int(model.first_slot[0]))}
@@ -195,8 +185,8 @@ def test_a_proof_names_every_way_out_of_the_first_state():
 
 def test_a_run_that_is_saved_and_resumed_is_the_run_that_was_not(tmp_path):
     model = instance("grids", FAMILY_INSTANCE)
-    whole = learn(model, LearnerSettings.posterior(), episodes=400, seed=2)
-    learn(model, LearnerSettings.posterior(), episodes=150, seed=2).save(tmp_path / "half")
+    whole = learn(model, PosteriorSampling(), episodes=400, seed=2)
+    learn(model, PosteriorSampling(), episodes=150, seed=2).save(tmp_path / "half")
     resumed = resume(tmp_path / "half", episodes=400)
     assert (whole.policy.rows == resumed.policy.rows).all()
     assert (whole.followed_policy.rows == resumed.followed_policy.rows).all()
@@ -207,7 +197,7 @@ def test_a_run_that_is_saved_and_resumed_is_the_run_that_was_not(tmp_path):
 
 def test_on_an_environment_it_learns_what_it_learns_on_the_model():
     model = instance("sparse", FAMILY_INSTANCE)
-    run = learn(ModelEnvironment(model, seed=3), LearnerSettings.posterior(), episodes=400, seed=3)
+    run = learn(ModelEnvironment(model, seed=3), PosteriorSampling(), episodes=400, seed=3)
     found = evaluate_table(model, run)
     assert found == pytest.approx(solve(model).value, rel=0.02)
 
@@ -223,10 +213,10 @@ def evaluate_table(model, run):
     return evaluate(model, Policy(model, rows)).value
 
 
-@pytest.mark.parametrize("values", [{"ghost": 0.0}, {"growth": 2.0}, {"ghosts": 0.1}])
+@pytest.mark.parametrize("values", [{"optimism": 0.0}, {"replan_growth": 2.0}, {"ghosts": 0.1}])
 def test_settings_that_cannot_be_are_refused_by_name(values):
     with pytest.raises(SettingsError, match=next(iter(values))[:5]):
-        LearnerSettings.posterior(**values)
+        PosteriorSampling(**values)
 
 
 def test_a_state_with_an_action_not_tried_is_no_dead_end_of_a_proof():

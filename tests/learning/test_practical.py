@@ -16,7 +16,6 @@ import peakrl
 from helpers.random_problems import random_problem
 from peakrl import (
     Knowledge,
-    LearnerSettings,
     Outcome,
     Problem,
     TabularModel,
@@ -29,6 +28,7 @@ from peakrl import (
 from peakrl.errors import SettingsError
 from peakrl.kernels.learning import Log
 from peakrl.kernels.sampling import seed_state
+from peakrl.learners import SafeQ
 from peakrl.learning.active import ActiveRun
 
 NONE = Knowledge()
@@ -39,7 +39,7 @@ def practical(share_outcomes=None, **values):
     declared = {
         name: values.pop(name) for name in ("constraint_depends_on", "most_reward", "stationary") if name in values
     }
-    return LearnerSettings.practical(**values), Knowledge(outcome_groups=share_outcomes or None, **declared)
+    return SafeQ(**values), Knowledge(outcome_groups=share_outcomes or None, **declared)
 
 
 def learn(model, case, **arguments):
@@ -386,10 +386,11 @@ def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
 def test_the_kernel_means_the_same_without_compilation():
     script = """
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, LearnerSettings, compile_model, learn
+from peakrl import Knowledge, compile_model, learn
+from peakrl.learners import SafeQ
 for seed in (1, 2, 3):
     for shared in (False, True):
-        run = learn(compile_model(random_problem(seed, horizon=3)), LearnerSettings.practical(),
+        run = learn(compile_model(random_problem(seed, horizon=3)), SafeQ(),
                     knowledge=Knowledge(outcome_groups=shared), episodes=20, seed=seed, record="none")
         print(run.q.tobytes().hex(), run.averaged_policy.change_row.tobytes().hex(), run.feasible)
 """
@@ -443,7 +444,7 @@ def test_settings_that_make_no_sense_are_refused_by_name(values, culprit):
 
 def test_what_is_known_of_the_target_is_no_setting_and_the_error_says_how_to_declare_it():
     for name, value in (("share_outcomes", True), ("constraint_depends_on", "action"), ("most_reward", 1.0)):
-        for make in (LearnerSettings.practical, peakrl.learners.Practical):
+        for make in (SafeQ, peakrl.learners.SafeQ):
             with pytest.raises(SettingsError, match=rf"{name} is known of the target.*Knowledge\("):
                 make(**{name: value})
 

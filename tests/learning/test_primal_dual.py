@@ -10,22 +10,13 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive.primal_dual import improved, lagrangian_sweep
-from peakrl import (
-    Knowledge,
-    LearnerSettings,
-    TabularModel,
-    compile_model,
-    evaluate,
-    learn,
-    load_run,
-    resume,
-    solve_modified,
-)
+from peakrl import Knowledge, TabularModel, compile_model, evaluate, learn, load_run, resume, solve_modified
 from peakrl.errors import SettingsError
 from peakrl.kernels.counting import NO_CELL
 from peakrl.kernels.primal_dual import plan_anew
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP
 from peakrl.learning.active import ActiveRun
+from peakrl.learning.settings import LearnerSettings
 
 INVENTORY = compile_model(Inventory())
 #: Of the inventory at a limit of 3.5: the optimum and the price of the cost, by linear programming, and the two

@@ -9,16 +9,17 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from helpers.shielded_environments import Corridor, CorridorProblem
 from naive import safety as naive_safety
-from peakrl import Knowledge, LearnerSettings, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
+from peakrl import Knowledge, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.kernels.safety import kept_nodes
+from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.safety.safe_policy import SafePolicy
 
 LEARNERS = {
-    "posterior": LearnerSettings.posterior(),
-    "certified": LearnerSettings.certified(1e-6),
-    "practical": LearnerSettings.practical(),
-    "Algorithm 1": LearnerSettings.published(0.1),
+    "posterior": PosteriorSampling(),
+    "certified": Certified(1e-6),
+    "practical": SafeQ(),
+    "Algorithm 1": ConstrainedQ.published(0.1),
 }
 NEIGHBOURS = {
     "UCBVI": peakrl.learners.UCBVI(),

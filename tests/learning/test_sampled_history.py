@@ -7,11 +7,12 @@ import pytest
 
 import peakrl
 from helpers.random_problems import random_problem
-from peakrl import LearnerSettings, compile_model, learn
+from peakrl import compile_model, learn
+from peakrl.learners import ConstrainedQ
 from peakrl.learning.history import History
 
 MODEL = compile_model(random_problem(3, states=4, actions=3, horizon=4))
-SETTINGS = LearnerSettings.published(0.25)
+SETTINGS = ConstrainedQ.published(0.25)
 
 
 def same(first, second):

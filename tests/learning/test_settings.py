@@ -8,12 +8,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from peakrl import LearnerSettings, learners
+from peakrl import learners
 from peakrl.errors import SettingsError
+from peakrl.learners import ConstrainedQ, SafeQ
+from peakrl.learning.settings import LearnerSettings
 
 positive = st.floats(1e-6, 1e6)
 FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {
-    learners.AlgorithmOne: {
+    learners.ConstrainedQ: {
         "slack": st.just(0.0) | positive,
         "slater": st.none() | positive,
         "penalty": st.none() | st.just(0.0) | positive,
@@ -25,7 +27,7 @@ FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {
         "c2": positive,
         "failure_probability": st.floats(0.01, 0.99),
     },
-    learners.Practical: {
+    learners.SafeQ: {
         "slack": st.just(0.0) | positive,
         "penalty": st.none() | st.just(0.0) | positive,
         "tight_optimism": st.booleans(),
@@ -36,10 +38,10 @@ FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {
     },
 }
 BEGINNINGS = [
-    LearnerSettings.practical(),
-    LearnerSettings.paper(0.1),
-    LearnerSettings.published(0.1),
-    LearnerSettings.deterministic(0.2),
+    SafeQ(),
+    ConstrainedQ.paper(0.1),
+    ConstrainedQ.published(0.1),
+    ConstrainedQ.deterministic(0.2),
 ]
 
 
@@ -82,14 +84,14 @@ def test_settings_show_themselves_as_the_call_that_makes_them_so_no_two_look_ali
 @pytest.mark.parametrize(
     ("settings", "shown"),
     [
-        (LearnerSettings.practical(), "practical()"),
+        (SafeQ(), "practical()"),
         (
-            LearnerSettings.practical(tight_optimism=False, slack=0.5),
+            SafeQ(tight_optimism=False, slack=0.5),
             "practical(tight_optimism=False, slack=0.5)",
         ),
-        (LearnerSettings.paper(0.1, bonus="hoeffding"), "paper(slack=0.1, bonus='hoeffding')"),
-        (LearnerSettings.published(1), "published(slack=1.0)"),
-        (LearnerSettings.deterministic(0.2), "deterministic(phi=0.2)"),
+        (ConstrainedQ.paper(0.1, bonus="hoeffding"), "paper(slack=0.1, bonus='hoeffding')"),
+        (ConstrainedQ.published(1), "published(slack=1.0)"),
+        (ConstrainedQ.deterministic(0.2), "deterministic(phi=0.2)"),
     ],
 )
 def test_settings_name_their_preset_and_what_differs_from_it(settings: LearnerSettings, shown: str) -> None:
@@ -97,5 +99,5 @@ def test_settings_name_their_preset_and_what_differs_from_it(settings: LearnerSe
 
 
 def test_settings_that_no_preset_makes_name_the_fields_that_are_not_at_their_defaults() -> None:
-    settings = learners.AlgorithmOne(slack=0.1, unit_rewards=True, start="tight")
-    assert repr(settings) == "AlgorithmOne(slack=0.1, unit_rewards=True, start='tight')"
+    settings = learners.ConstrainedQ(slack=0.1, unit_rewards=True, start="tight")
+    assert repr(settings) == "ConstrainedQ(slack=0.1, unit_rewards=True, start='tight')"

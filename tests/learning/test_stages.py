@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, learn_in_stages, scheduling_example, solve
+from peakrl import compile_model, energy_harvesting, learn, learn_in_stages, scheduling_example, solve
 from peakrl.errors import SettingsError
+from peakrl.learners import Certified, PosteriorSampling, SafeQ
 
 
 @pytest.fixture(scope="module")
@@ -12,7 +13,7 @@ def model():
     return compile_model(energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2))
 
 
-@pytest.mark.parametrize("settings", [LearnerSettings.posterior(), LearnerSettings.practical()])
+@pytest.mark.parametrize("settings", [PosteriorSampling(), SafeQ()])
 def test_the_last_stage_has_learned_what_one_run_learns(model, settings):
     *_, last = learn_in_stages(model, settings, stages=[3, 50, 200], seed=5, record=50)
     whole = learn(model, settings, episodes=200, seed=5, record=50)
@@ -22,7 +23,7 @@ def test_the_last_stage_has_learned_what_one_run_learns(model, settings):
 
 
 def test_an_earlier_stage_stays_as_it_is_while_learning_goes_on(model):
-    runs = learn_in_stages(model, LearnerSettings.practical(), stages=[20, 2_000])
+    runs = learn_in_stages(model, SafeQ(), stages=[20, 2_000])
     first = next(runs)
     before = first.policy.rows.copy(), first.q.copy()
     next(runs)
@@ -33,7 +34,7 @@ def test_an_earlier_stage_stays_as_it_is_while_learning_goes_on(model):
 
 def test_a_learner_that_stops_by_itself_ends_the_stages():
     model = compile_model(scheduling_example(1))
-    settings = LearnerSettings.certified([0.9 * abs(solve(model).value), 0.5 * abs(solve(model).value)])
+    settings = Certified([0.9 * abs(solve(model).value), 0.5 * abs(solve(model).value)])
     stages = [run.episodes for run in learn_in_stages(model, settings, stages=[100, 10**6, 2 * 10**6])]
     run = learn(model, settings, episodes=10**6)
     assert stages == [100, run.episodes]
@@ -49,10 +50,10 @@ def test_stages_are_numbers_of_episodes_in_ascending_order(model, stages):
 
 def test_a_run_reports_when_infeasibility_was_proved_and_how_much_its_tables_hold():
     model = compile_model(scheduling_example(3))
-    run = learn(model, LearnerSettings.practical(), episodes=2_000, record="none", average=False)
+    run = learn(model, SafeQ(), episodes=2_000, record="none", average=False)
     assert run.feasible is False
     assert 0 < run.proof_episode <= 2_000
     assert run.stored_numbers > model.num_entries
-    earlier = learn(model, LearnerSettings.practical(), episodes=run.proof_episode - 1, record="none", average=False)
+    earlier = learn(model, SafeQ(), episodes=run.proof_episode - 1, record="none", average=False)
     assert earlier.feasible is None
     assert earlier.proof_episode is None

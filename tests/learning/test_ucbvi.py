@@ -13,23 +13,13 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive import optimistic_plan
-from peakrl import (
-    Knowledge,
-    LearnerSettings,
-    Policy,
-    compile_model,
-    energy_harvesting,
-    evaluate,
-    learn,
-    load_run,
-    resume,
-    solve,
-)
+from peakrl import Knowledge, Policy, compile_model, energy_harvesting, evaluate, learn, load_run, resume, solve
 from peakrl.errors import StorageError
 from peakrl.kernels.counting import NO_CELL, count_step, plan
 from peakrl.learners import SUCBVI, UCBVI
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.lane_source import NO_CHANGES
+from peakrl.learning.settings import LearnerSettings
 from peakrl.storage import read_record, write_record
 
 SMALL = compile_model(

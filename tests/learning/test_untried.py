@@ -13,16 +13,16 @@ from experiments.robustness import instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Learner, LearnerSettings, compile_model, learn, load_run, solve
+from peakrl import Learner, compile_model, learn, load_run, solve
 from peakrl.kernels.untried import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of
-from peakrl.learners import UCBVI
+from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learning.untried import BY_MODEL, NOTHING_KNOWN
 
 COUNTING = {
-    "posterior": LearnerSettings.posterior(),
+    "posterior": PosteriorSampling(),
     "UCBVI": UCBVI(),
-    "practical": LearnerSettings.practical(),
-    "Algorithm 1": LearnerSettings.published(0.1),
+    "practical": SafeQ(),
+    "Algorithm 1": ConstrainedQ.published(0.1),
 }
 
 
@@ -168,7 +168,7 @@ def test_the_bound_from_counts_holds_in_at_least_95_per_cent_of_200_runs():
     held = positive = 0
     for number in range(200):
         problem = random_problem(number % 40)
-        settings = UCBVI() if number % 3 == 0 else LearnerSettings.posterior()
+        settings = UCBVI() if number % 3 == 0 else PosteriorSampling()
         run = learn(compile_model(problem), settings, episodes=(3, 10, 30, 100)[number % 4], seed=number, record="none")
         found = run.untried
         positive += found.probability > 0
@@ -188,7 +188,7 @@ def test_the_bound_is_worth_something_after_10_000_episodes_and_falls_with_more(
 
 def test_an_environment_is_told_the_same_bound_and_no_exact_probability():
     model = compile_model(random_problem(3))
-    settings = LearnerSettings.posterior()
+    settings = PosteriorSampling()
     on_model = learn(model, settings, episodes=60, seed=5, record="none").untried
     there = learn(ModelEnvironment(model, 5), settings, episodes=60, seed=5, record="none").untried
     assert there.probability is None
@@ -198,8 +198,8 @@ def test_an_environment_is_told_the_same_bound_and_no_exact_probability():
 
 def test_who_counts_no_outcomes_says_so_and_who_counts_nothing_says_nothing(tmp_path):
     model = compile_model(random_problem(3))
-    assert learn(model, LearnerSettings.practical(), episodes=5).untried.rests_on == BY_MODEL
-    there = learn(ModelEnvironment(model, 5), LearnerSettings.practical(), episodes=5).untried
+    assert learn(model, SafeQ(), episodes=5).untried.rests_on == BY_MODEL
+    there = learn(ModelEnvironment(model, 5), SafeQ(), episodes=5).untried
     assert (there.probability_high, there.rests_on) == (1.0, NOTHING_KNOWN)
     assert learn(model, First(), episodes=5).untried is None
 

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakrl import History, LearnerSettings, LearningRun, compile_model, energy_harvesting, learn, resume, to_gymnasium
+from peakrl import History, LearningRun, compile_model, energy_harvesting, learn, resume, to_gymnasium
+from peakrl.learners import ConstrainedQ, SafeQ
+from peakrl.learning.settings import LearnerSettings
 from peakrl.learning.watching import RunView
 
 PROBLEM = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
 MODEL = compile_model(PROBLEM)
-LEARNERS = [LearnerSettings.practical(), LearnerSettings.published(0.1)]
+LEARNERS = [SafeQ(), ConstrainedQ.published(0.1)]
 
 
 def same_history(one: History, other: History) -> bool:

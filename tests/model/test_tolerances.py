@@ -10,7 +10,6 @@ import pytest
 from gymnasium import spaces
 
 from peakrl import (
-    LearnerSettings,
     Outcome,
     PeakError,
     Policy,
@@ -25,8 +24,9 @@ from peakrl import (
     solve,
 )
 from peakrl.errors import SettingsError, TargetError
+from peakrl.learners import SafeQ
 
-PRACTICAL = LearnerSettings.practical()
+PRACTICAL = SafeQ()
 
 
 class Tanks(Problem):

@@ -52,10 +52,10 @@ class Pair:
 class Posterior:
     """The learner on a model; states by (step, label), where nothing depends on the step by (0, label)."""
 
-    def __init__(self, problem, model, seed, stream, *, ghost, growth, most=None, law_of=None, group_of=None):
+    def __init__(self, problem, model, seed, stream, *, optimism, replan_growth, most=None, law_of=None, group_of=None):
         self.model, self.horizon = model, model.horizon
         self.walk, self.random = Walk(problem, seed), Gammas(seed ^ stream)
-        self.mass, self.growth = ghost, growth
+        self.mass, self.growth = optimism, replan_growth
         lo, hi = model.reward_range
         hi = hi if most is None else min(hi, most)
         self.most = [hi * (self.horizon - h) for h in range(self.horizon + 1)]

@@ -16,9 +16,10 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import LearnerSettings, Outcome, Policy, Problem, StochasticPolicy, compile_model
+from peakrl import Outcome, Policy, Problem, StochasticPolicy, compile_model
 from peakrl.cli import app
 from peakrl.errors import PolicyError, SettingsError, StorageError, UnknownStateError
+from peakrl.learners import ConstrainedQ, PosteriorSampling
 from peakrl.storage import kind_of, write_record
 
 
@@ -193,9 +194,7 @@ def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_table():
 
 
 @pytest.mark.parametrize("stationary", [True, False])
-@pytest.mark.parametrize(
-    "learner", [LearnerSettings.posterior(), LearnerSettings.paper(0.5), peakrl.learners.OptCMDP(total=1.0)]
-)
+@pytest.mark.parametrize("learner", [PosteriorSampling(), ConstrainedQ.paper(0.5), peakrl.learners.OptCMDP(total=1.0)])
 def test_what_was_learned_on_an_environment_is_read_back_without_it(tmp_path, learner, stationary):
     model = compile_model(random_problem(9, states=3, actions=2, horizon=3, stationary=stationary))
     run = peakrl.learn(ModelEnvironment(model, 5), learner, episodes=12)

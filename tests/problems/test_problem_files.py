@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from peakrl import (
     Job,
-    LearnerSettings,
     PeakError,
     TabularModel,
     compile_model,
@@ -28,6 +27,7 @@ from peakrl import (
     uniform,
 )
 from peakrl.errors import ProblemError, StorageError
+from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problem_files import read_problem_file
 from peakrl.problem_files.templates import template_files, templates
 from peakrl.problems.registry import command_names
@@ -180,7 +180,10 @@ def test_a_function_of_the_users_own_is_called_with_its_arguments(tmp_path):
 
 
 def test_a_json_file_says_the_same_as_a_toml_file(tmp_path):
-    text = ENERGY + 'horizon = 3\n[settings]\nlearner = "published"\nslack = 0.1\n[run]\nepisodes = 7\nseed = 3\n'
+    text = (
+        ENERGY
+        + 'horizon = 3\n[settings]\nlearner = "ConstrainedQ"\npreset = "published"\nslack = 0.1\n[run]\nepisodes = 7\nseed = 3\n'
+    )
     toml = read(tmp_path, text)
     other = read(tmp_path, json.dumps(tomllib.loads(text)), "problem.json")
     assert (other.spec, other.settings, other.run) == (toml.spec, toml.settings, toml.run)
@@ -189,12 +192,15 @@ def test_a_json_file_says_the_same_as_a_toml_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "settings"),
     [
-        ("", LearnerSettings.posterior()),
-        ("ghost = 0.1", LearnerSettings.posterior(ghost=0.1)),
-        ('learner = "practical"\nadaptive_steps = false', LearnerSettings.practical(adaptive_steps=False)),
-        ('learner = "paper"\nslack = 0.2\nbonus = "hoeffding"', LearnerSettings.paper(0.2, bonus="hoeffding")),
-        ('learner = "published"\nslack = 0.2', LearnerSettings.published(0.2)),
-        ('learner = "deterministic"\nphi = 0.3', LearnerSettings.deterministic(0.3)),
+        ("", PosteriorSampling()),
+        ("ghost = 0.1", PosteriorSampling(optimism=0.1)),
+        ('learner = "SafeQ"\nadaptive_steps = false', SafeQ(adaptive_steps=False)),
+        (
+            'learner = "ConstrainedQ"\npreset = "paper"\nslack = 0.2\nbonus = "hoeffding"',
+            ConstrainedQ.paper(0.2, bonus="hoeffding"),
+        ),
+        ('learner = "ConstrainedQ"\npreset = "published"\nslack = 0.2', ConstrainedQ.published(0.2)),
+        ('learner = "ConstrainedQ"\npreset = "deterministic"\nphi = 0.3', ConstrainedQ.deterministic(0.3)),
     ],
 )
 def test_settings_are_those_of_the_named_learner(text, settings, tmp_path):
@@ -235,9 +241,12 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
         (ENERGY + "arrivals = {matrix = [[1.0]]}", "problem.arrivals needs both matrix and first"),
         (ENERGY + "[setings]\n", "setings is not a key here; do you mean settings?"),
         (ENERGY + "[settings]\nlearner = 'best'", "settings.learner is 'best'"),
-        (ENERGY + "[settings]\nlearner = 'paper'", "settings.slack is missing; the learner 'paper' needs it"),
+        (
+            ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'paper'",
+            "settings.slack is missing; the learner 'paper' needs it",
+        ),
         (ENERGY + "[settings]\ngohst = 1", "settings.gohst is not a key here; do you mean ghost?"),
-        (ENERGY + "[settings]\nlearner = 'published'\nslack = -1", "slack is -1"),
+        (ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'published'\nslack = -1", "slack is -1"),
         (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),
         (ENERGY + "[run]\nrecord = 'all'", "run.record is 'all'"),
         (JOB % "due = 3, deadline = 4", "problem.jobs.0.processing is missing"),

@@ -78,7 +78,7 @@ def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_g
     assert read_problem_file("mine.toml").model().horizon == 4
     assert (toy / "mine.toml").read_text() == template_files("toy", "mine")[".toml"]
     entry = {"kind": "toy", "grid": {"steps": [1, 2]}}
-    plan = read_plan({"seeds": 1, "episodes": 1, "settings": [{"learner": "practical"}], "problems": [entry]})
+    plan = read_plan({"seeds": 1, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [entry]})
     assert [compiled_problem(choice.config, 0).horizon for choice in plan.problems] == [1, 2]
     register_environments()
     env = gymnasium.make("peakrl/Toy-v0", steps=6, disable_env_checker=True)

@@ -16,7 +16,6 @@ import peakrl.problems.harvesting.kinds
 from helpers.station_files import station_text
 from peakrl import (
     Job,
-    LearnerSettings,
     Outcome,
     PeakError,
     Problem,
@@ -32,6 +31,7 @@ from peakrl import (
     uniform,
 )
 from peakrl.cli.solve import wanted_problem
+from peakrl.learners import SafeQ
 from peakrl.problem_files import read_problem_file
 from peakrl.problems.harvesting import MarkovArrivals
 from peakrl.problems.registry import kinds
@@ -147,7 +147,7 @@ def test_one_description_is_trained_solved_and_stepped_as_the_same_problem(name,
     for told in (path, TOLD[name], ProblemSpec.from_dict(TOLD[name])):
         env = gymnasium.make("peakrl/Problem-v0", problem=told, trust=["."], disable_env_checker=True)
         assert env.unwrapped.model.digest == model.digest
-    learn(model, LearnerSettings.practical(), episodes=3).save(folder / "a.run")
+    learn(model, SafeQ(), episodes=3).save(folder / "a.run")
     kept = load_run(folder / "a.run").model
     assert ProblemSpec.from_dict(kept.spec).compile(folder).digest == model.digest
 
@@ -157,7 +157,7 @@ def test_one_description_is_swept_as_the_same_problem(folder, monkeypatch):
     (folder / "sweep.json").write_text(
         json.dumps(
             {
-                "seeds": 1, "episodes": 20, "points": 0, "settings": [{"learner": "practical"}],
+                "seeds": 1, "episodes": 20, "points": 0, "settings": [{"learner": "SafeQ"}],
                 "problems": [{"name": name, **told} for name, told in TOLD.items()],
             }
         )
@@ -175,7 +175,7 @@ def test_a_file_that_is_edited_while_a_sweep_runs_is_noticed(file, folder):
     from peakrl.sweeps.problems import compiled_problem
 
     name = {"t.csv": "csv", "mine.py": "python"}[file]
-    entry = {"seeds": 1, "episodes": 1, "settings": [{"learner": "practical"}], "problems": [TOLD[name]]}
+    entry = {"seeds": 1, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [TOLD[name]]}
     (choice,) = read_plan(entry).problems
     assert compiled_problem(choice.config, 0, folder).horizon > 0
     (folder / file).write_text((folder / file).read_text() + "\n")
@@ -188,7 +188,7 @@ def test_a_function_of_the_users_own_can_be_swept_over_its_arguments_and_follow_
     from peakrl.sweeps.problems import compiled_problem
 
     own = {"name": "own", "kind": "python", "function": "mine.py:make", "grid": {"pay": [1, 2]}, "follow_seed": True}
-    plan = read_plan({"seeds": 2, "episodes": 1, "settings": [{"learner": "practical"}], "problems": [own]})
+    plan = read_plan({"seeds": 2, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [own]})
     assert [choice.name for choice in plan.problems] == ["own pay=1", "own pay=2"]
     values = [solve(compiled_problem(choice.config, seed)).value for choice in plan.problems for seed in (0, 1)]
     assert values == [2.0, 4.0, 4.0, 6.0]

@@ -12,15 +12,16 @@ import pytest
 
 from event_files import Points, logged
 from helpers.commands import caller
-from peakrl import LearnerSettings, LearningRun, compile_model, energy_harvesting, learn, load_run, resume, solve
+from peakrl import LearningRun, compile_model, energy_harvesting, learn, load_run, resume, solve
 from peakrl.errors import SettingsError, StorageError
+from peakrl.learners import SafeQ
 from peakrl.learning.watching import RunView
 from peakrl.report.event_log import MEASURES, EventLog
 
 pytest.importorskip("tensorboardX", reason="tensorboardX is not installed (pip install tensorboardX): no log to try")
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
-SETTINGS = LearnerSettings.practical()
+SETTINGS = SafeQ()
 COUNT, GAPS = "violations", {"policy/gap": "value", "averaged/gap": "averaged_value"}
 
 

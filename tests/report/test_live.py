@@ -21,14 +21,15 @@ import pytest
 import peakrl
 from helpers.commands import TINY, caller
 from helpers.report_pages import Corridor, Taken
-from peakrl import LearnerSettings, compile_model, energy_harvesting, learn, load_run
+from peakrl import compile_model, energy_harvesting, learn, load_run
 from peakrl.errors import SettingsError
+from peakrl.learners import SafeQ
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
-SETTINGS = LearnerSettings.practical()
+SETTINGS = SafeQ()
 PATIENCE = 30.0
 
 

@@ -12,7 +12,6 @@ from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from peakrl import (
     Knowledge,
-    LearnerSettings,
     LearningRun,
     Policy,
     compile_model,
@@ -25,13 +24,14 @@ from peakrl import (
 )
 from peakrl.certifying.findings import RunFindings
 from peakrl.errors import SettingsError
+from peakrl.learners import Certified, SafeQ
 from peakrl.learning.active import ActiveRun
 from peakrl.learning.watching import RunView
 from peakrl.report.curve_blocks import proof_chart
 from peakrl.report.proof import draw_proof
 
 MODEL = problems.near_tie()
-SETTINGS = LearnerSettings.certified((0.4, 0.2), relative=True)
+SETTINGS = Certified((0.4, 0.2), relative=True)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_the_value_beside_a_bound_is_that_of_the_candidate_of_that_time(run: Lea
 
 def test_states_that_offer_nothing_after_the_last_step_do_no_harm() -> None:
     model = compile_model(scheduling_example(1))
-    run = learn(model, LearnerSettings.certified(0.0), episodes=60, knowledge=Knowledge(deterministic=True))
+    run = learn(model, Certified(0.0), episodes=60, knowledge=Knowledge(deterministic=True))
     assert run.proof_history is not None
     assert run.proof_history.value[-1] == solve(model).value
     assert {"value", "violation"} <= ActiveRun(model, SETTINGS, planned=9, seed=1, every=0).fields().keys()
@@ -90,7 +90,7 @@ def test_the_page_draws_the_certified_gap_beside_the_true_one(run: LearningRun) 
         assert high is None or (low is not None and low <= high)
     assert run.certificate is not None
     assert curves["epsilon"].y[0] == run.certificate.epsilon
-    assert proof_chart(RunFindings.of(learn(MODEL, LearnerSettings.practical(), episodes=5)), "run") == []
+    assert proof_chart(RunFindings.of(learn(MODEL, SafeQ(), episodes=5)), "run") == []
 
 
 def test_a_page_that_is_built_on_the_way_has_the_curve_so_far(run: LearningRun) -> None:
@@ -130,7 +130,7 @@ def test_the_progress_line_tells_what_is_proved_and_forecasts_the_end(on: str) -
     def watch(moment: RunView) -> None:
         lines.append((moment.episodes, moment.active.fields()))
 
-    run = learn(target, LearnerSettings.certified(0.2, relative=True), episodes=20_000, watch=watch, record="none")
+    run = learn(target, Certified(0.2, relative=True), episodes=20_000, watch=watch, record="none")
     told = [(done, fields) for done, fields in lines if "certified gap" in fields]
     assert told
     assert run.stopped == "certified"
@@ -157,4 +157,4 @@ def test_the_picture_of_a_proof_shows_what_the_history_holds(run: LearningRun) -
     assert true.min() < least  # 0 but for rounding: it has no place on this axis
     assert np.allclose(drawn[f"the true gap (at the bottom: below {least:.1g})"], np.maximum(true, least))
     with pytest.raises(SettingsError, match="this run proved nothing"):
-        draw_proof(learn(MODEL, LearnerSettings.practical(), episodes=2), 1.0)
+        draw_proof(learn(MODEL, SafeQ(), episodes=2), 1.0)

@@ -16,7 +16,6 @@ from helpers.random_problems import random_problem
 from helpers.report_pages import HOSTILE, Taken, save_runs
 from helpers.safe_problems import BUILT_IN
 from peakrl import (
-    LearnerSettings,
     Outcome,
     Problem,
     SafeSet,
@@ -35,6 +34,7 @@ from peakrl.certifying.findings import RunFindings
 from peakrl.certifying.policy_tables import risks
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
+from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problem_files import read_problem_file
 from peakrl.report.answer import answer_of
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
@@ -126,7 +126,7 @@ def test_no_state_can_escape_from_the_data() -> None:
         def outcomes(self, step: int, state: Any, action: Any) -> Any:
             return [Outcome(1.0, HOSTILE, 1.0, (-1.0,))]
 
-    run = learn(compile_model(Named()), LearnerSettings.practical(), episodes=3)
+    run = learn(compile_model(Named()), SafeQ(), episodes=3)
     found = Taken(Page("a", "b", [section_of(RunFindings.of(run), HOSTILE)]).html())
     assert not [tag for tag, attributes in found.tags if tag == "img" or "onerror" in attributes]
     explorer = next(value for key, value in found.data.items() if key.endswith("-explorer"))
@@ -172,7 +172,7 @@ def test_a_run_is_told_with_its_gap_to_the_optimum(results: Path, taken: Taken) 
 
 
 def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
-    run = learn(compile_model(scheduling_example(3)), LearnerSettings.practical(), episodes=1500)
+    run = learn(compile_model(scheduling_example(3)), SafeQ(), episodes=1500)
     assert run.feasible is False
     section = section_of(RunFindings.of(run), "infeasible")
     assert section.badge == ("bad", "infeasible")
@@ -183,7 +183,7 @@ def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
 
 def test_the_charts_show_the_jobs_that_the_problem_was_made_of_whatever_the_objective() -> None:
     problem = machine_scheduling(scheduling_example(1).jobs, objective="weighted_late_work")
-    run = learn(compile_model(problem), LearnerSettings.practical(), episodes=5)
+    run = learn(compile_model(problem), SafeQ(), episodes=5)
     for block in schedule_blocks(RunFindings.of(run), "x"):
         bars = {bar["job"]: (bar["end"] - bar["start"], bar["due"], bar["deadline"]) for bar in block.content["bars"]}
         assert bars == {str(job.name): (job.longest, job.due, job.deadline) for job in problem.jobs}
@@ -206,7 +206,7 @@ def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart():
         {"kind": ["machine_scheduling"]},
         {"kind": "python", "function": "antigravity:fly"},
     ]:
-        run = learn(replace(compile_model(scheduling_example(1)), spec=spec), LearnerSettings.practical(), episodes=5)
+        run = learn(replace(compile_model(scheduling_example(1)), spec=spec), SafeQ(), episodes=5)
         assert "does not tell its jobs" in str(schedule_blocks(RunFindings.of(run), "x"))
 
 
@@ -245,7 +245,7 @@ def positions(content: Any) -> list[tuple[Any, ...]]:
 
 def test_a_map_shows_what_is_done_safe_met_and_risked_wherever_an_episode_can_come_by() -> None:
     model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
-    run = learn(model, LearnerSettings.practical(), episodes=200)
+    run = learn(model, SafeQ(), episodes=200)
     found, best, safe = RunFindings.of(run), solve(model), safe_set(model)
     (block,) = run_map(found, "x")
     content: Any = block.data  # type: ignore[union-attr]
@@ -283,9 +283,9 @@ def pair(place: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
 
 def test_visits_on_the_map_are_what_the_learner_counted() -> None:
     model = compile_model(scheduling_example(1))
-    assert learn(model, LearnerSettings.practical(), episodes=50).visits.sum() == 50 * model.horizon  # type: ignore[union-attr]
+    assert learn(model, SafeQ(), episodes=50).visits.sum() == 50 * model.horizon  # type: ignore[union-attr]
     small = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
-    for settings_of in (LearnerSettings.posterior(), LearnerSettings.published(slack=0.1)):
+    for settings_of in (PosteriorSampling(), ConstrainedQ.published(slack=0.1)):
         run = learn(small, settings_of, episodes=40)
         (block,) = run_map(RunFindings.of(run), "x")
         counts = layer(block.data, "visits while learning, all steps together")  # type: ignore[union-attr]
@@ -297,7 +297,7 @@ def test_risks_add_up_to_the_violation_of_an_episode() -> None:
     rng = np.random.default_rng(5)
     for stationary in (True, False):
         model = compile_model(random_problem(rng, stationary=stationary))
-        found = RunFindings.of(learn(model, LearnerSettings.published(slack=0.5), episodes=3))
+        found = RunFindings.of(learn(model, ConstrainedQ.published(slack=0.5), episodes=3))
         every = risks(model, found.run.policy.likeliest, 10**6)
         assert sum(one.contribution for one in every) == pytest.approx(found.last.violation)
         assert found.risks == every[: len(found.risks)]
@@ -312,8 +312,8 @@ def test_states_of_more_fields_than_three_or_that_are_no_plain_values_have_no_ma
 
 def test_the_answer_is_the_word_of_the_certificate() -> None:
     model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
-    learned = learn(model, LearnerSettings.practical(), episodes=400)
-    careless = learn(model, LearnerSettings.published(slack=0.5), episodes=3)
+    learned = learn(model, SafeQ(), episodes=400)
+    careless = learn(model, ConstrainedQ.published(slack=0.5), episodes=3)
     for run in (learned, careless):
         found = RunFindings.of(run)
         answer, certificate = answer_of(found, "x"), found.certificate
@@ -345,7 +345,7 @@ def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int,
 @settings(max_examples=15)
 def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: int, stationary: bool) -> None:
     model = compile_model(random_problem(np.random.default_rng(seed), stationary=stationary))
-    run = learn(model, LearnerSettings.practical(), episodes=20)
+    run = learn(model, SafeQ(), episodes=20)
     content: Any = explorer(RunFindings.of(run), "x", 10**6, 10**6).data
     violation = model.row_violation.sum(axis=1)
     kept = np.flatnonzero(np.diff(model.row_start) > 0)
@@ -373,7 +373,7 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
 @pytest.mark.parametrize("problem", BUILT_IN.values(), ids=list(BUILT_IN))
 def test_the_page_calls_safe_what_the_safe_set_does(problem: Problem) -> None:
     model = compile_model(problem)
-    found = RunFindings.of(learn(model, LearnerSettings.practical(), episodes=5))
+    found = RunFindings.of(learn(model, SafeQ(), episodes=5))
     content: Any = explorer(found, "x", 10**6, 10**6).data
     told, safe = unrun(content["verdict"]), safe_set(model)
     assert len(told) == model.num_entries
@@ -400,7 +400,7 @@ def counted(safe: SafeSet, step: int) -> tuple[list[Any], ...]:
 
 def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
     model = compile_model(scheduling_example(1))
-    run = learn(model, LearnerSettings.practical(), episodes=300)
+    run = learn(model, SafeQ(), episodes=300)
     content: Any = explorer(RunFindings.of(run), "x", 10**6, 10**6).data
     seen = np.array(unrun(content["witness"]))
     known = run._learned.forbidden()[:, 0]  # type: ignore[union-attr]
@@ -411,7 +411,7 @@ def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
 
 def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
     model = compile_model(scheduling_example(2))
-    run = learn(model, LearnerSettings.practical(), episodes=50)
+    run = learn(model, SafeQ(), episodes=50)
     kept = kept_slots(RunFindings.of(run), 200, 1000)
     assert np.diff(model.row_start)[kept].sum() <= 200
     slot, path = int(model.first_slot[0]), []
@@ -425,7 +425,7 @@ def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
 
 
 def test_states_that_are_no_numbers_have_no_map() -> None:
-    run = learn(compile_model(scheduling_example(1)), LearnerSettings.practical(), episodes=5)
+    run = learn(compile_model(scheduling_example(1)), SafeQ(), episodes=5)
     assert run_map(RunFindings.of(run), "x") == []
 
 
@@ -477,7 +477,7 @@ def test_a_run_that_does_not_hold_its_model_is_reported_with_its_problem(
 
 def test_a_run_is_reported_from_python_as_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run = learn(compile_model(scheduling_example(1)), LearnerSettings.practical(), episodes=60)
+    run = learn(compile_model(scheduling_example(1)), SafeQ(), episodes=60)
     run.save("run")
     place = write_report(run)
     assert place == Path("report.html")
@@ -503,7 +503,7 @@ def test_a_report_of_something_else_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_sweep_is_told_run_by_run_and_its_curves_are_means_over_seeds(tmp_path: Path) -> None:
     plan = read_plan({
         "name": "small", "seeds": 3, "episodes": 60, "points": 20,
-        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "practical"}],
+        "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "SafeQ"}],
     })  # fmt: skip
     store = Store.create(tmp_path)
     runs = [split_result(learn_run(dict(task.config)), FUNCTION) for task in plan.tasks]

@@ -13,7 +13,8 @@ from experiments.records import read_figure
 from helpers.browsing import Opened, chromium
 from helpers.certified_problems import near_tie
 from helpers.report_pages import figure_record, save_all_kinds
-from peakrl import LearnerSettings, learn, load_run, sweep, write_report
+from peakrl import learn, load_run, sweep, write_report
+from peakrl.learners import Certified
 from peakrl.report.page import Page, make_page, write_page
 
 
@@ -231,7 +232,10 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, folder:
 
 
 def test_the_tables_of_a_sweep_have_the_whole_width_and_become_cards_on_a_phone(browser: Any, tmp_path: Path) -> None:
-    learners = [{"learner": "practical"}, {"learner": "published", "slack": 0.1, "name": "with a name of some length"}]
+    learners = [
+        {"learner": "SafeQ"},
+        {"learner": "ConstrainedQ", "preset": "published", "slack": 0.1, "name": "with a name of some length"},
+    ]
     problem = {"name": "jobs", "kind": "scheduling_example", "number": 3}
     place = {"name": "small", "seeds": 2, "episodes": 200, "folder": str(tmp_path)}
     sweep({**place, "problems": [problem], "settings": learners}, workers=1)
@@ -248,7 +252,7 @@ def test_the_tables_of_a_sweep_have_the_whole_width_and_become_cards_on_a_phone(
 
 
 def test_a_certified_run_shows_what_is_proved_beside_what_is_true(browser: Any, tmp_path: Path) -> None:
-    run = learn(near_tie(), LearnerSettings.certified(0.4, relative=True), episodes=100_000, seed=1)
+    run = learn(near_tie(), Certified(0.4, relative=True), episodes=100_000, seed=1)
     write_report(run, tmp_path / "certified.html")
     drawn = (
         "peakrl.all('.plot').map((one) => one.data).find((traces) => traces.some((one) => one.name == 'certified gap'))"

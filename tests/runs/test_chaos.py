@@ -31,7 +31,7 @@ SWEEP: dict[str, Any] = {
         {"kind": "scheduling_example", "grid": {"number": [1, 3]}},
         {"kind": "energy_harvesting", "horizon": 5, "battery": 5, "max_arrival": 5, "mean": 3, "peak_power": 3},
     ],
-    "settings": [{"learner": "practical"}, {"learner": "published", "slack": 0.1}],
+    "settings": [{"learner": "SafeQ"}, {"learner": "ConstrainedQ", "preset": "published", "slack": 0.1}],
 }
 
 

@@ -356,7 +356,7 @@ def random_weights(model):
 
 def test_an_export_from_an_environment_says_null_where_nobody_knows():
     env = peakrl.to_gymnasium(scheduling_example(1))
-    run = peakrl.learn(env, peakrl.LearnerSettings.practical(), episodes=200)
+    run = peakrl.learn(env, peakrl.learners.SafeQ(), episodes=200)
     told = {line["safe"] for line in json.loads(run.policy.to_json())["decisions"]}
     assert None in told
     assert True not in told

@@ -9,8 +9,9 @@ import pytest
 
 import peakrl
 from helpers.commands import caller
-from peakrl import LearnerSettings, sweep
+from peakrl import sweep
 from peakrl.errors import PeakError, SweepError, TrustError
+from peakrl.learning.settings import LearnerSettings
 from peakrl.sweeps.plan import read_plan
 from peakrl.sweeps.summary import read_curves, read_records
 
@@ -29,10 +30,10 @@ constraint = "lake.py:holes"
 horizon = 8
 
 [[settings]]
-learner = "posterior"
+learner = "PosteriorSampling"
 
 [[settings]]
-learner = "practical"
+learner = "SafeQ"
 """
 
 
@@ -108,7 +109,7 @@ reward_range = [0, 1]
 grid = { arguments = [{ risk = 0.0 }, { risk = 1.0 }] }
 
 [[settings]]
-learner = "posterior"
+learner = "PosteriorSampling"
 """
 
 

@@ -11,7 +11,6 @@ import pytest
 import peakrl.sweeps.sweeping as sweeping
 from peakrl import (
     Job,
-    LearnerSettings,
     PeakError,
     Problem,
     compile_model,
@@ -22,6 +21,8 @@ from peakrl import (
     uniform,
 )
 from peakrl.errors import SweepError
+from peakrl.learners import ConstrainedQ, SafeQ
+from peakrl.learning.settings import LearnerSettings
 from peakrl.sweeps import learning
 from peakrl.sweeps.learning import learn_run
 from peakrl.sweeps.plan import read_plan
@@ -44,11 +45,12 @@ kind = "scheduling_example"
 number = 1
 
 [[settings]]
-learner = "practical"
+learner = "SafeQ"
 
 [[settings]]
 name = "published"
-learner = "published"
+learner = "ConstrainedQ"
+preset = "published"
 grid = { slack = [0.1, 0.01] }
 """
 
@@ -65,7 +67,7 @@ def entry(**extra: Any) -> dict[str, Any]:
         "seeds": 1,
         "episodes": 10,
         "problems": [{"kind": "scheduling_example", "number": 1}],
-        "settings": [{"learner": "practical"}],
+        "settings": [{"learner": "SafeQ"}],
         **extra,
     }
 
@@ -97,8 +99,8 @@ def test_problems_and_settings_are_the_ones_described(tmp_path: Path) -> None:
     plan = read_plan(written(tmp_path, GOOD))
     assert same(plan.problems[1].config, energy_harvesting(horizon=4, peak_power=4, mean=10))
     assert same(plan.problems[-1].config, scheduling_example(1))
-    assert LearnerSettings.from_dict(plan.settings[0].config) == LearnerSettings.practical()
-    assert LearnerSettings.from_dict(plan.settings[2].config) == LearnerSettings.published(0.01)
+    assert LearnerSettings.from_dict(plan.settings[0].config) == SafeQ()
+    assert LearnerSettings.from_dict(plan.settings[2].config) == ConstrainedQ.published(0.01)
 
 
 def test_listed_runs_take_the_place_of_the_grid(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_jobs_stand_in_the_file_or_in_one_beside_it(tmp_path: Path) -> None:
     seeds = 1
     episodes = 10
     [[settings]]
-    learner = "practical"
+    learner = "SafeQ"
     [[problems]]
     name = "beside"
     kind = "machine_scheduling"
@@ -163,7 +165,7 @@ def test_an_edit_of_a_users_problem_makes_other_runs(tmp_path: Path, monkeypatch
         GOOD.split("[[problems]]")[0]
         + """
     [[settings]]
-    learner = "practical"
+    learner = "SafeQ"
     [[problems]]
     kind = "own_problem_of_a_test:make"
     """
@@ -226,7 +228,12 @@ BAD = {
         r"problems\[0\]\.peak_pwer is not a key here; do you mean peak_power\?",
     ),
     "unknown setting": (
-        entry(settings=[{"learner": "practical"}, {"learner": "paper", "slack": 0.1, "bonsu": "none"}]),
+        entry(
+            settings=[
+                {"learner": "SafeQ"},
+                {"learner": "ConstrainedQ", "preset": "paper", "slack": 0.1, "bonsu": "none"},
+            ]
+        ),
         r"settings\[1\]\.bonsu is not a key here; do you mean bonus\?",
     ),
     "unknown key of seeds": (entry(seeds={"frist": 1, "count": 2}), r"seeds\.frist is not a key here"),
@@ -235,22 +242,30 @@ BAD = {
     "missing episodes": ({k: v for k, v in entry().items() if k != "episodes"}, "episodes is missing"),
     "no problems": (entry(problems=[]), "problems is empty"),
     "empty grid": (
-        entry(settings=[{"learner": "published", "grid": {"slack": []}}]),
+        entry(settings=[{"learner": "ConstrainedQ", "preset": "published", "grid": {"slack": []}}]),
         r"settings\[0\]\.grid\.slack is empty: there would be no runs",
     ),
     "no seeds": (entry(seeds=0), "seeds is 0"),
     "empty choice": (entry(runs=[{"problems": []}]), r"runs\[0\]\.problems is empty"),
     "twice in the grid": (
-        entry(settings=[{"learner": "published", "slack": 1, "grid": {"slack": [1]}}]),
+        entry(settings=[{"learner": "ConstrainedQ", "preset": "published", "slack": 1, "grid": {"slack": [1]}}]),
         r"settings\[0\]\.slack is given twice",
     ),
     "duplicate names": (
-        entry(settings=[{"learner": "practical"}, {"name": "practical", "learner": "published", "slack": 1}]),
+        entry(
+            settings=[
+                {"learner": "SafeQ"},
+                {"name": "practical", "learner": "ConstrainedQ", "preset": "published", "slack": 1},
+            ]
+        ),
         r"settings\[1\]\.name: 'practical' is the name of settings\[0\] already",
     ),
     "unknown name": (entry(runs=[{"settings": "paper"}]), r"runs\[0\]\.settings: 'paper' is not among"),
     "bad number": (entry(episodes="many"), "episodes is 'many'; it must be a whole number"),
-    "bad setting": (entry(settings=[{"learner": "published", "slack": -1}]), r"settings\[0\]: slack is -1"),
+    "bad setting": (
+        entry(settings=[{"learner": "ConstrainedQ", "preset": "published", "slack": -1}]),
+        r"settings\[0\]: slack is -1",
+    ),
     "not a table": (entry(problems=["energy_harvesting"]), r"problems\[0\] is 'energy_harvesting'"),
 }
 

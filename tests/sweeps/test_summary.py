@@ -12,9 +12,10 @@ import pytest
 from scipy.stats import binomtest, mannwhitneyu
 from typer.testing import CliRunner
 
-from peakrl import LearnerSettings, PeakError, compile_model, evaluate, learn, scheduling_example, sweep
+from peakrl import PeakError, compile_model, evaluate, learn, scheduling_example, sweep
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
+from peakrl.learning.settings import LearnerSettings
 from peakrl.runs.tasks import Result, Task
 from peakrl.sweeps.summary import reaching, read_records, summarize, write_csv, write_parquet
 from peakrl.sweeps.sweeping import SweepReport
@@ -37,10 +38,11 @@ kind = "scheduling_example"
 number = 3
 
 [[settings]]
-learner = "practical"
+learner = "SafeQ"
 
 [[settings]]
-learner = "published"
+learner = "ConstrainedQ"
+preset = "published"
 slack = 0.1
 """
 
@@ -197,7 +199,7 @@ def test_parquet_is_written_where_pyarrow_is_there(report: SweepReport, tmp_path
 
 
 def test_two_sweeps_in_one_folder_keep_their_names_apart(tmp_path: Path) -> None:
-    base: dict[str, Any] = {"seeds": 1, "episodes": 20, "settings": [{"learner": "practical"}]}
+    base: dict[str, Any] = {"seeds": 1, "episodes": 20, "settings": [{"learner": "SafeQ"}]}
     for number in (1, 2):
         problems = [{"name": "jobs", "kind": "scheduling_example", "number": number}]
         sweep({**base, "problems": problems}, folder=tmp_path, workers=1)
@@ -250,7 +252,7 @@ def test_a_sweep_with_failures_ends_with_code_1_and_their_messages(tmp_path: Pat
         "        raise ValueError('not today')\n"
     )
     (tmp_path / "s.toml").write_text(
-        'seeds = 1\nepisodes = 5\nsettings = [{ learner = "practical" }, { learner = "stubborn.py:Stubborn" }]\n'
+        'seeds = 1\nepisodes = 5\nsettings = [{ learner = "SafeQ" }, { learner = "stubborn.py:Stubborn" }]\n'
         '[[problems]]\nname = "p"\nkind = "scheduling_example"\nnumber = 1\n'
     )
     result = CliRunner().invoke(app, ["sweep", str(tmp_path / "s.toml"), "--workers", "1", "--trust"])

@@ -8,10 +8,11 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
-from peakrl import Knowledge, LearnerSettings, PeakError, learn, simulate
+from peakrl import Knowledge, PeakError, learn, simulate
 from peakrl.errors import SettingsError, TargetError
+from peakrl.learners import ConstrainedQ, SafeQ
 
-PRACTICAL = LearnerSettings.practical()
+PRACTICAL = SafeQ()
 
 
 class Scripted(gymnasium.Env):
@@ -78,7 +79,7 @@ MISDEEDS = {
 @pytest.mark.parametrize("name", MISDEEDS)
 def test_a_misdeed_is_named_with_its_episode_and_step_and_the_run_is_kept(name):
     change, message = MISDEEDS[name]
-    for settings in (PRACTICAL, LearnerSettings.published(0.5)):
+    for settings in (PRACTICAL, ConstrainedQ.published(0.5)):
         with pytest.raises(TargetError, match=f"episode 7, step 2: .*{message}") as caught:
             run(Scripted(at(7, 2, change)), settings)
         assert caught.value.run.episodes == 6
@@ -161,7 +162,7 @@ def test_costs_above_0_are_violations_also_as_the_third_of_six_values(cost):
         ({"states": 0}, "states"),
         ({"record": "all"}, "record"),
         ({"episodes": 0}, "episodes"),
-        ({"settings": LearnerSettings.paper(0.1)}, "constraint_bounds"),
+        ({"settings": ConstrainedQ.paper(0.1)}, "constraint_bounds"),
         ({"knowledge": Knowledge(outcome_groups=True)}, "outcome_groups"),
         ({"knowledge": "stationary"}, "knowledge"),
     ],
@@ -195,8 +196,8 @@ def test_a_bonus_needs_a_number_of_states_where_the_space_is_too_large_to_tell()
             return "there", *super().step(action)[1:]
 
     with pytest.raises(SettingsError, match="states="):
-        run(Wordy(), LearnerSettings.paper(0.1), constraint_bounds=[1, 1])
-    assert run(Wordy(), LearnerSettings.paper(0.1), constraint_bounds=[1, 1], states=2).episodes == 20
+        run(Wordy(), ConstrainedQ.paper(0.1), constraint_bounds=[1, 1])
+    assert run(Wordy(), ConstrainedQ.paper(0.1), constraint_bounds=[1, 1], states=2).episodes == 20
 
 
 def test_an_end_that_the_reward_range_cannot_express_is_an_error():
@@ -253,7 +254,7 @@ ODDITIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("settings", [PRACTICAL, LearnerSettings.published(0.5)], ids=["practical", "one"])
+@pytest.mark.parametrize("settings", [PRACTICAL, ConstrainedQ.published(0.5)], ids=["practical", "one"])
 def test_whatever_an_environment_returns_only_our_errors_come_out(settings):
     generator = np.random.default_rng(0)
 
