@@ -31,7 +31,6 @@ from peakrl import (
     write_report,
 )
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learning.settings import LearnerSettings
 from peakrl.problem_files import read_problem_file
 from peakrl.problems.scheduling.baselines import Bar
 from peakrl.report.gantt import draw_gantt
@@ -123,9 +122,8 @@ def test_what_is_not_refused_is_learned_and_read_back(name, tmp_path):
         learn(ModelEnvironment(model, 1), LEARNERS[name], episodes=10)
 
 
-@pytest.mark.parametrize("settings", ["practical", "paper"])
-def test_a_penalty_beyond_all_reason_is_refused(settings):
-    make = getattr(LearnerSettings, settings)
+@pytest.mark.parametrize("make", [SafeQ, ConstrainedQ.paper])
+def test_a_penalty_beyond_all_reason_is_refused(make):
     with pytest.raises(PeakError, match="penalty"):
         learn(extreme(1.0, -1.0), make(slack=5e-324), episodes=2)
     with pytest.raises(PeakError, match="penalty"):

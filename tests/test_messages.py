@@ -14,19 +14,23 @@ POLICY = peakrl.solve(MODEL).policy
 @pytest.mark.parametrize(
     ("slip", "message"),
     [
-        (lambda: peakrl.learn(MODEL, 1000, episodes=10), r"settings is 1000; it must be settings such as"),
+        (
+            lambda: peakrl.learn(MODEL, 1000, episodes=10),
+            r"learner is 1000; it must be settings such as peakrl\.learners\.",
+        ),
         (
             lambda: peakrl.learn(MODEL, "posterior", episodes=10),
-            r"do you mean peakrl\.LearnerSettings\.posterior\(\)\?",
+            "learner is 'posterior'; it must be one of PosteriorSampling, SafeQ, Certified, ",
         ),
+        (lambda: peakrl.learn(MODEL, "ConstrainedQ", episodes=10), "ConstrainedQ needs slack: give slack="),
+        (lambda: peakrl.learn_many(MODEL, "certified", 10), "Certified needs epsilon: give epsilon="),
         (
             lambda: peakrl.learn(MODEL, episodes=10, record="all"),
             r"record is 'all'; it must be .*, .auto., .sampled. or .none.",
         ),
-        (lambda: peakrl.LearnerSettings(), "names no learner: make settings with"),
-        (lambda: peakrl.learners.ConstrainedQ(), "slack is missing"),
-        (lambda: peakrl.learners.find_learner("Nobody"), "is no learner; there are ConstrainedQ"),
-        (lambda: peakrl.learners.ConstrainedQ(slack=1, foo=2), "foo is no setting of the learner"),
+        (lambda: peakrl.learners.ConstrainedQ(), "ConstrainedQ needs slack: give slack="),
+        (lambda: peakrl.learners.find_learner("Nobody"), "learner is 'Nobody'; it must be one of"),
+        (lambda: peakrl.learners.ConstrainedQ(slack=1, foo=2), "foo is not a setting of ConstrainedQ"),
         (lambda: peakrl.audit(MODEL, 0), "slack is 0: give a penalty as well"),
         (lambda: peakrl.evaluate(POLICY, MODEL), "the problem comes first, then the policy"),
         (lambda: POLICY.action("0", 0), "step '0' is outside"),

@@ -154,16 +154,16 @@ def test_it_is_swept_by_name_beside_ours_and_stands_in_the_summary(tmp_path):
     report = peakrl.sweep(plan, workers=1, trust=["."])
     assert (report.made, report.failures) == (4, ())
     assert all(np.isfinite(result.values["value"]) for result in report.results())
-    for wrong, said in (("mine.py:Nobody", "Nobody"), ("practicle", "must be one of posterior, practical")):
-        plan.write_text(plan.read_text().replace('"practical"', f'"{wrong}"'))
+    for wrong, said in (("mine.py:Nobody", "Nobody"), ("SaveQ", "must be one of PosteriorSampling, SafeQ")):
+        plan.write_text(plan.read_text().replace('"SafeQ"', f'"{wrong}"'))
         with pytest.raises((SweepError, ProblemError), match=said):
             peakrl.sweep(plan, workers=1, trust=["."])
-        plan.write_text(plan.read_text().replace(f'"{wrong}"', '"practical"'))
+        plan.write_text(plan.read_text().replace(f'"{wrong}"', '"SafeQ"'))
 
 
 def test_settings_of_files_may_name_a_learner_of_ours_by_its_class():
     from peakrl.problem_files.schema import learner_settings
 
     assert learner_settings({"learner": "SafeQ", "trials": False}, "settings", Path()) == SafeQ(trials=False)
-    with pytest.raises(ProblemError, match=r"settings\.slack is missing"):
+    with pytest.raises(ProblemError, match="settings: ConstrainedQ needs slack"):
         learner_settings({"learner": "ConstrainedQ"}, "settings", Path())

@@ -431,8 +431,6 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
         ({"most_reward": math.nan}, "most_reward"),
         ({"constraint_depends_on": "weather"}, "constraint_depends_on"),
         ({"penalty": -1.0}, "penalty"),
-        ({"replay": True}, "replay is dropped"),
-        ({"second_looks": True}, "second_looks is dropped: trials"),
         ({"bonus": "none"}, "bonus"),
     ],
 )
@@ -440,13 +438,6 @@ def test_settings_that_make_no_sense_are_refused_by_name(values, culprit):
     model = compile_model(alike_by_action(0))
     with pytest.raises(SettingsError, match=culprit):
         learn(model, practical(**values), episodes=5)
-
-
-def test_what_is_known_of_the_target_is_no_setting_and_the_error_says_how_to_declare_it():
-    for name, value in (("share_outcomes", True), ("constraint_depends_on", "action"), ("most_reward", 1.0)):
-        for make in (SafeQ, peakrl.learners.SafeQ):
-            with pytest.raises(SettingsError, match=rf"{name} is known of the target.*Knowledge\("):
-                make(**{name: value})
 
 
 def test_a_declared_most_reward_is_where_optimism_starts():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from peakrl import learners
 from peakrl.errors import SettingsError
-from peakrl.learners import ConstrainedQ, SafeQ
+from peakrl.learners import Certified, ConstrainedQ, SafeQ
 from peakrl.learning.settings import LearnerSettings
 
 positive = st.floats(1e-6, 1e6)
@@ -73,31 +74,30 @@ def test_settings_show_themselves_as_the_call_that_makes_them_so_no_two_look_ali
     shown = repr(settings)
     assert "\n" not in shown
     assert str(settings) == shown
-    assert (
-        eval(
-            shown, {"LearnerSettings": LearnerSettings, **{name: getattr(learners, name) for name in learners.LEARNERS}}
-        )
-        == settings
-    )
+    assert eval(shown, {name: getattr(learners, name) for name in learners.LEARNERS}) == settings
 
 
 @pytest.mark.parametrize(
     ("settings", "shown"),
     [
-        (SafeQ(), "practical()"),
-        (
-            SafeQ(tight_optimism=False, slack=0.5),
-            "practical(tight_optimism=False, slack=0.5)",
-        ),
-        (ConstrainedQ.paper(0.1, bonus="hoeffding"), "paper(slack=0.1, bonus='hoeffding')"),
-        (ConstrainedQ.published(1), "published(slack=1.0)"),
-        (ConstrainedQ.deterministic(0.2), "deterministic(phi=0.2)"),
+        (SafeQ(), "SafeQ()"),
+        (SafeQ(tight_optimism=False, slack=0.5), "SafeQ(tight_optimism=False, slack=0.5)"),
+        (ConstrainedQ.paper(0.1, bonus="hoeffding"), "ConstrainedQ(slack=0.1, bonus='hoeffding', start='flat')"),
+        (ConstrainedQ.published(1), "ConstrainedQ(slack=1.0, unit_rewards=True)"),
+        (Certified([0.1, 0.5]), "Certified(epsilon=(0.5, 0.1))"),
     ],
 )
-def test_settings_name_their_preset_and_what_differs_from_it(settings: LearnerSettings, shown: str) -> None:
-    assert repr(settings) == f"LearnerSettings.{shown}"
+def test_settings_name_what_differs_from_the_defaults(settings: LearnerSettings, shown: str) -> None:
+    assert repr(settings) == shown
 
 
-def test_settings_that_no_preset_makes_name_the_fields_that_are_not_at_their_defaults() -> None:
-    settings = learners.ConstrainedQ(slack=0.1, unit_rewards=True, start="tight")
-    assert repr(settings) == "ConstrainedQ(slack=0.1, unit_rewards=True, start='tight')"
+def test_class_methods_set_what_the_paper_does() -> None:
+    assert ConstrainedQ.paper(0.1) == ConstrainedQ(slack=0.1, bonus="bernstein", start="flat")
+    assert ConstrainedQ.published(0.1) == ConstrainedQ(slack=0.1, unit_rewards=True, bonus="none", start="stepwise")
+    expected = ConstrainedQ(slack=0.0, exponent=0.2, bonus="bernstein", start="flat", c1=0.5)
+    assert ConstrainedQ.deterministic(0.2, c1=0.5) == expected
+
+
+@pytest.mark.parametrize("epsilon", [0.1, (0.1,), [0.1], np.array([0.1])])
+def test_epsilon_is_a_number_or_a_sequence_by_position_or_by_name(epsilon: Any) -> None:
+    assert Certified(epsilon, 0.05, False) == Certified(epsilon=epsilon) == Certified(0.1)

@@ -180,10 +180,8 @@ def test_a_function_of_the_users_own_is_called_with_its_arguments(tmp_path):
 
 
 def test_a_json_file_says_the_same_as_a_toml_file(tmp_path):
-    text = (
-        ENERGY
-        + 'horizon = 3\n[settings]\nlearner = "ConstrainedQ"\npreset = "published"\nslack = 0.1\n[run]\nepisodes = 7\nseed = 3\n'
-    )
+    settings = '[settings]\nlearner = "ConstrainedQ"\npreset = "published"\nslack = 0.1\n'
+    text = f"{ENERGY}horizon = 3\n{settings}[run]\nepisodes = 7\nseed = 3\n"
     toml = read(tmp_path, text)
     other = read(tmp_path, json.dumps(tomllib.loads(text)), "problem.json")
     assert (other.spec, other.settings, other.run) == (toml.spec, toml.settings, toml.run)
@@ -193,7 +191,7 @@ def test_a_json_file_says_the_same_as_a_toml_file(tmp_path):
     ("text", "settings"),
     [
         ("", PosteriorSampling()),
-        ("ghost = 0.1", PosteriorSampling(optimism=0.1)),
+        ("optimism = 0.1", PosteriorSampling(optimism=0.1)),
         ('learner = "SafeQ"\nadaptive_steps = false', SafeQ(adaptive_steps=False)),
         (
             'learner = "ConstrainedQ"\npreset = "paper"\nslack = 0.2\nbonus = "hoeffding"',
@@ -240,12 +238,20 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
         (ENERGY + "peak_power = -1", "peak_power is -1"),
         (ENERGY + "arrivals = {matrix = [[1.0]]}", "problem.arrivals needs both matrix and first"),
         (ENERGY + "[setings]\n", "setings is not a key here; do you mean settings?"),
-        (ENERGY + "[settings]\nlearner = 'best'", "settings.learner is 'best'"),
+        (
+            ENERGY + "[settings]\nlearner = 'best'",
+            "settings: learner is 'best'; it must be one of PosteriorSampling, SafeQ",
+        ),
         (
             ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'paper'",
-            "settings.slack is missing; the learner 'paper' needs it",
+            "settings: ConstrainedQ.paper needs slack",
         ),
-        (ENERGY + "[settings]\ngohst = 1", "settings.gohst is not a key here; do you mean ghost?"),
+        (ENERGY + "[settings]\noptimsm = 1", "optimsm is not a setting of PosteriorSampling; do you mean optimism?"),
+        (ENERGY + "[settings]\nlearner = 'SafeQ'\npreset = 'paper'", "preset is 'paper'; SafeQ has none"),
+        (
+            ENERGY + "[settings]\nlearner = 'OptPrimalDual'\npreset = 'opdop'\nslack = 1",
+            "unexpected keyword argument 'slack'",
+        ),
         (ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'published'\nslack = -1", "slack is -1"),
         (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),
         (ENERGY + "[run]\nrecord = 'all'", "run.record is 'all'"),

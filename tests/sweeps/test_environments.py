@@ -11,7 +11,6 @@ import peakrl
 from helpers.commands import caller
 from peakrl import sweep
 from peakrl.errors import PeakError, SweepError, TrustError
-from peakrl.learning.settings import LearnerSettings
 from peakrl.sweeps.plan import read_plan
 from peakrl.sweeps.summary import read_curves, read_records
 
@@ -51,9 +50,14 @@ def test_a_sweep_on_an_environment_learns_what_learn_does_and_is_summed_up_and_d
     given = {"horizon": 8, "constraint": lambda seen: -1.0 if seen.next_observation in {5, 7, 11, 12} else 1.0}
     for record in records:
         assert (record["problem"], record["optimum"], record["least_violation"]) == ("lake", 1.0, 0.0)
-        settings = getattr(LearnerSettings, record["settings"])()
         run = peakrl.learn(
-            env, settings, episodes=60, seed=record["seed"], reward_range=(0, 1), constraint_bounds=(1.0,), **given
+            env,
+            record["settings"],
+            episodes=60,
+            seed=record["seed"],
+            reward_range=(0, 1),
+            constraint_bounds=(1.0,),
+            **given,
         )
         # Nothing is random here, so that two episodes tell what the policy is worth.
         played = peakrl.simulate(env, run.policy, episodes=2, unknown=lambda step, state, actions: actions[0], **given)

@@ -84,7 +84,7 @@ def test_a_grid_is_every_combination(tmp_path: Path) -> None:
         "harvest peak_power=4 mean=5",
         "harvest peak_power=4 mean=10",
     ]
-    assert [choice.name for choice in plan.settings] == ["practical", "published slack=0.1", "published slack=0.01"]
+    assert [choice.name for choice in plan.settings] == ["SafeQ", "published slack=0.1", "published slack=0.01"]
     assert plan.folder == tmp_path / "results" / "peaks"
 
 
@@ -109,7 +109,7 @@ def test_listed_runs_take_the_place_of_the_grid(tmp_path: Path) -> None:
         + """
     [[runs]]
     problems = "scheduling_example"
-    settings = ["practical", "published slack=0.1"]
+    settings = ["SafeQ", "published slack=0.1"]
     seeds = [7, 9]
 
     [[runs]]
@@ -234,11 +234,25 @@ BAD = {
                 {"learner": "ConstrainedQ", "preset": "paper", "slack": 0.1, "bonsu": "none"},
             ]
         ),
-        r"settings\[1\]\.bonsu is not a key here; do you mean bonus\?",
+        r"settings\[1\]: bonsu is not a setting of ConstrainedQ; do you mean bonus\?",
     ),
     "unknown key of seeds": (entry(seeds={"frist": 1, "count": 2}), r"seeds\.frist is not a key here"),
-    "unknown learner": (entry(settings=[{"learner": "magic"}]), r"settings\[0\]\.learner is 'magic'"),
+    "unknown field of a job": (
+        entry(problems=[{"kind": "machine_scheduling", "jobs": [{"processing": 1, "due": 1, "deadlin": 2}]}]),
+        r"problems\[0\]\.jobs\.0\.deadlin is not a key here; do you mean deadline",
+    ),
+    "unknown kind": (entry(problems=[{"kind": "energy"}]), r"problems\[0\]\.kind is 'energy'; it must be one of"),
+    "unknown learner": (
+        entry(settings=[{"learner": "magic"}]),
+        r"settings\[0\]: learner is 'magic'; it must be one of PosteriorSampling, ",
+    ),
     "unknown module": (entry(problems=[{"kind": "no_such_module:f"}]), r"problems\[0\]\.function 'no_such_module:f'"),
+    "missing kind": (entry(problems=[{"name": "x"}]), r"problems\[0\]\.kind is missing"),
+    "missing parameter": (entry(problems=[{"kind": "machine_scheduling"}]), r"problems\[0\]\.jobs is missing"),
+    "missing slack": (
+        entry(settings=[{"learner": "ConstrainedQ", "preset": "published"}]),
+        r"settings\[0\]: ConstrainedQ\.published needs slack: ",
+    ),
     "missing episodes": ({k: v for k, v in entry().items() if k != "episodes"}, "episodes is missing"),
     "no problems": (entry(problems=[]), "problems is empty"),
     "empty grid": (
@@ -255,10 +269,10 @@ BAD = {
         entry(
             settings=[
                 {"learner": "SafeQ"},
-                {"name": "practical", "learner": "ConstrainedQ", "preset": "published", "slack": 1},
+                {"name": "SafeQ", "learner": "ConstrainedQ", "preset": "published", "slack": 1},
             ]
         ),
-        r"settings\[1\]\.name: 'practical' is the name of settings\[0\] already",
+        r"settings\[1\]\.name: 'SafeQ' is the name of settings\[0\] already",
     ),
     "unknown name": (entry(runs=[{"settings": "paper"}]), r"runs\[0\]\.settings: 'paper' is not among"),
     "bad number": (entry(episodes="many"), "episodes is 'many'; it must be a whole number"),

@@ -98,7 +98,7 @@ def test_records_are_tidy_and_named_as_in_the_file(report: SweepReport) -> None:
     assert len(records) == 16
     names = [(one["problem"], one["settings"], one["seed"]) for one in records]
     assert names == [
-        (p, s, seed) for p in ("jobs", "random jobs") for s in ("practical", "published") for seed in range(4)
+        (p, s, seed) for p in ("jobs", "random jobs") for s in ("ConstrainedQ.published", "SafeQ") for seed in range(4)
     ]
     assert {one["optimum"] for one in records if one["problem"] == "jobs"} == {-1.0}
 
@@ -220,7 +220,7 @@ def test_a_dry_run_lists_what_is_missing_and_makes_nothing(tmp_path: Path) -> No
     (tmp_path / "small.toml").write_text(SWEEP)
     result = CliRunner().invoke(app, ["sweep", str(tmp_path / "small.toml"), "--dry-run"])
     assert result.exit_code == 0
-    assert "jobs, practical, 600 episodes, seed 3" in result.stdout
+    assert "jobs, SafeQ, 600 episodes, seed 3" in result.stdout
     assert "Runs: 16 to make, 0 found" in result.stdout
     assert not (tmp_path / "out").exists()
 
