@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from commands import TINY, caller
 from typer.testing import CliRunner
 
-from commands import TINY, caller
 from peakrl import Knowledge, learn, learners, solve
 from peakrl.cli import COMMANDS, app
 from peakrl.problem_files import read_problem_file
