@@ -27,8 +27,8 @@ from benchmarks.models import SPARSE_ACTIONS, SPARSE_HORIZON, PlainQueues, Queue
 from benchmarks.reference import NoReference, ReferencePlan
 from benchmarks.timing import Section, in_turns
 from peakrl import TabularModel, compile_model, energy_harvesting, scheduling_example, solve
+from peakrl.compile import explore
 from peakrl.learners import ConstrainedQ
-from peakrl.model.explore import explore
 from peakrl.storage import available_memory
 
 STATES, HORIZON = 1_000_000, 100

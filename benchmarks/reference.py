@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.kernels.arrays import Floats, Longs
-from peakrl.kernels.learning import MODIFIED, PAYOFF_COLUMNS
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.algorithm_one import ConstrainedQ, OptimisticQ, bonus_constants
-from peakrl.model.space import expand, starts_of
-from peakrl.model.tabular import TabularModel
+from peakrl.learners.constrained_q import ConstrainedQ, OptimisticQ, bonus_constants
+from peakrl.learners.constrained_q_kernel import MODIFIED, PAYOFF_COLUMNS
+from peakrl.space import expand, starts_of
+from peakrl.tabular import TabularModel
+from peakrl.training.trainer import ActiveRun
+from peakrl.types import Floats, Longs
 
 FOLDER = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")

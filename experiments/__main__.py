@@ -15,7 +15,7 @@ from experiments.energy import WARM_UP, load_recordings
 from experiments.page import CHECK_COLUMNS, check_cells, write_page
 from experiments.records import FigureRecord, Request
 from peakrl import PeakError
-from peakrl.runs import local_workers
+from peakrl.sweeps import local_workers
 
 FOLDER = Path("results")
 

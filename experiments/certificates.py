@@ -41,7 +41,7 @@ from peakrl.report.style import (
     new_figure,
     plain_numbers,
 )
-from peakrl.runs import Result, Task
+from peakrl.sweeps import Result, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

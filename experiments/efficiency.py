@@ -20,9 +20,9 @@ from experiments.records import VERSION, Check, FigureRecord, Floats, Request, R
 from experiments.scheduling import example_problem
 from peakrl import Knowledge, ProblemSpec, TabularModel, evaluate, learn, learn_in_stages, solve
 from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure
-from peakrl.runs import Result, Task
+from peakrl.sweeps import Result, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

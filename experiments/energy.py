@@ -22,7 +22,7 @@ from experiments.records import VERSION, Check, Floats, Longs, Request
 from peakrl import LearningRun, ProblemSpec, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.errors import ProblemError, StorageError
 from peakrl.learners import ConstrainedQ, SafeQ
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 from peakrl.problems.harvesting import (
     EnergyHarvesting,
     balanced_rates,
@@ -32,10 +32,10 @@ from peakrl.problems.harvesting import (
     integer_bound,
     recorded_sequences,
 )
-from peakrl.runs import Result, Task
+from peakrl.sweeps import Result, Task
 
 TASKS = "experiments.energy"
-#: For `peakrl.runs.local_workers`: loads what most tasks need while the main process is still busy itself.
+#: For `peakrl.sweeps.local_workers`: loads what most tasks need while the main process is still busy itself.
 WARM_UP = f"{TASKS}:warm_up"
 RATE, VIOLATION = ("sum rate", "bits"), ("violation", "power units")
 VARIANTS = {"frozen": "arrivals frozen in each trial", "random": "fresh arrivals in every episode"}

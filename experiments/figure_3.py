@@ -32,7 +32,7 @@ from experiments.records import PAPER, Check, FigureRecord, Floats, Request, Row
 from peakrl import ProblemSpec
 from peakrl.learners import ConstrainedQ
 from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, YELLOW, new_figure
-from peakrl.runs import Task
+from peakrl.sweeps import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -42,11 +42,11 @@ from peakrl import (
     solve,
 )
 from peakrl.learners import PosteriorSampling
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 from peakrl.problems.heating import thermostat
 from peakrl.problems.robots import Floor
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, new_figure, plain_numbers
-from peakrl.runs import Result, Task
+from peakrl.sweeps import Result, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

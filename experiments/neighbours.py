@@ -71,14 +71,14 @@ from peakrl.learners import (
     OptDual,
     OptPessLP,
     OptPrimalDual,
-    Posterior,
-    Practical,
+    PosteriorSampling,
+    SafeQ,
     TripleQ,
     WeiMDP,
 )
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE
-from peakrl.runs import Result, Task
+from peakrl.sweeps import Result, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -327,8 +327,8 @@ EXPECTED = "an expectation, in theory and at scale 1"
 PROVED, EPSILONS = "the gap that is proved, with probability 0.95", (0.1, 0.03, 0.01)
 #: By name. `scale` and `bonus` are those at which each method was at its best.
 METHODS = {
-    "posterior": Method(PEAK, lambda case: Posterior(), certifies=SEEN),
-    "practical": Method(PEAK, lambda case: Practical(), certifies=SEEN),
+    "posterior": Method(PEAK, lambda case: PosteriorSampling(), certifies=SEEN),
+    "practical": Method(PEAK, lambda case: SafeQ(), certifies=SEEN),
     "certified": Method(PEAK, lambda case: Certified(epsilon=EPSILONS, relative=True), certifies=PROVED),
     "certified, declared": Method(
         PEAK, lambda case: Certified(epsilon=EPSILONS, relative=True), certifies=PROVED,
@@ -337,7 +337,7 @@ METHODS = {
     "SUCBVI": Method(PEAK, lambda case: SUCBVI(), certifies=f"{SEEN}; dead ends too"),
     "UCBVI": Method(PEAK, lambda case: UCBVI(), certifies=SEEN),
     "masked Q": Method(PEAK, lambda case: MaskedQ(), SUPPORT, "never violates", support=True),
-    "posterior, support": Method(PEAK, lambda case: Posterior(), SUPPORT, "never violates", support=True),
+    "posterior, support": Method(PEAK, lambda case: PosteriorSampling(), SUPPORT, "never violates", support=True),
     "Algorithm 1": Method(TABLES, lambda case: ConstrainedQ(slack=0.1, bonus="none", start="stepwise")),
     "maximin Q": Method(TABLES, lambda case: MaximinQ(penalty=2.0), "a penalty that is enough"),
     "Triple-Q": Method(TABLES, lambda case: TripleQ(total=case.limit), "K"),

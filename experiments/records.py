@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
-from peakrl.runs import Engine, Result, Task, run_tasks
+from peakrl.sweeps import Engine, Result, Task, run_tasks
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]

@@ -24,9 +24,9 @@ from experiments.records import VERSION, Check, FigureRecord, Floats, Request, R
 from peakrl import Evaluation, Policy, Solution, StochasticPolicy, TabularModel, evaluate, learn_in_stages, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import UCBVI, PosteriorSampling, SafeQ
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, SKY, new_figure
-from peakrl.runs import Result, Task
+from peakrl.sweeps import Result, Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

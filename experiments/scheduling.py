@@ -39,7 +39,7 @@ from peakrl import (
     solve,
 )
 from peakrl.learners import ConstrainedQ
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 from peakrl.problems.scheduling import (
     MachineScheduling,
     draw_jobs,
@@ -50,7 +50,7 @@ from peakrl.problems.scheduling import (
     with_time,
 )
 from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, count_episodes, new_figure, plain_numbers
-from peakrl.runs import Result, Task
+from peakrl.sweeps import Result, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,10 +29,10 @@ from experiments.drawing import curve, log_axes, places
 from experiments.neighbours import tiny_harvesting
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, curve_rows
 from peakrl import TabularModel, compile_model, learn, solve
-from peakrl.learners import SUCBVI, ConstrainedQ, Posterior
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners import SUCBVI, ConstrainedQ, PosteriorSampling
+from peakrl.learners.settings import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
-from peakrl.runs import Task
+from peakrl.sweeps import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -196,7 +196,7 @@ def conjecture(request: Request, settings: Theory) -> Part:
         f"Theorem 2, phi {phi:g}, c = 1": deterministic(phi, 1.0),
         "fixed penalty, no bonus": ConstrainedQ(slack=0.0, penalty=2.0, start="tight"),
         "SUCBVI": SUCBVI(),
-        "posterior sampling": Posterior(),
+        "posterior sampling": PosteriorSampling(),
     }
     tasks = {
         (name, episodes): [

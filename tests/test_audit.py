@@ -152,7 +152,7 @@ def test_negative_rewards_are_shifted_and_outcome_payoffs_are_said():
 
 
 def test_the_linear_programme_is_left_out_of_large_models_unless_asked(monkeypatch):
-    monkeypatch.setattr("peakrl.auditing.SMALL", 3)
+    monkeypatch.setattr("peakrl.theory_audit.SMALL", 3)
     model = temptation(0.5)
     assert audit(model, slack=0.1).relaxed is None
     assert audit(model, slack=0.1).as_dict()["relaxed_value"] is None

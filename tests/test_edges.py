@@ -31,13 +31,13 @@ from peakrl import (
     write_report,
 )
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.problem_files import read_problem_file
 from peakrl.problems.scheduling.baselines import Bar
 from peakrl.report.gantt import draw_gantt
 from peakrl.report.safety import draw_counts
-from peakrl.runs.store import Store
 from peakrl.storage import kind_of, read_record, write_record
+from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import read_records
+from peakrl.training.spec_file import read_problem_file
 
 #: Violations far below rounding are told of, as they should be.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -26,12 +26,12 @@ from peakrl import (
     verify,
 )
 from peakrl.errors import StorageError
-from peakrl.problem_files import read_problem_file
 from peakrl.report.page import Page
-from peakrl.runs.store import Store
-from peakrl.runs.tasks import Task
 from peakrl.storage import Disk, read_file, read_record, streamed_record, write_file, write_record
+from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import write_csv, write_parquet
+from peakrl.sweeps.tasks import Task
+from peakrl.training.spec_file import read_problem_file
 
 NEW = b"something new"
 

@@ -46,11 +46,11 @@ def test_learning_imports_only_what_it_computes_with():
 FILES = {
     "kernels/amounts.py": "AMOUNT = 1\n",
     "kernels/inner.py": (
-        "from peakrl.kernels.amounts import AMOUNT\nfrom peakrl.kernels.jit import kernel\n\n"
+        "from peakrl.kernels.amounts import AMOUNT\nfrom peakrl.jit import kernel\n\n"
         "@kernel\ndef inner(x):\n    return x + AMOUNT\n"
     ),
     "planning/outer.py": (
-        "from peakrl.kernels.inner import inner\nfrom peakrl.kernels.jit import kernel\n\n"
+        "from peakrl.kernels.inner import inner\nfrom peakrl.jit import kernel\n\n"
         "@kernel\ndef outer(x):\n    return 2 * inner(x)\n"
     ),
 }

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import TINY, caller
 from typer.testing import CliRunner
 
+from helpers.commands import TINY, caller
 from peakrl import Knowledge, learn, learners, solve
 from peakrl.cli import COMMANDS, app
-from peakrl.problem_files import read_problem_file
-from peakrl.problem_files.schema import learner_settings
-from peakrl.problem_files.templates import template_files, templates
+from peakrl.cli.templates import template_files, templates
+from peakrl.training.spec_file import read_problem_file
+from peakrl.training.spec_schema import learner_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(page for kind in ("md", "ipynb", "py") for page in (ROOT / "docs").rglob(f"*.{kind}"))]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import peakrl
-from peakrl.problems.registry import namespaces
+from peakrl.specs.registry import namespaces
 
 
 def test_the_list_is_sorted_and_every_name_has_a_home():

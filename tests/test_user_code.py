@@ -9,10 +9,10 @@ import pytest
 
 from helpers.commands import caller
 from peakrl import solve, sweep
-from peakrl.envs.problems import make_environment
 from peakrl.errors import PeakError
-from peakrl.problem_files import read_problem_file
-from peakrl.user_code import load_named
+from peakrl.gym.export import make_environment
+from peakrl.specs.user_code import load_named
+from peakrl.training.spec_file import read_problem_file
 
 PROBLEM = "[problem]\nkind = 'python'\nfunction = '{function}'\narguments = {{ {arguments} }}\n"
 

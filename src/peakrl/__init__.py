@@ -18,9 +18,8 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from peakrl.envs.registration import register_with_gymnasium as _register_with_gymnasium
-
-__version__ = "0.2.0"
+from peakrl.gym.registration import register_with_gymnasium as _register_with_gymnasium
+from peakrl.version import __version__ as __version__
 
 __all__ = [
     "ArrayProblem",
@@ -81,38 +80,39 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "peakrl.auditing": ("Audit", "audit"),
-        "peakrl.certificates": ("Certificate", "verify"),
-        "peakrl.certifying": ("certify",),
-        "peakrl.model.array_problem": ("ArrayProblem",),
-        "peakrl.model.explore": ("compile_model",),
+        "peakrl.theory_audit": ("Audit", "audit"),
+        "peakrl.certificates.certificate": ("Certificate",),
+        "peakrl.certificates.verify": ("verify",),
+        "peakrl.certificates.certify": ("certify",),
+        "peakrl.array_problem": ("ArrayProblem",),
+        "peakrl.compile": ("compile_model",),
         "peakrl.problems.harvesting.problem": ("energy_harvesting",),
-        "peakrl.problems.spec": ("ProblemSpec",),
+        "peakrl.specs.spec": ("ProblemSpec",),
         "peakrl.problems.scheduling.jobs": ("Job",),
         "peakrl.problems.scheduling.problem": ("machine_scheduling", "scheduling_example"),
         "peakrl.errors": ("PeakError",),
         "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
-        "peakrl.learning.history": ("History", "ProofHistory"),
-        "peakrl.learning.run": ("LearningRun", "learn", "learn_in_stages"),
-        "peakrl.learning.knowledge": ("Knowledge",),
-        "peakrl.learning.own": ("Learner",),
-        "peakrl.model.tabular": ("TabularModel",),
+        "peakrl.training.history": ("History", "ProofHistory"),
+        "peakrl.training.learn": ("LearningRun", "learn", "learn_in_stages"),
+        "peakrl.learners.assumptions.knowledge": ("Knowledge",),
+        "peakrl.learners.custom": ("Learner",),
+        "peakrl.tabular": ("TabularModel",),
         "peakrl.planning": ("Solution", "solve", "solve_budget", "solve_modified", "solve_relaxed"),
-        "peakrl.policy.averaged": ("AveragedPolicy",),
+        "peakrl.policy.mixture": ("AveragedPolicy",),
         "peakrl.policy.tables": ("Policy", "StochasticPolicy"),
         "peakrl.policy.files": ("load_policy",),
-        "peakrl.model.files": ("load_model",),
-        "peakrl.model.problem": ("Outcome", "Problem"),
+        "peakrl.model_file": ("load_model",),
+        "peakrl.problem": ("Outcome", "Problem"),
         "peakrl.safety.safe_set": ("SafeSet", "load_safe_set", "safe_set"),
         "peakrl.safety.shield": ("shield",),
         "peakrl.theory": ("PacPlan", "pac_plan"),
-        "peakrl.envs": ("to_gymnasium",),
-        "peakrl.envs.reading": ("from_gymnasium",),
-        "peakrl.learning.checkpoint": (
+        "peakrl.gym": ("to_gymnasium",),
+        "peakrl.gym.transition_table": ("from_gymnasium",),
+        "peakrl.training.run_file": (
             "load_run",
             "resume",
         ),
-        "peakrl.learning.many": ("learn_many",),
+        "peakrl.training.many": ("learn_many",),
         "peakrl.report.page": ("write_report",),
         "peakrl.sweeps.sweeping": ("sweep",),
     }.items()
@@ -122,7 +122,7 @@ _HOMES = {
 
 def _namespaces() -> Mapping[str, str]:
     """The learners, and what belongs to one problem: `peakrl.harvesting.greedy_policy`."""
-    from peakrl.problems.registry import namespaces
+    from peakrl.specs.registry import namespaces
 
     return {"learners": "peakrl.learners", **namespaces()}
 
@@ -141,28 +141,23 @@ _ALIASES = {
 
 if TYPE_CHECKING:
     from peakrl import learners as learners
-    from peakrl.auditing import Audit, audit
-    from peakrl.certificates import Certificate, verify
-    from peakrl.certifying import certify
-    from peakrl.envs import to_gymnasium
-    from peakrl.envs.reading import from_gymnasium
+    from peakrl.array_problem import ArrayProblem
+    from peakrl.certificates.certificate import Certificate
+    from peakrl.certificates.certify import certify
+    from peakrl.certificates.verify import verify
+    from peakrl.compile import compile_model
     from peakrl.errors import PeakError
     from peakrl.evaluation import Evaluation, RolloutStep, Simulation, evaluate, rollout, simulate
-    from peakrl.learning.checkpoint import load_run, resume
-    from peakrl.learning.history import History, ProofHistory
-    from peakrl.learning.knowledge import Knowledge
-    from peakrl.learning.many import learn_many
-    from peakrl.learning.own import Learner
-    from peakrl.learning.run import LearningRun, learn, learn_in_stages
-    from peakrl.model.array_problem import ArrayProblem
-    from peakrl.model.explore import compile_model
-    from peakrl.model.files import load_model
-    from peakrl.model.problem import Outcome, Problem
-    from peakrl.model.tabular import TabularModel
+    from peakrl.gym import to_gymnasium
+    from peakrl.gym.transition_table import from_gymnasium
+    from peakrl.learners.assumptions.knowledge import Knowledge
+    from peakrl.learners.custom import Learner
+    from peakrl.model_file import load_model
     from peakrl.planning import Solution, solve, solve_budget, solve_modified, solve_relaxed
-    from peakrl.policy.averaged import AveragedPolicy
     from peakrl.policy.files import load_policy
+    from peakrl.policy.mixture import AveragedPolicy
     from peakrl.policy.tables import Policy, StochasticPolicy
+    from peakrl.problem import Outcome, Problem
     from peakrl.problems import harvesting as harvesting
     from peakrl.problems import scheduling as scheduling
     from peakrl.problems.harvesting import balanced_policy as balanced_policy
@@ -177,12 +172,18 @@ if TYPE_CHECKING:
     from peakrl.problems.scheduling import uniform as uniform
     from peakrl.problems.scheduling.jobs import Job
     from peakrl.problems.scheduling.problem import machine_scheduling, scheduling_example
-    from peakrl.problems.spec import ProblemSpec
     from peakrl.report.page import write_report
     from peakrl.safety.safe_set import SafeSet, load_safe_set, safe_set
     from peakrl.safety.shield import shield
+    from peakrl.specs.spec import ProblemSpec
     from peakrl.sweeps.sweeping import sweep
+    from peakrl.tabular import TabularModel
     from peakrl.theory import PacPlan, pac_plan
+    from peakrl.theory_audit import Audit, audit
+    from peakrl.training.history import History, ProofHistory
+    from peakrl.training.learn import LearningRun, learn, learn_in_stages
+    from peakrl.training.many import learn_many
+    from peakrl.training.run_file import load_run, resume
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ from peakrl.checks import LARGEST_PENALTY, check_count, check_fraction, check_nu
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.model.tabular import TabularModel
+    from peakrl.tabular import TabularModel
 
 
 @dataclass(frozen=True)

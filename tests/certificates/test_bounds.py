@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.seeds import seeds
-from peakrl.certificates import bounds
-from peakrl.certificates.bounds import lower_mean, upper_mean
+from peakrl.evaluation import bounds
+from peakrl.evaluation.bounds import lower_mean, upper_mean
 
 LONGEST = 3000
 #: Every sample size at first, then ever fewer: a bound is looked at whenever one likes.

@@ -10,8 +10,8 @@ import pytest
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from peakrl import Knowledge, compile_model, energy_harvesting, learn, scheduling_example
-from peakrl.certificates import verify
 from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.certificates.verify import verify
 from peakrl.errors import PeakError
 from peakrl.learners import Certified
 

@@ -7,8 +7,8 @@ import pytest
 import peakrl
 from helpers.commands import caller
 from helpers.report_pages import Taken
-from peakrl.certifying import limits
-from peakrl.certifying.findings import RunFindings
+from peakrl.certificates import limits
+from peakrl.report.analysis import RunFindings
 from peakrl.report.page import Page
 from peakrl.report.run_sections import section_of
 

@@ -6,7 +6,7 @@ import pytest
 
 import peakrl
 from helpers.commands import caller
-from peakrl.problem_files import read_problem_file
+from peakrl.training.spec_file import read_problem_file
 
 
 @pytest.fixture

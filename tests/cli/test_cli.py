@@ -18,7 +18,7 @@ import pytest
 import peakrl.cli
 from helpers.commands import TINY, caller
 from peakrl import learn, load_run, pac_plan
-from peakrl.problem_files import read_problem_file
+from peakrl.training.spec_file import read_problem_file
 
 
 @pytest.fixture

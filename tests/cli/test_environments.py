@@ -8,7 +8,7 @@ import pytest
 
 from helpers.commands import caller
 from peakrl.errors import PeakError
-from peakrl.problem_files import read_problem_file
+from peakrl.training.spec_file import read_problem_file
 
 OWN = """
 import gymnasium

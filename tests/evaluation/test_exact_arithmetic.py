@@ -23,7 +23,7 @@ from peakrl import (
     solve,
     solve_modified,
 )
-from peakrl.kernels.products import LEAST, times
+from peakrl.numerics import LEAST, times
 
 #: Compiling tells of violations as small as these.
 pytestmark = pytest.mark.filterwarnings("ignore:.*may be rounding:RuntimeWarning")

@@ -12,12 +12,12 @@ from experiments.records import Request, read_figure
 from helpers import certified_problems as tiny
 from helpers.model_environment import EndingEnvironment
 from peakrl import Policy, TabularModel, compile_model, energy_harvesting, evaluate, learn, scheduling_example, solve
+from peakrl.compile import as_model
 from peakrl.errors import PolicyError
+from peakrl.gym.adapter import adapt
 from peakrl.learners import Certified
-from peakrl.learning.active import ActiveRun
-from peakrl.model.explore import as_model
-from peakrl.runs import Result, Task
-from peakrl.targets.adapters import adapt
+from peakrl.sweeps import Result, Task
+from peakrl.training.trainer import ActiveRun
 
 
 def test_certificates_are_counted_beside_theorem_1_and_none_is_false(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ ALLOWED = {
     "peakrl.problems.scheduling",
     "peakrl.report",
     "peakrl.report.style",
-    "peakrl.runs",
+    "peakrl.sweeps",
 }
 
 
@@ -50,12 +50,12 @@ def test_experiments_import_public_names_only(path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from peakrl.learning.active import ActiveRun",
-        "from peakrl.kernels.arrays import Floats",
+        "from peakrl.training.trainer import ActiveRun",
+        "from peakrl.types import Floats",
         "from peakrl import _HOMES",
         "from peakrl import nothing",
-        "from peakrl.runs import _x",
-        "import peakrl.learning.run",
+        "from peakrl.sweeps import _x",
+        "import peakrl.training.learn",
         "def f():\n    from peakrl.storage import read_file",
     ],
 )

@@ -40,14 +40,15 @@ from peakrl import (
     storage,
     sweep,
     verify,
+    visited_files,
 )
+from peakrl import model_file as files
+from peakrl.gym.adapter import adapt
 from peakrl.learners import Certified, PosteriorSampling, SafeQ
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.checkpoint import write_run
-from peakrl.model import files, visited_files
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.summary import read_records
-from peakrl.targets.adapters import adapt
+from peakrl.training.run_file import write_run
+from peakrl.training.trainer import ActiveRun
 
 EXTREMES = [
     0, -1, 2, 2**31 - 1, 2**31, -(2**31), 2**64, 10**30, 0.5, -0.0, 1e308, 5e-324, True, None, "", "x", "nan", [], {},

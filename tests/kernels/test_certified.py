@@ -13,15 +13,15 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive import certified as naive_certified
 from peakrl import Knowledge, compile_model, learn
-from peakrl.kernels.certified import bounds, candidates, episodes, gaps, values
-from peakrl.kernels.certified.bounds import FINE, ROUGH, beta, upper_mean
-from peakrl.kernels.certified.candidates import estimate_policy, plan_candidate
-from peakrl.kernels.certified.episodes import GRID, Evidence
-from peakrl.kernels.certified.gaps import measure_gaps
-from peakrl.kernels.certified.tables import CELLS, OPEN, SAMPLES, UNMET
-from peakrl.kernels.learning import Log
 from peakrl.learners import Certified
-from peakrl.learning.certified.proofs import FROZEN
+from peakrl.learners.certified import bounds, candidates, episodes, gaps, values
+from peakrl.learners.certified.bounds import FINE, ROUGH, beta, upper_mean
+from peakrl.learners.certified.candidates import estimate_policy, plan_candidate
+from peakrl.learners.certified.confidence import FROZEN
+from peakrl.learners.certified.episodes import GRID, Evidence
+from peakrl.learners.certified.gaps import measure_gaps
+from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, UNMET
+from peakrl.learners.constrained_q_kernel import Log
 
 
 def learned(seed, episodes=160):
@@ -155,7 +155,7 @@ def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
 
 def model_run(learner, episodes):
     """Let a learner play some more."""
-    from peakrl.kernels.sampling import seed_state
+    from peakrl.sampling import seed_state
 
     no_log = Log(*(np.empty(0, np.int32) for _ in range(3)))
     learner.run(seed_state(np.uint64(9)), 160, episodes, no_log, np.empty((0, 2)), np.zeros(2, np.int64))

@@ -11,11 +11,11 @@ import numba
 import pytest
 from numba.core.event import Event, EventStatus
 
-from peakrl.kernels import jit
-from peakrl.kernels.sampling import seed_state, uniform
+from peakrl import jit
+from peakrl.sampling import seed_state, uniform
 
 compiles = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled with the JIT off")
-DRAW = "from peakrl.kernels.sampling import seed_state, uniform; print(uniform(seed_state(1)))"
+DRAW = "from peakrl.sampling import seed_state, uniform; print(uniform(seed_state(1)))"
 
 
 def draw(cache, code=DRAW, **environment):
@@ -74,7 +74,7 @@ def test_folders_that_were_not_used_for_a_month_are_removed(tmp_path):
 
 @compiles
 def test_the_numba_functions_of_others_keep_their_own_cache_folder(tmp_path):
-    theirs = "import numba, peakrl.kernels.sampling; assert not numba.config.CACHE_DIR; print(0)"
+    theirs = "import numba, peakrl.sampling; assert not numba.config.CACHE_DIR; print(0)"
     assert draw("", theirs, XDG_CACHE_HOME=str(tmp_path)) == (0.0, [])
     assert [path.name for path in tmp_path.glob("*/*")] == [jit.cache_folder().name]
 

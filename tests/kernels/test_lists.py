@@ -6,8 +6,8 @@ import numpy as np
 
 import naive
 from helpers.seeds import seeds
-from peakrl.kernels.lists import distribution_fault, number_lists, pick_lists, repeated_member
-from peakrl.model.space import read_only
+from peakrl.ragged import distribution_fault, number_lists, pick_lists, repeated_member
+from peakrl.space import read_only
 
 
 def flat(lists, dtype):

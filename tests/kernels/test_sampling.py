@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import naive
-from peakrl.kernels.sampling import alias_tables, draw_alias, next_word, seed_state, uniform
-from peakrl.model.space import frozen
+from peakrl.sampling import alias_tables, draw_alias, next_word, seed_state, uniform
+from peakrl.space import frozen
 
 #: Published with the generators: splitmix64.c from the seed 1234567, xoshiro256plusplus.c from the state 1, 2, 3, 4.
 SPLITMIX = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]

@@ -13,13 +13,13 @@ from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from peakrl import Knowledge, compile_model, evaluate, learn, solve
-from peakrl.certificates import verify
 from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.certificates.verify import verify
 from peakrl.errors import PeakError, SettingsError
+from peakrl.gym.adapter import adapt
 from peakrl.learners import Certified
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.settings import LearnerSettings
-from peakrl.targets.adapters import adapt
+from peakrl.learners.settings import LearnerSettings
+from peakrl.training.trainer import ActiveRun
 
 PROBLEMS = {
     "jackpot": problems.rare_jackpot(),

@@ -10,17 +10,17 @@ import pytest
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from peakrl import Knowledge, Policy, compile_model, evaluate, solve
-from peakrl.kernels.certified.bounds import beta, upper_mean
-from peakrl.kernels.certified.episodes import GAUGED, VIOLATED, play_episodes
-from peakrl.kernels.certified.tables import BEFORE, OPEN
-from peakrl.kernels.learning import Log
-from peakrl.kernels.sampling import seed_state
+from peakrl.gym.adapter import adapt
 from peakrl.learners import Certified
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.certified import rounds
-from peakrl.learning.certified.proofs import EPISODES, FROZEN, LEFT, LOWER, UPPER, VIOLATION
-from peakrl.learning.certified.setup import Declared, certify_model
-from peakrl.targets.adapters import adapt
+from peakrl.learners.certified import phases as rounds
+from peakrl.learners.certified.bounds import beta, upper_mean
+from peakrl.learners.certified.confidence import EPISODES, FROZEN, LEFT, LOWER, UPPER, VIOLATION
+from peakrl.learners.certified.episodes import GAUGED, VIOLATED, play_episodes
+from peakrl.learners.certified.setup import Declared, certify_model
+from peakrl.learners.certified.tables import BEFORE, OPEN
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.sampling import seed_state
+from peakrl.training.trainer import ActiveRun
 
 NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 PARTS = ("upper", "return", "lower", "gaps", "violation")

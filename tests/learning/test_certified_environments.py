@@ -15,15 +15,15 @@ from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from peakrl import Knowledge, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, learn, solve
-from peakrl.certificates import verify
+from peakrl.certificates.verify import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
-from peakrl.kernels.certified.episodes import GAUGED
+from peakrl.gym.adapter import Observed
 from peakrl.learners import Certified
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.certified.learner import NO_LOG
-from peakrl.learning.certified.proofs import KIND
-from peakrl.learning.certified.rounds import CANDIDATE, CHALLENGE, OPTIMISTIC
-from peakrl.targets.adapters import Observed
+from peakrl.learners.certified.confidence import KIND
+from peakrl.learners.certified.episodes import GAUGED
+from peakrl.learners.certified.learner import NO_LOG
+from peakrl.learners.certified.phases import CANDIDATE, CHALLENGE, OPTIMISTIC
+from peakrl.training.trainer import ActiveRun
 
 LAKE = {
     "horizon": 5,

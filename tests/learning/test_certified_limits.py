@@ -8,7 +8,7 @@ import pytest
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from peakrl import Knowledge, TabularModel, evaluate, learn, resume, solve
-from peakrl.certificates import verify
+from peakrl.certificates.verify import verify
 from peakrl.learners import Certified
 
 MODEL = problems.rare_catastrophe()

@@ -33,12 +33,12 @@ from peakrl import (
     scheduling_example,
 )
 from peakrl.errors import SettingsError, StorageError
+from peakrl.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learning import checkpoint
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.checkpoint import read_run, write_run
-from peakrl.model.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.storage import MAGIC, _digest, read_record, write_record
+from peakrl.training import run_file as checkpoint
+from peakrl.training.run_file import read_run, write_run
+from peakrl.training.trainer import ActiveRun
 
 SETTINGS = [
     ConstrainedQ.paper(0.25),
@@ -207,8 +207,8 @@ def test_a_disk_that_fails_for_a_while_does_not_end_the_run(tmp_path, monkeypatc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_saved_before_it_stops(number, tmp_path, monkeypatch):
     model, chosen, path = compile_model(random_problem(6)), SafeQ(), tmp_path / "run"
-    monkeypatch.setattr("peakrl.learning.sources.KERNEL_STEPS", (1, 1 << 20))
-    monkeypatch.setattr("peakrl.learning.active.SECONDS_A_PIECE", 0.0)
+    monkeypatch.setattr("peakrl.training.kernel_rollout.KERNEL_STEPS", (1, 1 << 20))
+    monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 0.0)
     heard = []
     before = signal.signal(signal.SIGTERM, lambda *_: heard.append("term"))
     try:
@@ -317,7 +317,7 @@ def test_a_run_on_labels_that_no_file_can_hold_asks_for_the_model(tmp_path):
 
 
 def test_a_very_large_model_is_left_out_of_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("peakrl.model.files.LARGEST_STORED", 10)
+    monkeypatch.setattr("peakrl.model_file.LARGEST_STORED", 10)
     model = compile_model(random_problem(3))
     run = learn(model, SafeQ(), episodes=5)
     run.save(tmp_path / "run")

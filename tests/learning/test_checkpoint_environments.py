@@ -10,8 +10,8 @@ from gymnasium.vector import SyncVectorEnv
 from peakrl import energy_harvesting, learn, load_run, resume, to_gymnasium
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, SafeQ
-from peakrl.learning.active import ActiveRun
 from peakrl.storage import read_record, write_record
+from peakrl.training.trainer import ActiveRun
 
 SETTINGS = {
     "practical": SafeQ(),

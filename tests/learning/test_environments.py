@@ -25,10 +25,10 @@ from peakrl import (
     solve,
 )
 from peakrl.errors import PolicyError, ProblemError
+from peakrl.gym.adapter import adapt
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.snapshots import restore, snapshot
-from peakrl.targets.adapters import adapt
+from peakrl.training.snapshots import restore, snapshot
+from peakrl.training.trainer import ActiveRun
 
 SETTINGS = {
     "as printed": ConstrainedQ.paper(0.25),

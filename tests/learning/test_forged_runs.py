@@ -18,10 +18,10 @@ from helpers.random_problems import random_problem
 from peakrl import Knowledge, TabularModel, compile_model, learn, learners, load_run
 from peakrl.errors import StorageError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learning import checkpoint
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.algorithm import Algorithm
+from peakrl.learners.base import Algorithm
 from peakrl.storage import kind_of, read_record, write_record
+from peakrl.training import run_file as checkpoint
+from peakrl.training.trainer import ActiveRun
 
 PRACTICAL = SafeQ()
 
@@ -249,7 +249,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_first_episode(name
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_without_a_checkpoint_carries_the_run_so_far(monkeypatch):
     model, advance = compile_model(random_problem(6)), ActiveRun.advance
-    monkeypatch.setattr("peakrl.learning.active.SECONDS_A_PIECE", 0.0)
+    monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 0.0)
 
     def interrupted(self, episodes):
         advance(self, episodes)

@@ -16,9 +16,9 @@ import naive
 from helpers.random_problems import random_problem
 from peakrl import TabularModel, compile_model, evaluate, learn, learners, load_run
 from peakrl.errors import SettingsError
-from peakrl.kernels.learning import Log, Rates, Tables, learn_played
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learning import sources
+from peakrl.learners.constrained_q_kernel import Log, Rates, Tables, learn_played
+from peakrl.training import kernel_rollout as sources
 
 SETTINGS = {
     "as printed": ConstrainedQ.paper(0.25),

@@ -28,18 +28,18 @@ from peakrl import (
     write_report,
 )
 from peakrl.errors import SettingsError
-from peakrl.kernels import following
-from peakrl.kernels.counting import count_step
-from peakrl.kernels.following import Mixture
-from peakrl.kernels.learning import Log
-from peakrl.kernels.sampling import draw_first, draw_outcome, seed_state, uniform
 from peakrl.learners import DOPE, OptCMDP, OptPessLP
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.lane_source import NO_CHANGES
-from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
-from peakrl.learning.settings import LearnerSettings
-from peakrl.model.occupancy import most_reward
-from peakrl.model.one_limit import best_within
+from peakrl.learners.cmdp_lp import rollout as following
+from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_laws, counted_chain, extended_flow
+from peakrl.learners.cmdp_lp.rollout import Mixture
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.ucbvi_kernel import count_step
+from peakrl.planning.lagrangian import best_within
+from peakrl.planning.occupancy import most_reward
+from peakrl.sampling import draw_first, draw_outcome, seed_state, uniform
+from peakrl.training.rollout import NO_CHANGES
+from peakrl.training.trainer import ActiveRun
 
 INVENTORY, TINY = compile_model(Inventory()), compile_model(tiny_harvesting())
 BEST, SAFE = solve_budget(INVENTORY, total=3.5).value, solve_budget(INVENTORY, total=0.7).policy
@@ -160,7 +160,7 @@ def test_a_plain_walk_over_the_same_draws_counts_the_same(seed):
 
 def walk(model, algorithm, words, episode):
     """Play one episode step by step, hand it over, and return whether it violated."""
-    from peakrl.learning.algorithm import Episode
+    from peakrl.learners.base import Episode
 
     played, slot = Episode(model.horizon, model.num_constraints), int(draw_first(words, model.sampler))
     for step in range(model.horizon):
@@ -345,7 +345,7 @@ def test_a_run_is_not_continued_beyond_the_episodes_that_its_margins_were_made_f
 
 
 def test_a_programme_that_is_too_large_says_so_and_what_to_do(monkeypatch):
-    monkeypatch.setattr("peakrl.learning.linear.counted.MOST_VARIABLES", 200)
+    monkeypatch.setattr("peakrl.learners.cmdp_lp.empirical_model.MOST_VARIABLES", 200)
     with pytest.raises(SettingsError, match=r"has .* variables, more than 200: keep one limit"):
         learn(INVENTORY, OptCMDP(per_step=0.6), episodes=5)
 

@@ -14,10 +14,10 @@ from benchmarks.models import sparse_model
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import TabularModel, compile_model, energy_harvesting, learn
-from peakrl.kernels.curve_tables import new_curve
+from peakrl.evaluation.curve_tables import new_curve
 from peakrl.learners import ConstrainedQ, SafeQ
-from peakrl.learning.active import ActiveRun
 from peakrl.policy.tables import first_rows
+from peakrl.training.trainer import ActiveRun
 
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
 SETTINGS = {

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 import peakrl
 from peakrl import Knowledge, Outcome, Policy, Problem, compile_model, evaluate, solve
-from peakrl.certificates import verify
+from peakrl.certificates.verify import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.learners import Certified
 

@@ -9,11 +9,11 @@ import pytest
 
 import peakrl
 from helpers.certified_problems import rare_catastrophe
-from peakrl.kernels.certified.episodes import PLAYED
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.certified.outlook import AHEAD, SIZES, Outlook
-from peakrl.learning.certified.proofs import ESTIMATE, FROZEN
-from peakrl.learning.certified.rounds import TELLING
+from peakrl.learners.certified.confidence import ESTIMATE, FROZEN
+from peakrl.learners.certified.episodes import PLAYED
+from peakrl.learners.certified.forecast import AHEAD, SIZES, Outlook
+from peakrl.learners.certified.phases import TELLING
+from peakrl.training.trainer import ActiveRun
 
 SPREAD = Outlook.of(mean=50.0, deviation=3.0, least=0.0, log_share=8.0, safe=0.0)
 

@@ -16,11 +16,11 @@ from helpers.random_problems import random_problem
 from naive.posterior import Posterior
 from peakrl import Knowledge, Policy, TabularModel, compile_model, evaluate, learn, resume, scheduling_example, solve
 from peakrl.errors import PeakError, SettingsError
-from peakrl.kernels.posterior import PLANS
 from peakrl.learners import PosteriorSampling
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.posterior import STREAM
+from peakrl.learners.posterior_sampling.kernel import PLANS
+from peakrl.learners.posterior_sampling.learner import STREAM
 from peakrl.policy.export import UNKNOWN
+from peakrl.training.trainer import ActiveRun
 
 SETTINGS = {"optimism": 0.05, "replan_growth": 0.005}
 CASES = {

@@ -26,10 +26,10 @@ from peakrl import (
     solve,
 )
 from peakrl.errors import SettingsError
-from peakrl.kernels.learning import Log
-from peakrl.kernels.sampling import seed_state
 from peakrl.learners import SafeQ
-from peakrl.learning.active import ActiveRun
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.sampling import seed_state
+from peakrl.training.trainer import ActiveRun
 
 NONE = Knowledge()
 

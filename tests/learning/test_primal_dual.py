@@ -12,11 +12,11 @@ from helpers.seeds import seeds
 from naive.primal_dual import improved, lagrangian_sweep
 from peakrl import Knowledge, TabularModel, compile_model, evaluate, learn, load_run, resume, solve_modified
 from peakrl.errors import SettingsError
-from peakrl.kernels.counting import NO_CELL
-from peakrl.kernels.primal_dual import plan_anew
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.primal_dual.kernel import plan_anew
+from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.ucbvi_kernel import NO_CELL
+from peakrl.training.trainer import ActiveRun
 
 INVENTORY = compile_model(Inventory())
 #: Of the inventory at a limit of 3.5: the optimum and the price of the cost, by linear programming, and the two

@@ -13,7 +13,7 @@ from naive.q_tables import masked_q, maximin_game, triple_q
 from peakrl import Knowledge, compile_model, evaluate, learn, load_run, resume, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import MaskedQ, MaximinQ, TripleQ
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 
 TINY, INVENTORY = compile_model(tiny_harvesting()), compile_model(Inventory())
 PEAK = Knowledge(constraints=lambda step, state, action: 3.0 - action)
@@ -108,7 +108,7 @@ def test_a_penalty_of_maximin_q_below_the_multipliers_is_paid_and_one_above_dete
 
 
 def numbers_of(model, settings, episodes):
-    """The constants, as the docstring of `learning.triple_q` has them."""
+    """The constants, as the docstring of `learners.triple_q` has them."""
     lo, hi = model.reward_range
     bounds = list(model.constraint_bounds)
     iota = np.log(np.sqrt(2 * model.max_states * model.max_actions * model.horizon) * episodes)

@@ -7,12 +7,12 @@ import pytest
 
 from helpers.random_problems import random_problem
 from peakrl import Policy, StochasticPolicy, compile_model, evaluate, solve, solve_relaxed
-from peakrl.kernels.planning import value_of_mixture
-from peakrl.kernels.sampling import draw_first, draw_outcome, uniform
-from peakrl.learning.active import ActiveRun, drive
-from peakrl.learning.algorithm import SamplingAlgorithm
-from peakrl.learning.settings import LearnerSettings
-from peakrl.model.space import read_only
+from peakrl.learners.base import SamplingAlgorithm
+from peakrl.learners.settings import LearnerSettings
+from peakrl.planning.values import value_of_mixture
+from peakrl.sampling import draw_first, draw_outcome, uniform
+from peakrl.space import read_only
+from peakrl.training.trainer import ActiveRun, drive
 
 MODEL = compile_model(random_problem(3, states=4, actions=3, horizon=5, constraints=1))
 

@@ -11,9 +11,9 @@ from helpers.shielded_environments import Corridor, CorridorProblem
 from naive import safety as naive_safety
 from peakrl import Knowledge, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
-from peakrl.kernels.safety import kept_nodes
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.safety.safe_policy import SafePolicy
+from peakrl.viability import kept_nodes
 
 LEARNERS = {
     "posterior": PosteriorSampling(),

@@ -9,7 +9,7 @@ import peakrl
 from helpers.random_problems import random_problem
 from peakrl import compile_model, learn
 from peakrl.learners import ConstrainedQ
-from peakrl.learning.history import History
+from peakrl.training.history import History
 
 MODEL = compile_model(random_problem(3, states=4, actions=3, horizon=4))
 SETTINGS = ConstrainedQ.published(0.25)
@@ -32,7 +32,7 @@ def test_a_sampled_history_holds_what_episodes_earned_and_learning_is_the_same()
 
 
 def test_where_the_exact_curve_is_too_dear_it_is_sampled_and_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr("peakrl.learning.run.AUTO_WORK", 1.0)
+    monkeypatch.setattr("peakrl.training.learn.AUTO_WORK", 1.0)
     run = learn(MODEL, SETTINGS, episodes=200, seed=4)
     assert len(run.history) == 200
     assert "what episodes earned, nothing exact" in repr(run.history)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peakrl import learners
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, ConstrainedQ, SafeQ
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 
 positive = st.floats(1e-6, 1e6)
 FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {

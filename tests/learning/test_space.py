@@ -6,8 +6,8 @@ import numpy as np
 
 from helpers.random_problems import random_problem
 from peakrl import compile_model
-from peakrl.learning.practical import best_rows
-from peakrl.learning.space import ModelSpace
+from peakrl.learners.safe_q.learner import best_rows
+from peakrl.learners.space import ModelSpace
 
 
 def best_row(values, harm, rows):

@@ -15,12 +15,12 @@ from helpers.seeds import seeds
 from naive import optimistic_plan
 from peakrl import Knowledge, Policy, compile_model, energy_harvesting, evaluate, learn, load_run, resume, solve
 from peakrl.errors import StorageError
-from peakrl.kernels.counting import NO_CELL, count_step, plan
 from peakrl.learners import SUCBVI, UCBVI
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.lane_source import NO_CHANGES
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.ucbvi_kernel import NO_CELL, count_step, plan
 from peakrl.storage import read_record, write_record
+from peakrl.training.rollout import NO_CHANGES
+from peakrl.training.trainer import ActiveRun
 
 SMALL = compile_model(
     energy_harvesting(horizon=5, battery=5, max_arrival=5, mean=3, std=2, peak_power=3, log_base=math.e)

@@ -11,15 +11,15 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import TabularModel, compile_model, learn, learn_many, load_run, solve, solve_budget
-from peakrl.certifying.environment_findings import EnvironmentFindings
-from peakrl.certifying.findings import RunFindings
 from peakrl.cli.train import report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, TripleQ, WeiMDP
-from peakrl.model.least_costs import least_by_step, least_cost
-from peakrl.model.occupancy import flow, least_excess
-from peakrl.planning.budgets import step_budget
+from peakrl.planning.cmdp import step_budget
+from peakrl.planning.min_cost import least_by_step, least_cost
+from peakrl.planning.occupancy import flow, least_excess
+from peakrl.report.analysis import RunFindings
 from peakrl.report.answer import environment_answer, headline
+from peakrl.report.environment_analysis import EnvironmentFindings
 
 #: Two states and two constraints that every action violates now and then, by linear programming: 1.668 in all at the
 #: least, 1.25 of the first constraint, 0.35 of it at the last three steps.

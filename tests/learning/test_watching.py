@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from peakrl import History, LearningRun, compile_model, energy_harvesting, learn, resume, to_gymnasium
 from peakrl.learners import ConstrainedQ, SafeQ
-from peakrl.learning.settings import LearnerSettings
-from peakrl.learning.watching import RunView
+from peakrl.learners.settings import LearnerSettings
+from peakrl.training.watch import RunView
 
 PROBLEM = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
 MODEL = compile_model(PROBLEM)
@@ -35,8 +35,8 @@ def same(one: LearningRun, other: LearningRun) -> bool:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at the clock every few episodes."""
-    monkeypatch.setattr("peakrl.learning.sources.KERNEL_STEPS", (100, 100))
-    monkeypatch.setattr("peakrl.learning.active.SECONDS_A_PIECE", 1e9)  # however long one takes
+    monkeypatch.setattr("peakrl.training.kernel_rollout.KERNEL_STEPS", (100, 100))
+    monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 1e9)  # however long one takes
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -5,9 +5,9 @@ import pytest
 
 from benchmarks.models import PlainQueues, Queues
 from peakrl import ArrayProblem, Outcome, compile_model, solve
+from peakrl import array_layers as layers
+from peakrl.compile import explore
 from peakrl.errors import PeakError, ProblemError
-from peakrl.model import layers
-from peakrl.model.explore import explore
 
 
 class Queue(ArrayProblem):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, energy_harvesting, learn, solve, sweep
-from peakrl.model import budgets
+from peakrl import memory as budgets
 
 
 class Ticking(Problem):

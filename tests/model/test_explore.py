@@ -12,8 +12,8 @@ from benchmarks.models import PlainQueues
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import Outcome, Problem, compile_model
+from peakrl.compile import explore
 from peakrl.errors import ProblemError
-from peakrl.model.explore import explore
 
 
 class Told(Problem):
@@ -232,5 +232,5 @@ def test_a_truth_value_is_refused_also_where_its_number_was_seen_before():
 def test_the_short_way_for_plain_outcomes_gives_the_same_model(seed, monkeypatch):
     problems = (random_problem(seed, states=5, horizon=4, stationary=seed % 2 == 0), PlainQueues(2))
     quick = [explore(problem).digest for problem in problems]
-    monkeypatch.setattr("peakrl.model.explore.merge_plain", lambda *_: None)
+    monkeypatch.setattr("peakrl.compile.merge_plain", lambda *_: None)
     assert [explore(problem).digest for problem in problems] == quick

@@ -16,9 +16,9 @@ from peakrl import (
     scheduling_example,
     solve,
 )
+from peakrl import memory as budgets
 from peakrl.errors import StorageError
-from peakrl.model import budgets
-from peakrl.model.files import restored_model, store_model
+from peakrl.model_file import restored_model, store_model
 
 MODELS = {
     "harvesting": compile_model(energy_harvesting(horizon=4)),

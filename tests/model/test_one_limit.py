@@ -10,14 +10,14 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive.priced_plans import priced_values
 from peakrl import TabularModel, compile_model
-from peakrl.kernels.planning import value_of_mixture
-from peakrl.kernels.priced_plans import plan_at, reached_by, worth_of
 from peakrl.learners import OptCMDP
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.linear.counted import Box, Cells, box_laws, counted_chain, extended_flow
-from peakrl.model.occupancy import flow, most_reward
-from peakrl.model.one_limit import NOT_BARRED, best_plan, best_within, known_laws
-from peakrl.model.space import read_only
+from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_laws, counted_chain, extended_flow
+from peakrl.planning.lagrangian import NOT_BARRED, best_plan, best_within, known_laws
+from peakrl.planning.lagrangian_kernel import plan_at, reached_by, worth_of
+from peakrl.planning.occupancy import flow, most_reward
+from peakrl.planning.values import value_of_mixture
+from peakrl.space import read_only
+from peakrl.training.trainer import ActiveRun
 
 
 def some_barred(model, rng):

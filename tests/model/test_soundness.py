@@ -11,11 +11,11 @@ import pytest
 
 from helpers.random_problems import random_problem
 from peakrl import PeakError, TabularModel, compile_model, energy_harvesting, scheduling_example
+from peakrl import model_file as files
 from peakrl.errors import StorageError
-from peakrl.kernels.lists import repeated_member
-from peakrl.model import files
-from peakrl.model.files import rebuilt, restored_model, store_model
-from peakrl.model.space import read_only
+from peakrl.model_file import rebuilt, restored_model, store_model
+from peakrl.ragged import repeated_member
+from peakrl.space import read_only
 
 LAYERED = random_problem(11, states=3, actions=2, horizon=3, stationary=False, outcome_payoffs=True)
 SHARED = random_problem(12, states=3, actions=2, horizon=3, stationary=True)
@@ -189,7 +189,7 @@ def test_a_forged_model_is_refused_with_what_is_wrong_with_it(problem, change, w
 
 def test_tables_beyond_memory_are_refused_before_they_are_made(monkeypatch):
     """200 states times a horizon of 1,000 take 4 bytes each: 0.8 MB, more than the 0.7 MB that are left."""
-    monkeypatch.setattr("peakrl.model.budgets.available_memory", lambda: 0.7e6 / 0.75)
+    monkeypatch.setattr("peakrl.memory.available_memory", lambda: 0.7e6 / 0.75)
     one = TabularModel.from_arrays(np.full((200, 1, 200), 1 / 200), np.zeros((200, 1)), [], 800)
     plain, arrays = stored(one)
     plain["layout"]["horizon"] = 1000

@@ -11,7 +11,7 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import Policy, audit, compile_model, evaluate, load_policy, simulate, solve, solve_relaxed
 from peakrl.errors import ProblemError
-from peakrl.model.space import StateSpace, expand, spans, starts_of
+from peakrl.space import StateSpace, expand, spans, starts_of
 
 
 @seeds(20)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from peakrl import memory as budgets
 from peakrl.errors import PeakError, StorageError
-from peakrl.model import budgets
-from peakrl.model.soundness import MOST_UNUSED_NAMES
-from peakrl.model.space import read_only
-from peakrl.model.visited import VisitedStates
-from peakrl.model.visited_files import load_visited, store_visited
+from peakrl.space import read_only
+from peakrl.validate import MOST_UNUSED_NAMES
+from peakrl.visited import VisitedStates
+from peakrl.visited_files import load_visited, store_visited
 
 
 def space(*, stationary):

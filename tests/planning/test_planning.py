@@ -12,8 +12,8 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import Outcome, Problem, TabularModel, compile_model, solve, solve_modified
 from peakrl.errors import SettingsError
-from peakrl.kernels.planning import value_of
-from peakrl.planning.exact import first_totals
+from peakrl.planning.solution import first_totals
+from peakrl.planning.values import value_of
 from peakrl.theory import default_penalty
 
 SMALL = {"states": 2, "horizon": 3}

@@ -13,12 +13,15 @@ import naive.planning
 from helpers.seeds import seeds
 from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
 from peakrl.errors import SettingsError, StorageError
-from peakrl.kernels.backward import TIE, Work
-from peakrl.kernels.settling import may_be_best, may_be_least
-from peakrl.planning import backward, keeping, settling, sharing
+from peakrl.planning import action_elimination as settling
+from peakrl.planning import backward
+from peakrl.planning import parallel as sharing
+from peakrl.planning import policy_store as keeping
+from peakrl.planning.action_elimination import Sizes, margin_of
+from peakrl.planning.action_elimination_kernel import may_be_best, may_be_least
 from peakrl.planning.backward import pays_of
-from peakrl.planning.exact import row_costs
-from peakrl.planning.settling import Sizes, margin_of
+from peakrl.planning.backward_kernel import TIE, Work
+from peakrl.planning.solution import row_costs
 from peakrl.policy.choices import Runs, Table
 from peakrl.storage import read_record, write_record
 
@@ -171,7 +174,7 @@ def sabotaged(look):
 
     def careless(*given):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("peakrl.planning.settling.margin_of", lambda *_: 0.0)
+            patch.setattr("peakrl.planning.action_elimination.margin_of", lambda *_: 0.0)
             return look(*given)
 
     return careless

@@ -22,10 +22,10 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import AveragedPolicy, PeakError, Policy, StochasticPolicy, compile_model, load_policy
 from peakrl.errors import PolicyError, StorageError
-from peakrl.kernels.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
-from peakrl.model.space import read_only
 from peakrl.policy.binding import model_for
 from peakrl.policy.tables import first_rows
+from peakrl.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
+from peakrl.space import read_only
 from peakrl.storage import read_record, write_record
 
 

@@ -16,7 +16,6 @@ from helpers.seeds import seeds
 from naive import convex_optimum, harvest_expectation, harvest_optimum, harvest_total
 from peakrl import Policy, balanced_policy, compile_model, energy_harvesting, evaluate, greedy_policy, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.kernels.taut_string import pull, tunnel
 from peakrl.problems.harvesting import (
     balanced_rates,
     convex_bound,
@@ -26,6 +25,7 @@ from peakrl.problems.harvesting import (
     simulate_balanced,
 )
 from peakrl.problems.harvesting.baselines import balanced
+from peakrl.problems.harvesting.taut_string import pull, tunnel
 
 MEANS = (8, 9, 10, 11, 12)
 #: Peak 15, bits, read off the published curves, whose 100 sequences are the authors' own.

@@ -23,11 +23,11 @@ from peakrl import (
     solve,
     uniform,
 )
+from peakrl.compile import explore
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.model.explore import explore
-from peakrl.model.schedule_states import ScheduleState
 from peakrl.problems.scheduling import earliest_deadline_order
 from peakrl.problems.scheduling.baselines import OBJECTIVES, draw_jobs
+from peakrl.schedule_states import ScheduleState
 
 
 def expected_totals(problem, rule):

@@ -26,12 +26,12 @@ from peakrl import (
     solve,
     uniform,
 )
+from peakrl.cli.templates import template_files, templates
 from peakrl.errors import ProblemError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.problem_files import read_problem_file
-from peakrl.problem_files.templates import template_files, templates
-from peakrl.problems.registry import command_names
 from peakrl.problems.tables.problem import check_archive
+from peakrl.specs.registry import command_names
+from peakrl.training.spec_file import read_problem_file
 
 ENERGY = '[problem]\nkind = "energy_harvesting"\n'
 

@@ -9,15 +9,15 @@ from typer.testing import CliRunner
 import peakrl
 from peakrl import compile_model, solve
 from peakrl.cli import app
-from peakrl.envs.registration import register_environments
-from peakrl.problem_files import read_problem_file
-from peakrl.problem_files.templates import template_files
-from peakrl.problems import registry
-from peakrl.sweeps.plan import read_plan
+from peakrl.cli.templates import template_files
+from peakrl.gym.registration import register_environments
+from peakrl.specs import registry
+from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.problems import compiled_problem
+from peakrl.training.spec_file import read_problem_file
 
 KINDS = """
-from peakrl.problems.registry import Kind, Template
+from peakrl.specs.registry import Kind, Template
 
 KINDS = (
     Kind(
@@ -30,7 +30,7 @@ KINDS = (
 INIT = '__all__ = ["toy"]\nfrom toy_of_a_test.problem import toy\n'
 PROBLEM = """
 from peakrl import Outcome, Problem
-from peakrl.problems.spec import remember
+from peakrl.specs.spec import remember
 
 class Toy(Problem):
     stationary = True

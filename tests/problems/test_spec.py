@@ -32,9 +32,9 @@ from peakrl import (
 )
 from peakrl.cli.solve import wanted_problem
 from peakrl.learners import SafeQ
-from peakrl.problem_files import read_problem_file
 from peakrl.problems.harvesting import MarkovArrivals
-from peakrl.problems.registry import kinds
+from peakrl.specs.registry import kinds
+from peakrl.training.spec_file import read_problem_file
 
 
 class Told(Problem):
@@ -171,7 +171,7 @@ def test_one_description_is_swept_as_the_same_problem(folder, monkeypatch):
 
 @pytest.mark.parametrize("file", ["t.csv", "mine.py"])
 def test_a_file_that_is_edited_while_a_sweep_runs_is_noticed(file, folder):
-    from peakrl.sweeps.plan import read_plan
+    from peakrl.sweeps.grid import read_plan
     from peakrl.sweeps.problems import compiled_problem
 
     name = {"t.csv": "csv", "mine.py": "python"}[file]
@@ -184,7 +184,7 @@ def test_a_file_that_is_edited_while_a_sweep_runs_is_noticed(file, folder):
 
 
 def test_a_function_of_the_users_own_can_be_swept_over_its_arguments_and_follow_the_seed(folder):
-    from peakrl.sweeps.plan import read_plan
+    from peakrl.sweeps.grid import read_plan
     from peakrl.sweeps.problems import compiled_problem
 
     own = {"name": "own", "kind": "python", "function": "mine.py:make", "grid": {"pay": [1, 2]}, "follow_seed": True}

@@ -15,8 +15,8 @@ from helpers.commands import caller
 from peakrl import LearningRun, compile_model, energy_harvesting, learn, load_run, resume, solve
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import SafeQ
-from peakrl.learning.watching import RunView
 from peakrl.report.event_log import MEASURES, EventLog
+from peakrl.training.watch import RunView
 
 pytest.importorskip("tensorboardX", reason="tensorboardX is not installed (pip install tensorboardX): no log to try")
 
@@ -32,8 +32,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peakrl.learning.sources.KERNEL_STEPS", (100, 100))
-    monkeypatch.setattr("peakrl.learning.active.SECONDS_A_PIECE", 1e9)  # however long one takes
+    monkeypatch.setattr("peakrl.training.kernel_rollout.KERNEL_STEPS", (100, 100))
+    monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 1e9)  # however long one takes
 
 
 def shown(folder: Path) -> Points:

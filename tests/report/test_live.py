@@ -24,9 +24,9 @@ from helpers.report_pages import Corridor, Taken
 from peakrl import compile_model, energy_harvesting, learn, load_run
 from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.watching import RunView
 from peakrl.report.live import LiveView
+from peakrl.training.trainer import ActiveRun
+from peakrl.training.watch import RunView
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
 SETTINGS = SafeQ()

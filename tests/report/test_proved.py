@@ -22,13 +22,13 @@ from peakrl import (
     scheduling_example,
     solve,
 )
-from peakrl.certifying.findings import RunFindings
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, SafeQ
-from peakrl.learning.active import ActiveRun
-from peakrl.learning.watching import RunView
+from peakrl.report.analysis import RunFindings
 from peakrl.report.curve_blocks import proof_chart
 from peakrl.report.proof import draw_proof
+from peakrl.training.trainer import ActiveRun
+from peakrl.training.watch import RunView
 
 MODEL = problems.near_tie()
 SETTINGS = Certified((0.4, 0.2), relative=True)

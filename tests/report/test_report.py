@@ -30,25 +30,25 @@ from peakrl import (
     solve,
     write_report,
 )
-from peakrl.certifying.findings import RunFindings
-from peakrl.certifying.policy_tables import risks
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.problem_files import read_problem_file
+from peakrl.report.analysis import RunFindings
 from peakrl.report.answer import answer_of
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
 from peakrl.report.episode_blocks import safe_chart
 from peakrl.report.map_blocks import field_count, run_map
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
 from peakrl.report.policy_blocks import explorer, kept_slots
+from peakrl.report.policy_tables import risks
 from peakrl.report.run_sections import section_of
 from peakrl.report.schedule_blocks import schedule_blocks
-from peakrl.runs.store import Store
-from peakrl.runs.tasks import split_result
+from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.learning import FUNCTION, learn_run
-from peakrl.sweeps.plan import read_plan
+from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import read_records
+from peakrl.sweeps.tasks import split_result
+from peakrl.training.spec_file import read_problem_file
 
 OWN_LABELS = """
 from dataclasses import dataclass

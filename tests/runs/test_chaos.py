@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from peakrl.runs import Task, run_tasks
-from peakrl.runs.runner import complete
-from peakrl.runs.store import Store
-from peakrl.sweeps.plan import read_plan
+from peakrl.sweeps import Task, run_tasks
+from peakrl.sweeps.executor import complete
+from peakrl.sweeps.grid import read_plan
+from peakrl.sweeps.store import Store
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def workers_of(process: int) -> list[int]:
         with contextlib.suppress(OSError):
             parent = path.read_text().partition("PPid:")[2].split()[0]
             command = (path.parent / "cmdline").read_bytes()
-            if int(parent) == process and b"peakrl.runs.worker" in command:
+            if int(parent) == process and b"peakrl.sweeps.worker" in command:
                 found.append(int(path.parent.name))
     return found
 

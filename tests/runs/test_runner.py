@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from peakrl.errors import SettingsError, StorageError, SweepError
-from peakrl.runs import Result, Task, local_workers, run_tasks
-from peakrl.runs.engines import optional
-from peakrl.runs.runner import complete
-from peakrl.runs.store import Store
-from peakrl.runs.worker import BUSY, DONE, Call, perform
+from peakrl.sweeps import Result, Task, local_workers, run_tasks
+from peakrl.sweeps.engines import optional
+from peakrl.sweeps.executor import complete
+from peakrl.sweeps.store import Store
+from peakrl.sweeps.worker import BUSY, DONE, Call, perform
 
 HERE, TESTS = str(Path(__file__).parent), str(Path(__file__).parents[1])
 
@@ -169,7 +169,7 @@ def test_a_claimed_run_is_left_to_the_one_that_claimed_it(tmp_path: Path) -> Non
         assert held
         code = f"""
 from pathlib import Path
-from peakrl.runs.worker import perform
+from peakrl.sweeps.worker import perform
 from test_runner import call_of, squares
 task = squares(3)[2]
 print(perform(call_of(task, Path({str(store.folder)!r}), {store.token!r})).status)
@@ -187,7 +187,7 @@ def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "out")
     holder = driver(f"""
 import time
-from peakrl.runs.store import Store
+from peakrl.sweeps.store import Store
 with Store({str(store.folder)!r}).claim({task.key!r}) as held:
     open({str(tmp_path / "ready")!r}, "w").close()
     time.sleep(60)
@@ -211,7 +211,7 @@ with Store({str(store.folder)!r}).claim({task.key!r}) as held:
 def test_two_sweeps_at_once_share_the_work(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = f"""
-from peakrl.runs import run_tasks
+from peakrl.sweeps import run_tasks
 from test_runner import squares
 run_tasks(squares(16, log={str(log)!r}, seconds=0.1), {str(tmp_path / "out")!r}, workers=1)
 """
@@ -234,7 +234,7 @@ def test_a_worker_that_does_not_see_the_folder_sends_the_result_back(tmp_path: P
 
 def test_what_workers_send_back_is_stored_by_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calm = run_tasks(squares(3), tmp_path / "calm", workers=1)
-    monkeypatch.setattr("peakrl.runs.store.visible", lambda *_: False)
+    monkeypatch.setattr("peakrl.sweeps.store.visible", lambda *_: False)
     assert digests(run_tasks(squares(3), tmp_path / "out", workers=1)) == digests(calm)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from peakrl.errors import StorageError, SweepError
-from peakrl.runs import tasks as tasks_module
-from peakrl.runs.store import MARKER, Store, visible
-from peakrl.runs.tasks import Result, Task, split_result
+from peakrl.sweeps import tasks as tasks_module
+from peakrl.sweeps.store import MARKER, Store, visible
+from peakrl.sweeps.tasks import Result, Task, split_result
 
 
 def make_result(**changes: object) -> Result:

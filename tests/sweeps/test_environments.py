@@ -11,7 +11,7 @@ import peakrl
 from helpers.commands import caller
 from peakrl import sweep
 from peakrl.errors import PeakError, SweepError, TrustError
-from peakrl.sweeps.plan import read_plan
+from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.summary import read_curves, read_records
 
 HOLES = "def holes(seen):\n    return -1.0 if seen.next_observation in {5, 7, 11, 12} else 1.0\n"

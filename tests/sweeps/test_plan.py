@@ -22,10 +22,10 @@ from peakrl import (
 )
 from peakrl.errors import SweepError
 from peakrl.learners import ConstrainedQ, SafeQ
-from peakrl.learning.settings import LearnerSettings
+from peakrl.learners.settings import LearnerSettings
 from peakrl.sweeps import learning
+from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.learning import learn_run
-from peakrl.sweeps.plan import read_plan
 from peakrl.sweeps.problems import compiled_problem
 from peakrl.sweeps.summary import read_records
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from peakrl import PeakError, compile_model, evaluate, learn, scheduling_example, sweep
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
-from peakrl.learning.settings import LearnerSettings
-from peakrl.runs.tasks import Result, Task
+from peakrl.learners.settings import LearnerSettings
 from peakrl.sweeps.summary import reaching, read_records, summarize, write_csv, write_parquet
 from peakrl.sweeps.sweeping import SweepReport
+from peakrl.sweeps.tasks import Result, Task
 
 SWEEP = """
 name = "small"

@@ -75,6 +75,6 @@ def test_a_lane_without_an_episode_does_what_the_policy_does(mode):
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_an_environment_that_resets_itself_is_not_asked_to_reset_a_lane(mode, monkeypatch):
-    monkeypatch.setattr("peakrl.targets.vector.SyncVectorEnv", type("Other", (), {}))
+    monkeypatch.setattr("peakrl.gym.vector.SyncVectorEnv", type("Other", (), {}))
     found = simulate(Deaf([Counter] * 3, autoreset_mode=mode), lambda step, state, actions: 1, episodes=4)
     assert found.violation == 0

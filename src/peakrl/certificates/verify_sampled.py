@@ -1,6 +1,6 @@
 """Check a certificate of fresh episodes: the file holds the return and the violation of each, and what was declared.
 
-The bounds are those of `certificates.bounds`, computed in their plain form with another search for nu.
+The bounds are those of `evaluation.bounds`, computed in their plain form with another search for nu.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def ends(plain: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 def highest_mean(values: Numbers, most: float, failure: float) -> float:
-    """Return the bound of `certificates.bounds`, by narrowing down the best nu from both sides."""
+    """Return the bound of `evaluation.bounds`, by narrowing down the best nu from both sides."""
     count, one = len(values), math.log(2.0 / failure)
     if count == 0:
         return most

@@ -55,7 +55,7 @@ for panel, commands in COMMANDS.items():
 def print_version(wanted: bool) -> None:
     """Print the version and leave."""
     if wanted:
-        from peakrl import __version__
+        from peakrl.version import __version__
 
         print(f"peakrl {__version__}")
         raise typer.Exit

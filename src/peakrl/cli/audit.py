@@ -30,9 +30,9 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Check the paper's assumptions one by one. Exit code 1 where one does not hold, feasibility included."""
-    from peakrl.auditing import audit as examine
     from peakrl.cli.output import print_json
     from peakrl.errors import SettingsError
+    from peakrl.theory_audit import audit as examine
 
     described = read_problem(file)
     if slack is None:

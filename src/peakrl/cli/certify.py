@@ -11,7 +11,7 @@ from peakrl.cli.output import say
 from peakrl.cli.trusting import read_problem, trusting
 
 if TYPE_CHECKING:
-    from peakrl.certificates import Certificate
+    from peakrl.certificates.certificate import Certificate
 
 
 @trusting
@@ -56,8 +56,8 @@ def examined(file: Path, policy: Path, **asked: Any) -> Certificate:
 
     Of an environment the certificate is of the policy with what it does in states that learning never met.
     """
-    from peakrl.certifying import certify as examine
-    from peakrl.certifying.environment_findings import certified_on_table
+    from peakrl.certificates.certify import certify as examine
+    from peakrl.report.environment_analysis import certified_on_table
 
     target = read_problem(file).target(progress=True)
     if not target.is_environment:
@@ -74,7 +74,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Check a certificate by its own numbers, with other code than made it. Exit code 1 where it does not hold."""
-    from peakrl.certificates import verify as check
+    from peakrl.certificates.verify import verify as check
 
     certificate = check(file)
     show(certificate, as_json=as_json)
@@ -83,10 +83,10 @@ def verify(
 
 def stored_policy(path: Path, model: Any) -> Any:
     """Return the policy of a policy file, or the last one of a run's."""
-    from peakrl.learning.checkpoint import load_run
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
     from peakrl.storage import kind_of
+    from peakrl.training.run_file import load_run
 
     if kind_of(path) == KIND:
         return load_policy(path, model)

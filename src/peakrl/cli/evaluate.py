@@ -11,7 +11,7 @@ from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.envs.described import LearningTarget
+    from peakrl.gym.env_spec import LearningTarget
     from peakrl.policy.binding import AnyPolicy
 
 POLICIES = ("last", "averaged")
@@ -66,10 +66,10 @@ def evaluate(
 
 def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[AnyPolicy, str, int | None]:
     """Return the policy of a file, what to call it, and how many episodes a run had."""
-    from peakrl.learning.checkpoint import load_run
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
     from peakrl.storage import kind_of
+    from peakrl.training.run_file import load_run
 
     model = None if target is None or target.is_environment else target.table
     if kind_of(file) == KIND:
@@ -82,9 +82,9 @@ def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[
 
 def figures(policy: AnyPolicy, which: str, episodes: int | None, target: LearningTarget | None) -> dict[str, Any]:
     """Return the exact figures of a policy; none where an environment shows no table to compute them from."""
-    from peakrl.certifying.environment_findings import on_table
     from peakrl.evaluation import evaluate as exact
-    from peakrl.model.tabular import TabularModel
+    from peakrl.report.environment_analysis import on_table
+    from peakrl.tabular import TabularModel
 
     model = policy.model
     told = {"problem": model.name, "policy": which, "episodes": episodes}

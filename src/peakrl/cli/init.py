@@ -15,7 +15,7 @@ def init(
     kind: Annotated[str, typer.Option(help="What: energy, jobs, tables, python, gymnasium, ...")] = "energy",
 ) -> None:
     """Write a commented problem file (and the files it needs) that trains as it stands."""
-    from peakrl.problem_files.templates import template_files, templates
+    from peakrl.cli.templates import template_files, templates
     from peakrl.storage import writable, write_file
 
     if kind not in templates():

@@ -14,10 +14,10 @@ from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.model.problem import Problem
-    from peakrl.model.tabular import TabularModel
     from peakrl.policy.tables import Policy, StochasticPolicy
+    from peakrl.problem import Problem
     from peakrl.problems.scheduling.problem import MachineScheduling
+    from peakrl.tabular import TabularModel
 
 
 @trusting
@@ -83,9 +83,9 @@ def refuse_plot(plot: Path | None, why: str) -> None:
 
 def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularModel:
     """Return the problem that a command line names, with the parameters that it sets."""
-    from peakrl.problems.files import naming
-    from peakrl.problems.registry import command_names
-    from peakrl.problems.spec import ProblemSpec, located
+    from peakrl.specs.problem_file import naming
+    from peakrl.specs.registry import command_names
+    from peakrl.specs.spec import ProblemSpec, located
 
     names, parameters = split_words(words)
     if len(names) + (jobs is not None) != 1:
@@ -133,7 +133,7 @@ def keep(policy: Policy | StochasticPolicy, path: Path) -> None:
 
 def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
     """Return the optimum of a problem, and its policy."""
-    from peakrl.model.explore import compile_model
+    from peakrl.compile import compile_model
     from peakrl.planning import solve as plan
 
     model = compile_model(problem)
@@ -151,9 +151,9 @@ def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
 
 def solve_limited(problem: Problem | TabularModel, budget: str) -> tuple[dict[str, Any], Policy | StochasticPolicy]:
     """Return the optimum under a limit on what is expected, and its policy."""
-    from peakrl.model.explore import compile_model
+    from peakrl.compile import compile_model
     from peakrl.planning import solve_budget
-    from peakrl.planning.budgets import FORMS
+    from peakrl.planning.cmdp import FORMS
 
     form, _, limit = budget.partition("=")
     if form not in FORMS:
@@ -178,7 +178,7 @@ def solve_limited(problem: Problem | TabularModel, budget: str) -> tuple[dict[st
 
 def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
     """Return the optimum of jobs, with fixed times the order, with random ones expectations; and its policy."""
-    from peakrl.model.explore import compile_model
+    from peakrl.compile import compile_model
     from peakrl.planning import solve as plan
     from peakrl.problems.scheduling.baselines import evaluate_order, infeasible_reason
     from peakrl.problems.scheduling.problem import order_of

@@ -17,11 +17,11 @@ from peakrl.cli.trusting import read_problem, trusting
 from peakrl.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
-    from peakrl.certificates import Certificate
-    from peakrl.envs.described import LearningTarget
-    from peakrl.learning.run import LearningRun
-    from peakrl.learning.watching import RunView, Watch
+    from peakrl.certificates.certificate import Certificate
+    from peakrl.gym.env_spec import LearningTarget
     from peakrl.report.live import LiveView
+    from peakrl.training.learn import LearningRun
+    from peakrl.training.watch import RunView, Watch
 
 PROOF_LINES = 12
 #: By whether it is an environment.
@@ -151,7 +151,7 @@ def learned(
     watch: Watch | None = None,
 ) -> tuple[LearningRun, Path | None, LearningTarget | None]:
     """Learn what a problem file describes; return the run, where it is kept and what was learned on."""
-    from peakrl.learning.run import learn
+    from peakrl.training.learn import learn
 
     described = read_problem(file)
     asked = described.run
@@ -189,7 +189,7 @@ def resumed(
     watch: Watch | None = None,
 ) -> tuple[LearningRun, Path | None, LearningTarget | None]:
     """Continue a run file; the problem file is needed for an environment, and where the file could not hold a model."""
-    from peakrl.learning.checkpoint import resume
+    from peakrl.training.run_file import resume
 
     target = target_for(path, file)
     place = checkpoint or out or path
@@ -206,8 +206,8 @@ def resumed(
 
 def target_for(path: Path, file: Path | None) -> LearningTarget | None:
     """Return what the run of a file was learned on, as its problem file describes it; a model is in the file itself."""
-    from peakrl.learning.checkpoint import ENVIRONMENT_KIND
     from peakrl.storage import kind_of
+    from peakrl.training.run_file import ENVIRONMENT_KIND
 
     if file is not None:
         return read_problem(file).target(progress=True)
@@ -259,8 +259,8 @@ def set_aside(path: Path | None) -> Iterator[None]:
 
 def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> dict[str, Any]:
     """Return what there is to say about a run."""
-    from peakrl.certifying.environment_findings import EnvironmentFindings
-    from peakrl.certifying.findings import RunFindings
+    from peakrl.report.analysis import RunFindings
+    from peakrl.report.environment_analysis import EnvironmentFindings
 
     on_environment = target is not None and target.is_environment
     found = EnvironmentFindings(run, target.table) if target and on_environment else RunFindings.of(run)

@@ -16,8 +16,8 @@ from peakrl.cli.output import say
 from peakrl.errors import TrustError
 
 if TYPE_CHECKING:
-    from peakrl.problem_files import ProblemFile
-    from peakrl.user_code import Trust
+    from peakrl.specs.user_code import Trust
+    from peakrl.training.spec_file import ProblemFile
 
 Read = TypeVar("Read")
 _given: ContextVar[Trust] = ContextVar("_given", default=False)
@@ -71,6 +71,6 @@ def asking(read: Callable[[Trust], Read]) -> Read:
 
 def read_problem(path: str | Path) -> ProblemFile:
     """Return what a problem file says, once its code is trusted."""
-    from peakrl.problem_files import read_problem_file
+    from peakrl.training.spec_file import read_problem_file
 
     return asking(lambda trust: read_problem_file(path, trust=trust))

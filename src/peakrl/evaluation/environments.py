@@ -12,11 +12,11 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
-from peakrl.kernels.arrays import Floats
-from peakrl.model.problem import violation_of
-from peakrl.policy.averaged import AveragedPolicy
+from peakrl.gym.adapter import LaneError, Lanes, Observed, Rules, Step, adapt, episode_seed, is_environment
 from peakrl.policy.binding import AnyPolicy
-from peakrl.targets.adapters import LaneError, Lanes, Observed, Rules, Step, adapt, episode_seed, is_environment
+from peakrl.policy.mixture import AveragedPolicy
+from peakrl.problem import violation_of
+from peakrl.types import Floats
 
 #: What to do at a step in a state, given the actions on offer.
 Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
@@ -63,7 +63,7 @@ def environment_episodes(
 ) -> tuple[Floats, Floats, int, Rules]:
     """Return the reward and the violation of each episode, at how many steps `unknown` decided, and what was declared.
 
-    `declared` goes to `targets.adapters.adapt`.
+    `declared` goes to `gym.adapter.adapt`.
     """
     fallback = Fallback(unknown, seed)
     seeds = [episode_seed(seed, episode) for episode in range(episodes)]

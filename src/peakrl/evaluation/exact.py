@@ -21,19 +21,19 @@ from typing import Any
 import numpy as np
 
 from peakrl.checks import check_number
+from peakrl.compile import Target
 from peakrl.errors import PolicyError
-from peakrl.evaluation.stopped import stopped_at_violation
-from peakrl.kernels.arrays import Floats, Ints, Layout
-from peakrl.kernels.curve import summed_totals
-from peakrl.kernels.curve_tables import may_vanish, new_curve
-from peakrl.kernels.evaluation import forward_totals
-from peakrl.kernels.products import LEAST
-from peakrl.model.explore import Target
-from peakrl.model.space import frozen, read_only
-from peakrl.model.tabular import TabularModel
-from peakrl.policy.averaged import AveragedPolicy
+from peakrl.evaluation.curve import summed_totals
+from peakrl.evaluation.curve_tables import may_vanish, new_curve
+from peakrl.evaluation.exact_kernel import forward_totals
+from peakrl.evaluation.violation_probability import stopped_at_violation
+from peakrl.numerics import LEAST
 from peakrl.policy.binding import AnyPolicy, model_for
+from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.space import frozen, read_only
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Ints, Layout
 
 #: What two exact computations of the same value may differ by, for each unit of it.
 ROUNDING = 1e-9

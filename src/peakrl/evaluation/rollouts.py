@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from peakrl.checks import check_seed
+from peakrl.compile import as_model, is_problem
 from peakrl.errors import SettingsError
 from peakrl.evaluation.simulation import STREAM
-from peakrl.kernels.sampling import Words, draw_first, draw_outcome, seed_state, uniform
-from peakrl.kernels.simulation import draw_row, row_in_force
-from peakrl.model.explore import as_model, is_problem
-from peakrl.model.problem import violation_of
-from peakrl.model.space import StateSpace
-from peakrl.model.tabular import TabularModel
-from peakrl.policy.averaged import AveragedPolicy
+from peakrl.evaluation.simulation_kernel import draw_row, row_in_force
 from peakrl.policy.binding import AnyPolicy, model_for
+from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import StochasticPolicy
+from peakrl.problem import violation_of
+from peakrl.sampling import Words, draw_first, draw_outcome, seed_state, uniform
+from peakrl.space import StateSpace
+from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
     from peakrl.evaluation.environments import Unknown
@@ -66,7 +66,7 @@ def rollout(
 
 
 def model_rollout(model: TabularModel, policy: AnyPolicy, seed: int) -> list[RolloutStep]:
-    """Return an episode on a model; draws come in the order of `kernels.simulation.simulate_episodes`."""
+    """Return an episode on a model; draws come in the order of `evaluation.simulation_kernel.simulate_episodes`."""
     layout, payoffs = model.layout, model.payoffs
     words = seed_state(np.uint64(seed ^ STREAM))
     episode = 1

@@ -4,7 +4,7 @@ The mean of n episodes has the interval mean +- t * s / sqrt(n) with Student's t
 relies on the central limit theorem. The share of episodes that violate anything has the exact interval of Clopper
 and Pearson, which holds for every n and also where no violation was seen. Where fewer than 20 episodes violate, that
 theorem says little of the mean violation: its interval is then no narrower than bounds that hold for every n
-(`certificates.bounds`), and without an end above where nobody declared how much a step can violate.
+(`evaluation.bounds`), and without an end above where nobody declared how much a step can violate.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.certificates.bounds import lower_mean, upper_mean
 from peakrl.checks import MOST_EPISODES, ROUNDING, check_confidence, check_count, check_seed
+from peakrl.compile import as_model, is_problem
 from peakrl.errors import PolicyError, SettingsError
+from peakrl.evaluation.bounds import lower_mean, upper_mean
+from peakrl.evaluation.simulation_kernel import simulate_episodes
 from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interval
-from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.kernels.sampling import seed_state
-from peakrl.kernels.simulation import simulate_episodes
-from peakrl.model.explore import as_model, is_problem
-from peakrl.model.space import StateSpace, frozen
-from peakrl.model.tabular import TabularModel
-from peakrl.policy.averaged import AveragedPolicy
 from peakrl.policy.binding import AnyPolicy, model_for
+from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.sampling import seed_state
+from peakrl.space import StateSpace, frozen
 from peakrl.storage import SHARE, available_memory
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Ints, Longs
 
 if TYPE_CHECKING:
     from peakrl.evaluation.environments import Unknown

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from peakrl.checks import check_confidence, check_count
 from peakrl.errors import SettingsError
-from peakrl.kernels.arrays import Floats
+from peakrl.types import Floats
 
 #: So many runs a side make a bootstrap of them worth having.
 ENOUGH_RUNS = 10

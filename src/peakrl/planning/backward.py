@@ -1,4 +1,4 @@
-"""Backward induction over a model (`kernels.backward`): layer by layer, on any number of threads.
+"""Backward induction over a model (`planning.backward_kernel`): layer by layer, on any number of threads.
 
 In a stationary model a layer of values is a function of the next one alone. Where two that follow each other are equal,
 number by number, so are all before them, and the choices with them: the induction ends there, whatever the horizon.
@@ -18,15 +18,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.kernels.arrays import Floats, Ints, Longs
-from peakrl.kernels.backward import Pays, Work, expect_harm, expect_reward, least_harm, most_reward
-from peakrl.model.budgets import BYTES_WITH_VALUES, check_tables
-from peakrl.model.space import read_only
-from peakrl.model.tabular import TabularModel
-from peakrl.planning.keeping import Changes, Keeper
-from peakrl.planning.settling import FIRST_LOOK, FURTHER, STEPS_LEFT, Candidates, Sizes, candidates_left, sizes_of
-from peakrl.planning.sharing import Share, threads_for
+from peakrl.memory import BYTES_WITH_VALUES, check_tables
+from peakrl.planning.action_elimination import (
+    FIRST_LOOK,
+    FURTHER,
+    STEPS_LEFT,
+    Candidates,
+    Sizes,
+    candidates_left,
+    sizes_of,
+)
+from peakrl.planning.backward_kernel import Pays, Work, expect_harm, expect_reward, least_harm, most_reward
+from peakrl.planning.parallel import Share, threads_for
+from peakrl.planning.policy_store import Changes, Keeper
 from peakrl.policy.choices import Choices, width_of
+from peakrl.space import read_only
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Ints, Longs
 
 #: Expectations are worked out once for each distribution where rows are at least so many times as numerous.
 SHARED = 1.5

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakrl.kernels.arrays import Floats
-from peakrl.model.tabular import TabularModel
 from peakrl.policy.choices import Choices
 from peakrl.safety.reasons import MOVES_SHOWN, dead_end, every_action, shown
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""The approximated problem: E|f_i^-| within a slack at each step, for each constraint (`planning.budgets`)."""
+"""The approximated problem: E|f_i^-| within a slack at each step, for each constraint (`planning.cmdp`)."""
 
 from __future__ import annotations
 
 from peakrl.checks import check_number
-from peakrl.model.explore import Target
-from peakrl.planning.budgets import AnySolution, solve_budget
+from peakrl.compile import Target
+from peakrl.planning.cmdp import AnySolution, solve_budget
 
 
 def solve_relaxed(model: Target, slack: float) -> AnySolution:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from peakrl.compile import Target, as_model
 from peakrl.errors import PolicyError
-from peakrl.model.explore import Target, as_model
-from peakrl.model.space import StateSpace
-from peakrl.model.tabular import TabularModel
-from peakrl.policy.averaged import AveragedPolicy
 from peakrl.policy.export import Exported
+from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.space import StateSpace
+from peakrl.tabular import TabularModel
 
 AnyPolicy = Policy | StochasticPolicy | AveragedPolicy
 

@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import PolicyError
-from peakrl.kernels.arrays import Longs
-from peakrl.model.labels import whole_numbers
-from peakrl.model.space import StateSpace
+from peakrl.labels import whole_numbers
+from peakrl.space import StateSpace
 from peakrl.storage import write_file
+from peakrl.types import Longs
 
 if TYPE_CHECKING:
     from peakrl.policy.tables import Policy

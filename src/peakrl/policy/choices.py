@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import PolicyError
-from peakrl.kernels.arrays import Ints, Longs
-from peakrl.kernels.runs import run_line
-from peakrl.model.space import StateSpace
+from peakrl.policy.run_length import run_line
+from peakrl.space import StateSpace
+from peakrl.types import Ints, Longs
 
 #: The types that choices come in, lowest byte first.
 TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}

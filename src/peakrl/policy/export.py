@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
-from peakrl.kernels.arrays import Floats
-from peakrl.model.space import StateSpace
-from peakrl.model.tabular import TabularModel
-from peakrl.model.visited import VisitedStates
-from peakrl.model.visited_files import store_visited
+from peakrl.space import StateSpace
 from peakrl.storage import quoted, write_file, write_record
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats
+from peakrl.visited import VisitedStates
+from peakrl.visited_files import store_visited
 
 #: What a learner knows of an entry: nothing, seen to violate, seen to lead where only violations are left, and that it
 #: is not to be taken since nothing that is declared calls it safe.

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.compile import Target, as_space
 from peakrl.errors import PolicyError, StorageError
-from peakrl.model.explore import Target, as_space
-from peakrl.model.space import StateSpace
-from peakrl.model.visited_files import load_visited, part
-from peakrl.policy.averaged import AveragedPolicy
 from peakrl.policy.binding import AnyPolicy
 from peakrl.policy.choices import Table, checked_choices, shape_of, type_of
 from peakrl.policy.export import KIND, SPACE
+from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.space import StateSpace
 from peakrl.storage import fields_of, read_record, ready, streamed_record
+from peakrl.visited_files import load_visited, part
 
 
 def load_policy(path: str | Path, model: Target | None = None) -> AnyPolicy:

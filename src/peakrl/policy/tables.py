@@ -1,7 +1,7 @@
 """Policies: what to do at a step in a state, bound to the model they were made for.
 
 `Policy` is a table of one action for each (step, state), `StochasticPolicy` a table of probabilities. A mixture of
-policies is in `policy.averaged`.
+policies is in `policy.mixture`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.compile import Target, as_space
 from peakrl.errors import PolicyError
-from peakrl.kernels.arrays import Floats, Ints
-from peakrl.model.explore import Target, as_space
-from peakrl.model.space import StateSpace
 from peakrl.policy.choices import Choices
 from peakrl.policy.draws import Draws, Seed
 from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views, decision, verdict
+from peakrl.space import StateSpace
+from peakrl.types import Floats, Ints
 
 if TYPE_CHECKING:
     from peakrl.safety.safe_set import SafeSet

@@ -14,10 +14,10 @@ from peakrl.certificates.certificate import between, chance, number
 from peakrl.report.blocks import Answer, Fact, Mark, Scale
 
 if TYPE_CHECKING:
-    from peakrl.certificates import Certificate
-    from peakrl.certifying.environment_findings import EnvironmentFindings
-    from peakrl.certifying.findings import RunFindings
-    from peakrl.learning.run import LearningRun
+    from peakrl.certificates.certificate import Certificate
+    from peakrl.report.analysis import RunFindings
+    from peakrl.report.environment_analysis import EnvironmentFindings
+    from peakrl.training.learn import LearningRun
 
 #: Tone and badge of a verdict.
 VERDICTS = {"infeasible": ("bad", "infeasible"), "safe": ("good", "no violation"), "violates": ("bad", "may violate")}

@@ -11,8 +11,8 @@ import numpy as np
 from peakrl.report.blocks import Block, Chart, Series, Text
 
 if TYPE_CHECKING:
-    from peakrl.certifying.findings import RunFindings
-    from peakrl.learning.run import LearningRun
+    from peakrl.report.analysis import RunFindings
+    from peakrl.training.learn import LearningRun
 
 #: Points of a curve.
 POINTS = 2000

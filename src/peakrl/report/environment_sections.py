@@ -15,8 +15,8 @@ from peakrl.report.map_blocks import environment_map
 from peakrl.report.run_sections import certificate_tables, proof_table
 
 if TYPE_CHECKING:
-    from peakrl.certifying.environment_findings import EnvironmentFindings
-    from peakrl.learning.run import LearningRun
+    from peakrl.report.environment_analysis import EnvironmentFindings
+    from peakrl.training.learn import LearningRun
 
 #: Decisions that the page lists.
 MOST_DECISIONS = 2000

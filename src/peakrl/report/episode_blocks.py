@@ -8,8 +8,8 @@ from peakrl.report.blocks import Block, Chart, Series, Table, Text, is_number
 from peakrl.report.map_blocks import field_count, field_names, fields_of, place_words, plain_label
 
 if TYPE_CHECKING:
-    from peakrl.certifying.findings import ModelFindings, RunFindings
     from peakrl.evaluation import RolloutStep
+    from peakrl.report.analysis import ModelFindings, RunFindings
 
 #: Steps of an episode that the page lists.
 MOST_STEPS = 300

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.certifying.findings import ModelFindings
 from peakrl.errors import SettingsError, StorageError
-from peakrl.model.tabular import TabularModel
+from peakrl.report.analysis import ModelFindings
 from peakrl.report.blocks import flattened
+from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
-    from peakrl.learning.watching import RunView
+    from peakrl.training.watch import RunView
 
 #: Points that are written at a time: TensorBoard shows about a thousand in all.
 MOST_POINTS = 500

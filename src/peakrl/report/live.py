@@ -16,15 +16,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
 from peakrl.errors import SettingsError
-from peakrl.model.tabular import TabularModel
 from peakrl.report.environment_sections import environment_section
 from peakrl.report.page import Page
 from peakrl.report.run_sections import section_of
+from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
-    from peakrl.learning.run import LearningRun
-    from peakrl.learning.watching import RunView
     from peakrl.report.blocks import Section
+    from peakrl.training.learn import LearningRun
+    from peakrl.training.watch import RunView
 
 #: Seconds between two pages at least; the share of the time for building; since when a page counts as open.
 LEAST, SHARE, OPEN = 2.0, 0.1, 5.0
@@ -99,8 +99,8 @@ class LiveView:
             self._trouble = f" (the page could not be built: {error})"
 
     def _section(self, run: LearningRun) -> Section:
-        from peakrl.certifying.environment_findings import EnvironmentFindings
-        from peakrl.certifying.findings import ModelFindings, RunFindings
+        from peakrl.report.analysis import ModelFindings, RunFindings
+        from peakrl.report.environment_analysis import EnvironmentFindings
 
         if not isinstance(run.model, TabularModel):
             return environment_section(EnvironmentFindings(run, None), self.name)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.problems.registry import part_names
 from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
+from peakrl.specs.registry import part_names
 
 if TYPE_CHECKING:
-    from peakrl.certifying.findings import RunFindings
-    from peakrl.kernels.arrays import Floats, Longs
-    from peakrl.learning.run import LearningRun
-    from peakrl.model.space import StateSpace
     from peakrl.policy.tables import Policy
+    from peakrl.report.analysis import RunFindings
+    from peakrl.space import StateSpace
+    from peakrl.training.learn import LearningRun
+    from peakrl.types import Floats, Longs
 
 #: A map has this many fields beside the step, places, and values along a field, at most.
 MOST_FIELDS, MOST_PLACES, LONGEST_FIELD = 3, 60_000, 400

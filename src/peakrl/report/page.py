@@ -23,8 +23,8 @@ from peakrl.report.blocks import Section, exactly, is_number, shown
 from peakrl.storage import reading, write_file
 
 if TYPE_CHECKING:
-    from peakrl.learning.run import LearningRun
-    from peakrl.model.tabular import TabularModel
+    from peakrl.tabular import TabularModel
+    from peakrl.training.learn import LearningRun
 
 NAME = "report.html"
 #: What pages begin with; those before 0.2 do not say who made them.
@@ -148,7 +148,7 @@ def what_else(folder: Path) -> str:
 
 def folder_sections(folder: Path) -> list[Section]:
     """Return the sections of everything that a folder holds."""
-    from peakrl.runs.store import MARKER
+    from peakrl.sweeps.store import MARKER
 
     if (folder / MARKER).exists():
         from peakrl.report.sweep_sections import sweep_sections
@@ -190,7 +190,7 @@ def write_report(
     file, to `report.html` in the current folder. A page of peakrl's that stood there is replaced. A run on an
     environment is judged exactly on its `table`, where that is given: `compile_model(from_gymnasium(env, ...))`.
     """
-    from peakrl.learning.run import LearningRun
+    from peakrl.training.learn import LearningRun
 
     if not isinstance(source, LearningRun | str | Path):
         raise SettingsError(f"source is {source!r}; it must be a run, or the name of a run file or a folder")

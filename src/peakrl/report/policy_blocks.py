@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.model.space import StateSpace, starts_of
 from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths
 from peakrl.report.map_blocks import LIKELIEST, place_words, plain_label
+from peakrl.space import StateSpace, starts_of
 
 if TYPE_CHECKING:
-    from peakrl.certifying.findings import RunFindings
-    from peakrl.kernels.arrays import Longs
-    from peakrl.learning.run import LearningRun
-    from peakrl.model.tabular import TabularModel
     from peakrl.policy.tables import Policy
+    from peakrl.report.analysis import RunFindings
+    from peakrl.tabular import TabularModel
+    from peakrl.training.learn import LearningRun
+    from peakrl.types import Longs
 
 #: How much a page embeds of its policies: (step, state, action) entries, and states.
 MOST_ENTRIES, MOST_STATES = 190_000, 20_000

@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from peakrl.errors import PeakError
-from peakrl.problems.spec import ProblemSpec
 from peakrl.report.blocks import Block, Chart, Drawn, Series
+from peakrl.specs.spec import ProblemSpec
 
 if TYPE_CHECKING:
-    from peakrl.certifying.findings import RunFindings
     from peakrl.evaluation import RolloutStep
     from peakrl.problems.charging.problem import VehicleCharging
     from peakrl.problems.flow_shops.problem import FlowShop
     from peakrl.problems.heating.problem import Thermostat
     from peakrl.problems.robots.problem import BatteryRobot
+    from peakrl.report.analysis import RunFindings
 
 Steps = Sequence["RolloutStep"]
 #: An episode with more steps is too long for a picture.

@@ -12,7 +12,7 @@ from peakrl.report.style import BLACK, BLUE, GREY, ORANGE, new_figure, plain_num
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from peakrl.learning.run import LearningRun
+    from peakrl.training.learn import LearningRun
 
 #: True gaps below this share of epsilon are drawn at it: on a logarithmic axis 0 has no place.
 SMALL = 1e-3

@@ -12,10 +12,10 @@ from peakrl.report.blocks import Block, Part, Section, Settings, Table, shown_st
 from peakrl.report.curve_blocks import curve_blocks
 
 if TYPE_CHECKING:
-    from peakrl.certificates import Certificate
-    from peakrl.certifying.findings import RunFindings
-    from peakrl.learning.run import LearningRun
-    from peakrl.model.tabular import TabularModel
+    from peakrl.certificates.certificate import Certificate
+    from peakrl.report.analysis import RunFindings
+    from peakrl.tabular import TabularModel
+    from peakrl.training.learn import LearningRun
 
 #: Lines of a proof on the page.
 PROOF_LINES = 500
@@ -30,17 +30,17 @@ def run_section(
     path: Path, share: int = 1, model: TabularModel | None = None, table: TabularModel | None = None
 ) -> Section:
     """Return the section of a run file; `share` runs divide the page's room among them."""
-    from peakrl.learning.checkpoint import load_run
+    from peakrl.training.run_file import load_run
 
     return section_for(load_run(path, model=model), path.name, share, table)
 
 
 def section_for(run: LearningRun, name: str, share: int = 1, table: TabularModel | None = None) -> Section:
     """Return the section of a run, on a model or on an environment, which may show a `table`."""
-    from peakrl.certifying.environment_findings import EnvironmentFindings
-    from peakrl.certifying.findings import RunFindings
-    from peakrl.model.tabular import TabularModel
+    from peakrl.report.analysis import RunFindings
+    from peakrl.report.environment_analysis import EnvironmentFindings
     from peakrl.report.environment_sections import environment_section
+    from peakrl.tabular import TabularModel
 
     if not isinstance(run.model, TabularModel):
         return environment_section(EnvironmentFindings(run, table), name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from peakrl.report.blocks import Block, Drawn, Text
 
 if TYPE_CHECKING:
-    from peakrl.certifying.findings import RunFindings
+    from peakrl.report.analysis import RunFindings
 
 #: What a reader must know of an order.
 RULES = {

@@ -20,7 +20,7 @@ LEFT_OUT = ("key", "has_curve", "epsilon")
 
 def sweep_sections(folder: Path) -> list[Section]:
     """Return a section for each problem of a sweep, and one with all runs."""
-    from peakrl.runs.store import Store
+    from peakrl.sweeps.store import Store
     from peakrl.sweeps.summary import read_records, summarize
 
     store, records = Store.open(folder), read_records(folder)

@@ -14,12 +14,12 @@ import numpy as np
 
 from peakrl.checks import check_choice, shown
 from peakrl.errors import PolicyError, SettingsError, TargetError
-from peakrl.kernels.arrays import Longs
-from peakrl.kernels.safety import Bools
-from peakrl.model.tabular import TabularModel
-from peakrl.model.visited import label_of
 from peakrl.safety.safe_set import SafeSet
-from peakrl.targets.spaces import ActionSet
+from peakrl.spaces import ActionSet
+from peakrl.tabular import TabularModel
+from peakrl.types import Longs
+from peakrl.viability import Bools
+from peakrl.visited import label_of
 
 StateFunction = Callable[..., Hashable]
 ON_UNSAFE = ("replace", "raise")

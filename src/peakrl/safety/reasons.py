@@ -2,7 +2,7 @@
 
 Either the action may violate by itself, or it may lead to a state that is not safe. From there the way goes on by
 actions that do not violate themselves, always to a next state that is not safe, to the nearest dead end, a state whose
-every action violates at once (`kernels.safety` has the distance). Nothing on the way would help: every action of every
+every action violates at once (`viability` has the distance). Nothing on the way would help: every action of every
 state on it is unsafe too.
 """
 
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from peakrl.kernels.arrays import Ints
-from peakrl.model.tabular import TabularModel
+from peakrl.tabular import TabularModel
+from peakrl.types import Ints
 
 #: How many actions of a dead end are spelled out, and how many moves at either end of the way.
 ACTIONS_SHOWN, MOVES_SHOWN = 3, 3

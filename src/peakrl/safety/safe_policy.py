@@ -2,7 +2,7 @@
 
 The promise: wherever it names an action, that action violates nothing, and whatever state follows, it names an action
 there again or that state is known to be safe otherwise. A function of step and state returns None where it promises
-nothing. A policy of a model promises what it keeps by that model (`kernels.safety.kept_nodes`): it is taken where,
+nothing. A policy of a model promises what it keeps by that model (`viability.kept_nodes`): it is taken where,
 followed from there on, it violates nothing. Of a policy that was learned on an environment, whose outcomes nobody
 knows, every state that it knows is the user's word.
 
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from peakrl.errors import PolicyError, SettingsError
-from peakrl.kernels.arrays import Ints
-from peakrl.kernels.safety import NO_PROMISE, UNLISTED, Bools, kept_nodes, promised_tables
-from peakrl.model.safe_steps import SafeSteps
-from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import Policy
+from peakrl.safe_steps import SafeSteps
 from peakrl.safety.safe_set import SafeSet
+from peakrl.tabular import TabularModel
+from peakrl.types import Ints
+from peakrl.viability import NO_PROMISE, UNLISTED, Bools, kept_nodes, promised_tables
 
 
 class SafePolicy:
@@ -69,7 +69,7 @@ class SafePolicy:
         return model.action_of_row(policy.row(step, slot))
 
     def promised_rows(self, model: TabularModel) -> Ints:
-        """[node] of a model: the row of what is promised, as `kernels.safety.promised_tables` takes it."""
+        """[node] of a model: the row of what is promised, as `viability.promised_tables` takes it."""
         rows = np.full(model.num_nodes, NO_PROMISE, np.int32)
         for step, slot, node in model.decisions():
             state = model.state_of_slot(slot)

@@ -1,4 +1,4 @@
-"""The safe set as an object: what may be done at a step in a state, and why not more (`kernels.safety`).
+"""The safe set as an object: what may be done at a step in a state, and why not more (`viability`).
 
 It rests on what the model says *can* happen and what violates, not on how likely anything is. A policy that takes safe
 actions only never violates; where a first state is not safe, no policy keeps every constraint.
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.compile import Target, as_model
 from peakrl.errors import StorageError
-from peakrl.kernels.arrays import Ints
-from peakrl.kernels.safety import Bools, dead_end_distances
-from peakrl.model.explore import Target, as_model
-from peakrl.model.files import restored_model, store_model
-from peakrl.model.safe_steps import SafeSteps
-from peakrl.model.tabular import TabularModel
+from peakrl.model_file import restored_model, store_model
 from peakrl.policy.export import as_csv, as_json, written
+from peakrl.safe_steps import SafeSteps
 from peakrl.safety.reasons import Reason, reason_of
 from peakrl.storage import fields_of, read_record, write_record
+from peakrl.tabular import TabularModel
+from peakrl.types import Ints
+from peakrl.viability import Bools, dead_end_distances
 
 #: What the file of a safe set is called in its head.
 KIND = "safe_set"

@@ -19,9 +19,9 @@ import gymnasium
 import numpy as np
 
 from peakrl.errors import SettingsError, TargetError
-from peakrl.kernels.safety import Bools
 from peakrl.safety.guard import Guard, StateFunction, check_same, own_model
 from peakrl.safety.safe_set import SafeSet
+from peakrl.viability import Bools
 
 #: In place of a node: no episode was begun, it is over, or it went on after the last step that the safe set covers.
 NOT_BEGUN, OVER, BEYOND = -1, -2, -3

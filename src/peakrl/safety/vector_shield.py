@@ -15,10 +15,10 @@ from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
 from peakrl.errors import PeakError, SettingsError, TargetError
-from peakrl.kernels.safety import Bools
 from peakrl.safety.guard import Guard, check_same, own_model
 from peakrl.safety.safe_set import SafeSet
 from peakrl.safety.shield import BEYOND, NO_ACTION, NOT_BEGUN, OVER, beyond
+from peakrl.viability import Bools
 
 #: In place of a node: whatever action comes next resets the lane.
 WAITING = -4

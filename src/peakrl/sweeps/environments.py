@@ -1,4 +1,4 @@
-"""Environments in a sweep (`peakrl.envs.described`): learned on step by step, and judged as well as can be.
+"""Environments in a sweep (`peakrl.gym.env_spec`): learned on step by step, and judged as well as can be.
 
 Where the environment shows its table, what a run hands out is evaluated exactly on it, where a state that was never met
 takes its first action, and the optimum is the table's. Of any other environment
@@ -19,19 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.certifying.environment_findings import on_table
-from peakrl.certifying.episodes import stream_of
-from peakrl.envs.described import KIND, EnvironmentSpec, LearningTarget
+from peakrl.certificates.episodes import stream_of
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate, simulate
-from peakrl.learning.history import History
-from peakrl.learning.run import LearningRun, learn
-from peakrl.learning.settings import LearnerSettings
-from peakrl.model.tabular import TabularModel
+from peakrl.gym.adapter import adapt
+from peakrl.gym.env_spec import KIND, EnvironmentSpec, LearningTarget
+from peakrl.learners.settings import LearnerSettings
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
-from peakrl.runs.tasks import canonical
-from peakrl.targets.adapters import adapt
+from peakrl.report.environment_analysis import on_table
+from peakrl.sweeps.tasks import canonical
+from peakrl.tabular import TabularModel
+from peakrl.training.history import History
+from peakrl.training.learn import LearningRun, learn
 
 #: Fresh episodes of the last policy, where no table tells what it is worth: a share of those of learning, within these.
 SHARE, FEWEST, MOST = 0.1, 100, 1000

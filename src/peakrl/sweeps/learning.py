@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.envs.described import KIND as ENVIRONMENT
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate
-from peakrl.learning.own import learner_from
-from peakrl.learning.run import Record, is_sampled, learn
-from peakrl.learning.settings import LearnerSettings
-from peakrl.model.tabular import TabularModel
+from peakrl.gym.env_spec import KIND as ENVIRONMENT
+from peakrl.learners.custom import learner_from
+from peakrl.learners.settings import LearnerSettings
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
-from peakrl.runs.tasks import canonical
-from peakrl.runs.worker import FOLDER
+from peakrl.specs.user_code import source_digest
 from peakrl.sweeps.environments import environment_result
 from peakrl.sweeps.problems import compiled_problem
-from peakrl.user_code import source_digest
+from peakrl.sweeps.tasks import canonical
+from peakrl.sweeps.worker import FOLDER
+from peakrl.tabular import TabularModel
+from peakrl.training.learn import Record, is_sampled, learn
 
 FUNCTION = "peakrl.sweeps.learning:learn_run"
 #: Among settings; no parameter of a learner can be called so.

@@ -1,4 +1,4 @@
-"""The problems of a sweep: {"kind": ..., "parameters": {...}}, the words of problem files (`peakrl.problems.spec`).
+"""The problems of a sweep: {"kind": ..., "parameters": {...}}, the words of problem files (`peakrl.specs.spec`).
 
 A problem comes with the digest of its compiled model, and with that of the file which it depends on but does not hold
 (a table, a function of the user's own), so that results of an older version are not taken for those of the present one,
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.errors import SweepError
-from peakrl.model.tabular import TabularModel
-from peakrl.problems.spec import ProblemSpec
+from peakrl.specs.spec import ProblemSpec
+from peakrl.tabular import TabularModel
 
 
 def describe_problem(spec: ProblemSpec, *, follow_seed: bool, folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.runs.tasks import Result
+from peakrl.sweeps.tasks import Result
 
 NUMBERS = (
     "value", "violation", "violation_probability", "averaged_value", "averaged_violation",

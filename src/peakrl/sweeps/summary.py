@@ -33,12 +33,12 @@ from peakrl.evaluation.statistics import (
     improvement_probability,
     interquartile_mean,
 )
-from peakrl.kernels.arrays import Floats
-from peakrl.runs.store import Store, written
-from peakrl.runs.tasks import Result, canonical
 from peakrl.storage import fields_of, replacing
 from peakrl.sweeps.learning import FUNCTION
+from peakrl.sweeps.store import Store, written
 from peakrl.sweeps.stored import SAMPLED, check_result
+from peakrl.sweeps.tasks import Result, canonical
+from peakrl.types import Floats
 
 #: With fewer seeds the intervals of value and violation are too narrow.
 ENOUGH_SEEDS = ENOUGH_RUNS

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peakrl.runs.engines import Engine
-from peakrl.runs.runner import Completion, Failure, complete, missing_tasks
-from peakrl.runs.store import MARKER, Store
-from peakrl.runs.tasks import Result, Task
-from peakrl.sweeps.plan import SweepPlan, read_plan
-from peakrl.user_code import Trust
+from peakrl.specs.user_code import Trust
+from peakrl.sweeps.engines import Engine
+from peakrl.sweeps.executor import Completion, Failure, complete, missing_tasks
+from peakrl.sweeps.grid import SweepPlan, read_plan
+from peakrl.sweeps.store import MARKER, Store
+from peakrl.sweeps.tasks import Result, Task
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +66,7 @@ def sweep(
 ) -> SweepReport:
     """Make the runs of a sweep that its folder does not hold yet.
 
-    `source`: a TOML file or a mapping of the same form (see `peakrl.sweeps.plan`). `engine`: "loky" (this machine),
+    `source`: a TOML file or a mapping of the same form (see `peakrl.sweeps.grid`). `engine`: "loky" (this machine),
     "ray" or "dask" (`address` of the cluster), or a `concurrent.futures.Executor` of processes. `retries`: how often a
     run is tried again whose worker died; `time_limit`: seconds a run. Runs that fail are listed in the report and do
     not stop the others. A file that names code is refused unless `trust` is True, or lists "." (the file's own folder)

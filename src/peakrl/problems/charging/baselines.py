@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from peakrl.model.explore import Target
+from peakrl.compile import Target
 from peakrl.policy.tables import Policy
 from peakrl.problems.charging.problem import VehicleCharging
 

@@ -22,10 +22,10 @@ from typing import Any
 
 from peakrl.checks import check_chain, check_count, check_law, check_number, check_numbers, whole
 from peakrl.errors import ProblemError
-from peakrl.model.budgets import MOST_STEPS
-from peakrl.model.problem import Outcome, Problem
-from peakrl.problems.registry import unknown_key
-from peakrl.problems.spec import remember
+from peakrl.memory import MOST_STEPS
+from peakrl.problem import Outcome, Problem
+from peakrl.specs.registry import unknown_key
+from peakrl.specs.spec import remember
 
 #: Euros a kWh from six in the evening to six in the morning.
 TARIFF = (0.42, 0.42, 0.38, 0.34, 0.26, 0.22, 0.18, 0.18, 0.16, 0.16, 0.20, 0.28)

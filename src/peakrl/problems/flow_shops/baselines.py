@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from peakrl.compile import Target, as_model
 from peakrl.errors import ProblemError
-from peakrl.model.explore import Target, as_model
 from peakrl.policy.tables import Policy
 from peakrl.problems.flow_shops.problem import Begin, FlowShop, ShopState
 

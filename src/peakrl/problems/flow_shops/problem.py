@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 from peakrl.checks import check_count, check_number, check_numbers
 from peakrl.errors import ProblemError
-from peakrl.model.budgets import MOST_STEPS
-from peakrl.model.problem import Outcome, Problem
-from peakrl.problems.spec import remember
+from peakrl.memory import MOST_STEPS
+from peakrl.problem import Outcome, Problem
+from peakrl.specs.spec import remember
 
 TIMES = ((2, 3, 1), (1, 2, 3), (3, 1, 2))
 POWER = (4.0, 3.0, 2.0)

@@ -28,7 +28,7 @@ import numpy as np
 
 from peakrl.checks import LARGEST_SEED, ROUNDING, check_count, check_number
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Floats, Longs
+from peakrl.types import Floats, Longs
 
 #: (probability, arrival) pairs.
 Law = Iterable[tuple[float, int]]
@@ -285,8 +285,8 @@ def draw_arrivals(
 
 def draw_uniforms(count: int, horizon: int, seed: int) -> Floats:
     """Return uniform numbers [sequence, step] from the stream of a seed."""
-    from peakrl.kernels.harvesting import uniforms
-    from peakrl.kernels.sampling import seed_state
+    from peakrl.problems.harvesting.sampling import uniforms
+    from peakrl.sampling import seed_state
 
     state = seed_state(whole_number(seed, "seed", 0, LARGEST_SEED))
     return uniforms(state, count * horizon).reshape(count, horizon)

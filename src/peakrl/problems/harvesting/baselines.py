@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.kernels.arrays import Floats, Longs
-from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import Policy
 from peakrl.problems.harvesting.arrivals import FrozenArrivals, whole_number, whole_numbers
 from peakrl.problems.harvesting.problem import EnergyHarvesting, checked_base, checked_peak, rate
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Longs
 
 #: What to send at a step in state (battery, arrival).
 PowerRule = Callable[[int, Any], int]
@@ -86,7 +86,7 @@ def balanced_rates(arrivals: Any, *, battery: int = 20, peak_power: float = 8, l
 
 def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
     """Return [sequence]: the most that whole powers below the peak can earn on it (non-causal)."""
-    from peakrl.kernels.harvesting import best_totals
+    from peakrl.problems.harvesting.sampling import best_totals
 
     sequences = as_sequences(arrivals)
     capacity = whole_number(battery, "battery", 0)
@@ -98,9 +98,9 @@ def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, lo
 def convex_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
     """Return [sequence]: the most that real powers below the peak can earn on it (non-causal), exactly.
 
-    By dynamic water-filling (`kernels.taut_string`), some microseconds a sequence.
+    By dynamic water-filling (`problems.harvesting.taut_string`), some microseconds a sequence.
     """
-    from peakrl.kernels.taut_string import taut_totals
+    from peakrl.problems.harvesting.taut_string import taut_totals
 
     sequences = as_sequences(arrivals)
     capacity = whole_number(battery, "battery", 0)

@@ -28,14 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from peakrl.checks import check_chain, check_count, check_law, check_numbers
+from peakrl.compile import Target
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Floats
-from peakrl.model.explore import Target
-from peakrl.model.problem import Outcome, Problem
 from peakrl.policy.tables import Policy
+from peakrl.problem import Outcome, Problem
 from peakrl.problems.harvesting.arrivals import LARGEST_ENERGY, Arrivals
 from peakrl.problems.harvesting.problem import energy_harvesting
-from peakrl.problems.spec import remember
+from peakrl.specs.spec import remember
+from peakrl.types import Floats
 
 #: A bad, a usual and a good channel, and how they turn into each other.
 GAINS = (0.25, 1.0, 3.0)

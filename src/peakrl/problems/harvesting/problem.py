@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 
 from peakrl.checks import LARGEST_SEED, check_number
 from peakrl.errors import ProblemError
-from peakrl.model.budgets import MOST_STEPS
-from peakrl.model.problem import Outcome, Problem
+from peakrl.memory import MOST_STEPS
+from peakrl.problem import Outcome, Problem
 from peakrl.problems.harvesting.arrivals import (
     LARGEST_ENERGY,
     Arrivals,
@@ -35,10 +35,10 @@ from peakrl.problems.harvesting.arrivals import (
     recorded_sequences,
     whole_number,
 )
-from peakrl.problems.spec import remember
+from peakrl.specs.spec import remember
 
 if TYPE_CHECKING:
-    from peakrl.model.tabular import TabularModel
+    from peakrl.tabular import TabularModel
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class EnergyHarvesting(Problem):
         return [Outcome(p, (left, following), *payoff) for p, following in self.arrivals.following(step, arrival)]
 
     def tabulate(self, memory_limit: float = math.inf) -> TabularModel:
-        """Return the compiled model, equal to that of `model.explore.explore`, without asking state by state."""
-        from peakrl.model.explore import explore
+        """Return the compiled model, equal to that of `compile.explore`, without asking state by state."""
+        from peakrl.compile import explore
         from peakrl.problems.harvesting.tables import layered_model, shared_model
 
         if isinstance(self.arrivals, HourlyArrivals):

@@ -31,12 +31,12 @@ import numpy as np
 
 from peakrl.checks import check_count, check_number, check_numbers
 from peakrl.errors import ProblemError, StorageError
-from peakrl.kernels.arrays import Floats, Longs
 from peakrl.policy.tables import Policy
 from peakrl.problems.harvesting.arrivals import HourlyArrivals, as_days
 from peakrl.problems.harvesting.problem import EnergyHarvesting, energy_harvesting
-from peakrl.problems.spec import remember
+from peakrl.specs.spec import remember
 from peakrl.storage import read_file
+from peakrl.types import Floats, Longs
 
 MONTHS = tuple(range(1, 13))
 DATE, TIME, RADIATION = "Date (MM/DD/YYYY)", "Time (HH:MM)", "GHI (W/m^2)"

@@ -1,7 +1,7 @@
 """The arrays of an energy-harvesting model, straight from its formulas.
 
 Slots, rows, distributions and payoffs come in the order in which a breadth-first search meets them, so that a model
-built here is the same, number for number, as one that `model.explore.explore` builds.
+built here is the same, number for number, as one that `compile.explore` builds.
 
 Two facts make that short. A slot offers the powers 0 .. b + e, so a row's action and payoff record are its power.
 And all that matters for what follows is the level left, min(B, b + e - P), and the law of the next arrival: rows
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from peakrl.assemble import assemble
+from peakrl.compile import guard_memory
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Floats, Longs, Payoffs
-from peakrl.model.assemble import assemble
-from peakrl.model.explore import guard_memory
-from peakrl.model.header import header_of
-from peakrl.model.space import expand, starts_of
-from peakrl.model.tabular import TabularModel
+from peakrl.header import header_of
 from peakrl.problems.harvesting.arrivals import FrozenArrivals, IndependentArrivals, MarkovArrivals
+from peakrl.space import expand, starts_of
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Longs, Payoffs
 
 if TYPE_CHECKING:
     from peakrl.problems.harvesting.problem import EnergyHarvesting

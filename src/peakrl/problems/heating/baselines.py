@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from peakrl.model.explore import Target
+from peakrl.compile import Target
 from peakrl.policy.tables import Policy
 from peakrl.problems.heating.problem import Thermostat, checked_degrees
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from peakrl.checks import check_chain, check_count, check_law, check_number, check_numbers
 from peakrl.errors import ProblemError
-from peakrl.model.budgets import MOST_STEPS
-from peakrl.model.problem import Outcome, Problem
-from peakrl.problems.spec import remember
+from peakrl.memory import MOST_STEPS
+from peakrl.problem import Outcome, Problem
+from peakrl.specs.spec import remember
 
 #: Euros a kWh, by hour: cheap at night, dear in the morning and in the evening.
 TARIFF = (0.18,) * 6 + (0.34,) * 4 + (0.22,) * 6 + (0.40,) * 5 + (0.18,) * 3

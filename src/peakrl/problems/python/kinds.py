@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peakrl.problems.registry import Kind, Template
+from peakrl.specs.registry import Kind, Template
 
 TEMPLATE = """# A problem of your own. Train it:  peakrl train {name}.toml --trust --out {name}.run
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.errors import ProblemError
-from peakrl.model.problem import Problem
-from peakrl.model.tabular import TabularModel
-from peakrl.problems.registry import check_names
-from peakrl.user_code import load_named, running, source_file
+from peakrl.problem import Problem
+from peakrl.specs.registry import check_names
+from peakrl.specs.user_code import load_named, running, source_file
+from peakrl.tabular import TabularModel
 
 
 def own_problem(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
-from peakrl.model.explore import Target
+from peakrl.compile import Target
 from peakrl.policy.tables import Policy
 from peakrl.problems.robots.floor import WAYS, Cell
 from peakrl.problems.robots.problem import STAY, BatteryRobot

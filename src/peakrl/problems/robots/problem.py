@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 from peakrl.checks import check_count, check_number
 from peakrl.errors import ProblemError
-from peakrl.model.budgets import MOST_STEPS
-from peakrl.model.problem import Outcome, Problem
+from peakrl.memory import MOST_STEPS
+from peakrl.problem import Outcome, Problem
 from peakrl.problems.robots.floor import WAYS, Cell, Floor
-from peakrl.problems.spec import remember
+from peakrl.specs.spec import remember
 
 PLAN = (
     "..G...",

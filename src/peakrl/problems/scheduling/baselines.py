@@ -23,11 +23,11 @@ import numpy as np
 
 from peakrl.checks import check_count, check_seed
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Floats
-from peakrl.kernels.sampling import Words, seed_state
-from peakrl.kernels.sampling import uniform as draw_uniform
-from peakrl.model.schedule_states import JobName
 from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, with_time
+from peakrl.sampling import Words, seed_state
+from peakrl.sampling import uniform as draw_uniform
+from peakrl.schedule_states import JobName
+from peakrl.types import Floats
 
 Order = tuple[JobName, ...]
 OBJECTIVES = ("max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion", "weighted_tardiness")

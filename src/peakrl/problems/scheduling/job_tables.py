@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.errors import PeakError, ProblemError
-from peakrl.problems.registry import unknown_key
 from peakrl.problems.scheduling.job_files import range_of, read_jobs
 from peakrl.problems.scheduling.jobs import Job, Processing
+from peakrl.specs.registry import unknown_key
 
 FIELDS = {field.name: field.default is MISSING for field in fields(Job)}
 

@@ -20,16 +20,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from peakrl.compile import as_model
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.model.explore import as_model
-from peakrl.model.problem import Outcome, Problem
-from peakrl.model.schedule_states import JobName, ScheduleState
-from peakrl.model.tabular import TabularModel
 from peakrl.policy.tables import Policy
+from peakrl.problem import Outcome, Problem
 from peakrl.problems.scheduling.baselines import OBJECTIVES, Order, infeasible_reason
 from peakrl.problems.scheduling.job_tables import as_table
 from peakrl.problems.scheduling.jobs import Job, latest_end, name_of, named_jobs, uniform
-from peakrl.problems.spec import remember
+from peakrl.schedule_states import JobName, ScheduleState
+from peakrl.specs.spec import remember
+from peakrl.tabular import TabularModel
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class MachineScheduling(Problem):
         return state
 
     def tabulate(self, memory_limit: float) -> TabularModel:
-        """Return the compiled model: what `model.explore.explore` would give, array for array, much sooner."""
-        from peakrl.model.header import header_of
+        """Return the compiled model: what `compile.explore` would give, array for array, much sooner."""
+        from peakrl.header import header_of
         from peakrl.problems.scheduling.tables import tabulate_schedule
 
         model = tabulate_schedule(

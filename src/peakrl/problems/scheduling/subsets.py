@@ -1,4 +1,4 @@
-"""The best order of jobs with fixed times, without a table of states: `kernels.subset_orders` for some twenty jobs."""
+"""The best order of jobs with fixed times, without a table of states: `problems.scheduling.subset_orders` for some twenty jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def best_order(jobs: Iterable[Job], *, objective: str = "total_tardiness") -> Sc
     The same optimum as `solve(machine_scheduling(jobs, objective=...))`, for up to 22 jobs, and release times are no
     matter. Raises `InfeasibleSchedule` where no order meets every deadline.
     """
-    from peakrl.kernels.subset_orders import subset_labels
+    from peakrl.problems.scheduling.subset_orders import subset_labels
 
     named = fixed_jobs(jobs, "best_order")
     which = OBJECTIVES.index(check_choice(objective, "objective", OBJECTIVES, error=ProblemError))

@@ -2,7 +2,7 @@
 
 Layer h holds the states with h jobs done. Each layer is expanded at once (every job not yet done, every processing
 time), and equal next states, equal distributions and equal payoffs are numbered in the order of their first
-occurrence: the numbering of `model.explore.explore`, array for array.
+occurrence: the numbering of `compile.explore`, array for array.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.assemble import assemble
 from peakrl.errors import ProblemError
-from peakrl.kernels.arrays import Floats, Ints, Longs, Payoffs
-from peakrl.kernels.lists import number_lists
-from peakrl.kernels.scheduling import Expansion, JobTable, expand_layer, sort_rows
-from peakrl.model.assemble import assemble
-from peakrl.model.header import Header
-from peakrl.model.schedule_states import ScheduleStates, Words
-from peakrl.model.space import MOST_INDICES, expand, frozen, starts_of
-from peakrl.model.tabular import TabularModel
+from peakrl.header import Header
 from peakrl.problems.scheduling.jobs import Job, name_of
+from peakrl.problems.scheduling.kernels import Expansion, JobTable, expand_layer, sort_rows
+from peakrl.ragged import number_lists
+from peakrl.schedule_states import ScheduleStates, Words
+from peakrl.space import MOST_INDICES, expand, frozen, starts_of
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Ints, Longs, Payoffs
 
 #: Bytes of the finished model and its labels for a state, a pair, a distribution and a stored outcome.
 STATE_BYTES, ROW_BYTES, DISTRIBUTION_BYTES, OUTCOME_BYTES = 28, 12, 8, 12
@@ -68,7 +68,7 @@ def job_table(jobs: Sequence[Job], objective: int) -> JobTable:
 def tabulate_schedule(
     header: Header, jobs: Sequence[Job], objective: int, *, keeps_worst: bool, memory_limit: float
 ) -> TabularModel:
-    """Return the model of named jobs; `objective` is a code of `kernels.scheduling`."""
+    """Return the model of named jobs; `objective` is a code of `problems.scheduling.kernels`."""
     table = job_table(jobs, objective)
     guard = MemoryGuard(header.name, len(jobs), memory_limit)
     guard.refuse_at_once()

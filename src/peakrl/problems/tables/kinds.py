@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peakrl.problems.registry import Kind, Template
+from peakrl.specs.registry import Kind, Template
 
 TEMPLATE = """# A problem as a list of outcomes. Train it:  peakrl train {name}.toml --out {name}.run
 

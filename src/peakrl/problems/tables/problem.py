@@ -25,10 +25,10 @@ import numpy as np
 
 from peakrl.checks import check_bounds, check_count, check_range, real
 from peakrl.errors import PeakError, ProblemError, StorageError
-from peakrl.model.budgets import MOST_STEPS
-from peakrl.model.problem import Outcome, Problem
-from peakrl.model.tabular import TabularModel
+from peakrl.memory import MOST_STEPS
+from peakrl.problem import Outcome, Problem
 from peakrl.storage import SHARE, available_memory, opened, read_file
+from peakrl.tabular import TabularModel
 
 REQUIRED, OPTIONAL = ("state", "action", "next_state", "reward"), ("probability", "step")
 ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")

@@ -1,0 +1,255 @@
+"""`certify`: what is known of a policy, exactly on a model, or from fresh episodes on whatever can be followed.
+
+Exact, on a model: value, violation and its probability of the policy (`evaluation.exact`), and the best value without
+any violation (`planning.solve`). A violation counts as possible where an outcome of positive probability has one: then
+it is never told as 0, however unlikely it is.
+
+Sampled, for n fresh episodes with returns R_k in [low, high] and violations Z_k in [0, most], by `evaluation.bounds`
+at all n at once, the failure probability p shared evenly between
+
+    value_low <= V,  V <= value_high  (from R_k),   viol <= violation_high  (from Z_k),   P(Z > 0)  (from 1[Z_k > 0]).
+
+As the bounds hold at all n at once, a certificate with an epsilon stops as soon as it holds. Of the optimum, episodes
+of a policy say nothing: V* is solved for on a model; on an environment the most that an episode can earn stands for it.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.certificates.episodes import AnyRule, EnvironmentEpisodes, Episodes, ModelEpisodes, as_policy, name_of
+from peakrl.certificates.evidence import model_evidence, policy_evidence
+from peakrl.certificates.limits import can_solve
+from peakrl.checks import check_count, check_fraction, check_number, check_seed
+from peakrl.compile import as_model, is_problem
+from peakrl.errors import SettingsError
+from peakrl.evaluation.bounds import lower_mean, upper_mean
+from peakrl.evaluation.environments import Unknown
+from peakrl.evaluation.exact import Evaluation, evaluate
+from peakrl.evaluation.simulation import most_kept
+from peakrl.gym.constraints import ConstraintFunction
+from peakrl.planning import Solution, solve
+from peakrl.policy.binding import AnyPolicy
+from peakrl.policy.tables import Policy
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats
+
+#: On an environment, unless told otherwise; and how many come before the first look, each further one after half more.
+USUAL_EPISODES, FIRST_LOOK, GROWTH = 10_000, 200, 1.5
+#: A gap below this part of the optimum is rounding, and counts as 0.
+ROUNDING = 1e-12
+#: What can happen has a probability above 0, even where it is too small for a number.
+LEAST = math.ulp(0.0)
+
+
+def certify(
+    target: Any,
+    policy: AnyPolicy | AnyRule,
+    *,
+    epsilon: float | None = None,
+    failure_probability: float = 0.05,
+    episodes: int | None = None,
+    seed: int | None = None,
+    horizon: int | None = None,
+    reward_range: tuple[float, float] | None = None,
+    constraint_bounds: Sequence[float] | None = None,
+    constraint_tolerances: Sequence[float] | None = None,
+    constraint: ConstraintFunction | None = None,
+    unknown: Unknown = "raise",
+) -> Certificate:
+    """Return what is known of `policy` on `target`: a model, a `Problem` or a Gymnasium environment.
+
+    On a model everything is exact, unless `episodes` says to sample it. On an environment `episodes` (10,000 unless
+    given) fresh ones are followed and give bounds that hold together except with `failure_probability`; with an
+    `epsilon` they end as soon as the certificate holds. `policy` is one of ours, or any function
+    (step, state, actions) -> action, also one that was trained elsewhere. It must have been fixed before, and must not
+    be picked by its certificate: each certificate has a failure probability of its own.
+
+    `seed` makes the episodes repeatable; by default they are as fresh as the system can make them. `unknown` says what
+    is done on an environment in a state that the policy never met while learning, as for `simulate`: what is certified
+    is the policy with that. The rest is for environments that do not declare it themselves, as for `learn`.
+    """
+    asked = Asked.checked(epsilon, failure_probability, episodes, seed)
+    declared = {
+        "horizon": horizon, "reward_range": reward_range, "constraint_bounds": constraint_bounds,
+        "constraint_tolerances": constraint_tolerances, "constraint": constraint,
+    }  # fmt: skip
+    declared = {name: given for name, given in declared.items() if given is not None}
+    if not isinstance(target, TabularModel) and not is_problem(target):
+        return sampled(EnvironmentEpisodes(target, policy, asked.stream, declared, unknown), None, asked)
+    if declared:
+        raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
+    model = as_model(target)
+    optimum = solve(model) if can_solve(model) else None
+    if asked.episodes is not None:
+        return sampled(ModelEpisodes(model, policy, asked.stream), optimum, asked)
+    followed = as_policy(model, policy)
+    certificate = certificate_on_model(model, followed, evaluate(model, followed), optimum, asked.epsilon)
+    if followed is policy:
+        return certificate
+    asked_twice = "the function answers alike whenever it is asked: it was asked twice for each step and state"
+    return replace(certificate, rests_on=(*certificate.rests_on, asked_twice))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a certificate is asked for, checked."""
+
+    epsilon: float | None
+    failure_probability: float
+    episodes: int | None
+    stream: int
+
+    @classmethod
+    def checked(cls, epsilon: Any, failure_probability: Any, episodes: Any, seed: Any) -> Asked:
+        """Return it, or say what cannot be."""
+        if epsilon is not None:
+            epsilon = check_number(epsilon, "epsilon", least=0.0)
+        failure = check_fraction(failure_probability, "failure_probability", otherwise=", such as 0.05")
+        count = None if episodes is None else check_count(episodes, "episodes", 1, most_kept())
+        return cls(epsilon, failure, count, secrets.randbits(64) if seed is None else check_seed(seed))
+
+
+# Exact ----------------------------------------------------------------------------------------------------------------
+
+
+def certificate_on_model(
+    model: TabularModel,
+    policy: AnyPolicy,
+    found: Evaluation,
+    optimum: Solution[Policy] | None,
+    epsilon: float | None = None,
+) -> Certificate:
+    """Return the exact certificate of a policy, from its evaluation and the optimum of its model."""
+    possible = bool((found.worst_margin < 0).any())
+    violation = max(found.violation, LEAST) if possible else 0.0
+    highest = highest_value(model, optimum)
+    gap = None if highest is None else below(found.value, highest)
+    certificate = Certificate(
+        holds=True,
+        kind="exact",
+        epsilon=epsilon,
+        failure_probability=0.0,
+        value_low=found.value,
+        value_high=found.value,
+        optimum_high=highest,
+        gap=gap,
+        violation_high=violation,
+        violation_probability_high=max(found.violation_probability, LEAST) if possible else 0.0,
+        episodes=0,
+        rests_on=(
+            f"the system behaves as the model {model.name!r} says (digest {model.digest})",
+            optimum_words(model, optimum),
+            f"numbers are exact up to rounding: a gap below {ROUNDING:g} of the optimum counts as 0",
+        ),
+        subject=name_of(policy),
+        evidence=Evidence(
+            {"model": model_evidence(model)[0], "optimum": how_bounded(optimum)} | policy_evidence(policy)[0],
+            model_evidence(model)[1] | policy_evidence(policy)[1],
+        ),
+    )
+    return judged(certificate, possible, optimum)
+
+
+def below(value: float, highest: float) -> float:
+    """Return how far a value lies below another; what is only rounding counts as 0."""
+    gap = highest - value
+    return gap if abs(gap) > ROUNDING * max(1.0, abs(highest)) else 0.0
+
+
+def highest_value(model: TabularModel, optimum: Solution[Policy] | None) -> float | None:
+    """Return what no policy that never violates can pass; None where there is no such policy."""
+    if optimum is None:
+        return model.horizon * model.reward_range[1]
+    return optimum.value if optimum.feasible else None
+
+
+def how_bounded(optimum: Solution[Policy] | None) -> str:
+    """Return what the bound on the optimum is, for the file."""
+    return "most reward" if optimum is None else "solved"
+
+
+def optimum_words(model: TabularModel, optimum: Solution[Policy] | None) -> str:
+    """Return where the bound on the optimum comes from."""
+    if optimum is not None:
+        return "the optimum was computed by backward induction over all states of the model"
+    return (
+        f"the optimum was not computed, since the model has {model.num_outcomes:,} outcomes: the most that "
+        f"{model.horizon} steps can earn stands for it"
+    )
+
+
+def judged(certificate: Certificate, possible: bool, optimum: Solution[Policy] | None) -> Certificate:
+    """Return a certificate with its verdict; `possible`: a violation is known to be."""
+    epsilon, gap, violation = certificate.epsilon, certificate.gap, certificate.violation_high
+    if optimum is not None and not optimum.feasible and (epsilon is not None or possible):
+        return certificate.refused(f"no policy is safe: {optimum.reason}")
+    if epsilon is None:
+        chance = certificate.violation_probability_high
+        return certificate.refused(f"{violates_words(certificate)} {chance:.6g}") if possible else certificate
+    if gap is None or gap > epsilon:
+        return certificate.refused(f"the policy may lie {gap:.6g} below the best safe one, more than {epsilon:g}")
+    if violation is None:
+        return certificate.refused("the violation is not bounded: pass constraint_bounds=, the most of each constraint")
+    if violation > epsilon:
+        return certificate.refused(f"the expected violation may be {violation:.6g}, more than {epsilon:g}")
+    return certificate
+
+
+def violates_words(certificate: Certificate) -> str:
+    """Return how surely a policy violates."""
+    if certificate.kind == "exact":
+        return "the policy violates a constraint with probability"
+    return "the policy was seen to violate a constraint; an episode does with probability at most"
+
+
+# Sampled --------------------------------------------------------------------------------------------------------------
+
+
+def sampled(source: Episodes, optimum: Solution[Policy] | None, asked: Asked) -> Certificate:
+    """Return the certificate of fresh episodes: all that were asked for, or as many as it takes to hold."""
+    most = USUAL_EPISODES if asked.episodes is None else asked.episodes
+    count = most if asked.epsilon is None else min(most, FIRST_LOOK)
+    returns, violations = source.more(count)
+    while True:
+        certificate = certificate_of_episodes(source, returns, violations, optimum, asked)
+        if certificate.holds or len(returns) >= most:
+            return certificate
+        further = source.more(min(most - len(returns), math.ceil(len(returns) * (GROWTH - 1))))
+        returns, violations = np.concatenate([returns, further[0]]), np.concatenate([violations, further[1]])
+
+
+def certificate_of_episodes(
+    source: Episodes, returns: Floats, violations: Floats, optimum: Solution[Policy] | None, asked: Asked
+) -> Certificate:
+    """Return what these episodes show."""
+    low, high, most = source.low, source.high, source.most_violation
+    part = asked.failure_probability / (4 if most else 2)
+    # An episode's return is a sum of `horizon` rounded numbers, and the bound a mean of them.
+    slip = 2.0**-48 * (source.horizon + 16) * max(abs(low), abs(high))
+    value_low = max(low, lower_mean(returns, low, part) - slip)
+    highest = high if optimum is None else optimum.value if optimum.feasible else None
+    certificate = Certificate(
+        holds=True,
+        kind="sampled",
+        epsilon=asked.epsilon,
+        failure_probability=asked.failure_probability,
+        value_low=value_low,
+        value_high=min(high, upper_mean(returns, high, part) + slip),
+        optimum_high=highest,
+        gap=None if highest is None else highest - value_low,
+        violation_high=None if math.isinf(most) else upper_mean(violations, most, part) if most else 0.0,
+        violation_probability_high=upper_mean((violations > 0).astype(np.float64), 1.0, part) if most else 0.0,
+        episodes=len(returns),
+        rests_on=source.rests_on(None if source.model is None else optimum_words(source.model, optimum)),
+        subject=source.subject,
+        evidence=source.evidence(returns, violations, how_bounded(optimum)),
+    )
+    return judged(certificate, bool((violations > 0).any()), optimum)

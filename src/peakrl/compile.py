@@ -1,0 +1,352 @@
+"""From a readable `Problem` to a `TabularModel`: breadth first, reachable states only.
+
+Layers L_0 = support of the first state and L_{h+1} = every next state of L_h. A stationary problem whose states
+come back at several steps keeps one set of slots for all steps; one whose layers are disjoint (scheduling: the
+number of jobs done is the step), and every problem that depends on the step, is stored layer by layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from peakrl.builder import BYTES_A_ROW, BYTES_A_STATE, PLAIN, Builder, built
+from peakrl.checks import ROUNDING, check_distribution, check_each
+from peakrl.errors import PeakError, ProblemError, SettingsError
+from peakrl.header import header_of
+from peakrl.memory import check_tables
+from peakrl.problem import Outcome, Problem
+from peakrl.progress import Progress
+from peakrl.space import StateSpace
+from peakrl.storage import SHARE, available_memory
+from peakrl.tabular import TabularModel
+
+#: So many states of a problem that says to be stationary are asked about a second time.
+ASKED_AGAIN = 20
+#: Memory is looked at after so many actions of a state, and after its last.
+PAUSE = 256
+#: Finds the slot of a state; what it is told besides is named where there can be none.
+SlotOf = Callable[[Hashable, object], Any]
+#: What every solver takes: a problem or its model (a space of which no more is known is refused, with the reason).
+Target = Problem | StateSpace
+
+
+def as_model(target: Target, *, progress: bool = False) -> TabularModel:
+    """Return a model as it is and a problem compiled; anything else is an error that says what it is."""
+    given: Any = target
+    if isinstance(given, TabularModel):
+        return given
+    if is_problem(given):
+        return compile_model(given, progress=progress)
+    if isinstance(given, StateSpace):
+        raise ProblemError(
+            f"{given.name!r} is an environment, not a model: its rewards, constraints and dynamics are unknown. "
+            "simulate(env, policy) tells what a policy is worth there; solve, evaluate and audit need a model "
+            "(compile_model, TabularModel.from_arrays)"
+        )
+    hint = "compile_model(problem) makes a model of a problem"
+    if isinstance(given, type):
+        hint = f"it is a class: pass a problem of that class, {given.__name__}(...)"
+    elif hasattr(given, "reset") and hasattr(given, "step"):
+        hint = "an environment does not tell its model: learn, simulate and certify take it"
+    raise SettingsError(f"{given!r} is neither a Problem nor a TabularModel; {hint}")
+
+
+def as_space(target: Target) -> StateSpace:
+    """Return the states that a policy is for: a space as it is, of a problem those of its model."""
+    return target if isinstance(target, StateSpace) else as_model(target)
+
+
+def is_problem(target: Any) -> bool:
+    """Is this a problem, or does it offer the same methods?"""
+    methods = ("initial", "actions", "outcomes")
+    return not isinstance(target, type) and all(callable(getattr(target, name, None)) for name in methods)
+
+
+def compile_model(problem: Target, *, progress: bool = False, memory_limit: float | None = None) -> TabularModel:
+    """Return the tabular model of the states that `problem` can reach; a model is returned as it is.
+
+    `memory_limit` (bytes; by default three quarters of what the machine has free) stops a state space that would
+    not fit, with an estimate, before memory runs out. A problem that knows a faster way to its arrays may offer it as
+    a method `tabulate(memory_limit)`.
+    """
+    if isinstance(problem, StateSpace):
+        return as_model(problem)
+    tabulate = None if isinstance(problem, type) else getattr(problem, "tabulate", None)
+    limit = available_memory() * SHARE if memory_limit is None else check_limit(memory_limit)
+    if tabulate is not None:
+        model: TabularModel = tabulate(limit)
+    else:
+        model = explore(problem, progress=progress, memory_limit=limit)
+    check_tables(model.name, model.horizon, model.num_slots if model.stationary else 1, limit)
+    spec = getattr(problem, "spec", None)
+    return replace(model, spec=spec) if isinstance(spec, Mapping) and "kind" in spec else model
+
+
+def check_limit(given: Any) -> float:
+    """Return a number of bytes or raise."""
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
+        raise SettingsError(f"memory_limit is {given!r}; it must be a number of bytes")
+    return float(given)
+
+
+def explore(problem: Problem, *, progress: bool = False, memory_limit: float = math.inf) -> TabularModel:
+    """Compile by asking the problem about one state after another."""
+    header = header_of(problem)
+    builder = Builder(header)
+    stationary = bool(getattr(problem, "stationary", False))
+    first_probability, first_states = first_distribution(problem, header.name)
+    index: dict[Hashable, int] = {}
+    slots: list[Hashable] = []
+
+    def slot_of(state: Hashable, where: object) -> int:
+        try:
+            slot = index.get(state)
+        except TypeError:
+            raise ProblemError(f"{where}: state {state!r} is not hashable; use a tuple or a frozen dataclass") from None
+        if slot is None:
+            slot = index[state] = len(slots)
+            slots.append(state)
+        return slot
+
+    first_slots = [slot_of(state, "initial()") for state in first_states]
+    if len(set(first_slots)) < len(first_slots):
+        raise ProblemError(f"initial() of {header.name!r} names a state twice")
+    layer_start = [0, len(slots)]
+    distribution_start = [0]
+    with Progress("Compiling", unit="pairs", enabled=progress) as bar:
+        for step in range(header.horizon):
+            if not stationary:
+                index = {}
+            for slot in range(layer_start[step], layer_start[step + 1]):
+                for _ in expand(problem, builder, step, slots[slot], index, slot_of):
+                    used = builder.used(len(slots))
+                    if used > memory_limit:
+                        refuse_size(header.name, len(slots), len(builder.row_action), step, used, memory_limit)
+                if len(builder.row_start) % 256 == 0:
+                    bar.reach(len(builder.row_action), states=len(slots), step=step)
+            if not stationary:
+                builder.end_layer()
+            layer_start.append(len(slots))
+            distribution_start.append(len(builder.outcome_start) - 1)
+    builder.row_start.extend([len(builder.row_action)] * (len(slots) + 1 - len(builder.row_start)))
+    shared = stationary and revisits(builder, layer_start)
+    model = built(builder, slots, first_slots, first_probability, layer_start, distribution_start, shared)
+    if shared:
+        check_stationary(problem, builder, model)
+    return model
+
+
+def check_stationary(problem: Problem, builder: Builder, model: TabularModel) -> None:
+    """Ask about a few states again, at the last step that meets them: the answer must be what it was at the first."""
+    met = model.reachable.reshape(-1, model.num_slots)[: model.horizon]
+    for slot in np.linspace(0, model.num_slots - 1, min(model.num_slots, ASKED_AGAIN), dtype=int).tolist():
+        steps = np.flatnonzero(met[:, slot])
+        if len(steps) > 1:
+            state, first, last = model.state_of_slot(slot), int(steps[0]), int(steps[-1])
+            if answers_of(problem, builder, first, state) != answers_of(problem, builder, last, state):
+                raise ProblemError(
+                    f"state {state!r} has other actions or outcomes at step {last} than at step {first}, though "
+                    f"{model.name!r} says stationary = True; leave that out where anything depends on the step"
+                )
+
+
+def answers_of(problem: Problem, builder: Builder, step: int, state: Hashable) -> list[tuple[Hashable, Any]]:
+    """Return what a problem tells of a state: each action with its outcomes, probabilities rounded."""
+    told: list[tuple[Hashable, Any]] = []
+    for action in problem.actions(step, state):
+        where = Place(step, state, action)
+        outcomes = each_outcome(problem.outcomes(step, state, action), where)
+        merged = merge(outcomes, builder, where, {}, lambda following, _: following)
+        told.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
+    return told
+
+
+def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Hashable]]:
+    """Return the probabilities and states of initial(), those of probability 0 left out."""
+    pairs = list(check_each(problem.initial(), f"initial() of {name!r}", "(probability, state) pairs"))
+    if not pairs:
+        raise ProblemError(f"initial() of {name!r} gave no first state; it must give (probability, state) pairs")
+    try:
+        probability = np.array([float(p) for p, _ in pairs])
+        states = [state for _, state in pairs]
+    except (TypeError, ValueError, OverflowError):
+        raise ProblemError(f"initial() of {name!r} must give (probability, state) pairs, got {pairs!r}") from None
+    check_distribution(probability, f"of initial() of {name!r}")
+    keep = probability > 0
+    return probability[keep], [state for state, kept in zip(states, keep, strict=True) if kept]
+
+
+class Place:
+    """Where a problem was asked, put into words only where something is wrong: most of the time nothing is."""
+
+    __slots__ = ("action", "state", "step")
+
+    def __init__(self, step: int, state: Hashable, *action: Hashable) -> None:
+        self.step, self.state, self.action = step, state, action
+
+    def __str__(self) -> str:
+        shown = "".join(f", action {action!r}" for action in self.action)
+        return f"step {self.step}, state {self.state!r}{shown}"
+
+
+def expand(
+    problem: Problem, builder: Builder, step: int, state: Hashable, index: dict[Hashable, int], slot_of: SlotOf
+) -> Iterator[None]:
+    """Store every action of a state with its outcomes; pause after the last and, where there are many, on the way."""
+    where = place = Place(step, state)
+    seen: set[Hashable] = set()
+    try:
+        for action in each_told(problem.actions(step, state), place, "actions"):
+            where = Place(step, state, action)
+            refuse_action(action, seen, where)
+            seen.add(action)
+            told = problem.outcomes(step, state, action)
+            plain = merge_plain(told, builder, where, index, slot_of) if type(told) in (list, tuple) else None
+            if plain is None:
+                builder.add_row(action, merge(each_outcome(told, where), builder, where, index, slot_of))
+            else:
+                builder.add_plain_row(action, *plain)
+            if len(seen) % PAUSE == 0:
+                yield
+    except PeakError:
+        raise
+    except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
+        error.add_note(f"{builder.header.name!r} raised this when it was asked about {where}")
+        raise
+    if not seen:
+        raise ProblemError(f"{place}: no action is on offer before the horizon; offer one that leads nowhere new")
+    builder.end_slot()
+    yield
+
+
+def refuse_action(action: Any, seen: set[Hashable], where: Place) -> None:
+    """Raise where an action cannot be told apart from others."""
+    try:
+        twice = action in seen
+    except TypeError:
+        raise ProblemError(f"{where}: the action is not hashable") from None
+    if twice:
+        raise ProblemError(f"{where}: the action is offered twice")
+
+
+def each_outcome(told: Any, where: Place) -> Iterator[Any]:
+    """Return an iterator over the outcomes of an action."""
+    if isinstance(told, Outcome):
+        raise ProblemError(f"{where}: outcomes() gave a single Outcome; it must give a sequence: [Outcome(...)]")
+    return each_told(told, where, "outcomes")
+
+
+def each_told(told: Any, where: Place, of: str) -> Iterator[Any]:
+    """Return an iterator over actions or outcomes that a problem told; text would be gone through letter by letter."""
+    if isinstance(told, str):
+        raise ProblemError(f"{where}: {of}() gave {told!r}; it must be a sequence of {of}")
+    return iter(told) if type(told) in (list, tuple) else check_each(told, f"{where}: {of}()", of)
+
+
+def merge_plain(
+    outcomes: Any, builder: Builder, where: Place, index: Mapping[Hashable, int], slot_of: SlotOf
+) -> tuple[dict[int, float], tuple[float, ...]] | None:
+    """Return {next slot: probability} and the payoff of outcomes that are all paid the same, where nothing is unusual.
+
+    None: `merge` looks more closely, and says what is wrong if anything is.
+    """
+    if not outcomes or type(outcomes[0]) is not Outcome:
+        return None
+    _, _, reward, constraints = outcomes[0]
+    if type(constraints) is not tuple or type(reward) not in PLAIN or not PLAIN.issuperset(map(type, constraints)):
+        return None
+    payoff = builder.known_payoffs.get((reward, constraints)) or builder.plain_payoff(reward, constraints)
+    if payoff is None:
+        return None
+    merged: dict[int, float] = {}
+    total = 0.0
+    for outcome in outcomes:
+        if type(outcome) is not Outcome:
+            return None
+        probability, following, earned, told = outcome
+        if told is not constraints or earned is not reward or type(probability) is not float or not probability > 0.0:
+            return None
+        total += probability
+        try:
+            slot = index[following]
+        except (KeyError, TypeError):
+            slot = slot_of(following, where)
+        merged[slot] = merged.get(slot, 0.0) + probability
+    return (merged, payoff) if abs(total - 1.0) <= ROUNDING else None
+
+
+def merge(
+    outcomes: Iterable[Any], builder: Builder, where: Place, index: Mapping[Hashable, Any], slot_of: SlotOf
+) -> dict[tuple[int, tuple[float, ...]], float]:
+    """Return {(next slot, payoff): probability} of validated outcomes, equal ones added up.
+
+    `index` has the slots of states that were met before; `slot_of` finds those of others.
+    """
+    merged: dict[tuple[int, tuple[float, ...]], float] = {}
+    total, known = 0.0, builder.known_payoffs
+    for given in outcomes:
+        outcome = given if isinstance(given, Outcome) else as_outcome(given, where)
+        told, following, reward, constraints = outcome
+        try:
+            probability = told if type(told) is float else float(told)
+        except (TypeError, ValueError, OverflowError):
+            raise ProblemError(f"{where}: probability {told!r} is not a number") from None
+        if not 0.0 <= probability <= 1.0 + ROUNDING:
+            raise ProblemError(f"{where}: probability {probability} is not a number from 0 to 1")
+        total += probability
+        if type(constraints) is tuple and PLAIN.issuperset(map(type, constraints)) and type(reward) in PLAIN:
+            payoff = known.get((reward, constraints)) or builder.plain_payoff(reward, constraints)
+            payoff = payoff or builder.payoff(outcome, where)
+        else:
+            payoff = builder.payoff(outcome, where)
+        if probability > 0.0:
+            try:
+                slot = index[following]
+            except (KeyError, TypeError):
+                slot = slot_of(following, where)
+            key = (slot, payoff)
+            merged[key] = merged[key] + probability if key in merged else probability
+    if total == 0.0:
+        raise ProblemError(f"{where}: outcomes() gave nothing that can happen; probabilities must sum to 1")
+    if abs(total - 1.0) > ROUNDING:
+        raise ProblemError(f"{where}: probabilities sum to {total:.12g}, not to 1")
+    return merged
+
+
+def as_outcome(given: Any, where: Place) -> Outcome:
+    """Accept a plain tuple in place of an Outcome."""
+    try:
+        return Outcome(*given)
+    except TypeError:
+        form = "Outcome(probability, next_state, reward, constraints)"
+        raise ProblemError(f"{where}: {given!r} is not an {form}") from None
+
+
+def revisits(builder: Builder, layer_start: list[int]) -> bool:
+    """Does some state with actions occur at two steps? (Slots are numbered by the step that meets them first.)"""
+    depth = np.repeat(np.arange(len(layer_start) - 1), np.diff(layer_start))
+    rows_depth = np.repeat(depth, np.diff(builder.row_start))
+    starts = np.array(builder.outcome_start[:-1])[builder.row_distribution]
+    # The nearest next slot of a row is enough: outcomes are sorted by slot, so by depth.
+    nearest = depth[np.array(builder.outcome_next)[starts]]
+    return bool((nearest != rows_depth + 1).any())
+
+
+def guard_memory(name: str, states: int, rows: int, step: int, limit: float) -> None:
+    """Stop before the machine does."""
+    used = states * BYTES_A_STATE + rows * BYTES_A_ROW
+    if used > limit:
+        refuse_size(name, states, rows, step, used, limit)
+
+
+def refuse_size(name: str, states: int, rows: int, step: int, used: float, limit: float) -> NoReturn:
+    """Raise for a model that does not fit."""
+    raise ProblemError(
+        f"{name!r} has at least {states:,} states and {rows:,} pairs by step {step}, about {used / 1e9:.3g} GB: "
+        f"more than the limit of {limit / 1e9:.3g} GB. Coarsen the states, or raise memory_limit"
+    )

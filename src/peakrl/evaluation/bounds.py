@@ -1,0 +1,96 @@
+"""Bounds on a mean that hold at all sample sizes at once, so that one may look, and stop, whenever one likes.
+
+Let X_1, X_2, .. <= b be drawn one after another, each with mean m given the past (b known before the first of them).
+For every stake w in [0, 1] the capital M_n(w) = prod_i (1 - w + w (b - X_i) / (b - m)) of a gambler is a martingale.
+Half is staked at w = 1, and half is spread over [0, 1] with density 1 / (pi sqrt(w (1 - w))), which does nearly as well
+as the best w in hindsight: max_w M_n(w) <= sqrt(pi (n + 1/2)) * (its capital). By Ville's inequality the whole ever
+reaches 1 / d with probability at most d. With w = (b - m) / (nu - m) this says, except with probability d, for ALL
+n >= 1 and ALL nu >= b at once:
+
+    m <= nu - exp( mean_i log(nu - X_i) - beta(nu, n) / n ),   beta(b, n) = log(2 / d),
+                                                               beta(nu, n) = log(2 / d) + 1/2 log(pi (n + 1/2)) else.
+
+nu may be picked after the data, and any nu is valid: the best one has F(nu) = beta / n where
+
+    F(nu) = mean log(nu - X_i) + log mean 1 / (nu - X_i),       decreasing in nu.
+
+With c = mean X_i the right side is c - (nu - c) expm1(mean log1p((c - X_i) / (nu - c)) - beta / n), which loses no
+digits where nu is large. Lower bounds are upper bounds of -X.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from peakrl.types import Floats
+
+#: Steps of the search for the best nu, and how near is near enough; an inexact one is valid too.
+STEPS, CLOSE = 60, 1e-7
+
+
+def upper_mean(values: Floats, most: float, failure: float) -> float:
+    """Return an upper bound on the mean that `values` were drawn with; each is at most `most`."""
+    count = len(values)
+    if count == 0:
+        return most
+    # Everything is told by b - X_i >= 0 and nu - b >= 0, so that no digits are lost where the range is far from 0.
+    distances, counts = np.unique(most - values, return_counts=True)
+    shares = counts / count
+    all_in = math.log(2.0 / failure) / count
+    spread = all_in + log_term(count) / count
+    room = best_room(distances, shares, spread, count)
+    found = bound_at(distances, shares, 0.0, all_in), bound_at(distances, shares, room, spread)
+    return most + min(0.0, *found)
+
+
+def lower_mean(values: Floats, least: float, failure: float) -> float:
+    """Return a lower bound on the mean that `values` were drawn with; each is at least `least`."""
+    return -upper_mean(-values, -least, failure)
+
+
+def log_term(count: int) -> float:
+    """Return 1/2 log(pi (n + 1/2)): what it costs not to know the best stake."""
+    return 0.5 * math.log(math.pi * (count + 0.5))
+
+
+def bound_at(distances: Floats, shares: Floats, room: float, price: float) -> float:
+    """Return the bound of nu = b + room, less b; `price` is beta / n."""
+    mean = float(shares @ distances)
+    if mean + room <= 0.0:  # every value is b
+        return 0.0
+    with np.errstate(divide="ignore"):
+        growth = float(shares @ np.log1p((distances - mean) / (mean + room)))
+    return -mean - (mean + room) * math.expm1(growth - price)
+
+
+def best_room(distances: Floats, shares: Floats, price: float, count: int) -> float:
+    """Return nu - b for the nu whose bound is least, nearly: where F(nu) is the price, or 0 where F is below it."""
+    widest = float(distances[-1])
+    if widest <= 0.0:
+        return 0.0
+    low, high = math.log(1e-9 * widest), math.log(10.0 * math.sqrt(count) * widest)
+    above = excess(distances, shares, low, price)
+    if above <= 0.0:
+        return 0.0
+    # F falls like a power of nu - b: its logarithm is followed along the chord (the Illinois rule) until that is short.
+    below, side = excess(distances, shares, high, price), 0
+    for _ in range(STEPS):
+        middle = (low * below - high * above) / (below - above)
+        found = excess(distances, shares, middle, price)
+        if found > 0.0:
+            low, above, below, side = middle, found, below / 2 if side > 0 else below, 1
+        else:
+            high, below, above, side = middle, found, above / 2 if side < 0 else above, -1
+        if high - low <= CLOSE or abs(found) <= CLOSE:
+            return math.exp(middle)
+    return math.exp(high)
+
+
+def excess(distances: Floats, shares: Floats, log_room: float, price: float) -> float:
+    """Return log(F(nu) / price) for nu = b + exp(log_room)."""
+    gaps = distances + math.exp(log_room)
+    middle = float(shares @ gaps)
+    found = float(shares @ np.log(gaps / middle)) + math.log(float(shares @ (middle / gaps)))
+    return math.log(max(found, 1e-300) / price)

@@ -1,0 +1,286 @@
+"""Exact totals of every policy that learning goes through, episode by episode.
+
+Rows share distributions over next slots; let d and e stand for such distributions. For a policy pi, a step h and a
+quantity q that rows pay (the reward, the violation of a constraint)
+
+    mu_h(d)   = P(the row chosen at step h has distribution d),
+    p_h(d, q) = E[q paid at step h+1 | d at step h],
+    M_h(d, e) = P(the row chosen at step h+1 has distribution e | d at step h),
+
+so that mu_{h+1} = mu_h M_h, and step h+1 pays sum_d mu_h(d) p_h(d, q): one product with the matrix (M_h | p_h).
+
+There are far fewer distributions than states where rows share them (energy harvesting: 21 against 441), and a change
+of one action touches only the rows d of (M | p) that lead to its state. Those are computed anew from the policy, never
+corrected by differences: every number is a function of the current policy alone, and a curve is the same to the last
+bit however it is cut into chunks. Steps before the first change that has any probability keep what they have.
+
+The dense form multiplies plainly. The sparse one uses the products of `products`, so that what is possible never has
+the probability 0; whoever needs that of a model whose numbers may be too small asks for it (`may_vanish`).
+
+A (step, distribution) is a *link*: link = link_start[step] + d - step_distributions[step, 0]. After a step's links
+stand its totals, one cell for each quantity, and padding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from peakrl.evaluation.curve_tables import GROUP, Curve
+from peakrl.jit import inlined, loop
+from peakrl.numerics import times
+from peakrl.types import Floats, Ints, Layout
+
+
+@loop
+def policy_curve(
+    layout: Layout,
+    curve: Curve,
+    change_episode: Ints,
+    change_node: Ints,
+    change_row: Ints,
+    episode: int,
+    value: Floats,
+    violation: Floats,
+) -> int:
+    """Fill value[j] and violation[j] with those of pi^k, k = episode + j; return how many changes were applied.
+
+    Changes are in order of episode; one of episode k holds from pi^k on. Those of later episodes than asked for
+    are left for the next call: pass what follows the returned count.
+    """
+    # Not the literal 0: numba would compile `apply_changes` for it apart.
+    position, changes, totals = np.int64(0), change_episode.shape[0], curve.totals
+    reward, cost = 0.0, 0.0
+    for j in range(value.shape[0]):
+        if j == 0 or (position < changes and change_episode[position] <= episode + j):
+            position, step = apply_changes(
+                layout, curve, change_episode, change_node, change_row, position, episode + j
+            )
+            recompute(layout, curve, step)
+            reward, cost = 0.0, 0.0
+            for h in range(layout.horizon):
+                reward += totals[h, 0]
+                cost += totals[h, 1]
+        value[j] = reward
+        violation[j] = cost
+    return position
+
+
+@loop
+def summed_totals(
+    layout: Layout,
+    curve: Curve,
+    change_episode: Ints,
+    change_node: Ints,
+    change_row: Ints,
+    episodes: int,
+    sums: Floats,
+) -> None:
+    """Add to `sums` the totals [step, quantity] of pi^1 .. pi^K; what stays in force for n episodes counts n times."""
+    position, changes, episode = np.int64(0), change_episode.shape[0], np.int64(1)
+    while episode <= episodes:
+        position, step = apply_changes(layout, curve, change_episode, change_node, change_row, position, episode)
+        recompute(layout, curve, step)
+        following = int(change_episode[position]) if position < changes else episodes + 1
+        count = min(following, episodes + 1) - episode
+        for step in range(layout.horizon):
+            for q in range(sums.shape[1]):
+                sums[step, q] += count * curve.totals[step, q]
+        episode += count
+
+
+@loop
+def apply_changes(
+    layout: Layout,
+    curve: Curve,
+    change_episode: Ints,
+    change_node: Ints,
+    change_row: Ints,
+    position: int,
+    episode: int,
+) -> tuple[int, int]:
+    """Apply the changes from `position` on that hold by `episode`.
+
+    Return the position after them and the first step at which one of them matters (the horizon where none does).
+    """
+    rows, distribution, payoffs, row_payoffs = curve.rows, curve.distribution, curve.payoffs, curve.row_payoffs
+    user_start, user, mass, stale = curve.user_start, curve.user, curve.mass, curve.stale
+    row_distribution, link_start, stride = layout.row_distribution, curve.link_start, layout.node_stride
+    earliest, changes = layout.horizon, change_episode.shape[0]
+    while position < changes and change_episode[position] <= episode:
+        node, row = change_node[position], change_row[position]
+        position += 1
+        if rows[node] == row:
+            continue
+        rows[node] = row
+        distribution[node] = row_distribution[row]
+        for q in range(payoffs.shape[1]):
+            payoffs[node, q] = row_payoffs[row, q]
+        step = int(node // stride if stride > 0 else curve.slot_step[node])
+        slot = node - step * stride
+        if step == 0:
+            earliest = 0 if curve.may_start[slot] else earliest
+            continue
+        base = link_start[step - 1] - layout.step_distributions[step - 1, 0]
+        for u in range(user_start[slot], user_start[slot + 1]):
+            stale[base + user[u]] = True
+            if mass[base + user[u]] > 0.0:
+                earliest = min(earliest, step)
+    return position, earliest
+
+
+@inlined
+def recompute(layout: Layout, curve: Curve, step: int) -> None:
+    """Compute mu and the totals of `step` and every later one; of all steps where none has been."""
+    if step == 0 or not curve.evaluated[0]:
+        curve.evaluated[0] = True
+        begin(layout, curve)
+        step = 1
+    if curve.dense:
+        advance_dense(layout, curve, step)
+    else:
+        advance_sparse(layout, curve, step)
+
+
+@loop
+def begin(layout: Layout, curve: Curve) -> None:
+    """Step 0, from the distribution of the first state."""
+    mass, count = curve.mass, 0
+    mass[: curve.link_start[1]] = 0.0
+    curve.totals[0] = 0.0
+    for i in range(curve.first_slot.shape[0]):
+        node, probability = curve.first_slot[i], curve.first_probability[i]
+        for q in range(curve.totals.shape[1]):
+            curve.totals[0, q] += times(probability, curve.payoffs[node, q])
+        note_margins(curve.worst, curve.row_margins, np.int64(curve.rows[node]))
+        link = curve.distribution[node] - layout.step_distributions[0, 0]
+        if not curve.dense and mass[link] == 0.0:
+            curve.active[count] = link
+            count += 1
+        mass[link] += probability
+    curve.active_count[0] = count
+
+
+@loop
+def note_margins(worst: Floats, margins: Floats, index: int) -> None:
+    """Lower `worst` to a row of `margins` where that is less."""
+    for i in range(worst.shape[0]):
+        worst[i] = min(worst[i], margins[index, i])
+
+
+@loop
+def advance_dense(layout: Layout, curve: Curve, step: int) -> None:
+    """`step` and every later one, by products with the matrix (M | p)."""
+    mass, matrix, stale, margin, worst = curve.mass, curve.matrix, curve.stale, curve.ahead_margin, curve.worst
+    outcome_start, following, probability = layout.outcome_start, layout.outcome_next, layout.outcome_probability
+    payoffs, distribution, rows, row_margins = curve.payoffs, curve.distribution, curve.rows, curve.row_margins
+    link_start, totals_start = curve.link_start, curve.totals_start
+    margins = worst.shape[0] > 0  # tested out here: a call that does nothing is not free
+    for h in range(step, layout.horizon):
+        source, target, totals = link_start[h - 1], link_start[h], totals_start[h]
+        here, shift = h * layout.node_stride, layout.step_distributions[h - 1, 0] - source
+        first = layout.step_distributions[h, 0]
+        for link in range(source, totals_start[h - 1]):
+            if mass[link] == 0.0:
+                continue
+            if stale[link]:
+                stale[link] = False
+                start, last = outcome_start[link + shift], outcome_start[link + shift + 1]
+                for column in range(totals - target):
+                    matrix[link, column] = 0.0
+                for o in range(start, last):
+                    matrix[link, distribution[here + following[o]] - first] += probability[o]
+                expect(matrix, link, totals - target, payoffs, here, following, probability, start, last)
+                if margins:
+                    least(margin, link, row_margins, rows, here, following, start, last)
+            if margins:
+                note_margins(worst, margin, link)
+        multiply(mass, matrix, np.uint64(source), np.uint64(target), np.uint64(link_start[h + 1]))
+        for q in range(payoffs.shape[1]):
+            curve.totals[h, q] = mass[totals + q]
+
+
+@loop
+def expect(
+    into: Floats,
+    link: int,
+    column: int,
+    payoffs: Floats,
+    here: int,
+    following: Ints,
+    probability: Floats,
+    start: int,
+    last: int,
+) -> None:
+    """into[link, column + q] = what the outcomes start .. last are expected to pay at their nodes."""
+    for q in range(payoffs.shape[1]):
+        paid = 0.0
+        for o in range(start, last):
+            paid += times(probability[o], payoffs[here + following[o], q])
+        into[link, column + q] = paid
+
+
+@loop
+def least(
+    into: Floats, link: int, margins: Floats, rows: Ints, here: int, following: Ints, start: int, last: int
+) -> None:
+    """into[link, i] = the least margin i at the nodes of the outcomes start .. last."""
+    for i in range(margins.shape[1]):
+        smallest = np.inf
+        for o in range(start, last):
+            smallest = min(smallest, margins[rows[here + following[o]], i])
+        into[link, i] = smallest
+
+
+@loop
+def multiply(mass: Floats, matrix: Floats, source: np.uint64, target: np.uint64, end: np.uint64) -> None:
+    """mass[target:end] = mass[source:target] * matrix[source:target], four rows at a time.
+
+    Rows of cells that are no links are 0. Indices are unsigned: a signed one would be tested for being negative, and
+    the loop not be vectorised.
+    """
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+    width = end - target
+    for column in range(width):
+        mass[target + column] = 0.0
+    for link in range(source, target, np.uint64(GROUP)):
+        m0, m1, m2, m3 = mass[link], mass[link + one], mass[link + two], mass[link + three]
+        if m0 != 0.0 or m1 != 0.0 or m2 != 0.0 or m3 != 0.0:
+            for column in range(width):
+                two_rows = mass[target + column] + m0 * matrix[link, column] + m1 * matrix[link + one, column]
+                mass[target + column] = two_rows + m2 * matrix[link + two, column] + m3 * matrix[link + three, column]
+
+
+@loop
+def advance_sparse(layout: Layout, curve: Curve, step: int) -> None:
+    """`step` and every later one, outcome by outcome through the links that have mass."""
+    mass, ahead, stale, margin, worst = curve.mass, curve.matrix, curve.stale, curve.ahead_margin, curve.worst
+    outcome_start, following, probability = layout.outcome_start, layout.outcome_next, layout.outcome_probability
+    payoffs, distribution, rows, row_margins = curve.payoffs, curve.distribution, curve.rows, curve.row_margins
+    active, active_count, totals = curve.active, curve.active_count, curve.totals
+    margins, no_column = worst.shape[0] > 0, np.int64(0)
+    for h in range(step, layout.horizon):
+        here, source, target = h * layout.node_stride, curve.link_start[h - 1], curve.link_start[h]
+        shift, base = layout.step_distributions[h - 1, 0] - source, target - layout.step_distributions[h, 0]
+        for i in range(active_count[h]):
+            mass[active[target + i]] = 0.0
+        totals[h] = 0.0
+        count = 0
+        for i in range(active_count[h - 1]):
+            link = np.int64(active[source + i])
+            m, start, last = mass[link], outcome_start[link + shift], outcome_start[link + shift + 1]
+            if stale[link]:
+                stale[link] = False
+                expect(ahead, link, no_column, payoffs, here, following, probability, start, last)
+                if margins:
+                    least(margin, link, row_margins, rows, here, following, start, last)
+            if margins:
+                note_margins(worst, margin, link)
+            for q in range(totals.shape[1]):
+                totals[h, q] += times(m, ahead[link, q])
+            for o in range(start, last):
+                to, part = base + distribution[here + following[o]], times(m, probability[o])
+                if mass[to] == 0.0:
+                    active[target + count] = to
+                    count += 1
+                mass[to] += part
+        active_count[h] = count

@@ -1,0 +1,147 @@
+"""Where an environment tells of its constraints, read into one form: numbers that are >= 0 where they are met.
+
+In this order: the user's function of the transition; `info["constraints"]` (>= 0 is met); `info["cost"]`, or the third
+of six values that a step returns (> 0 is violated), a number or one for each constraint. Which it is, and how many
+there are, is settled by the first step and holds for the whole run.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from peakrl.checks import ROUNDING, shown
+from peakrl.errors import PeakError, TargetError
+from peakrl.rounding import rounding_words
+
+
+class Transition(NamedTuple):
+    """What a user's constraint function is given: one step, in the environment's own terms."""
+
+    step: int
+    observation: Any
+    action: Any
+    reward: float
+    next_observation: Any
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+ConstraintFunction = Callable[[Transition], float | Sequence[float]]
+
+
+class ConstraintReader:
+    """Reads the constraints of a step."""
+
+    def __init__(
+        self,
+        function: ConstraintFunction | None,
+        bounds: tuple[float, ...] | None,
+        tolerances: tuple[float, ...] | None = None,
+    ) -> None:
+        self.function, self.bounds, self.tolerances = function, bounds, tolerances
+        self._told = False
+        self.count = None if bounds is None else len(bounds)
+        self._source: str | None = None
+        #: Of one constraint that is met: how large it may be.
+        self._most = sys.float_info.max if not bounds else bounds[0]
+
+    def read(self, transition: Transition) -> tuple[float, ...]:
+        """Return one number for each constraint, >= 0 where it is met."""
+        if self.function is None or self.count == 0:
+            return self._checked(*self._told_of(transition.info))
+        try:
+            given = self.function(transition)
+        except PeakError:
+            raise
+        except Exception as error:  # of the user's own code: anything may come
+            raise TargetError(self._raised(error)) from error
+        if type(given) is float and self.count == 1 and 0.0 <= given <= self._most:
+            return (given,)  # by far the most frequent
+        return self._checked(given, FUNCTION)
+
+    def _checked(self, given: Any, source: str) -> tuple[float, ...]:
+        values = numbers(given, source)
+        if source == COST:
+            values = tuple(0.0 - value for value in values)
+        if self.count is None:
+            self.count = len(values)
+        elif len(values) != self.count:
+            raise TargetError(f"{source} has {len(values)} numbers for {self.count} constraints")
+        if self.bounds is not None:
+            for index, (value, bound) in enumerate(zip(values, self.bounds, strict=True)):
+                if abs(value) > bound * (1 + ROUNDING):
+                    raise TargetError(f"{source}: constraint {index} is {value:g}, beyond its bound of {bound:g}")
+        return values if min(values, default=0.0) >= 0.0 else self._forgiven(values, source)
+
+    def _forgiven(self, values: tuple[float, ...], source: str) -> tuple[float, ...]:
+        """Return values with those within their tolerance met; say once what may be rounding."""
+        if self.tolerances is not None:
+            if len(self.tolerances) != len(values):
+                raise TargetError(
+                    f"{source} has {len(values)} numbers for {len(self.tolerances)} constraint_tolerances"
+                )
+            rooms = zip(values, self.tolerances, strict=True)
+            values = tuple(0.0 if -room <= value < 0.0 else value for value, room in rooms)
+        least, bound = min(values), max(self.bounds or (1.0,))
+        if -ROUNDING * bound <= least < 0.0 and not self._told:
+            self._told = True
+            words = rounding_words(f"steps of the environment ({source})", str(values.index(least)), least, bound)
+            warnings.warn(
+                f"{words} (to `learn`, or in the environment's metadata['peakrl'])", RuntimeWarning, stacklevel=2
+            )
+        return values
+
+    def _told_of(self, info: dict[str, Any]) -> tuple[Any, str]:
+        """Return what an environment tells of its constraints, and where."""
+        if self.count == 0:
+            return (), "constraint_bounds"
+        for source, key in ((CONSTRAINTS, "constraints"), (COST, "cost")):
+            if key in info and self._source in (None, source):
+                self._source = source
+                return info[key], source
+        if self._source is not None:
+            raise TargetError(
+                f"{self._source} is missing; an environment that gives it once must give it at every step"
+            )
+        raise TargetError(
+            'no constraint: the environment gives neither info["constraints"] nor info["cost"]. Pass constraint=, a '
+            "function of the transition, or constraint_bounds=() if there is nothing to meet"
+        )
+
+    def _raised(self, error: Exception) -> str:
+        """Return the words for what the user's function raised, which is no fault of the environment."""
+        name = getattr(self.function, "__qualname__", None) or repr(self.function)
+        return f"the function that was passed as constraint=, {name}, raised {type(error).__name__}: {error}"
+
+
+FUNCTION, CONSTRAINTS, COST = "what constraint() returned", 'info["constraints"]', 'info["cost"]'
+
+
+def numbers(given: Any, source: str) -> tuple[float, ...]:
+    """Return one finite number, or a flat sequence of them, as a tuple of floats."""
+    if isinstance(given, float):  # by far the most frequent
+        values: tuple[float, ...] = (given,)
+    elif type(given) in (tuple, list) and all(type(value) is float for value in given):
+        values = tuple(given)
+    else:
+        try:
+            array = np.asarray(given)
+        except (TypeError, ValueError):
+            array = np.array(None)
+        if array.dtype.kind == "b" and source != COST:
+            raise TargetError(
+                f"{source} is {shown(given)}; it must be a number, since False would count as met, like 0"
+            )
+        if array.dtype.kind not in "biuf" or array.ndim > 1:
+            raise TargetError(f"{source} is {shown(given)}; it must be a number or a flat sequence of numbers")
+        values = tuple(map(float, array.ravel().tolist()))
+    if not all(map(math.isfinite, values)):
+        raise TargetError(f"{source} is {shown(given)}; it must be finite")
+    return values

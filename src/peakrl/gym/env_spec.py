@@ -1,0 +1,213 @@
+"""An environment as data, in the words of problem files and sweeps.
+
+    [problem]
+    kind = "gymnasium"
+    id = "FrozenLake-v1"                  # as `gymnasium.make` takes it, and what else it takes:
+    arguments = { is_slippery = false }
+    constraint = "lake.py:holes"          # a function of the transition, as `learn` takes it
+    horizon = 8                           # by default the environment's own time limit
+
+`reward_range`, `constraint_bounds`, `constraint_tolerances` and `states` are those of `learn`. An `id` such as
+"mine.py:make" is a function of the user's own that returns an environment; "module:Name-v0" imports the module, which
+registers the name. Both run code, as `constraint` does, and so may whatever stands in `arguments` with a colon.
+
+Where an environment shows its table (`env.unwrapped.P`), and tells of no constraints that the table lacks, what is not
+declared is read off the table, and what was learned can be judged exactly on it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from peakrl.compile import compile_model
+from peakrl.errors import ProblemError
+from peakrl.gym.adapter import is_environment
+from peakrl.gym.transition_table import from_gymnasium
+from peakrl.problem import Problem
+from peakrl.specs.registry import kinds, unknown_key
+from peakrl.specs.spec import ProblemSpec, as_plain
+from peakrl.specs.user_code import having_imported, is_name, load_named, running, source_digest
+from peakrl.tabular import TabularModel
+
+KIND = "gymnasium"
+#: What `learn` takes, beside the environment and the function of constraints.
+DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "states")
+PARAMETERS = ("id", "arguments", "constraint", *DECLARED)
+
+
+@dataclass(frozen=True)
+class LearningTarget:
+    """What a description leads to: what is learned on, and what `learn` must be told beside it."""
+
+    #: A model, or an environment.
+    subject: Any
+    #: Of an environment, as `learn` takes it.
+    declared: Mapping[str, Any]
+    #: On which a policy can be judged exactly; None of an environment that shows none.
+    table: TabularModel | None
+
+    @property
+    def is_environment(self) -> bool:
+        """Is it learned on step by step?"""
+        return self.subject is not self.table
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Return what `resume` and `load_run` take."""
+        return {"env": self.subject, **self.declared} if self.is_environment else {"model": self.subject}
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """An environment as data; a wrong name is refused at once, a wrong value when the environment is made."""
+
+    parameters: Mapping[str, Any]
+    kind: ClassVar[str] = KIND
+
+    def __post_init__(self) -> None:
+        given = as_plain(self.parameters, "")
+        for name in given:
+            if name not in PARAMETERS:
+                raise ProblemError(unknown_key(name, name, list(PARAMETERS)))
+        if "id" not in given:
+            raise ProblemError("id is missing; it must name an environment of Gymnasium's, or a function of yours")
+        for name in ("id", "constraint"):
+            if not isinstance(given.get(name, ""), str):
+                raise ProblemError(f"{name} is {given[name]!r}; it must be a text")
+        arguments = given.get("arguments", {})
+        if not isinstance(arguments, Mapping):
+            raise ProblemError(f"arguments is {arguments!r}; it must be a table of values by name")
+        if "trust" in arguments:
+            raise ProblemError("arguments.trust: whom to trust is said on the command line, not in a file")
+        object.__setattr__(self, "parameters", given)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EnvironmentSpec:
+        """Return the specification that {"kind": "gymnasium", parameters} stands for."""
+        return cls({name: value for name, value in values.items() if name != "kind"})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return {"kind": ..., parameters}: `from_dict` reads it."""
+        return {"kind": KIND, **self.parameters}
+
+    def with_parameters(self, changes: Mapping[str, Any]) -> EnvironmentSpec:
+        """Return the environment with some parameters set otherwise."""
+        return EnvironmentSpec({**self.parameters, **changes})
+
+    def code(self, where: str) -> list[tuple[str, Any]]:
+        """Return the code that making it runs, each with its place in a file whose table `where` this is."""
+        named = {name: self.parameters.get(name) for name in ("id", "constraint", "arguments")}
+        return [(f"{where}.{place}", text) for place, text in texts(named) if is_name(text)]
+
+    def source_digests(self, folder: Path) -> dict[str, str]:
+        """Return the digests of the files that it names, by what they are for."""
+        places = {"source": ("constraint", self.parameters.get("constraint"))}
+        if is_name(self.parameters["id"]) and self.parameters["id"].rpartition(":")[2].isidentifier():
+            places["environment source"] = ("id", self.parameters["id"])
+        found = {name: source_digest(code, folder, what) for name, (what, code) in places.items() if code is not None}
+        return {name: digest for name, digest in found.items() if digest is not None}
+
+    def open(self, folder: str | Path = ".", *, progress: bool = False) -> LearningTarget:
+        """Return the environment with what there is to say of it; files are relative to `folder`."""
+        env, constraint = self._made(Path(folder)), self._constraint(Path(folder))
+        table = self._table(env, constraint, progress=progress) if self._is_shown(env, constraint) else None
+        return self._target(env, constraint, table)
+
+    def open_again(self, folder: str | Path, table: TabularModel | None) -> LearningTarget:
+        """Return the environment, made anew; its table is known from before."""
+        return self._target(self._made(Path(folder)), self._constraint(Path(folder)), table)
+
+    def _target(self, env: Any, constraint: Any, table: TabularModel | None) -> LearningTarget:
+        declared = {name: self.parameters[name] for name in DECLARED if name in self.parameters}
+        if constraint is not None:
+            declared["constraint"] = constraint
+        if table is not None:
+            told = ("horizon", "reward_range", "constraint_bounds")
+            declared = {name: getattr(table, name) for name in told} | declared
+        return LearningTarget(env, declared, table)
+
+    def build(self, folder: str | Path = ".") -> Problem:
+        """Return the table that it shows, as a problem; one that shows none is refused."""
+        return self._problem(self._made(Path(folder)), self._constraint(Path(folder)))
+
+    def compile(self, folder: str | Path = ".", *, progress: bool = False) -> TabularModel:
+        """Return the table that it shows, compiled."""
+        return self._table(self._made(Path(folder)), self._constraint(Path(folder)), progress=progress)
+
+    def _table(self, env: Any, constraint: Any, *, progress: bool) -> TabularModel:
+        with running("constraint"):
+            return compile_model(self._problem(env, constraint), progress=progress)
+
+    def _problem(self, env: Any, constraint: Any) -> Problem:
+        problem = from_gymnasium(env, horizon=self.parameters.get("horizon"), constraint=constraint)
+        if "constraint_tolerances" in self.parameters:
+            problem.constraint_tolerances = self.parameters["constraint_tolerances"]
+        return problem
+
+    def _is_shown(self, env: Any, constraint: Any) -> bool:
+        """Does the environment show a table, which leaves out nothing that it tells of constraints?"""
+        if not isinstance(getattr(getattr(env, "unwrapped", env), "P", None), Mapping):
+            return False
+        return constraint is not None or not told_of_constraints(env)
+
+    def _constraint(self, folder: Path) -> Any:
+        named = self.parameters.get("constraint")
+        return None if named is None else load_named(named, folder, "constraint")
+
+    def _made(self, folder: Path) -> Any:
+        """Return the environment."""
+        named, arguments = self.parameters["id"], self.parameters.get("arguments", {})
+        if not is_name(named):
+            return registered(named, arguments)
+        module, _, name = named.rpartition(":")
+        if not name.isidentifier():  # "module:Name-v0", Gymnasium's way to say which module registers a name
+            with having_imported(module, folder, f"id {named!r}"):
+                return registered(name, arguments)
+        make = load_named(named, folder, "id")
+        with running(f"id {named!r}"):
+            env = make(**arguments)
+        if not is_environment(env):
+            raise ProblemError(f"id: {named!r} returned {env!r}; it must return a Gymnasium environment")
+        return env
+
+
+def described_target(values: Any) -> ProblemSpec | EnvironmentSpec:
+    """Return what a table with a kind describes: a problem, or an environment."""
+    kind = values.get("kind") if isinstance(values, Mapping) else None
+    if kind == KIND:
+        return EnvironmentSpec.from_dict(values)
+    if isinstance(kind, str) and ":" not in kind and kind not in kinds():
+        raise ProblemError(f"kind is {kind!r}; it must be one of {', '.join((*kinds(), KIND))}")
+    return ProblemSpec.from_dict(values)
+
+
+def registered(name: str, arguments: Mapping[str, Any]) -> Any:
+    """Return an environment by its name at Gymnasium."""
+    import gymnasium
+
+    with running(f"id: gymnasium cannot make {name!r}: it"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Overriding environment")  # a user's module is imported anew each time
+        return gymnasium.make(name, **arguments)
+
+
+def told_of_constraints(env: Any) -> bool:
+    """Does an environment that shows a table tell of constraints at a step?"""
+    with running("id: the environment, at its first step,"):
+        state = env.reset(seed=0)[0]
+        info = env.step(next(iter(env.unwrapped.P[int(state)])))[4]
+    return "constraints" in info or "cost" in info
+
+
+def texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text within plain data, with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from texts(item, f"{place}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from texts(item, f"{place}[{index}]")

@@ -1,0 +1,324 @@
+"""Our problems as Gymnasium environments.
+
+An episode is one walk through the compiled model, drawn from the environment's own generator. `info` holds after
+`reset` and every `step`
+
+    action_mask   [action] 1 where it is on offer        step         how many steps are done
+    constraints   [constraint] >= 0 where met            cost         max(0, -constraint); of several constraints an
+                  (of the step just taken; not at reset)              array, of one a float, as other libraries expect
+
+and `metadata["peakrl"]` declares horizon, reward range, constraint names and bounds, so that `learn(env, ...)` needs no
+more. Where nothing depends on the step the horizon cuts an episode off (`truncated`); where states belong to steps the
+last of them are terminal (`terminated`). An action that is not on offer ends the episode as well, with the lowest
+reward and every constraint violated by its bound: nothing is silently put in its place.
+
+Where the same state can be met at several steps of a problem that changes with the step, the best action depends on
+both, and an observation tells both: the step comes first (`gym.steps`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+
+from peakrl.compile import compile_model
+from peakrl.errors import ProblemError
+from peakrl.gym import rendering as drawing
+from peakrl.gym.steps import needs_step, shown_with_step, space_with_step
+from peakrl.problem import Problem
+from peakrl.problems.harvesting.problem import EnergyHarvesting
+from peakrl.problems.scheduling.problem import MachineScheduling
+from peakrl.specs.problem_file import naming, read_spec
+from peakrl.specs.registry import kind_named
+from peakrl.specs.spec import ProblemSpec, located
+from peakrl.specs.user_code import Trust
+from peakrl.tabular import TabularModel
+
+RENDER_MODES = ("ansi", "rgb_array")
+
+
+class ProblemEnvironment(gymnasium.Env[Any, Any]):
+    """A compiled problem, one random episode at a time; observations and actions are indices of labels."""
+
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012  # Gymnasium's own form
+
+    def __init__(self, model: TabularModel, render_mode: str | None = None, with_step: bool | None = None) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise ProblemError(f"render_mode is {render_mode!r}; there are {', '.join(map(repr, RENDER_MODES))}")
+        self.model, self.render_mode = model, render_mode
+        self.metadata = {**type(self).metadata, "peakrl": declaration(model)}
+        self.actions = tuple(model.action_labels)
+        #: Do observations tell the step?
+        self.with_step = needs_step(model) if with_step is None else with_step
+        shown = self.make_observation_space()
+        self.observation_space = space_with_step(shown, model.horizon) if self.with_step else shown
+        self.action_space = spaces.Discrete(len(self.actions))
+        self._slot = -1
+        self._step = 0
+        #: Of the steps so far: state, action, reward, constraints.
+        self.trace: list[tuple[Hashable, Hashable, float, tuple[float, ...]]] = []
+
+    # What an environment of its own kind may show otherwise --------------------------------------------------
+
+    @property
+    def states(self) -> Any:
+        """The labels that observations are indices of."""
+        return self.model.state_labels
+
+    def make_observation_space(self) -> spaces.Space[Any]:
+        """One number for each state."""
+        return spaces.Discrete(self.model.num_states)
+
+    def observe(self, slot: int) -> Any:
+        """Return the observation of a stored state."""
+        return int(self.model.slot_state[slot])
+
+    def _observed(self) -> Any:
+        """Return what the environment shows now."""
+        shown = self.observe(self._slot)
+        return shown_with_step(shown, self._step) if self.with_step else shown
+
+    def text(self) -> str:
+        """Return the latest state in words."""
+        return f"state {self.state!r}"
+
+    def picture(self) -> drawing.Pixels:
+        """Return the episode so far as a picture."""
+        margins = [min(entry[3], default=0.0) for entry in self.trace]
+        rewards = {drawing.BLUE: [entry[2] for entry in self.trace]}
+        return drawing.step_chart(rewards, margins, [margin < 0 for margin in margins], 0.0, self.model.horizon)
+
+    # Gymnasium -----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> Hashable:
+        """The label of the present state."""
+        return self.model.state_of_slot(self._slot)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Draw a first state."""
+        super().reset(seed=seed, options=options)
+        model = self.model
+        self._slot = int(model.first_slot[self._draw(model.first_probability)])
+        self._step, self.trace = 0, []
+        return self._observed(), self._info()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action, given by its index."""
+        if self._slot < 0 or self._step >= self.model.horizon:
+            raise gymnasium.error.ResetNeeded("the episode is over: call reset() before the next step")
+        if not self.action_space.contains(action):
+            raise ProblemError(f"action {action!r} is no index of an action; they are 0 to {len(self.actions) - 1}")
+        model, index = self.model, int(action)
+        rows = [row for row in model.rows_of_slot(self._slot) if model.row_action[row] == index]
+        before = self.state
+        reward, constraints = self._take(rows[0]) if rows else self._refuse()
+        self.trace.append((before, self.actions[index], reward, constraints))
+        info = self._info()
+        info["constraints"] = np.array(constraints)
+        costs = [max(0.0, -value) for value in constraints]
+        info["cost"] = costs[0] if len(costs) == 1 else np.array(costs)
+        over, limited = self._step >= model.horizon, bool(rows) and model.stationary and model.horizon > 1
+        return self._observed(), reward, over and not limited, over and limited, info
+
+    def _take(self, row: int) -> tuple[float, tuple[float, ...]]:
+        """Draw what comes of a stored pair."""
+        layout, payoffs = self.model.layout, self.model.payoffs
+        distribution = layout.row_distribution[row]
+        start, end = layout.outcome_start[distribution : distribution + 2]
+        place = self._draw(layout.outcome_probability[start:end])
+        record = payoffs.row_payoff[row] + payoffs.stride * place
+        self._slot = int(layout.outcome_next[start + place])
+        self._step += 1
+        return float(payoffs.reward[record]), tuple(float(value) for value in payoffs.constraints[record])
+
+    def _refuse(self) -> tuple[float, tuple[float, ...]]:
+        """End the episode: the action is not on offer."""
+        self._step = self.model.horizon
+        return self.model.reward_range[0], tuple(-bound for bound in self.model.constraint_bounds)
+
+    def _draw(self, probability: Any) -> int:
+        if len(probability) == 1:
+            return 0
+        return int(np.searchsorted(np.cumsum(probability)[:-1], self.np_random.random(), side="right"))
+
+    def _info(self) -> dict[str, Any]:
+        mask = np.zeros(len(self.actions), np.int8)
+        rows = self.model.rows_of_slot(self._slot)
+        mask[self.model.row_action[rows.start : rows.stop]] = 1
+        return {"action_mask": mask, "step": self._step}
+
+    def render(self) -> Any:
+        """Return the episode so far as text or as a picture, as `render_mode` says."""
+        if self.render_mode == "rgb_array":
+            return self.picture()
+        if self.render_mode != "ansi":
+            return None
+        lines = [f"step {self._step} of {self.model.horizon}: {self.text()}"]
+        if self.trace:
+            _, action, reward, constraints = self.trace[-1]
+            margins = ", ".join(
+                f"{name} {value:g}{' violated' if value < 0 else ''}"
+                for name, value in zip(self.model.constraint_names, constraints, strict=True)
+            )
+            lines.append(f"last action {action!r}, reward {reward:g}, {margins}")
+        return "\n".join(lines)
+
+
+def declaration(model: TabularModel) -> dict[str, Any]:
+    """Return what a learner should know of an environment beforehand."""
+    return {
+        "horizon": model.horizon,
+        "reward_range": model.reward_range,
+        "constraint_names": model.constraint_names,
+        "constraint_bounds": model.constraint_bounds,
+        "stationary": model.stationary,
+        "states": model.max_states,
+    }
+
+
+class HarvestingEnvironment(ProblemEnvironment):
+    """Energy harvesting: observations are (battery, arrival), actions the powers 0, 1, ..."""
+
+    def __init__(
+        self, problem: EnergyHarvesting, render_mode: str | None = None, with_step: bool | None = None
+    ) -> None:
+        self.problem = problem
+        super().__init__(compile_model(problem), render_mode, with_step)
+
+    def make_observation_space(self) -> spaces.Space[Any]:
+        """Battery level and arrival."""
+        return spaces.MultiDiscrete([self.problem.battery + 1, self.problem.max_power - self.problem.battery + 1])
+
+    def observe(self, slot: int) -> Any:
+        """Return [battery, arrival]."""
+        return np.array(self.model.state_of_slot(slot), np.int64)
+
+    def text(self) -> str:
+        """Return the battery as a bar."""
+        (level, arrival), size = self._pair(self.state), self.problem.battery
+        width = min(max(size, 1), 40)
+        bar = ("#" * round(width * level / max(size, 1))).ljust(width, ".")
+        return f"battery [{bar}] {level}/{size}  arrival {arrival}  peak {self.problem.peak_power:g}"
+
+    def picture(self) -> drawing.Pixels:
+        """Return the battery over time."""
+        pairs = [self._pair(entry[0]) for entry in self.trace] + [self._pair(self.state)]
+        powers = [int(entry[1]) for entry in self.trace]  # type: ignore[call-overload]  # powers are whole numbers
+        energy = {drawing.BLUE: [pair[0] for pair in pairs], drawing.ORANGE: [pair[1] for pair in pairs]}
+        peak = self.problem.peak_power
+        return drawing.step_chart(energy, powers, [power > peak for power in powers], peak, self.problem.horizon)
+
+    @staticmethod
+    def _pair(state: Any) -> tuple[int, int]:
+        return int(state[0]), int(state[1])
+
+
+class SchedulingEnvironment(ProblemEnvironment):
+    """Machine scheduling: observations are the jobs done, the time and the largest tardiness; actions are jobs."""
+
+    def __init__(
+        self, problem: MachineScheduling, render_mode: str | None = None, with_step: bool | None = None
+    ) -> None:
+        self.problem = problem
+        super().__init__(compile_model(problem), render_mode, with_step)
+
+    def make_observation_space(self) -> spaces.Space[Any]:
+        """Done: one bit for each job; time and worst: whole numbers up to the longest schedule."""
+        longest = self.problem.latest_end
+        return spaces.Dict(
+            {
+                "done": spaces.MultiBinary(len(self.problem.jobs)),
+                "time": spaces.Discrete(longest + 1),
+                "worst": spaces.Discrete(longest + 1),
+            }
+        )
+
+    def observe(self, slot: int) -> Any:
+        """Return {"done": bits, "time": ..., "worst": the largest tardiness so far}."""
+        state: Any = self.model.state_of_slot(slot)
+        done = np.array([job.name in state.done for job in self.problem.jobs], np.int8)
+        return {"done": done, "time": self.problem.time(state), "worst": state.worst or 0}
+
+    def text(self) -> str:
+        """Return one line for each job."""
+        done: Any = self.state
+        lines, bars = [f"time {self.problem.time(done)}"], {bar[0]: bar for bar in self._bars()}
+        for name, deadline in self._deadlines().items():
+            _, begin, end, margin = bars.get(name, (name, 0.0, 0.0, 0.0))
+            when = f"{begin:g}-{end:g}" if name in bars else "waiting"
+            lines.append(f"job {name:<8} deadline {deadline:>6g}  {when}{f'  missed by {-margin:g}' * (margin < 0)}")
+        return "\n".join(lines)
+
+    def picture(self) -> drawing.Pixels:
+        """Return the Gantt chart."""
+        return drawing.gantt_chart(self._bars(), self._deadlines(), float(self.problem.latest_end))
+
+    def _deadlines(self) -> dict[str, float]:
+        return {str(job.name): float(job.deadline) for job in self.problem.jobs}
+
+    def _bars(self) -> list[tuple[str, float, float, float]]:
+        states: list[Any] = [entry[0] for entry in self.trace] + [self.state]
+        times = [float(self.problem.time(state)) for state in states]
+        release: dict[Any, int] = {job.name: job.release for job in self.problem.jobs}
+        return [
+            (str(entry[1]), max(times[place], release[entry[1]]), times[place + 1], min(entry[3]))
+            for place, entry in enumerate(self.trace)
+        ]
+
+
+#: Problems that show more than the indices of their states.
+ENVIRONMENTS: dict[type, Callable[..., ProblemEnvironment]] = {
+    EnergyHarvesting: HarvestingEnvironment,
+    MachineScheduling: SchedulingEnvironment,
+}
+
+
+def make_environment(
+    problem: Problem | TabularModel | ProblemSpec | Mapping[str, Any] | str | Path,
+    render_mode: str | None = None,
+    *,
+    with_step: bool | None = None,
+    trust: Trust = False,
+) -> ProblemEnvironment:
+    """Return a problem as an environment, also one told as data or by a problem file; `peakrl.to_gymnasium` is this.
+
+    A file that names code is refused unless `trust` is True, or lists "." (its own folder) and installed packages.
+    """
+    model = compile_model(built(problem, trust))
+    env = ProblemEnvironment(model, render_mode, with_step)
+    # A specification, so that Gymnasium's checker and wrappers can make the environment anew.
+    name, entry_point = "peakrl/Problem-v0", "peakrl.gym.export:make_environment"
+    env.spec = EnvSpec(
+        id=name, entry_point=entry_point, kwargs={"problem": model, "render_mode": render_mode, "with_step": with_step}
+    )
+    return env
+
+
+def built(problem: Any, trust: Trust) -> Any:
+    """Return what data or a file stands for; anything else as it is."""
+    if isinstance(problem, str | Path):
+        with naming(problem), located("problem"):
+            return read_spec(problem, trust=trust).compile(Path(problem).parent)
+    if isinstance(problem, Mapping):
+        problem = ProblemSpec.from_dict(problem)
+    return problem.compile() if isinstance(problem, ProblemSpec) else problem
+
+
+def make_built_in(
+    kind: str, render_mode: str | None = None, with_step: bool | None = None, **parameters: Any
+) -> ProblemEnvironment:
+    """Return a problem of a kind with its parameters (`peakrl.specs.registry`)."""
+    if kind == "machine_scheduling" and "jobs" not in parameters:
+        kind, parameters["number"] = "scheduling_example", parameters.pop("example", 1)
+    problem = kind_named(kind).build(parameters, Path())
+    make = ENVIRONMENTS.get(type(problem))
+    if make is None:
+        return make_environment(problem, render_mode, with_step=with_step)
+    return make(problem, render_mode, with_step)

@@ -1,0 +1,72 @@
+"""The environments' names at Gymnasium: `gymnasium.make("peakrl/EnergyHarvesting-v0")` and the like.
+
+`import peakrl` must not pay for `import gymnasium`. Where Gymnasium has been imported before, the names are registered
+at once; otherwise a hook waits for that import and registers them right after it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+def register_environments() -> None:
+    """Register our environments now; done twice it changes nothing."""
+    import gymnasium
+
+    from peakrl.specs.registry import kinds
+
+    named = {kind.environment: kind.name for kind in kinds().values() if kind.environment is not None}
+    for name, kind in named.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(id=name, entry_point="peakrl.gym.export:make_built_in", kwargs={"kind": kind})
+    if "peakrl/Problem-v0" not in gymnasium.registry:
+        gymnasium.register(id="peakrl/Problem-v0", entry_point="peakrl.gym.export:make_environment")
+
+
+def register_with_gymnasium() -> None:
+    """Register our environments as soon as Gymnasium is there."""
+    if "gymnasium" in sys.modules:
+        register_environments()
+    elif not any(isinstance(finder, Hook) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Hook())
+
+
+class Hook(MetaPathFinder):
+    """Waits for the import of Gymnasium, then steps aside."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return Gymnasium's own spec with a loader that registers our environments after it."""
+        if fullname != "gymnasium":
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = RegisteringLoader(spec.loader)
+        return spec
+
+
+class RegisteringLoader(Loader):
+    """Loads a module as its own loader does, then registers our environments."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Leave it to Gymnasium's loader."""
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, then register."""
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        register_environments()

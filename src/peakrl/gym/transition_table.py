@@ -1,0 +1,141 @@
+"""A problem read off an environment that shows its table, as Gymnasium's toy text environments do.
+
+`env.unwrapped.P[state][action]` lists (probability, next state, reward, terminated). Whatever ends the episode leads to
+one more state, numbered after all others, in which nothing is earned and nothing can be violated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from peakrl.checks import shown
+from peakrl.errors import PeakError, ProblemError, SettingsError
+from peakrl.gym.constraints import FUNCTION, Transition, numbers
+from peakrl.problem import Outcome, Problem
+
+ConstraintFunction = Callable[[Transition], float | Sequence[float]]
+
+
+class TableProblem(Problem):
+    """An environment's own table as a problem; states and actions are its numbers."""
+
+    def __init__(
+        self,
+        table: Mapping[int, Mapping[int, Sequence[Any]]],
+        first: Sequence[tuple[float, int]],
+        horizon: int,
+        constraint: ConstraintFunction | None,
+        constraint_names: Sequence[str] | None,
+        stationary: bool,
+        name: str,
+    ) -> None:
+        self.table, self.first, self.constraint = table, first, constraint
+        self.horizon, self.stationary, self.name = horizon, stationary, name
+        #: The state of an episode that is over.
+        self.end = max(table) + 1
+        count = self._count()
+        if constraint_names is None:
+            constraint_names = ("constraint",) if count == 1 else [f"constraint {i}" for i in range(count)]
+        self.constraint_names = tuple(constraint_names)
+
+    def _count(self) -> int:
+        """Return how many constraints the function tells of."""
+        if self.constraint is None:
+            return 0
+        state = self.first[0][1]
+        return len(next(iter(self.outcomes(0, state, next(iter(self.actions(0, state)))))).constraints)
+
+    def initial(self) -> Iterable[tuple[float, int]]:
+        """Return (probability, state) pairs."""
+        return self.first
+
+    def actions(self, step: int, state: Any) -> Iterable[int]:
+        """Return the numbers of the actions; in the end there is one, which changes nothing."""
+        return [min(self.table[self.first[0][1]])] if state == self.end else list(self.table[state])
+
+    def outcomes(self, step: int, state: Any, action: Any) -> Iterable[Outcome]:
+        """Return what the table says."""
+        if state == self.end:
+            return [Outcome(1.0, self.end, 0.0, (0.0,) * len(self.constraint_names))]
+        return [self._outcome(step, state, action, entry) for entry in self.table[state][action]]
+
+    def _outcome(self, step: int, state: int, action: int, entry: Any) -> Outcome:
+        try:
+            probability, following, reward, terminated = entry
+            following, over = int(following), bool(terminated)
+        except (TypeError, ValueError):
+            raise ProblemError(
+                f"P[{state}][{action}] holds {shown(entry)}; it must hold (probability, next state, reward, terminated)"
+            ) from None
+        if not over and following not in self.table:
+            raise ProblemError(f"P[{state}][{action}] leads to {following}, a state that the table does not have")
+        values: tuple[float, ...] = ()
+        if self.constraint is not None:
+            transition = Transition(step, state, action, float(reward), following, over, False, {})
+            values = numbers(self.constraint(transition), FUNCTION)
+        return Outcome(probability, self.end if over else following, reward, values)
+
+
+def from_gymnasium(
+    env: Any,
+    *,
+    horizon: int | None = None,
+    constraint: ConstraintFunction | None = None,
+    constraint_names: Sequence[str] | None = None,
+    initial: int | Mapping[int, float] | None = None,
+    stationary: bool = True,
+) -> Problem:
+    """Return the problem of an environment that shows its table as `env.unwrapped.P`.
+
+    `horizon` is by default the environment's time limit. `constraint` is called with the `Transition` of every entry of
+    the table and returns one number, or several, that are >= 0 where met; it is the function that `learn(env)` takes,
+    with an empty `info`. Where it depends on the step, say stationary=False. `initial` is the first state or
+    {state: probability}, by default the environment's own. A table cannot tell what it leaves out: an environment that
+    does more than it says there is noticed only where it is tried.
+    """
+    inner = getattr(env, "unwrapped", env)
+    table = getattr(inner, "P", None)
+    if not isinstance(table, Mapping) or not table:
+        raise SettingsError(
+            f"{env!r} shows no table: it must have env.unwrapped.P, as Gymnasium's toy text environments have. Other "
+            "environments can be learned and simulated as they are"
+        )
+    if constraint is not None and not callable(constraint):
+        raise SettingsError(f"constraint is {constraint!r}; it must be a function of a transition")
+    first = first_states(inner, initial)
+    unknown = [state for _, state in first if state not in table]
+    if unknown:
+        raise ProblemError(f"the first state {unknown[0]!r} is not in the environment's table")
+    name = getattr(getattr(env, "spec", None), "id", None) or type(inner).__name__
+    try:
+        return TableProblem(table, first, limit(env, horizon), constraint, constraint_names, stationary, name)
+    except PeakError:
+        raise
+    except (TypeError, AttributeError, StopIteration) as error:
+        raise ProblemError(f"env.unwrapped.P is not a table of lists by state and action: {error}") from error
+
+
+def limit(env: Any, horizon: int | None) -> int:
+    """Return the horizon that was given, or the environment's time limit."""
+    found = horizon if horizon is not None else getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    if found is None:
+        raise SettingsError("the environment has no time limit: pass horizon=, the steps of an episode")
+    return found
+
+
+def first_states(inner: Any, initial: int | Mapping[int, float] | None) -> list[tuple[float, int]]:
+    """Return (probability, state) pairs."""
+    if isinstance(initial, Mapping):
+        return [(chance, state) for state, chance in initial.items()]
+    if initial is not None:
+        return [(1.0, initial)]
+    own = getattr(inner, "initial_state_distrib", None)
+    if own is None:
+        raise SettingsError(
+            "the environment does not tell its first states: pass initial=, one or {state: probability}"
+        )
+    chances = np.asarray(own, np.float64).ravel()
+    return [(float(chances[state]), state) for state in np.flatnonzero(chances).tolist()]

@@ -1,1 +1,0 @@
-"""Numba kernels: arrays in, arrays out. Nothing here imports anything else of peakrl."""

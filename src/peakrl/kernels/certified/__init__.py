@@ -1,1 +1,0 @@
-"""The certified learner: bounds by betting, upper values, candidates and gaps (formulas: in each module)."""

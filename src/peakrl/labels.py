@@ -1,0 +1,156 @@
+"""Names of states and actions as arrays, for a file, and back.
+
+A sequence of labels is stored in the first of these forms that fits: a range; the bit masks of a scheduling model;
+whole numbers, or tuples of equally many of them, as a table; anything else made of None, bool, int, float, str, bytes,
+tuple and frozenset as JSON, in which a list is a tuple and {"set": [...]}, {"float": "inf"}, {"bytes": "00ff"} are what
+JSON has no word for. What comes back is equal to what was stored and has the same hash, so that a state is found again;
+a named tuple comes back as a tuple, a numpy number as a Python number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import StorageError
+from peakrl.schedule_states import ScheduleStates
+from peakrl.storage import from_json, refuse_half_signs
+
+Arrays = dict[str, NDArray[Any]]
+#: States and actions are numbered with 32 bits.
+MOST_LABELS = 2**31 - 1
+
+
+class UnstorableLabel(Exception):
+    """A label is of a type that a file cannot hold; the message shows it."""
+
+
+def store_labels(labels: Sequence[Hashable]) -> tuple[dict[str, Any], Arrays]:
+    """Return plain values and arrays from which `load_labels` makes equal labels."""
+    if isinstance(labels, range):
+        return {"form": "range", "range": [labels.start, labels.stop, labels.step]}, {}
+    if isinstance(labels, ScheduleStates):
+        parts, arrays = labels.parts()
+        return {"form": "schedule", **parts}, dict(arrays)
+    table = whole_numbers(labels)
+    if table is not None:
+        return {"form": "table"}, {"table": table}
+    try:
+        plain = [encoded(label) for label in labels]
+        text = json.dumps(plain, allow_nan=False)
+        refuse_half_signs(text, plain)
+    except RecursionError:
+        raise UnstorableLabel("a label holds tuples within tuples to too great a depth") from None
+    except UnicodeEncodeError as error:
+        raise UnstorableLabel(
+            f"a text with half a sign of Unicode, {error.object[error.start : error.end]!r}"
+        ) from None
+    return {"form": "json"}, {"json": np.frombuffer(text.encode(), np.uint8)}
+
+
+def load_labels(plain: Mapping[str, Any], arrays: Arrays, *, distinct: bool = True) -> Sequence[Hashable]:
+    """Rebuild labels, where `distinct` no two equal; wrong fields raise what `storage.fields_of` makes clear."""
+    form = plain["form"]
+    if form == "range":
+        return number_range(plain["range"])
+    if form == "schedule":
+        return schedule_states(plain, arrays["done"], arrays["clock"])
+    if form == "table":
+        labels = table_rows(arrays["table"])
+    elif form == "json":
+        labels = [decoded(value) for value in from_json(arrays["json"].tobytes())]
+    else:
+        raise StorageError(f"labels are stored as {form!r}, a form that this peakrl does not know")
+    if distinct and len(set(labels)) < len(labels):
+        raise ValueError("two labels are equal")
+    return labels
+
+
+def number_range(ends: Any) -> range:
+    """Return labels that are a range; how many there may be, the model decides that they belong to."""
+    numbers = range(*ends)
+    if len(numbers) > MOST_LABELS:
+        raise ValueError(f"{len(numbers):,} labels are more than the {MOST_LABELS:,} that a model can have")
+    return numbers
+
+
+def schedule_states(plain: Mapping[str, Any], done: NDArray[Any], clock: NDArray[Any]) -> ScheduleStates:
+    """Return the states of a scheduling model."""
+    names = plain["names"]
+    if not (done.dtype == clock.dtype == np.uint64 and done.ndim == 1 and done.shape == clock.shape):
+        raise ValueError("the masks of scheduling states are not of one length")
+    if len(names) > 64 or len(set(names)) < len(names) or not all(isinstance(name, int | str) for name in names):
+        raise ValueError("the jobs of scheduling states are not up to 64 different names")
+    if done.size and int(done.max()) >> len(names):
+        raise ValueError("a scheduling state has a job done that has no name")
+    states = ScheduleStates(names, done, clock, timed=bool(plain["timed"]), worst=bool(plain["worst"]))
+    if states.repeat():
+        raise ValueError("two labels are equal")
+    return states
+
+
+def table_rows(table: NDArray[Any]) -> list[Hashable]:
+    """Return labels that are whole numbers or tuples of them."""
+    if table.dtype != np.int64 or table.ndim not in (1, 2):
+        raise ValueError(f"a table of labels is {table.dtype} of shape {table.shape}")
+    return table.tolist() if table.ndim == 1 else list(map(tuple, table.tolist()))
+
+
+def whole_numbers(labels: Sequence[Hashable]) -> NDArray[np.int64] | None:
+    """Return labels as a table where they are 64-bit whole numbers or tuples of equally many of them, else None."""
+    first = labels[0]
+    width = len(first) if isinstance(first, tuple) else None
+    for label in labels:
+        if width is None:
+            if type(label) is not int:
+                return None
+        elif not isinstance(label, tuple) or len(label) != width or any(type(part) is not int for part in label):
+            return None
+    try:
+        return np.array(labels, np.int64)
+    except OverflowError:
+        return None
+
+
+def encoded(label: Any) -> Any:
+    """Return a label as JSON values."""
+    if isinstance(label, np.generic):
+        label = label.item()
+    if label is None or isinstance(label, bool):
+        return label
+    # Enumerations of numbers and words are equal to their plain values and hash alike.
+    if isinstance(label, int):
+        return int(label)
+    if isinstance(label, str):
+        return str.__str__(label)
+    if isinstance(label, float):
+        return float(label) if math.isfinite(label) else {"float": repr(float(label))}
+    if isinstance(label, bytes):
+        return {"bytes": label.hex()}
+    if isinstance(label, tuple):
+        return [encoded(part) for part in label]
+    if isinstance(label, frozenset):
+        return {"set": [encoded(part) for part in label]}
+    shown = repr(label)
+    raise UnstorableLabel(f"{shown if len(shown) <= 80 else shown[:77] + '...'}, a {type(label).__name__}")
+
+
+def decoded(value: Any) -> Hashable:
+    """Return the label that `encoded` gave as JSON values."""
+    if isinstance(value, list):
+        return tuple(decoded(part) for part in value)
+    if isinstance(value, dict):
+        ((tag, inner),) = value.items()
+        if tag == "set":
+            return frozenset(decoded(part) for part in inner)
+        if tag == "bytes":
+            return bytes.fromhex(inner)
+        return {"float": float}[tag](inner)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{value!r} is no label")

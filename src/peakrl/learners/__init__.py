@@ -1,0 +1,112 @@
+"""The learners: a class of settings for each algorithm.
+
+    peakrl.learn(model, peakrl.learners.SafeQ(trials=False), episodes=50_000)
+    peakrl.learn(model, "SafeQ", episodes=50_000)
+
+Wherever a learner is accepted, its name as a string will do, in upper or lower case; problem files and sweeps give its
+settings beside it, and `preset` for a class method: `learner = "ConstrainedQ"`, `preset = "paper"`, `slack = 0.1`.
+
+A new learner is one module in `peakrl.learners`, with its settings, its tables and its rule, and one line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from peakrl.errors import SettingsError
+
+if TYPE_CHECKING:
+    from peakrl.learners.certified.learner import Certified
+    from peakrl.learners.cmdp_lp.learner import OptCMDP
+    from peakrl.learners.cmdp_lp.pessimistic import DOPE, OptPessLP
+    from peakrl.learners.constrained_q import ConstrainedQ
+    from peakrl.learners.masked_q import MaskedQ
+    from peakrl.learners.maximin_q import MaximinQ
+    from peakrl.learners.posterior_sampling.learner import PosteriorSampling
+    from peakrl.learners.primal_dual.learner import OptDual, OptPrimalDual, WeiMDP
+    from peakrl.learners.safe_q.learner import SafeQ
+    from peakrl.learners.settings import LearnerSettings
+    from peakrl.learners.triple_q import TripleQ
+    from peakrl.learners.ucbvi import SUCBVI, UCBVI
+
+#: The module of each, the default first.
+LEARNERS = {
+    "PosteriorSampling": "peakrl.learners.posterior_sampling.learner",
+    "SafeQ": "peakrl.learners.safe_q.learner",
+    "Certified": "peakrl.learners.certified.learner",
+    "ConstrainedQ": "peakrl.learners.constrained_q",
+    "UCBVI": "peakrl.learners.ucbvi",
+    "SUCBVI": "peakrl.learners.ucbvi",
+    "MaskedQ": "peakrl.learners.masked_q",
+    "MaximinQ": "peakrl.learners.maximin_q",
+    "TripleQ": "peakrl.learners.triple_q",
+    "OptCMDP": "peakrl.learners.cmdp_lp.learner",
+    "OptPessLP": "peakrl.learners.cmdp_lp.pessimistic",
+    "DOPE": "peakrl.learners.cmdp_lp.pessimistic",
+    "OptDual": "peakrl.learners.primal_dual.learner",
+    "OptPrimalDual": "peakrl.learners.primal_dual.learner",
+    "WeiMDP": "peakrl.learners.primal_dual.learner",
+}
+DEFAULT = "PosteriorSampling"
+
+__all__ = [
+    "DOPE",
+    "SUCBVI",
+    "UCBVI",
+    "Certified",
+    "ConstrainedQ",
+    "MaskedQ",
+    "MaximinQ",
+    "OptCMDP",
+    "OptDual",
+    "OptPessLP",
+    "OptPrimalDual",
+    "PosteriorSampling",
+    "SafeQ",
+    "TripleQ",
+    "WeiMDP",
+]
+
+
+def find_learner(name: Any) -> type[LearnerSettings]:
+    """Return the settings class with this name, in upper or lower case."""
+    found = {known.lower(): known for known in LEARNERS}.get(name.lower()) if isinstance(name, str) else None
+    if found is None:
+        own = 'a peakrl.Learner, in files "file.py:Class"'
+        raise SettingsError(f"learner is {name!r}; it must be one of {', '.join(LEARNERS)}, or your own ({own})")
+    kind: type[LearnerSettings] = getattr(importlib.import_module(LEARNERS[found]), found)
+    return kind
+
+
+def make_learner(name: Any, /, preset: Any = None, **settings: Any) -> LearnerSettings:
+    """Return the settings of the learner with this name; `preset` is a class method that makes them."""
+    kind = find_learner(name)
+    make: Any = kind
+    title = kind.__name__
+    if preset is not None:
+        presets = [name for name, member in vars(kind).items() if isinstance(member, classmethod) and name[0] != "_"]
+        if preset not in presets:
+            raise SettingsError(f"preset is {preset!r}; {title} has {', '.join(presets) or 'none: leave it out'}")
+        make, title = getattr(kind, preset), f"{title}.{preset}"
+    parameters = signature(make).parameters.values()
+    missing = [one.name for one in parameters if one.default is one.empty and one.kind != one.VAR_KEYWORD]
+    missing = [name for name in missing if name not in settings]
+    if missing:
+        raise SettingsError(f"{title} needs {', '.join(missing)}: give {', '.join(f'{name}=...' for name in missing)}")
+    try:
+        made: LearnerSettings = make(**settings)
+        return made
+    except TypeError as error:  # a setting that it does not have
+        raise SettingsError(f"{title}: {error}") from None
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LEARNERS:
+        raise AttributeError(f"module 'peakrl.learners' has no attribute {name!r}")
+    return find_learner(name)
+
+
+def __dir__() -> list[str]:
+    return __all__

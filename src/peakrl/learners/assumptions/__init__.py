@@ -1,0 +1,1 @@
+"""What users declare about a target, and how declarations are checked."""

@@ -1,0 +1,191 @@
+"""What contradicts a declaration (`learners.assumptions.limits`): on a model before the first episode, elsewhere when it is seen.
+
+A model is walked through from its first states by all that is allowed, so that every message names a step and a state
+that a run can come to. An environment ends the run with the observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from peakrl.errors import PolicyError, SettingsError, TargetError
+from peakrl.learners.assumptions.limits import Limits, allowed_rows
+from peakrl.tabular import TabularModel
+
+Refusal = type[SettingsError] | type[TargetError]
+
+
+class DeclarationCheck:
+    """Compares what happens with what is declared."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits, self.safe, self.policy = limits, limits.safe, limits.policy
+        self.horizon = limits.space.horizon
+        #: [row of the support]: its next states, as far as they were asked for.
+        self._known: dict[int, set[Hashable]] = {}
+
+    # Models --------------------------------------------------------------------------------------------------
+
+    def check_model(self, model: TabularModel) -> None:
+        """Raise where a model does what is declared to be impossible."""
+        if self.limits.function is not None:
+            self._check_function(model)
+        if not self.limits.proves:
+            return
+        for slot in model.first_slot.tolist():
+            actions = [model.action_of_row(row) for row in model.rows_of_slot(slot)]
+            self.check_first(model.state_of_slot(slot), actions, SettingsError)
+        if self.policy is not None or self.safe is None or not self.limits.same(self.safe.model):
+            self._walk(model)
+
+    def _check_function(self, model: TabularModel) -> None:
+        wrong = np.argwhere((self.limits.declared_values(0) >= 0) != model.keeps[:, None])
+        if wrong.size:
+            row = int(wrong[0][0])
+            says = "is met" if model.keeps[row] else "may be violated"
+            state = model.state_of_slot(int(model.slot_of_row[row]))
+            raise SettingsError(
+                f"constraints is declared otherwise than the model has it: in state {state!r}, action "
+                f"{model.action_of_row(row)!r}, a constraint {says}"
+            )
+
+    def _walk(self, model: TabularModel) -> None:
+        """Go wherever the allowed actions may lead, and check each of them."""
+        layout = model.layout
+        forbidden, _ = self.limits.forbidden(0)
+        goes_on = allowed_rows(layout.row_start, forbidden, 0)[1] > 0
+        here = set(model.first_slot.tolist())
+        for step in range(model.horizon):
+            column, after = step if model.stationary else 0, set()
+            for slot in sorted(here):
+                if not goes_on[slot, column]:
+                    raise SettingsError(self._nothing_left(step, model.state_of_slot(slot)))
+                for row in model.rows_of_slot(slot):
+                    if not forbidden[row, column]:
+                        following = model.next_slots(row)
+                        self._check_row(model, row, step, following, goes_on)
+                        after.update(following)
+            here = after
+
+    def _check_row(
+        self, model: TabularModel, row: int, step: int, following: list[int], goes_on: np.ndarray[tuple[int, int]]
+    ) -> None:
+        state, action = model.state_of_slot(int(model.slot_of_row[row])), model.action_of_row(row)
+        where = f"at step {step} in state {state!r}"
+        own = self._own(step, state, action)
+        if not model.keeps[row]:
+            if own:
+                raise SettingsError(f"safe_policy is not safe: {where} its action {action!r} may violate")
+            raise SettingsError(f"support calls safe what may violate: {where} action {action!r}")
+        if step + 1 == model.horizon:
+            return
+        known = self._following(step, state, action)
+        for slot in following:
+            after = model.state_of_slot(slot)
+            if known is not None and after not in known:
+                raise SettingsError(f"support lacks an outcome: {where} action {action!r} may lead to {after!r}")
+            if not goes_on[slot, step + 1 if model.stationary else 0]:
+                raise SettingsError(
+                    f"safe_policy is not safe: {where} its action {action!r} may lead to {after!r}, where it names no "
+                    "action that is on offer, and nothing else is known to be safe"
+                )
+
+    def _violates(self, step: int, state: Hashable, action: Hashable, unknown: bool) -> bool:
+        """Do the declared constraints say that an action violates? `unknown` where none are declared."""
+        return unknown if self.limits.function is None else self.limits.declared_value(step, state, action) < 0
+
+    # What both are asked -------------------------------------------------------------------------------------
+
+    def _own(self, step: int, state: Hashable, action: Hashable) -> bool:
+        """Is it what the safe policy does?"""
+        named = None if self.policy is None else self.policy.action(step, state)
+        return named is not None and named == action
+
+    def _following(self, step: int, state: Hashable, action: Hashable) -> set[Hashable] | None:
+        """Return the next states that the support has for an action; None where it does not know that action."""
+        if self.safe is None:
+            return None
+        support = self.safe.model
+        try:
+            row = support.row_of(step, state, action)
+        except PolicyError:
+            return None
+        if row not in self._known:
+            self._known[row] = {support.state_of_slot(slot) for slot in support.next_slots(row)}
+        return self._known[row]
+
+    def check_first(self, state: Hashable, actions: list[Hashable], error: Refusal = TargetError) -> None:
+        """Raise where an episode begins in a state in which nothing is known to be safe."""
+        if not self.limits.proves or self.limits.proved(0, state, actions).any():
+            return
+        if self.policy is not None and self.safe is None:
+            named = self.policy.action(0, state)
+            why = self.policy.first_fault(state) if named is None else f"its action {named!r} is not on offer there"
+            raise error(f"safe_policy does not keep the constraints from the first state {state!r} on: {why}")
+        assert self.safe is not None
+        try:
+            inside = self.safe.contains(0, state)
+        except PolicyError as unknown:
+            raise error(f"the first state {state!r} is outside of the declared support: {unknown}") from None
+        if inside:
+            raise error(f"of what is safe in the first state {state!r}, by the declared support, nothing is on offer")
+        action = self.safe.model.action_of_row(self.safe.model.rows_of_slot(self.safe.model.slot_of(0, state))[0])
+        raise error(
+            f"no policy is safe from the first state {state!r} on, by the declared support: "
+            f"{self.safe.reason(0, state, action)}"
+        )
+
+    # Environments --------------------------------------------------------------------------------------------
+
+    def check_choice(self, step: int, state: Hashable, action: Hashable) -> None:
+        """Raise before an action is taken that nothing declared allows: no other was left."""
+        if self.limits.proves and not self.limits.proved(step, state, [action]).any():
+            raise TargetError(self._nothing_left(step, state))
+
+    def _nothing_left(self, step: int, state: Hashable) -> str:
+        """Return why nothing may be done in a state."""
+        named = None if self.policy is None else self.policy.action(step, state)
+        what = "nothing is" if named is None else f"nothing but action {named!r}, which is not on offer, is"
+        if named is not None and self._violates(step, state, named, False):
+            return (
+                f"constraints says that the safe policy's action {named!r} violates at step {step} in state {state!r}"
+            )
+        return f"{what} known to be safe at step {step} in state {state!r}, by what is declared"
+
+    def check_step(
+        self, step: int, state: Hashable, action: Hashable, following: Hashable | None, violation: float
+    ) -> None:
+        """Raise where a step of an environment contradicts what is declared; `following` is None at the end."""
+        where = f"action {action!r} in state {state!r}"
+        if following is not None and step + 1 < self.horizon:
+            self._check_following(step, state, action, following, where)
+        if self.limits.proves and violation > 0:
+            says = "it is the safe policy's" if self._own(step, state, action) else "by the declared support it is safe"
+            raise TargetError(f"{where} violated by {violation:g}, but {says}")
+        if self._violates(step, state, action, violation > 0) != (violation > 0):
+            seen = f"violated by {violation:g}" if violation > 0 else "violated nothing"
+            raise TargetError(f"{where} {seen}, which is not what the declared constraints say")
+
+    def _check_following(self, step: int, state: Hashable, action: Hashable, following: Hashable, where: str) -> None:
+        known = self._following(step, state, action)
+        if known is not None and following not in known:
+            raise TargetError(
+                f"{where} led to {following!r}, which is outside of the declared support: by that it can lead to "
+                f"{', '.join(sorted(map(repr, known))[:5])}{' and others' if len(known) > 5 else ''} only"
+            )
+        if self.policy is not None and not self._goes_on(step + 1, following):
+            raise TargetError(
+                f"{where} led to {following!r}, where the safe policy names no action: it does not keep its promise"
+            )
+
+    def _goes_on(self, step: int, state: Hashable) -> bool:
+        """Is anything known to be safe there?"""
+        assert self.policy is not None
+        if self.policy.action(step, state) is not None:
+            return True
+        try:
+            return self.safe is not None and self.safe.contains(step, state)
+        except PolicyError:
+            return False

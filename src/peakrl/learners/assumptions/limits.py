@@ -1,0 +1,181 @@
+"""What is declared to fail, before it is tried: a learner stays away from it from its first episode on.
+
+    Knowledge(support=model)     every action outside of the safe set of that model (`viability`); it needs to have
+                                 all outcomes that are possible, and the constraints, but no probability need be right
+    Knowledge(constraints=f)     every action with f(step, state, action) < 0; dead ends are learned as ever
+    Knowledge(safe_policy=pi)    every action but pi's own, and but what a support proves: that it violates nothing and
+                                 leads, by all outcomes the support has, where pi promises to go on or something is
+                                 proved in turn (`safety.safe_policy`)
+
+All are believed. On a model they are checked once, before the first episode, wherever a run can come to; on an
+environment step by step (`learners.assumptions.contradictions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.compile import as_model
+from peakrl.errors import PolicyError, SettingsError
+from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.space import Space
+from peakrl.safety.safe_policy import SafePolicy
+from peakrl.safety.safe_set import SafeSet
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats
+from peakrl.viability import Bools
+
+
+class Limits:
+    """What a learner must not do on a space, as declared."""
+
+    def __init__(self, knowledge: Knowledge, space: Space) -> None:
+        self.space = space
+        self.function = knowledge.constraints
+        self.policy = None if knowledge.safe_policy is None else SafePolicy(knowledge.safe_policy)
+        #: What the support proves to be safe, with the safe policy's promise where there is one.
+        self.safe: SafeSet | None = None
+        if knowledge.support is not None:
+            support = as_model(knowledge.support)
+            self.safe = SafeSet(support) if self.policy is None else self.policy.widened(support)
+
+    @staticmethod
+    def declared(knowledge: Knowledge, space: Space) -> Limits | None:
+        """Return what is declared to fail; None where nothing is."""
+        if knowledge.support is None and knowledge.constraints is None and knowledge.safe_policy is None:
+            return None
+        return Limits(knowledge, space)
+
+    @property
+    def proves(self) -> bool:
+        """Is what may be done just what is proved or promised to be safe?"""
+        return self.safe is not None or self.policy is not None
+
+    # What is forbidden ---------------------------------------------------------------------------------------
+
+    def forbidden(self, first: int) -> tuple[Bools, Floats]:
+        """Return [row - first, column]: what must not be done by the rows from `first` on; and by how much it violates.
+
+        Of what is only not known to be safe that amount is 0.
+        """
+        space = self.space
+        columns = space.horizon if space.shared else 1
+        forbidden = np.zeros((space.rows - first, columns), np.bool_)
+        harm = np.zeros(space.rows - first)
+        if self.safe is not None and self.same(self.safe.model):
+            forbidden |= ~self.safe.entries.reshape(-1, space.rows).T
+        elif self.proves:
+            forbidden |= self._unproved(first, columns)
+        if self.function is not None:
+            values = self.declared_values(first)
+            forbidden |= values < 0
+            harm = np.maximum(-values.min(axis=1, initial=0.0), 0.0)
+        return forbidden, harm
+
+    def same(self, support: TabularModel) -> bool:
+        """Is the support the very model that is learned on?"""
+        own = self.space.states() if self.space.ends == 0 else None
+        return isinstance(own, TabularModel) and (own is support or own.digest == support.digest)
+
+    def _steps(self, slot: int) -> range:
+        """Return the steps whose columns the rows of a slot have."""
+        if self.space.shared:
+            return range(self.space.horizon)
+        step = int(self.space.slot_step[slot])
+        return range(step, step + 1)
+
+    def _unproved(self, first: int, columns: int) -> Bools:
+        """[row - first, column]: what is neither proved nor promised to be safe."""
+        space, start = self.space, self.space.layout.row_start
+        unproved = np.ones((space.rows - first, columns), np.bool_)
+        for slot in range(int(space.slot_of_row[first]) if first < space.rows else space.slots, space.slots):
+            low, high = int(start[slot]), int(start[slot + 1])
+            state, actions = space.state_of_slot(slot), [space.action_of_row(row) for row in range(low, high)]
+            for column, step in enumerate(self._steps(slot)):
+                unproved[low - first : high - first, column] = ~self.proved(step, state, actions)
+        return unproved
+
+    def proved(self, step: int, state: Hashable, actions: Sequence[Hashable]) -> Bools:
+        """Return [action]: what is proved by the support or promised by the safe policy."""
+        allowed = np.zeros(len(actions), np.bool_)
+        if self.safe is not None:
+            try:
+                mask = self.safe.mask(step, state)
+                allowed[:] = [action in self._numbers and mask[self._numbers[action]] for action in actions]
+            except PolicyError:  # a state that the support does not know
+                pass
+        if self.policy is not None and actions:
+            own = self.policy.action(step, state)
+            allowed |= [own is not None and action == own for action in actions]
+        return allowed
+
+    @cached_property
+    def _numbers(self) -> dict[Hashable, int]:
+        """The actions of the support, numbered."""
+        assert self.safe is not None
+        return {label: number for number, label in enumerate(self.safe.model.action_labels)}
+
+    # The declared constraints --------------------------------------------------------------------------------
+
+    def declared_values(self, first: int) -> Floats:
+        """[row - first, column]: the least of the declared constraints."""
+        space = self.space
+        columns = space.horizon if space.shared else 1
+        values = np.zeros((space.rows - first, columns))
+        for row in range(first, space.rows):
+            slot = int(space.slot_of_row[row])
+            state, action = space.state_of_slot(slot), space.action_of_row(row)
+            values[row - first] = [self.declared_value(step, state, action) for step in self._steps(slot)]
+        return values
+
+    def declared_value(self, step: int, state: Hashable, action: Hashable) -> float:
+        """Return the least of the constraints, as declared."""
+        assert self.function is not None
+        given = self.function(step, state, action)
+        try:
+            values: Floats = np.asarray(given, np.float64).ravel()
+        except (TypeError, ValueError):
+            values = np.array([np.nan])
+        if not np.isfinite(values).all():
+            raise SettingsError(
+                f"constraints(step, state, action) gave {given!r} for step {step}, state {state!r}, action {action!r}; "
+                "it must give a number, or one for each constraint, >= 0 where met"
+            )
+        return float(values.min(initial=0.0)) if values.size else 0.0
+
+    def first_allowed(self, state: Hashable, labels: list[Hashable]) -> int:
+        """Return the place of the first action of the first step that may be taken, before there are tables."""
+        allowed = self.proved(0, state, labels) if self.proves else np.ones(len(labels), np.bool_)
+        for place, action in enumerate(labels):
+            if allowed[place] and (self.function is None or self.declared_value(0, state, action) >= 0):
+                return place
+        return 0
+
+
+def allowed_rows(row_start: NDArray[Any], forbidden: Bools, first: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return [slot, column]: the first row that is not forbidden (-1: none) and their number; rows from `first` on.
+
+    `row_start` is that of the slots whose rows these are.
+    """
+    some = np.diff(row_start) > 0
+    starts = row_start[:-1][some] - first
+    numbers = np.arange(first, first + len(forbidden))[:, None]
+    never = np.int64(2**62)
+    lowest = np.full((len(some), forbidden.shape[1]), never)
+    counts = np.zeros_like(lowest)
+    if len(starts):
+        lowest[some] = np.minimum.reduceat(np.where(forbidden, never, numbers), starts, axis=0)
+        counts[some] = np.add.reduceat(~forbidden, starts, axis=0, dtype=np.int64)
+    return np.where(counts > 0, lowest, -1), counts
+
+
+def avoidable(row_start: NDArray[Any], forbidden: Bools, first: int) -> Bools:
+    """Return [row - first, column]: what is forbidden where something else is left."""
+    _, counts = allowed_rows(row_start, forbidden, first)
+    found: Bools = forbidden & np.repeat(counts > 0, np.diff(row_start), axis=0)
+    return found

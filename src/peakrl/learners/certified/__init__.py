@@ -1,0 +1,1 @@
+"""The certified learner: it stops by itself with a proof."""

@@ -1,0 +1,273 @@
+"""What is proved of the candidate at any moment, from what was counted (formulas: `kernels.certified`).
+
+p_U = 0.6 p, p_L = 0.2 p (a third each for L, the lower values and the gaps), p_C = 0.2 p. The j-th frozen candidate has
+1/(j (j+1)) of p_L and p_C, the i-th attempt at small gaps 1/(i (i+1)) of its part:
+
+    value        L <= V^pi from the returns of the candidate since it was frozen
+    violation    at most H sum c_i times the probability of a violation, bounded from the same episodes; 0 where every
+                 pair that the candidate can take was read and kept the constraints
+    gaps         the mean of the largest gap of an episode, from episodes since the gaps were frozen
+
+Where nothing is random, value and violation of the candidate are known once its own path was walked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.learners.assumptions.limits import allowed_rows
+from peakrl.learners.certified.bounds import FINE, beta, upper_mean
+from peakrl.learners.certified.episodes import GAUGED, GRID, PLAYED, VIOLATED, Evidence
+from peakrl.learners.certified.gaps import lower_values
+from peakrl.learners.certified.tables import OPEN, SAMPLES, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.values import sweep
+from peakrl.learners.constraint_memory import DECLARED
+from peakrl.space import expand
+from peakrl.types import Bytes, Floats, Longs
+
+#: Shares of the failure probability: upper values, lower values, violation.
+UPPER, LOWER, VIOLATION = 0.6, 0.2, 0.2
+#: Columns of `Proofs.status`: kind of the present episodes and how many are left, challenges and candidate episodes to
+#: come, is the candidate frozen, which one it is, attempts, episodes so far, epsilons passed, a dead first slot.
+KIND, LEFT, CHALLENGES, CANDIDATES, FROZEN, POLICIES, ATTEMPTS, EPISODES, PASSED, DEAD_FIRST = range(10)
+#: Columns of `Proofs.bounds`: U_1, estimated value of the candidate, L, violation, its probability, gap, and which
+#: of the two certificates gives it. A line of `Proofs.passed` has epsilon and the episodes so far as well.
+HIGH, ESTIMATE, LOW, VIOLATED_HIGH, CHANCE_HIGH, GAP, KIND_OF_GAP = range(7)
+LINE = ("optimum_high", "estimate", "value_low", "violation_high", "violation_probability_high", "gap", "by",
+        "epsilon", "episodes", "candidate", "attempt")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What to certify."""
+
+    epsilons: tuple[float, ...]
+    failure_probability: float
+    relative: bool
+    #: The range of a step's reward, and the most that an episode can violate by.
+    least: float
+    most: float
+    violation: float
+    #: Over how many (step, state) the lower values are bets; where states come as they are met they have weights.
+    lower_bets: int
+    #: Does a pair violate always or never, so that reading it once tells?
+    certain: bool
+    #: Is whatever is not declared to fail declared to be safe (`Knowledge.support`, `safe_policy`)?
+    safe: bool = False
+
+
+class Counts(NamedTuple):
+    """What had been counted and read when the gaps were frozen; names as in `Tables`."""
+
+    then_law: Longs
+    then_count: Longs
+    then_before: Longs
+    then_known: Bytes
+    then_harm: Floats
+
+    @classmethod
+    def of(cls, tables: Tables) -> Counts:
+        """Return room for those of some tables."""
+        parts = (tables.law, tables.cell_count, tables.cell_before, tables.known, tables.harm)
+        room: list[Any] = [np.zeros_like(part) for part in parts]
+        return cls(*room)
+
+    def take(self, tables: Tables) -> None:
+        """Note how tables stand."""
+        self.then_law[...] = tables.law
+        self.then_count[...] = tables.cell_count
+        self.then_before[...] = tables.cell_before
+        self.then_known[...] = tables.known
+        self.then_harm[...] = tables.harm
+
+
+class Proofs:
+    """What was learned and counted, and the bounds that follow."""
+
+    def __init__(self, places: Places, terms: Terms, tables: Tables, scratch: Scratch, goal: Goal, nodes: int) -> None:
+        self.places, self.terms, self.tables, self.scratch, self.goal = places, terms, tables, scratch, goal
+        horizon = places.horizon
+        self.status = np.zeros(10, np.int64)
+        self.status[DEAD_FIRST] = OPEN
+        self.bounds = np.array([horizon * terms.most, -math.inf, -math.inf, math.inf, 1.0, math.inf, 0.0])
+        self.candidate = np.zeros(nodes, np.int32)
+        self.followed = np.zeros(nodes, np.int32)
+        self.challenger = np.zeros(nodes, np.int32)
+        scale = np.array([horizon * goal.least, horizon * goal.most, -1.0, 0.0, 0.0])
+        self.evidence = Evidence(
+            np.zeros(3, np.int64), np.zeros(GRID + 1, np.int64), np.zeros(GRID + 1, np.int64), np.zeros(nodes), scale
+        )
+        #: [epsilon, column]: what was certified, as far as it was.
+        self.passed = np.zeros((len(goal.epsilons), len(LINE)))
+        self.frozen_counts = Counts.of(tables)
+        self._decisions()
+
+    def _decisions(self) -> None:
+        """Note every node at which something is decided."""
+        places = self.places
+        sizes = places.step_last - places.step_first
+        slots = places.slots[expand(places.step_first, sizes)].astype(np.int64)
+        step = np.repeat(np.arange(places.horizon), sizes)
+        offers = places.row_start[slots] < places.row_start[slots + 1]
+        self.nodes, self.node_step = (step * places.node_stride + slots)[offers], step[offers]
+
+    def bar(self, first: int, forbidden: NDArray[np.bool_], harm: Floats, *, told: bool) -> None:
+        """Rule out [row - first, column] of the rows from `first` on, new ones; `told`: constraints are declared.
+
+        All upper values of a new state are equal, so that the first row that is left is greedy.
+        """
+        places, tables = self.places, self.tables
+        rows = np.arange(first, first + len(forbidden))
+        entries = np.arange(forbidden.shape[1]) * places.entry_stride + rows[:, None]
+        tables.witness[entries[forbidden & (tables.witness[entries] == OPEN)]] = DECLARED
+        groups, always = places.group_of_row[rows], forbidden.all(axis=1)
+        np.maximum.at(tables.harm, groups[always], harm[always])
+        if told:
+            tables.tested[groups[always | ~forbidden.any(axis=1)]] = 1
+        low = int(places.slot_of_row[first]) if len(rows) else len(places.row_start) - 1
+        starts = places.row_start[low : int(places.slot_of_row[rows[-1]]) + 2] if len(rows) else places.row_start[:1]
+        best, left = allowed_rows(starts, tables.witness[entries] != OPEN, first)
+        for column in range(forbidden.shape[1]):
+            nodes = column * places.node_stride + np.arange(low, low + len(best))
+            offers = np.diff(starts) > 0
+            tables.dead[nodes[offers]] = left[offers, column] == 0
+            some = left[:, column] > 0
+            tables.greedy[nodes[some]] = best[some, column]
+        self._take_greedy(low)
+
+    def _take_greedy(self, low: int) -> None:
+        """Let the candidate of a fresh start do what is greedy."""
+        self.candidate[:] = self.tables.greedy
+
+    # Bounds --------------------------------------------------------------------------------------------------
+
+    def share(self, part: float) -> float:
+        """Return log(1/d) of a part of p for the present candidate."""
+        j = int(self.status[POLICIES])
+        return math.log(j * (j + 1) / (part * self.goal.failure_probability))
+
+    def return_low(self) -> float:
+        """Return L, from the returns of the candidate; exact where nothing is random."""
+        if self.terms.deterministic:
+            return self._path_value()
+        total = int(self.evidence.counts[PLAYED])
+        least, most = self.evidence.scale[:2]
+        if total == 0:
+            return float(least)
+        values = -(least + (most - least) / GRID * np.arange(GRID + 1))
+        return -mixed_bound(values, self.evidence.returns, total, -least, self.share(LOWER / 3))
+
+    def chance_high(self) -> float:
+        """Return the bound on the probability that an episode of the candidate violates."""
+        if self.stays() or self.keeps() or (self.terms.deterministic and self._path_value() > -math.inf):
+            return 0.0
+        total, bad = int(self.evidence.counts[PLAYED]), int(self.evidence.counts[VIOLATED])
+        if total == 0:
+            return 1.0
+        return mixed_bound(np.array([0.0, 1.0]), np.array([total - bad, bad]), total, 1.0, self.share(VIOLATION))
+
+    def _path_value(self) -> float:
+        """Return what the candidate earns where nothing is random; -inf where its path is not known to be safe."""
+        places, tables = self.places, self.tables
+        slot, rewards = int(tables.cell_next[places.cell_start[-1]]), []
+        for step in range(places.horizon):
+            if slot < places.ends:
+                break
+            row = int(self.candidate[step * places.node_stride + slot])
+            law, group = int(places.law_of_row[row]), int(places.group_of_row[row])
+            if tables.law[law, SAMPLES] == 0 or not tables.known[row] or not tables.tested[group] or tables.harm[group]:
+                return -math.inf
+            rewards.append(float(tables.reward[row]))
+            slot = int(tables.cell_next[places.cell_start[law]])
+        # Summed from the end, as U is: the two are then equal bit for bit where the candidate is the best.
+        total = 0.0
+        for reward in reversed(rewards):
+            total = reward + total
+        return total
+
+    def stays(self) -> bool:
+        """Does the candidate stay with what is declared to be safe, wherever anything is?"""
+        if not self.goal.safe:
+            return False
+        entries = self.node_step * self.places.entry_stride + self.candidate[self.nodes]
+        barred = self.tables.witness[entries] == DECLARED
+        return not bool((barred & (self.tables.dead[self.nodes] == 0)).any())
+
+    def keeps(self) -> bool:
+        """Was every pair that the candidate can take read, and did it keep the constraints?"""
+        if not (self.goal.certain and self.terms.complete):
+            return False
+        groups = self.places.group_of_row[self.candidate[self.nodes]]
+        return bool((self.tables.tested[groups] != 0).all() and (self.tables.harm[groups] == 0).all())
+
+    def gap_high(self) -> float:
+        """Return the bound on the mean of the largest frozen gap of an episode."""
+        top, total = float(self.evidence.scale[2]), int(self.evidence.counts[GAUGED])
+        if top < 0.0 or total == 0:
+            return math.inf
+        if top == 0.0:
+            return 0.0
+        values = (top / GRID * np.arange(GRID + 1)).astype(np.float64)
+        return mixed_bound(values, self.evidence.gaps, total, top, self._attempt_share(int(self.status[ATTEMPTS])))
+
+    def _attempt_share(self, attempt: int) -> float:
+        return math.log(attempt * (attempt + 1) * 3 / (LOWER * self.goal.failure_probability))
+
+    def fresh(self, *, apart: bool = False) -> Tables:
+        """Return tables whose upper values follow from the counts alone; `apart`: nothing that is learned changes."""
+        horizon, most = self.places.horizon, max(self.terms.most, 0.0) if self.places.ends else self.terms.most
+        tables = self.tables
+        if apart:  # what is ruled out, and where to look for the best bets, the learner finds in its own time
+            parts = {name: getattr(tables, name).copy() for name in ("witness", "dead", "guess")}
+            tables = tables._replace(**parts)
+        stride = self.places.node_stride
+        top = most * np.arange(horizon, -1.0, -1.0)
+        upper, value = np.empty_like(tables.upper), tables.value.copy()
+        if stride:
+            upper[:] = np.repeat(top[:-1], self.places.entry_stride)
+        else:
+            step_of_slot = np.zeros(len(self.places.row_start) - 1, np.int64)
+            step_of_slot[self.nodes] = self.node_step
+            upper[:] = top[step_of_slot[self.places.slot_of_row]]
+        value[self.nodes] = top[self.node_step]
+        own = tables._replace(
+            upper=upper, value=value, top=top, greedy=tables.greedy.copy(), updated=tables.updated.copy()
+        )
+        sweep(self.places, self.terms, own, self.scratch, FINE)
+        return own
+
+    @property
+    def tolerance(self) -> float:
+        """What rounding can make of a bound (docs/certified-learning.md)."""
+        if self.terms.deterministic:
+            return 0.0
+        largest = max(abs(self.goal.least), abs(self.goal.most))
+        cells = int(self.tables.law[:, 1].max())
+        return 2.0**-44 * self.places.horizon**2 * largest * (cells + 16)
+
+    def lower_logs(self) -> Floats:
+        """[slot]: the logarithm of the number that bets on its lower values share d by."""
+        return np.full(len(self.places.row_start) - 1, math.log(self.goal.lower_bets))
+
+    def lower_values_now(self) -> Floats:
+        """[node]: what the candidate is worth at least, by what was seen since it was frozen."""
+        low = np.zeros(len(self.candidate))
+        log_share = self.share(LOWER / 3) + self.lower_logs()
+        lower_values(
+            self.places, self.terms, self.tables, self.scratch, self.candidate, self.goal.least, log_share, low
+        )
+        return low
+
+
+def mixed_bound(values: Floats, counts: NDArray[np.int64], total: float, bound: float, log_share: float) -> float:
+    """Return the upper bound of a mean by the bet of everything and by any other, half the share for each."""
+    half = log_share + math.log(2)
+    seen = np.flatnonzero(counts)
+    values, counts, total = values[seen], counts[seen], float(total)
+    high, _ = upper_mean(values, counts, len(seen), total, bound, half, beta(total, half), -math.inf, FINE)
+    return high

@@ -1,0 +1,190 @@
+"""Declarations that the certified learner has a use for of its own: checked on a model, believed of an environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from peakrl.errors import SettingsError
+from peakrl.gym.adapter import Rules
+from peakrl.learners.assumptions.dynamics import Declared
+from peakrl.learners.assumptions.knowledge import Dependence, Function, Knowledge
+from peakrl.learners.assumptions.on_models import ROUNDING, pair_label
+from peakrl.learners.space import ModelSpace
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Ints
+
+#: More states than this are as good as not known: weights by the order of being met cost less.
+MOST_STATES = 1 << 20
+#: Probabilities of one noise may differ by this much from row to row.
+CLOSE = 1e-9
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is declared of an environment, as the learner uses it."""
+
+    #: The most that one step can earn (of steps that never violate, where that is declared).
+    most: float
+    #: May rewards depend on more than step, state and action? Bets are then on reward plus next value.
+    joint: bool
+    deterministic: bool
+    #: Does a pair violate always or never?
+    certain: bool
+    #: Is all that is not declared to fail declared to be safe?
+    safe: bool
+    #: There are at most so many; None: nobody knows.
+    states: int | None
+    depends_on: Dependence | None
+    #: (step, state, action) -> its reward; None where it has to be read.
+    rewards: Function | None
+    #: (step, state, action) -> what pairs with one law of the next state have in common; None: each has its own.
+    law_key: Function | None
+    #: The next state as a function of state, action and noise, and the noises; None where it is not declared.
+    outcome_map: Declared | None = None
+
+
+def declares_safety(knowledge: Knowledge) -> bool:
+    """Is it declared what is safe, to the end?"""
+    return knowledge.support is not None or knowledge.safe_policy is not None
+
+
+def told_of(rules: Rules, knowledge: Knowledge) -> Told:
+    """Return what is declared of an environment; what the learner cannot use there is an error."""
+    if rules.constraints.bounds is None:
+        raise SettingsError(
+            "constraint_bounds is not given: a certificate bounds the violation, so pass constraint_bounds=, the most "
+            "that each constraint can be violated by"
+        )
+    if knowledge.outcome_groups is True:
+        raise SettingsError(
+            "outcome_groups is True, which says that pairs share laws as the model stores them, but an environment "
+            "stores none: give a function (step, state, action) of the environment's labels whose value is the same "
+            "for pairs that share the law of the next state"
+        )
+    deterministic = bool(knowledge.deterministic)
+    joint = not knowledge.rewards and not deterministic
+    for name in ("outcome_groups", "outcome_map"):
+        if joint and name in knowledge.declared():
+            raise SettingsError(
+                f"{name} is declared, but rewards may depend on the outcome: declare rewards as well, a function of "
+                "(step, state, action), or True where each is that of its pair"
+            )
+    if knowledge.outcome_map is not None:
+        check_noises(knowledge)
+        if rules.states is None:
+            raise SettingsError(
+                "outcome_map needs to know how many states there are at most, since noises from before a state is met "
+                "count for it too: declare Knowledge(states=...)"
+            )
+    lo, hi = rules.reward_range
+    most = hi if knowledge.most_reward is None else min(hi, knowledge.most_reward)
+    if most < lo:
+        raise SettingsError(f"most_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
+    return Told(
+        most=most,
+        joint=joint,
+        deterministic=deterministic,
+        certain=deterministic or knowledge.constraints is not None,
+        safe=declares_safety(knowledge),
+        states=known_states(rules.states, knowledge),
+        depends_on=knowledge.constraint_depends_on,
+        rewards=knowledge.rewards if callable(knowledge.rewards) else None,
+        law_key=knowledge.outcome_groups if callable(knowledge.outcome_groups) else None,
+        outcome_map=knowledge.outcome_map,
+    )
+
+
+def known_states(states: int | None, knowledge: Knowledge) -> int | None:
+    """Return how many states there are at most; None where that is no use."""
+    useful = states is not None and (states <= MOST_STATES or knowledge.outcome_map is not None)
+    return states if useful else None
+
+
+def check_noises(knowledge: Knowledge) -> None:
+    """Raise where a declared map has no noises, or where there can be none."""
+    assert knowledge.outcome_map is not None
+    if not knowledge.outcome_map[1]:
+        raise SettingsError("outcome_map names no noises; it must be (function of state, action and noise, noises)")
+    if knowledge.deterministic:
+        raise SettingsError("outcome_map is declared, but deterministic says that there is no noise. Leave one out")
+
+
+def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None:
+    """[row]: the rewards as declared; None where they are not."""
+    if not knowledge.rewards:
+        return None
+    if model.payoffs.stride > 0:
+        raise SettingsError("rewards are declared, but they depend on the outcome. Leave rewards out")
+    if knowledge.rewards is True:
+        return model.row_reward
+    space = ModelSpace(model)
+    told = np.array([float(knowledge.rewards(*pair_of(space, row))) for row in range(model.num_rows)])
+    wrong = np.flatnonzero(~(np.abs(told - model.row_reward) <= ROUNDING * np.maximum(1.0, np.abs(told))))
+    if wrong.size:
+        row = int(wrong[0])
+        raise SettingsError(
+            f"rewards says {told[row]:g} for {pair_label(model, row)}, which earns {model.row_reward[row]:g}"
+        )
+    return told
+
+
+def pair_of(space: ModelSpace, row: int) -> tuple[int, Any, Any]:
+    """Return step, state and action of a row; step 0 where every step shares it."""
+    slot = int(space.slot_of_row[row])
+    step = 0 if space.shared else int(space.slot_step[slot])
+    return step, space.state_of_slot(slot), space.action_of_row(row)
+
+
+def declared_map(model: TabularModel, knowledge: Knowledge) -> Ints | None:
+    """[row, noise]: the next slot as declared; None where it is not."""
+    if knowledge.outcome_map is None:
+        return None
+    rule, noises = knowledge.outcome_map
+    if model.payoffs.stride > 0:
+        raise SettingsError("outcome_map is declared, but rewards depend on the outcome. Leave outcome_map out")
+    check_noises(knowledge)
+    space, slots = ModelSpace(model), next_slots(model)
+    following = np.empty((model.num_rows, len(noises)), np.int32)
+    for row in range(model.num_rows):
+        step, state, action = pair_of(space, row)
+        for number, noise in enumerate(noises):
+            reached = rule(state, action, noise)
+            following[row, number] = slots.get((0 if space.shared else step + 1, reached), -1)
+            if following[row, number] < 0:
+                raise SettingsError(
+                    f"outcome_map leads from state {state!r}, action {action!r} by noise {noise!r} to {reached!r}, "
+                    "which is no state there"
+                )
+    check_map(model, following)
+    return following
+
+
+def next_slots(model: TabularModel) -> dict[tuple[int, Any], int]:
+    """Return the slot of each state by step; step 0 where every step shares it."""
+    if model.stationary:
+        return {(0, model.state_of_slot(slot)): slot for slot in range(model.num_slots)}
+    found: dict[tuple[int, Any], int] = {}
+    ranges = model.layout.step_slots.tolist()
+    for step, (first, last) in enumerate(ranges):
+        found |= {(step, model.state_of_slot(slot)): slot for slot in range(first, last)}
+    after = max(last for _, last in ranges)
+    return found | {(model.horizon, model.state_of_slot(slot)): slot for slot in range(after, model.num_slots)}
+
+
+def check_map(model: TabularModel, following: Ints) -> None:
+    """Raise unless every row tells its noise by where it leads, and all have the same law of the noise."""
+    layout, law = model.layout, np.full(following.shape[1], -1.0)
+    for row in range(model.num_rows):
+        where = pair_label(model, row)
+        if len(set(following[row].tolist())) < following.shape[1]:
+            raise SettingsError(f"outcome_map: at {where} two noises lead to one state, so that none can be told")
+        d = layout.row_distribution[row]
+        outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
+        chance = dict(zip(layout.outcome_next[outcomes].tolist(), layout.outcome_probability[outcomes], strict=True))
+        own = np.array([chance.pop(int(slot), 0.0) for slot in following[row]])
+        law = own if law[0] < 0 else law
+        if chance or (np.abs(own - law) > CLOSE).any():
+            raise SettingsError(f"outcome_map: at {where} the next state does not have the law that it says")

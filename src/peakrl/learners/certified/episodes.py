@@ -1,0 +1,230 @@
+"""Episodes of the certified learner: what one shows is counted, and U is updated along its path.
+
+An episode follows a table of rows: greedy in U, which may change from episode to episode, or a fixed one (candidate,
+challenger). Its transitions are counted first. Then, the last step first, U of the pairs that were taken is computed
+anew where the samples of their law have grown by a twentieth since the latest update; W and the greedy row of the state
+follow. Every violation rules out the group of the pair at once.
+
+Episodes of a frozen candidate are evidence: how many there were, how many of them violated, and how often each return
+came, rounded down to a grid of 65,536 steps over [H lo, H hi]; where gaps g were frozen (`gaps`), also how often each
+max_h g_h(s_h) came, rounded up to such a grid over [0, max g], 0 being kept as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from peakrl.jit import loop
+from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.values import forbid, note_change, refresh, update_entry
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import note_episode, take_row
+from peakrl.sampling import Words, draw_first
+from peakrl.types import Floats, Ints, Layout, Longs, Sampler
+
+#: Steps of the grids on which returns and gaps are counted.
+GRID = 1 << 16
+#: An entry is updated when the samples of its law have grown by this factor.
+GROWTH = 1.05
+#: `Evidence.counts`: episodes of the frozen candidate, those that violated, episodes since the gaps were frozen.
+PLAYED, VIOLATED, GAUGED = 0, 1, 2
+
+
+class Evidence(NamedTuple):
+    """What fresh episodes of the frozen candidate showed."""
+
+    counts: Longs
+    #: [GRID + 1]: how often each return came; return = low + width * index.
+    returns: Longs
+    #: [GRID + 1]: how often each largest gap came; gap = top * index / GRID.
+    gaps: Longs
+    #: [node]: g as frozen.
+    gap: Floats
+    #: [4]: least return, most return, largest g, sum of returns, sum of their squares.
+    scale: Floats
+
+
+@loop
+def note_sample(places: Places, terms: Terms, tables: Tables, law: int, following: int, reward: float) -> None:
+    """Count one sample of a law; a next slot (with its reward, where it matters) not seen before takes a new cell."""
+    base, size = places.cell_start[law], tables.law[law, CELLS]
+    tables.law[law, SAMPLES] += 1
+    for i in range(base, base + size):
+        if tables.cell_next[i] == following and (not terms.joint or tables.cell_reward[i] == reward):
+            tables.cell_count[i] += 1
+            return
+    tables.cell_next[base + size] = following
+    tables.cell_reward[base + size] = reward
+    tables.cell_count[base + size] = 1
+    tables.law[law, CELLS] = size + 1
+
+
+@loop
+def note_noise(places: Places, tables: Tables, law: int, row: int, following: int) -> None:
+    """Count the noise that led from a row to `following`; the last step of an environment may not show it."""
+    for noise in range(places.noises):
+        if places.noise_next[row * places.noises + noise] == following:
+            tables.law[law, SAMPLES] += 1
+            tables.cell_count[places.cell_start[law] + noise] += 1
+            return
+
+
+@loop
+def count_path(places: Places, terms: Terms, tables: Tables, path: Scratch, length: int) -> None:
+    """Count the samples of an episode and read its rewards and constraints."""
+    first = tables.law.shape[0] - 1
+    note_sample(places, terms, tables, first, path.slot[0], 0.0)
+    for step in range(length):
+        row, law = path.row[step], np.int64(places.law_of_row[path.row[step]])
+        if places.noises > 0:
+            note_noise(places, tables, law, row, path.following[step])
+        else:
+            note_sample(places, terms, tables, law, path.following[step], path.earned[step] if terms.joint else 0.0)
+        if not terms.joint:
+            tables.known[row] = 1
+            tables.reward[row] = path.earned[step]
+        tables.tested[places.group_of_row[row]] = 1
+
+
+@loop
+def learn_path(
+    places: Places,
+    terms: Terms,
+    tables: Tables,
+    path: Scratch,
+    length: int,
+    live: bool,
+    episode: int,
+    log: Log,
+    changes: int,
+) -> int:
+    """Learn from the `length` steps of an episode; return the new length of the log.
+
+    `live`: the greedy rows are what is followed, so that their changes are logged, from `episode` + 1 on.
+    """
+    count_path(places, terms, tables, path, length)
+    for back in range(length):
+        step = length - 1 - back
+        slot, row = path.slot[step], path.row[step]
+        node, entry = step * places.node_stride + slot, step * places.entry_stride + row
+        law = places.law_of_row[row]
+        grown = terms.deterministic or tables.law[law, SAMPLES] >= GROWTH * tables.updated[entry]
+        if tables.witness[entry] != OPEN or not grown:
+            continue
+        before = tables.greedy[node]
+        update_entry(places, terms, tables, path, step, row)
+        refresh(places, tables, step, slot)
+        changes = note_change(tables, node, before, live, episode + 1, log, changes)
+    return changes
+
+
+@loop
+def forbid_path(
+    places: Places, tables: Tables, path: Scratch, length: int, live: bool, episode: int, log: Log, changes: int
+) -> int:
+    """Rule out what an episode was seen to violate with; return the new length of the log."""
+    for step in range(length):
+        if path.violated[step] > 0.0:
+            group = np.int64(places.group_of_row[path.row[step]])
+            changes = forbid(places, tables, group, path.violated[step], live, episode + 1, log, changes)
+    return changes
+
+
+@loop
+def note_evidence(places: Places, evidence: Evidence, path: Scratch, length: int) -> None:
+    """Count one episode of the frozen candidate: its return, whether it violated, its largest gap."""
+    total, violated, gap = 0.0, 0.0, 0.0
+    for step in range(length):
+        total += path.earned[step]
+        violated += path.violated[step]
+        gap = max(gap, evidence.gap[step * places.node_stride + path.slot[step]])
+    least, most, top = evidence.scale[0], evidence.scale[1], evidence.scale[2]
+    place = np.int64(math.floor((total - least) / (most - least) * GRID)) if most > least else np.int64(0)
+    evidence.returns[min(max(place, np.int64(0)), np.int64(GRID))] += 1
+    evidence.scale[3] += total
+    evidence.scale[4] += total * total
+    evidence.counts[PLAYED] += 1
+    if violated > 0.0:
+        evidence.counts[VIOLATED] += 1
+    if top >= 0.0:
+        evidence.gaps[np.int64(math.ceil(gap / top * GRID)) if top > 0.0 else 0] += 1
+        evidence.counts[GAUGED] += 1
+
+
+@loop
+def take_episode(
+    places: Places,
+    terms: Terms,
+    tables: Tables,
+    path: Scratch,
+    length: int,
+    live: bool,
+    gauge: bool,
+    evidence: Evidence,
+    episode: int,
+    log: Log,
+    changes: int,
+) -> int:
+    """Take in an episode that stands in `path`; return the new length of the log."""
+    if gauge:
+        note_evidence(places, evidence, path, length)
+    changes = forbid_path(places, tables, path, length, live, episode, log, changes)
+    return learn_path(places, terms, tables, path, length, live, episode, log, changes)
+
+
+@loop
+def play_episodes(
+    layout: Layout,
+    sampler: Sampler,
+    stride: int,
+    row_payoff: Ints,
+    #: [record, 2]: reward and total violation.
+    payoff: Floats,
+    places: Places,
+    terms: Terms,
+    tables: Tables,
+    path: Scratch,
+    #: [node]: what is followed; the same array as `tables.greedy` where that is followed `live`.
+    followed: Ints,
+    live: bool,
+    #: Are these episodes of the frozen candidate?
+    gauge: bool,
+    evidence: Evidence,
+    generator: Words,
+    done: int,
+    episodes: int,
+    log: Log,
+    reserve: int,
+    #: [episode, 2]: reward and violation as experienced; empty where nobody asks.
+    experience: Floats,
+    counters: Longs,
+) -> tuple[int, int]:
+    """Run up to `episodes` episodes on a model; return how many were run and how many changes were logged.
+
+    It stops early when the log might not hold the next episode.
+    """
+    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    for k in range(episodes):
+        if log.node.shape[0] > 0 and changes + reserve > log.node.shape[0]:
+            return k, changes
+        slot = draw_first(generator, sampler)
+        earned, violated = 0.0, 0.0
+        for step in range(layout.horizon):
+            row = np.int64(followed[step * layout.node_stride + slot])
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
+            path.slot[step] = slot
+            path.row[step] = row
+            path.following[step] = following
+            path.earned[step] = payoff[record, 0]
+            path.violated[step] = payoff[record, 1]
+            earned += payoff[record, 0]
+            violated += payoff[record, 1]
+            slot = following
+        note_episode(experience, counters, done, k, earned, violated)
+        changes = take_episode(
+            places, terms, tables, path, layout.horizon, live, gauge, evidence, done + k + 1, log, changes
+        )  # fmt: skip
+    return episodes, changes

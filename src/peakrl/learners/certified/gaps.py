@@ -1,0 +1,148 @@
+"""How far a frozen candidate pi can be from the best, state by state.
+
+Lower values, from the samples since pi was frozen (the last step first; LL_H = 0):
+
+    LL_h(s) = (H-h) lo                       where the reward of (s, pi_h(s)) is not known
+            = r + min_s' LL_{h+1}(s')        where its law has no new sample
+            = r - [ upper bound of the mean of -LL_{h+1}(s') over the new samples, nu >= max_s' -LL_{h+1}(s') ]
+
+With rewards that depend on the outcome, the bet is on -(r + LL_{h+1}(s')). Where states are not known, min_s' LL_{h+1}
+is (H-h-1) lo, and so is LL_{h+1} of a state that was not met. The gap of a state, 0 where it is dead or there is no
+other action:
+
+    g_h(s) = max( 0, max of U_h(s,a) over a != pi_h(s) not ruled out, less LL_h(s) )
+
+    V* - V^pi <= E_pi max_h g_h(s_h)
+
+The challenger asks where the gap is worst: D_h(s) = max(g_h(s), mean of D_{h+1}(s') as counted) values the best time to
+stop; where g attains D it takes the best other action, elsewhere it follows pi.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from peakrl.jit import loop
+from peakrl.learners.certified.bounds import FINE, beta, upper_mean
+from peakrl.learners.certified.candidates import counted_moments
+from peakrl.learners.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, UNMET, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.values import next_slot
+from peakrl.types import Floats, Ints
+
+#: Rewards are no part of what is counted. No literal False: numba would compile what takes it once more for that.
+NOT_JOINT = np.bool_(False)
+
+
+@loop
+def least_following(
+    places: Places,
+    terms: Terms,
+    tables: Tables,
+    scratch: Scratch,
+    step: int,
+    row: int,
+    low: Floats,
+    floor: float,
+    log_share: float,
+) -> float:
+    """Return the lower bound of what follows a row, from new samples; `floor` is at most what follows any."""
+    law = np.int64(places.law_of_row[row])
+    samples = tables.law[law, SAMPLES] - tables.law[law, BEFORE]
+    if step == places.horizon - 1 and not terms.joint:
+        return 0.0
+    if samples == 0 and not terms.deterministic:
+        return floor
+    base, size = places.cell_start[law], tables.law[law, CELLS]
+    for i in range(size):
+        scratch.count[i] = tables.cell_count[base + i] - tables.cell_before[base + i]
+        following = next_slot(places, tables, row, law, i)
+        rest = terms.least * (places.horizon - step - 1)
+        after = rest if following == UNMET else low[(step + 1) * places.node_stride + following]
+        scratch.value[i] = -after - (tables.cell_reward[base + i] if terms.joint else 0.0)
+    if terms.deterministic:
+        return -scratch.value[0] if tables.law[law, SAMPLES] > 0 else floor
+    total = np.float64(samples)
+    bet = beta(total, log_share)
+    bound, _ = upper_mean(scratch.value, scratch.count, size, total, -floor, bet, bet, -math.inf, FINE)
+    return -bound
+
+
+@loop
+def lower_values(
+    places: Places,
+    terms: Terms,
+    tables: Tables,
+    scratch: Scratch,
+    rows: Ints,
+    least: float,
+    #: [slot]: log(1/d) of one bet.
+    log_share: Floats,
+    low: Floats,
+) -> None:
+    """Set LL [node] of the frozen policy `rows`."""
+    floor = 0.0
+    for step in range(places.horizon - 1, -1, -1):
+        lowest = math.inf
+        rest = least * (places.horizon - step - 1)
+        for i in range(places.step_first[step], places.step_last[step]):
+            slot = np.int64(places.slots[i])
+            if places.row_start[slot] == places.row_start[slot + 1]:
+                continue
+            node = step * places.node_stride + slot
+            row = np.int64(rows[node])
+            if not terms.joint and not tables.known[row]:
+                low[node] = least + rest
+            else:
+                under = (least if terms.joint else 0.0) + (floor if terms.complete else rest)
+                follows = least_following(
+                    places, terms, tables, scratch, step, row, low, under, log_share[slot]
+                )  # fmt: skip
+                low[node] = max(least + rest, follows + (0.0 if terms.joint else tables.reward[row]))
+            lowest = min(lowest, low[node])
+        floor = min(lowest, 0.0) if places.ends > 0 else lowest
+
+
+@loop
+def other_action(places: Places, tables: Tables, step: int, slot: int, row: int) -> tuple[float, int]:
+    """Return the largest U of another action than `row` that is not ruled out, and its row (-1: there is none)."""
+    best, choice = -math.inf, -1
+    for other in range(places.row_start[slot], places.row_start[slot + 1]):
+        entry = step * places.entry_stride + other
+        if other != row and tables.witness[entry] == OPEN and tables.upper[entry] > best:
+            best, choice = tables.upper[entry], other
+    return best, choice
+
+
+@loop
+def measure_gaps(
+    places: Places,
+    terms: Terms,
+    tables: Tables,
+    rows: Ints,
+    low: Floats,
+    gap: Floats,
+    #: [node]: D, to be filled; it must hold 0 after the last step and at ends.
+    stopping: Floats,
+    challenger: Ints,
+) -> float:
+    """Set g, D and the challenger's rows [node]; return the largest g."""
+    top = 0.0
+    for step in range(places.horizon - 1, -1, -1):
+        for i in range(places.step_first[step], places.step_last[step]):
+            slot = np.int64(places.slots[i])
+            if places.row_start[slot] == places.row_start[slot + 1]:
+                continue
+            node = step * places.node_stride + slot
+            row = np.int64(rows[node])
+            best, other = other_action(places, tables, step, slot, row)
+            gap[node] = max(0.0, best - low[node]) if other >= 0 and not tables.dead[node] else 0.0
+            top = max(top, gap[node])
+            later = 0.0
+            if tables.law[places.law_of_row[row], SAMPLES] > 0:
+                unmet = (terms.most - terms.least) * (places.horizon - step - 1)
+                later, _, _ = counted_moments(places, tables, NOT_JOINT, stopping, stopping, step, row, unmet)
+            stopping[node] = max(gap[node], later)
+            challenger[node] = other if gap[node] > 0.0 and gap[node] >= later else row
+    return top

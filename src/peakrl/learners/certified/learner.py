@@ -1,0 +1,365 @@
+"""The certified learner: its settings, and its life on a target (`learners.base`).
+
+What it does when: `learners.certified.phases`. What it computes: `kernels.certified`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from peakrl.errors import SettingsError
+from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, compiled, overwrite
+from peakrl.learners.certified.confidence import (
+    DEAD_FIRST,
+    EPISODES,
+    FROZEN,
+    GAP,
+    KIND,
+    LEFT,
+    PASSED,
+    POLICIES,
+    VIOLATED_HIGH,
+)
+from peakrl.learners.certified.declared import told_of
+from peakrl.learners.certified.environment import GrowingRounds
+from peakrl.learners.certified.episodes import play_episodes, take_episode
+from peakrl.learners.certified.phases import CHALLENGE, Rounds
+from peakrl.learners.certified.setup import certify_environment, certify_model, declared_on_model
+from peakrl.learners.certified.storage import UNKEPT
+from peakrl.learners.certified.tables import OPEN
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.infeasibility import Memory, Witness
+from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.space import GrowingSpace
+from peakrl.sampling import Words
+from peakrl.training.history import ProofHistory, current_figures
+from peakrl.types import Floats, Longs
+
+if TYPE_CHECKING:
+    from peakrl.certificates.certificate import Certificate
+    from peakrl.gym.adapter import Rules
+    from peakrl.learners.assumptions.knowledge import Knowledge
+
+
+#: Declarations by which something is never done.
+LIMITS = {"support", "constraints", "safe_policy"}
+#: The candidate's exact figures are noted on models of up to this many nodes.
+MOST_JUDGED = 200_000
+NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
+
+
+class Certified(LearnerSettings):
+    """Settings of the certified learner, which stops once it can prove what it has learned.
+
+    The gap in value to the best safe policy and the expected violation are at most epsilon then, or at most a share
+    epsilon of the best value (`relative`), except with probability `failure_probability`. `learn(..., episodes=...)` is
+    a limit; `run.stopped` says why the run ended and `run.certificate` what is certified.
+    """
+
+    #: The largest gap to the best safe policy, and the largest expected violation; several are reached in turn.
+    epsilon: tuple[float, ...]
+    #: Probability, at most, that a certificate is issued and false.
+    failure_probability: float = Field(default=0.05, gt=0, lt=1)
+    #: Is epsilon a share of the value of the best safe policy?
+    relative: bool = False
+
+    def __init__(
+        self, epsilon: float | Sequence[float], failure_probability: float = 0.05, relative: bool = False
+    ) -> None:
+        super().__init__(epsilon=epsilon, failure_probability=failure_probability, relative=relative)
+
+    @field_validator("epsilon", mode="before")
+    @classmethod
+    def _several(cls, given: Any) -> Any:
+        return tuple(given) if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else (given,)
+
+    @field_validator("epsilon")
+    @classmethod
+    def _ordered(cls, given: tuple[float, ...]) -> tuple[float, ...]:
+        if not given or not all(0 <= one < float("inf") for one in given):
+            raise ValueError("it must be a number of at least 0, or several of them")
+        return tuple(sorted(set(given), reverse=True))
+
+    def make(self, task: Task) -> CertifiedLearner:
+        """Return the algorithm for a target."""
+        return CertifiedLearner(task, self)
+
+    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+        """Raise where something is declared that only a model can bear out, or bounds are missing."""
+        told_of(rules, knowledge)
+
+
+class CertifiedLearner(SamplingAlgorithm):
+    """The certified learner on a space."""
+
+    together: ClassVar[bool] = True
+
+    def __init__(self, task: Task, settings: Certified) -> None:
+        super().__init__(task)
+        self.settings, self.shares_steps = settings, self.space.shared
+        #: Episodes that were announced and are not over.
+        self._begun = 0
+        #: Of each review with a candidate: episodes, gap, violation; value and violation of the candidate if known.
+        self._lines: list[tuple[float, ...]] = []
+        #: The number of the candidate whose figures are known, and the figures.
+        self._judged: tuple[int, float, float] = (0, math.nan, math.nan)
+        given = settings.epsilon, settings.failure_probability, settings.relative
+        self.rounds: Rounds
+        self._growing: GrowingRounds | None = None
+        if isinstance(self.space, GrowingSpace):
+            told = told_of(self.space.rules, task.knowledge)
+            self._check_epsilon(told.deterministic)
+            self.rounds = self._growing = certify_environment(self.space, *given, told)
+            return
+        model = compiled(task)
+        declared = declared_on_model(model, task.knowledge)
+        self._check_epsilon(declared.deterministic)
+        self.rounds = certify_model(model, *given, declared)
+        self.payoff = np.stack([model.payoffs.reward, model.record_violation], axis=1)
+
+    def _check_epsilon(self, deterministic: bool) -> None:
+        if min(self.settings.epsilon) == 0 and not deterministic:
+            raise SettingsError(
+                "epsilon is 0, which only Knowledge(deterministic=True) can give: where outcomes are random, no number "
+                "of episodes proves a policy to be the best"
+            )
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on: a model has them all from the start."""
+        if self._growing is None:
+            return changes
+        limited = not self.task.knowledge.declared().keys().isdisjoint(LIMITS)
+        return self._growing.grow(first, episode, NO_LOG if limited else log, changes)  # limits are logged by others
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Rule out what is declared to fail."""
+        self.rounds.bar(first, forbidden, harm, told=self.task.knowledge.constraints is not None)
+
+    # Learning ------------------------------------------------------------------------------------------------
+
+    @property
+    def until_review(self) -> int:
+        """Episodes until its bounds may change next."""
+        return max(1, int(self.rounds.status[LEFT]))
+
+    @property
+    def log_room(self) -> int:
+        """A new block may change every node; an episode those of its path and, by a violation, of its groups."""
+        nodes, horizon = len(self.rounds.candidate), self.space.horizon
+        if self._growing is not None:  # a slot more may come at any step
+            largest = 1 if self._growing.told.depends_on is None else self.space.rows
+            return 2 * nodes + horizon * (2 + largest * self.columns)
+        largest = int(np.diff(self.rounds.places.group_start).max())
+        return nodes + horizon * (1 + largest * self.columns)
+
+    def place_when_new(self) -> int | None:
+        """The candidate and whoever is greedy begin with the first row, the challenger with the second."""
+        if self._growing is None or self._growing.told.depends_on is not None:
+            return None  # what is known of other states may tell otherwise
+        return int(self.rounds.status[KIND] == CHALLENGE)
+
+    def choices(self) -> Choices:
+        """The rows that are followed."""
+        return Choices(self.rounds.rows, 0, self.rounds.places.node_stride, 1)
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model, fewer where the log fills up or it has seen enough."""
+        model, r, ran, changes = compiled(self.task), self.rounds, 0, 0
+        while ran < episodes and self.stopped is None:
+            rest = Log(*(column[changes:] for column in log))
+            count, more = play_episodes(
+                model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
+                r.places, r.terms, r.tables, r.scratch, r.rows, bool(r.live), r.gauge, r.evidence,
+                generator, done + ran, min(episodes - ran, int(r.status[LEFT])), rest, self.log_room,
+                experience[ran:], counters,
+            )  # fmt: skip
+            ran, changes = ran + count, changes + more
+            if count == 0:
+                break
+            changes = self._go_on(count, done + ran + 1, log, changes)
+        return ran, changes
+
+    def _go_on(self, count: int, episode: int, log: Log, changes: int) -> int:
+        """Note that episodes are over; a new block is logged from `episode` on."""
+        r = self.rounds
+        over = count >= r.status[LEFT]
+        before = r.rows.copy() if over and len(log.node) else None
+        reviews = r.reviews
+        r.played(count)
+        self.stopped = r.stopped
+        if r.reviews > reviews and r.status[FROZEN]:
+            self._note_review()
+        if before is None:
+            return changes
+        nodes = np.flatnonzero(before != r.rows)
+        end = changes + len(nodes)
+        log.episode[changes:end], log.node[changes:end], log.row[changes:end] = episode, nodes, r.rows[nodes]
+        self._translate(log, changes, end)
+        return end
+
+    def _note_review(self) -> None:
+        """Note what is proved, beside the truth where that is known: nothing is decided by it."""
+        r, model = self.rounds, self.task.model
+        number = int(r.status[POLICIES])
+        if model is not None and model.num_nodes <= MOST_JUDGED and self._judged[0] != number:
+            figures = current_figures(model, self.decided())
+            self._judged = number, figures["value"], figures["violation"]
+        gap, violation = float(r.bounds[GAP]), float(r.bounds[VIOLATED_HIGH])
+        self._lines.append((float(r.status[EPISODES]), gap, violation, *self._judged[1:]))
+
+    def _translate(self, log: Log, first: int, last: int) -> None:
+        """Write nodes of the log as others number them: tables that grow leave room between two steps."""
+        own, other = self.rounds.places.node_stride, self.space.layout.node_stride
+        if own != other and last > first:
+            step, slot = np.divmod(log.node[first:last], own)
+            log.node[first:last] = step * other + slot
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Learn from an episode, as `run` does."""
+        r, length = self.rounds, played.length
+        if self._growing is not None:
+            self._growing.make_room(played.row[:length])
+            if played.violation[:length].any():
+                self._growing.settle_groups()
+        path = r.scratch
+        path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
+        path.following[:length] = played.following[:length]
+        path.earned[:length], path.violated[:length] = played.reward[:length], played.violation[:length]
+        gauge = r.gauge and self._begun > 0
+        self._begun = max(0, self._begun - 1)
+        before = changes
+        changes = take_episode(
+            r.places, r.terms, r.tables, path, length, bool(r.live), gauge, r.evidence, episode, log, changes
+        )
+        self._translate(log, before, changes)
+        return self._go_on(1, episode + 1, log, changes)
+
+    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+        """Note that an episode was announced before its start, which those of a candidate must be."""
+        self._begun += 1
+        return changes
+
+    @property
+    def at_once(self) -> int:
+        """Episodes that may run together: all follow what was decided before the first of them began."""
+        return self.until_review
+
+    # What came out -------------------------------------------------------------------------------------------
+
+    def _by_slot(self, nodes: NDArray[Any]) -> NDArray[np.int64]:
+        """[slot, column] of an array by node."""
+        slots = self.space.slots
+        if not self.space.shared:
+            return nodes[:slots, None].astype(np.int64)
+        wide = nodes.reshape(self.space.horizon + 1, -1)
+        return wide[: self.space.horizon, :slots].T.astype(np.int64)
+
+    def _by_row(self, entries: NDArray[Any]) -> NDArray[Any]:
+        """[row, column] of an array by entry."""
+        return np.ascontiguousarray(entries.reshape(self.columns, -1)[:, : self.space.rows].T)
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: what the next episode follows."""
+        return np.maximum(self._by_slot(self.rounds.rows), self.space.layout.row_start[:-1, None])
+
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: the candidate, which a certificate is about."""
+        return np.maximum(self._by_slot(self.rounds.candidate), self.space.layout.row_start[:-1, None])
+
+    def values(self) -> Floats:
+        """[entry]: upper values; minus infinity where an action is ruled out."""
+        tables = self.rounds.tables
+        return self.space.entries_of(self._by_row(np.where(tables.witness == OPEN, tables.upper, -np.inf)))
+
+    def known(self) -> NDArray[np.int8]:
+        """[entry]: what has been seen to violate, or to lead where only violations are left."""
+        return self.memory().known(self.space)
+
+    def memory(self) -> Memory:
+        """What has been seen to fail, and how."""
+        places, tables = self.rounds.places, self.rounds.tables
+        return Memory(self._by_row(tables.witness), tables.harm[places.group_of_row[: self.space.rows]])
+
+    def feasible(self) -> bool | None:
+        """False when a first state has been seen to leave no way out."""
+        return False if self.rounds.status[DEAD_FIRST] != OPEN else None
+
+    def proof(self) -> list[Witness]:
+        """Every observation that the proof of infeasibility rests on, from the first state on."""
+        return [] if self.feasible() is None else self.memory().proof(self.space, int(self.rounds.status[DEAD_FIRST]))
+
+    @property
+    def issued(self) -> list[dict[str, float]]:
+        """What was certified, in the order of the epsilons."""
+        return self.rounds.issued
+
+    def proof_history(self) -> ProofHistory:
+        """What had been proved at each review with a candidate."""
+        return ProofHistory.of(self._curve())
+
+    def _curve(self) -> Floats:
+        return np.array(self._lines, np.float64).reshape(-1, 5)
+
+    def fields(self) -> dict[str, Any]:
+        """Return certified gap, bound on the violation and about how many episodes are left."""
+        r, left = self.rounds, self.rounds.forecast()
+        found: dict[str, Any] = {}
+        if r.status[FROZEN]:
+            found = {"certified gap": float(r.bounds[GAP]), "violation at most": float(r.bounds[VIOLATED_HIGH])}
+        return found | ({"about left": float(left)} if math.isfinite(left) and r.reviews else {})
+
+    def certificate(self) -> Certificate:
+        """Return what is certified; before anything is, the bounds as they stand."""
+        from peakrl.learners.certified.evidence import certificate
+
+        return certificate(self)
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written."""
+        r = self.rounds
+        evidence = {f"evidence_{name}": array for name, array in r.evidence._asdict().items() if name != "gap"}
+        own = {"status": r.status, "bounds": r.bounds, "passed": r.passed, "proved": self._curve()} | evidence
+        if self._growing is not None:
+            return {name: array for name, array in self._growing.compact().items() if name not in UNKEPT} | own
+        rows = {"candidate": r.candidate, "followed": r.followed, "challenger": r.challenger}
+        return r.tables._asdict() | rows | own | {"evidence_gap": r.evidence.gap} | r.frozen_counts._asdict()
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` gave; files from before hold no course of the proof."""
+        curve = arrays.get("proved", np.empty((0, 5)))
+        if curve.dtype != np.float64 or curve.ndim != 2 or curve.shape[1] != 5:
+            raise ValueError(f"engine.proved has shape {curve.shape}")
+        self._lines = [tuple(line) for line in curve.tolist()]
+        if self._growing is None:
+            super().load({**arrays, "proved": curve})
+            return
+        r = self.rounds
+        for name, array in {"status": r.status, "bounds": r.bounds, "passed": r.passed}.items():
+            overwrite(array, arrays[name], f"engine.{name}")
+        for name, array in r.evidence._asdict().items():
+            if name != "gap":
+                overwrite(array, arrays[f"evidence_{name}"], f"engine.evidence_{name}")
+        self._growing.restore(arrays)
+
+    def check(self, done: int) -> None:
+        """Raise where arrays from a file hold what cannot be."""
+        from peakrl.learners.certified.checks import check_restored
+
+        check_restored(self, done)
+        r = self.rounds
+        if self._lines and r.status[FROZEN]:
+            self._judged = int(r.status[POLICIES]), self._lines[-1][3], self._lines[-1][4]
+        if r.status[DEAD_FIRST] != OPEN:
+            self.stopped = r.stopped = "infeasible"
+        elif r.status[PASSED] == len(r.goal.epsilons):
+            self.stopped = r.stopped = "certified"

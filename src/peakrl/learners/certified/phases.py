@@ -1,0 +1,337 @@
+"""How the certified learner spends its episodes, and when it stops.
+
+Episodes come in rounds, each a tenth of all before it: all greedy in U until a candidate is frozen, then a third of
+them, a third by the challenger and a third by the candidate. After a round every bound is computed anew (a *review*):
+
+    candidate    frozen once U_1 less its estimated value is at most 4 epsilon; replaced if it is known to violate, or
+                 if another is epsilon/20 better and, without the returns of this one, still looks certified sooner
+                 (`learners.certified.forecast`); the j-th frozen one has 1/(j (j+1)) of p_L and p_C
+    certificate 1    U_1 - L <= epsilon, L from the returns of the candidate since it was frozen
+    certificate 2    the mean of the largest gap of an episode (`learners.certified.gaps`) <= epsilon; gaps are frozen
+                     when they look small enough, and episodes of the candidate from then on count; the i-th attempt has
+                     1/(i (i+1)) of its share
+
+The expected violation must be within epsilon as well. The bounds: `learners.certified.confidence`. Before a certificate is
+issued, U is computed from the counts alone, without the memory of earlier bounds: what is issued can be checked by
+anyone who has the counts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from peakrl.learners.certified.bounds import FINE, ROUGH
+from peakrl.learners.certified.candidates import counted_mean, estimate_policy, plan_candidate
+from peakrl.learners.certified.confidence import (
+    ATTEMPTS,
+    CANDIDATES,
+    CHALLENGES,
+    CHANCE_HIGH,
+    DEAD_FIRST,
+    EPISODES,
+    ESTIMATE,
+    FROZEN,
+    GAP,
+    HIGH,
+    KIND,
+    KIND_OF_GAP,
+    LEFT,
+    LINE,
+    LOW,
+    LOWER,
+    PASSED,
+    POLICIES,
+    VIOLATED_HIGH,
+    VIOLATION,
+    Goal,
+    Proofs,
+)  # fmt: skip
+from peakrl.learners.certified.episodes import GAUGED, PLAYED
+from peakrl.learners.certified.forecast import Outlook
+from peakrl.learners.certified.gaps import measure_gaps
+from peakrl.learners.certified.tables import BEFORE, OPEN, SAMPLES, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.values import first_value, sweep
+from peakrl.types import Ints
+
+#: A candidate is frozen when U_1 is within so many epsilon of its value, and replaced for so much of an epsilon.
+ARM, STICK = 4.0, 0.05
+#: Episodes of a round: at least so many (where nothing is random), and such a share of all before it.
+FIRST, FIRST_DETERMINISTIC, SHARE = 50, 10, 0.1
+#: Of a round with a frozen candidate, the share that the candidate has, and that the challenger has.
+PART = 1 / 3
+#: Episodes of the candidate that an attempt at small gaps may take, as a share of all before and a number.
+EFFORT, EFFORT_LEAST = 0.15, 200
+#: Returns by which the spread of a candidate's returns is judged.
+TELLING = 50
+#: Kinds of episodes.
+OPTIMISTIC, CHALLENGE, CANDIDATE = 0, 1, 2
+
+
+class Rounds(Proofs):
+    """Blocks of episodes and the reviews between them."""
+
+    def __init__(self, places: Places, terms: Terms, tables: Tables, scratch: Scratch, goal: Goal, nodes: int) -> None:
+        super().__init__(places, terms, tables, scratch, goal, nodes)
+        #: Reviews so far, for whoever follows them.
+        self.reviews = 0
+        self.status[LEFT] = FIRST_DETERMINISTIC if terms.deterministic else FIRST
+        self.stopped: str | None = None
+
+    # Episodes ------------------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> bool:
+        """Are the next episodes greedy in U?"""
+        return bool(self.status[KIND] == OPTIMISTIC)
+
+    @property
+    def gauge(self) -> bool:
+        """Are the next episodes evidence for the frozen candidate?"""
+        return bool(self.status[KIND] == CANDIDATE and self.status[FROZEN])
+
+    @property
+    def rows(self) -> Ints:
+        """[node]: what the next episode follows."""
+        return self.tables.greedy if self.live else self.followed
+
+    def played(self, episodes: int) -> None:
+        """Go on to the next block, or review, when so many more episodes of the present one are over."""
+        status = self.status
+        status[EPISODES] += episodes
+        status[LEFT] -= episodes
+        if status[LEFT] > 0:
+            return
+        if status[CHALLENGES] > 0:
+            self._block(CHALLENGE, int(status[CHALLENGES]), self.challenger)
+            status[CHALLENGES] = 0
+        elif status[CANDIDATES] > 0:
+            self._block(CANDIDATE, int(status[CANDIDATES]), self.candidate)
+            status[CANDIDATES] = 0
+        else:
+            self.review()
+
+    def _block(self, kind: int, episodes: int, rows: Ints | None = None) -> None:
+        self.status[KIND], self.status[LEFT] = kind, episodes
+        if rows is not None:
+            self.followed[:] = rows
+
+    def _round(self) -> None:
+        """Plan a round of all three kinds; where nothing is random, one episode shows all of the candidate."""
+        if self.terms.deterministic:
+            self._block(OPTIMISTIC, FIRST_DETERMINISTIC - 1)
+            self.status[CHALLENGES], self.status[CANDIDATES] = 0, 1
+            return
+        episodes = max(FIRST, int(self._growth() * self.status[EPISODES]))
+        part = max(1, int(PART * episodes)) if self.status[FROZEN] else 0
+        self._block(OPTIMISTIC, max(1, episodes - 2 * part))
+        self.status[CHALLENGES] = self.status[CANDIDATES] = part
+
+    def _growth(self) -> float:
+        """Return the next round as a share of all episodes so far: less where that may do (gaps go as K^-1/2)."""
+        if not self.status[FROZEN]:
+            return SHARE
+        beyond = float(self.bounds[GAP]) / max(self.aim(), 1e-300)
+        return min(SHARE, max(1.05 * (beyond * beyond - 1.0), 0.2 * SHARE))
+
+    def _finish(self, episodes: int) -> None:
+        """Plan episodes of the candidate alone."""
+        self.status[CHALLENGES] = self.status[CANDIDATES] = 0
+        self._block(CANDIDATE, episodes, self.candidate)
+
+    # Reviews -------------------------------------------------------------------------------------------------
+
+    def review(self) -> None:
+        """Compute every bound anew; issue what can be issued; plan the next episodes."""
+        self.reviews += 1
+        sweep(self.places, self.terms, self.tables, self.scratch, ROUGH)
+        high, dead = first_value(self.places, self.terms, self.tables, self.scratch, ROUGH)
+        if dead != OPEN:
+            self.status[DEAD_FIRST] = dead
+            self.stopped = "infeasible"
+            return
+        self.bounds[HIGH] = high
+        self._choose(high)
+        if not self.status[FROZEN]:
+            self._round()
+            return
+        while self.status[PASSED] < len(self.goal.epsilons) and self._certified():
+            self.status[PASSED] += 1
+        if self.status[PASSED] == len(self.goal.epsilons):
+            self.stopped = "certified"
+            return
+        self._plan()
+
+    def epsilon(self) -> float:
+        """Return the gap to reach now, in units of value; 0 where a relative one has nothing to relate to yet."""
+        wanted = self.goal.epsilons[min(int(self.status[PASSED]), len(self.goal.epsilons) - 1)]
+        if not self.goal.relative:
+            return wanted
+        return wanted * max(float(self.bounds[LOW]), -float(self.bounds[HIGH]), 0.0)
+
+    def forecast(self) -> float:
+        """Return about how many episodes are left: gaps fall like K^-1/2, what is not seen to violate like 1/K."""
+        done, aim = int(self.status[EPISODES]), self.aim()
+        gap = float(self.bounds[GAP]) if self.status[FROZEN] else float(self.bounds[HIGH] - self.bounds[ESTIMATE])
+        if not (aim > 0.0 and math.isfinite(gap)):
+            return math.inf
+        safe = float(self.bounds[VIOLATED_HIGH]) / aim if self.status[FROZEN] else 0.0
+        beyond = max((gap / aim) ** 2, safe)
+        return max(0.0, done * (beyond - 1.0)) if math.isfinite(beyond) else math.inf
+
+    def aim(self) -> float:
+        """Return about the gap to reach, for plans: a relative one by the estimated value."""
+        if not self.goal.relative:
+            return self.epsilon()
+        wanted = self.goal.epsilons[min(int(self.status[PASSED]), len(self.goal.epsilons) - 1)]
+        return wanted * abs(float(self.bounds[ESTIMATE]))
+
+    def _choose(self, high: float) -> None:
+        """Keep the candidate, or take another."""
+        nodes = len(self.candidate)
+        rows, value, estimate = np.zeros(nodes, np.int32), np.zeros(nodes), np.zeros(nodes)
+        plan_candidate(self.places, self.terms, self.tables, self.goal.least, rows, value, estimate)
+        best = counted_mean(self.places, self.tables, estimate)
+        if not self.status[FROZEN]:
+            self.bounds[ESTIMATE] = best
+        if not self.status[FROZEN] and high - best > ARM * self.aim():
+            self.candidate[:] = rows
+            return
+        now = self._estimate(self.candidate)
+        if not self.status[FROZEN] or self._known_bad() or self._sooner(high, best, now):
+            self._freeze(rows)
+            now = best
+        self.bounds[ESTIMATE] = now
+
+    def _sooner(self, high: float, best: float, now: float) -> bool:
+        """Would a candidate of value `best`, without a single return, be certified sooner than the present one?"""
+        if best - now <= STICK * self.aim():
+            return False
+        outlook = self._outlook()
+        if outlook is None:
+            return True
+        done, aim, seen = int(self.status[EPISODES]), self.aim(), int(self.evidence.counts[PLAYED])
+        other = outlook.totals(done, aim, high, best, best, 0, PART).min()
+        return bool(other < outlook.totals(done, aim, high, best, now, seen, PART).min())
+
+    def _outlook(self) -> Outlook | None:
+        """Return what the candidate's returns tell of the way that is left; None where they are too few, or no use."""
+        total, scale, aim = int(self.evidence.counts[PLAYED]), self.evidence.scale, self.aim()
+        if total < TELLING or self.terms.deterministic or not aim > 0.0:
+            return None
+        mean = float(scale[3]) / total
+        deviation = math.sqrt(max(float(scale[4]) / total - mean * mean, 0.0))
+        share = self.share(LOWER / 3) + math.log(2)
+        safe = 0.0 if self.keeps() else self.goal.violation * (self.share(VIOLATION) + math.log(2)) / aim
+        return Outlook.of(mean, deviation, float(scale[0]), share, safe)
+
+    def _estimate(self, rows: Ints) -> float:
+        estimate = np.zeros(len(rows))
+        estimate_policy(self.places, self.terms, self.tables, self.goal.least, rows, estimate)
+        return counted_mean(self.places, self.tables, estimate)
+
+    def _known_bad(self) -> bool:
+        """Does the candidate take something ruled out where something else is left?"""
+        entries = self.node_step * self.places.entry_stride + self.candidate[self.nodes]
+        ruled_out = self.tables.witness[entries] != OPEN
+        return bool((ruled_out & (self.tables.dead[self.nodes] == 0)).any())
+
+    def _freeze(self, rows: Ints) -> None:
+        """Take a candidate: what it is judged by is seen from now on."""
+        self.candidate[:] = rows
+        self.status[FROZEN] = 1
+        self.status[POLICIES] += 1
+        self.tables.law[:, BEFORE] = self.tables.law[:, SAMPLES]
+        self.tables.cell_before[:] = self.tables.cell_count
+        evidence = self.evidence
+        evidence.counts[:] = 0
+        evidence.returns[:] = 0
+        evidence.gaps[:] = 0
+        evidence.gap[:] = 0.0
+        evidence.scale[2:] = -1.0, 0.0, 0.0
+        self.bounds[LOW], self.bounds[GAP] = -math.inf, math.inf
+        self.challenger[:] = rows
+
+    # Certificates -------------------------------------------------------------------------------------------
+
+    def _certified(self) -> bool:
+        """Is the candidate certified for the present epsilon? Bounds are as they stand, `issued` tells."""
+        bounds = self.bounds
+        bounds[LOW] = self.return_low()
+        bounds[CHANCE_HIGH] = self.chance_high()
+        bounds[VIOLATED_HIGH] = bounds[CHANCE_HIGH] * self.goal.violation
+        by_gap = self.gap_high()
+        bounds[GAP] = min(bounds[HIGH] - bounds[LOW], by_gap)
+        bounds[KIND_OF_GAP] = 2.0 if by_gap < bounds[HIGH] - bounds[LOW] else 1.0
+        limit = self.epsilon() - self.tolerance
+        if bounds[GAP] > limit or bounds[VIOLATED_HIGH] > self.epsilon():
+            return False
+        if by_gap > limit:
+            high, _ = first_value(self.places, self.terms, self.fresh(), self.scratch, FINE)
+            if high - bounds[LOW] > limit:
+                return False
+            bounds[HIGH], bounds[GAP] = high, high - bounds[LOW]
+        self._issue()
+        return True
+
+    def _issue(self) -> None:
+        status = self.status
+        more = self.epsilon(), status[EPISODES], status[POLICIES], status[ATTEMPTS]
+        self.passed[status[PASSED]] = [*self.bounds, *more]
+
+    @property
+    def issued(self) -> list[dict[str, float]]:
+        """What was certified, in the order of the epsilons."""
+        return [dict(zip(LINE, line, strict=True)) for line in self.passed[: self.status[PASSED]].tolist()]
+
+    # Plans ---------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        """Plan what comes next for a frozen candidate that is not certified yet."""
+        alone = 0 if self.terms.deterministic else (self._last_episodes() or self._try_gaps())
+        if alone > 0:
+            self._finish(alone)
+        else:
+            self._round()
+
+    def _last_episodes(self) -> int:
+        """Return how many episodes of the candidate alone come next; 0 where the search had better go on."""
+        outlook, done = self._outlook(), int(self.status[EPISODES])
+        if outlook is None:
+            return 0
+        high, value, seen = float(self.bounds[HIGH]), float(self.bounds[ESTIMATE]), int(self.evidence.counts[PLAYED])
+        totals = outlook.totals(done, self.aim(), high, value, value, seen, PART)
+        rest = float(totals[0]) - done
+        if not 0.0 < rest < math.inf or totals.min() < totals[0]:
+            return 0
+        return int(min(max(50.0, 0.02 * done, 0.7 * rest), max(EFFORT_LEAST, 0.5 * done)))
+
+    def _try_gaps(self) -> int:
+        """Look at the gaps; freeze them where few enough episodes of the candidate may certify them: how many, or 0."""
+        low = self.lower_values_now()
+        gap, stopping, challenger = np.zeros_like(low), np.zeros_like(low), np.zeros(len(low), np.int32)
+        aim, next_share = self.aim(), self._attempt_share(int(self.status[ATTEMPTS]) + 1) + math.log(2)
+        effort = EFFORT * int(self.status[EPISODES]) + EFFORT_LEAST
+
+        def asked(tables: Tables) -> float:
+            top = measure_gaps(self.places, self.terms, tables, self.candidate, low, gap, stopping, challenger)
+            mean = counted_mean(self.places, self.tables, stopping)
+            if not self.terms.complete:  # a state not met yet may have the largest gap that can be, up to rounding
+                top = max(top, self.places.horizon * (self.terms.most - self.goal.least))
+            self._largest = top
+            room = 0.95 * aim - 1.1 * mean
+            return max(top * next_share, 1e-300) / room if room > 0.0 else math.inf
+
+        good = asked(self.tables) <= effort
+        self.challenger[:] = challenger
+        needed = asked(self.fresh()) if good else math.inf
+        if needed > effort:
+            return 0
+        self.status[ATTEMPTS] += 1
+        self.evidence.gap[:] = gap
+        self.evidence.scale[2] = self._largest
+        self.evidence.gaps[:] = 0
+        self.evidence.counts[GAUGED] = 0
+        self.frozen_counts.take(self.tables)
+        return int(min(effort, 1.25 * needed + EFFORT_LEAST))

@@ -1,0 +1,1 @@
+"""Learners that plan by linear programs on counts."""

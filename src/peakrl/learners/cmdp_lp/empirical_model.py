@@ -1,0 +1,315 @@
+"""What was counted, as a chain that a linear programme can be posed on, and the programmes of optimists and pessimists.
+
+P^ = counts/n and r, c are the means of a pair. A pair not tried yet leads to an extra state that stays: it earns the
+most there and costs nothing (optimists) or the most (pessimists). An end of episodes stays as well: what is left out
+earns 0, which counts from the lowest reward as all others do, and costs nothing. With beta(s') = min(1, scale
+(2 sqrt(P^(1-P^) L/n) + (14/3) L/n)), L = log(6 S A H K/p), for each next state, s' not seen included:
+
+    ordinary   flow on P^ with given rewards and costs of the pairs
+    extended   z_h(s,a,s') >= 0 in place of x_h(s,a) P^(s'):  sum_s' z = x,  (P^ - beta) x <= z <= (P^ + beta) x
+
+Programmes of one limit are solved by a search for its price (`planning.lagrangian`), the extended one with `box_laws`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import SettingsError
+from peakrl.learners.cmdp_limits import Budget
+from peakrl.learners.space import Space
+from peakrl.learners.ucbvi import CountingPlanner
+from peakrl.learners.ucbvi_kernel import NO_CELL, Counts
+from peakrl.planning.lagrangian_kernel import Laws
+from peakrl.planning.occupancy import Flow, flow
+from peakrl.reachability import reachable_nodes
+from peakrl.space import expand, read_only, starts_of
+from peakrl.types import Floats, Ints, Layout, Longs
+
+#: An extended programme of more variables than this is not solved while one waits.
+MOST_VARIABLES = 1_000_000
+#: In place of the row of a space: that of an extra state, and of an end.
+EXTRA, END = -1, -2
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Transitions that were counted, ordered by row."""
+
+    #: [row + 1]
+    start: Longs
+    #: [cell]
+    following: Longs
+    probability: Floats
+
+    @classmethod
+    def of(cls, counts: Counts, rows: int) -> Cells:
+        """Walk the lists."""
+        found: list[int] = []
+        sizes = np.zeros(rows, np.int64)
+        first, before = counts.first[:rows].tolist(), counts.before
+        for row, cell in enumerate(first):
+            while cell != NO_CELL:
+                found.append(cell)
+                sizes[row] += 1
+                cell = int(before[cell])
+        cells = np.array(found, np.int64)
+        total = np.repeat(counts.visits[:rows], sizes)
+        return cls(starts_of(sizes), counts.following[cells].astype(np.int64), counts.count[cells] / total)
+
+
+@dataclass(frozen=True)
+class CountedChain:
+    """The chain of the counts, in the order of a model: step after step where slots belong to steps."""
+
+    layout: Layout
+    step_of_slot: Longs
+    first_slot: Ints
+    first_probability: Floats
+    #: [row here]: the row of the space; EXTRA or END for those that it has not.
+    row_of: Longs
+    #: [slot of the space]: the slot here.
+    place: Longs
+    #: May every state follow every other, or only those that were seen to?
+    anywhere: bool = False
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, those behind the last step included."""
+        slots = len(self.layout.row_start) - 1
+        return slots * (self.layout.horizon + 1) if self.layout.node_stride else slots
+
+    @property
+    def num_entries(self) -> int:
+        """Entries."""
+        return len(self.row_of) * (self.layout.horizon if self.layout.node_stride else 1)
+
+    @cached_property
+    def reachable(self) -> NDArray[np.bool_]:
+        """[node]: can some policy be there?"""
+        if self.anywhere:
+            return np.ones(self.num_nodes, bool)
+        return reachable_nodes(self.layout, self.num_nodes, self.first_slot)
+
+    @cached_property
+    def flow(self) -> Flow:
+        """The conservation of probability on P^."""
+        return flow(self)
+
+    def table_of(self, weights: Floats, rows: int) -> Floats:
+        """[row of the space, column] of weights [entry here]."""
+        by_step = weights.reshape(-1, len(self.row_of))
+        table = np.zeros((rows, len(by_step)))
+        own = self.row_of >= 0
+        table[self.row_of[own]] = by_step[:, own].T
+        return table
+
+    def weights_of(self, table: Floats) -> Floats:
+        """[entry here] of a table [row of the space, column]; an extra state, or an end, has but one row."""
+        weights: Floats = np.where(self.row_of[:, None] >= 0, table[np.maximum(self.row_of, 0)], 1.0).T.ravel()
+        return weights
+
+
+def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, anywhere: bool) -> CountedChain:
+    """Return the chain of what was counted."""
+    horizon, extra = space.horizon, 1 if space.shared else space.horizon
+    slots, rows = space.slots, space.rows
+    # Ends that lead on: where steps do not share slots, that of each step to that of the next, but for the last.
+    ends = np.arange(min(space.ends, extra))
+    # Slots in order of their steps, the extra state of a step after its own.
+    step = np.concatenate([np.zeros(slots, np.int64) if space.shared else space.slot_step, np.arange(extra)])
+    step[: space.ends] = 0 if space.shared else np.arange(space.ends)
+    order = np.lexsort((np.arange(slots + extra) >= slots, step))
+    place = np.empty(slots + extra, np.int64)
+    place[order] = np.arange(slots + extra)
+    starts = space.layout.row_start
+    first_row = np.concatenate([starts[:-1], rows + np.arange(extra)])
+    sizes = np.concatenate([np.diff(starts), np.ones(extra, np.int64)])
+    first_row[ends], sizes[ends] = rows + extra + ends, 1
+    row_of = expand(first_row[order], sizes[order])
+
+    # Where an extra state, or a pair not tried, leads: to the extra state of the next step, if there is one.
+    row_step = np.concatenate([step[space.slot_of_row], np.arange(extra)])
+    beyond = np.append(slots + np.minimum(row_step + 1, extra - 1), ends if space.shared else ends + 1)
+    untried = np.concatenate([visits == 0, np.ones(extra + len(ends), bool)])
+    counted = np.concatenate([np.diff(cells.start), np.zeros(extra + len(ends), np.int64)])
+    laws = np.where(untried, 1, counted)[row_of]
+    outcome_start = starts_of(laws)
+    following, probability = np.empty(outcome_start[-1], np.int64), np.ones(outcome_start[-1])
+    lone = untried[row_of]
+    following[outcome_start[:-1][lone]] = beyond[row_of[lone]]
+    tried = np.flatnonzero(~lone)
+    here = expand(outcome_start[:-1][tried], laws[tried])
+    there = expand(cells.start[row_of[tried]], laws[tried])
+    following[here], probability[here] = cells.following[there], cells.probability[there]
+
+    bounds = np.searchsorted(step[order], np.arange(horizon + 1)) if not space.shared else None
+    row_start = starts_of(sizes[order])
+    everywhere = np.tile(np.array([[0, slots + extra]]), (horizon, 1))
+    step_slots = everywhere if bounds is None else np.stack([bounds[:-1], bounds[1:]], axis=1)
+    stride = slots + extra if space.shared else 0
+    arrays = (
+        step_slots, row_start[step_slots], row_start, np.arange(len(row_of), dtype=np.int32),
+        outcome_start, place[following].astype(np.int32), probability,
+    )  # fmt: skip
+    layout = Layout(horizon, stride, len(row_of) if space.shared else 0, *map(read_only, arrays))
+    firsts = np.flatnonzero(started)
+    first_slot = read_only(place[firsts].astype(np.int32))
+    begun = started[firsts] / started.sum()
+    own = np.where(row_of < rows, row_of, np.where(row_of < rows + extra, EXTRA, END))
+    return CountedChain(layout, step[order], first_slot, begun, own, place[:slots], anywhere)
+
+
+def unkept_by_counts(planner: CountingPlanner, budget: Budget, charge: Floats) -> str | None:
+    """Say which limit no policy keeps if means are true, given sums of charges [row, quantity]; None: nobody knows.
+
+    On a model that was looked at before the first episode. What was never tried is held to cost nothing, so that what
+    is too much is so by what was seen.
+    """
+    visits, started = planner.by_row["visits"].used, planner.by_slot["begun"].used
+    if planner.task.model is not None or not visits.any():
+        return None
+    chain = counted_chain(planner.space, Cells.of(planner.counts, len(visits)), visits, started, anywhere=False)
+    mean = np.vstack([charge / np.maximum(visits, 1)[:, None], np.zeros((2, charge.shape[1]))])  # END, EXTRA
+    reason = budget.unkept(chain, mean[chain.row_of], planner.task.constraint_names)
+    if reason is None:
+        return None
+    return (
+        f"by the means of {int(started.sum()):,} episodes {reason} (what was never tried is held to cost nothing; this "
+        "is no proof)"
+    )
+
+
+@dataclass(frozen=True)
+class Box:
+    """beta of every pair: of next states that were seen, and of the others."""
+
+    #: [cell]
+    seen: Floats
+    #: [row]
+    unseen: Floats
+
+    @classmethod
+    def of(cls, cells: Cells, visits: Longs, scale: float, log_term: float) -> Box:
+        """Return beta; a pair not tried counts as tried once."""
+        n = np.maximum(visits, 1)
+        flat = scale * 14 / 3 * log_term / n
+        of_row = np.repeat(np.arange(len(visits)), np.diff(cells.start))
+        p = cells.probability
+        wide = scale * 2 * np.sqrt(p * (1 - p) * log_term / n[of_row]) + flat[of_row]
+        return cls(np.minimum(wide, 1.0), np.minimum(flat, 1.0))
+
+    def total(self, cells: Cells, states: int) -> Floats:
+        """[row]: the sum of beta over all states."""
+        sizes = np.diff(cells.start)
+        summed = np.zeros(len(self.unseen))
+        some = sizes > 0
+        summed[some] = np.add.reduceat(self.seen, cells.start[:-1][some]) if some.any() else 0.0
+        total: Floats = summed + np.maximum(states - sizes, 0) * self.unseen
+        return total
+
+
+def box_laws(chain: CountedChain, space: Space, cells: Cells, box: Box) -> Laws:
+    """Return the box around P^ for plans at a price: pairs that were tried may lead to every state of the next step."""
+    layout, row_of = chain.layout, chain.row_of
+    tried = np.flatnonzero((row_of >= 0) & (np.diff(cells.start, append=cells.start[-1])[row_of] > 0))
+    sizes = np.diff(cells.start)[row_of[tried]]
+    boxed, unseen = np.zeros(len(row_of), np.int8), np.zeros(len(row_of))
+    boxed[tried], unseen[tried] = 1, box.unseen[row_of[tried]]
+    seen = np.zeros(len(layout.outcome_next))
+    seen[expand(layout.outcome_start[tried], sizes)] = box.seen[expand(cells.start[row_of[tried]], sizes)]
+    targets = [np.arange(space.slots)] * space.horizon if space.shared else by_step(space)
+    counts = np.array([len(target) for target in targets[1:]] + [0], np.int64)  # nothing follows the last step
+    reached = np.concatenate([*targets[1:], np.empty(0, np.int64)])
+    return Laws(boxed, seen, unseen, starts_of(counts), chain.place[reached].astype(np.int32))
+
+
+def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> tuple[Flow, Any, Floats]:
+    """Return the conservation of flow in the box around P^, and its lines lines @ (x, z) <= bound."""
+    from scipy import sparse
+
+    plain, layout = chain.flow, chain.layout
+    x, horizon = len(plain.rows), layout.horizon
+    row_of = chain.row_of[plain.rows]
+    tried = np.zeros(len(row_of), bool)
+    tried[row_of >= 0] = np.diff(cells.start)[row_of[row_of >= 0]] > 0
+    # z: for every pair that was tried, before the last step, the states of the next step.
+    wide = np.flatnonzero(tried & (plain.steps < horizon - 1))
+    targets = [np.arange(space.slots)] * horizon if space.shared else by_step(space)
+    counts = np.array([len(targets[step + 1]) for step in plain.steps[wide]], np.int64)
+    if x + counts.sum() > MOST_VARIABLES:
+        raise SettingsError(
+            f"the extended programme has {x + counts.sum():,} variables, more than {MOST_VARIABLES:,}: keep one limit, "
+            "total=, which takes no programme, or plan with bonuses, OptCMDP(..., bonus=True)"
+        )
+    of_x = np.repeat(wide, counts)
+    slot = np.concatenate([targets[step + 1] for step in plain.steps[wide]] or [np.empty(0, np.int64)])
+    probability, beta = laws(cells, box, row_of[of_x], slot, space.slots)
+    z = len(of_x)
+
+    def matrix(values: Any, lines: Any, columns: Any, shape: tuple[int, int]) -> Any:
+        return sparse.csr_array((values, (lines, columns)), shape=shape)
+
+    # Nodes: what leaves equals what enters, from the start, over z, or from pairs not tried to the extra states.
+    nodes, line = np.unique(plain.nodes, return_inverse=True)
+    number = np.full(chain.num_nodes, -1, np.int64)
+    number[nodes] = np.arange(len(nodes))
+    stride = layout.node_stride
+    entered = number[(plain.steps[of_x] + 1) * stride + chain.place[slot]]
+    alone = np.flatnonzero(~tried & (plain.steps < horizon - 1))
+    leads = layout.outcome_next[layout.outcome_start[plain.rows[alone]]]
+    lone = number[(plain.steps[alone] + 1) * stride + leads]
+    inner, known = entered >= 0, lone >= 0
+    lines = np.concatenate([line, entered[inner], lone[known]])
+    columns = np.concatenate([np.arange(x), x + np.flatnonzero(inner), alone[known]])
+    values = np.concatenate([np.ones(x), -np.ones(int(inner.sum())), -np.ones(int(known.sum()))])
+    conserved = matrix(values, lines, columns, (len(nodes), x + z))
+    split_lines = np.repeat(np.arange(len(wide)), counts)
+    split = matrix(
+        np.concatenate([np.ones(z), -np.ones(len(wide))]),
+        np.concatenate([split_lines, np.arange(len(wide))]),
+        np.concatenate([x + np.arange(z), wide]),
+        (len(wide), x + z),
+    )
+    supply = np.zeros(len(nodes) + len(wide))
+    supply[number[chain.first_slot]] = chain.first_probability
+    upper, lower = np.flatnonzero(probability + beta < 1.0), np.flatnonzero(probability - beta > 0.0)
+    count = len(upper) + len(lower)
+    both = np.concatenate([upper, lower])
+    sign = np.concatenate([np.ones(len(upper)), -np.ones(len(lower))])
+    factor = np.concatenate([-(probability + beta)[upper], (probability - beta)[lower]])
+    bounds = matrix(
+        np.concatenate([sign, factor]),
+        np.concatenate([np.arange(count)] * 2),
+        np.concatenate([x + both, of_x[both]]),
+        (count, x + z),
+    )
+    equal = sparse.vstack([conserved, split], format="csr")
+    wider = Flow(plain.nodes, plain.steps, plain.rows, plain.entries, plain.after, equal, supply)
+    return wider, bounds, np.zeros(count)
+
+
+def by_step(space: Space) -> list[Longs]:
+    """Return the slots of every step, its end first where it has one."""
+    steps = np.array(space.slot_step)
+    steps[: space.ends] = np.arange(space.ends)
+    return [np.flatnonzero(steps == step) for step in range(space.horizon)]
+
+
+def laws(cells: Cells, box: Box, rows: Longs, slots: Longs, width: int) -> tuple[Floats, Floats]:
+    """Return P^ and beta of next slots of rows."""
+    of_row = np.repeat(np.arange(len(cells.start) - 1), np.diff(cells.start))
+    keys = of_row * width + cells.following
+    order = np.argsort(keys)
+    wanted = rows * width + slots
+    place = np.minimum(np.searchsorted(keys[order], wanted), max(len(keys) - 1, 0))
+    cell = order[place] if len(keys) else place
+    found = keys[cell] == wanted if len(keys) else np.zeros(len(wanted), bool)
+    probability, beta = np.zeros(len(wanted)), box.unseen[rows].copy()
+    probability[found], beta[found] = cells.probability[cell[found]], box.seen[cell[found]]
+    return probability, beta

@@ -1,0 +1,374 @@
+"""Learners that plan by linear programmes on counts: the optimists, and what all of them share.
+
+P^, r and c are the means of what was counted (`learners.cmdp_lp.empirical_model`), n the visits of a pair, span and range the
+widths of rewards and costs, and
+
+    beta(s') = min(1, scale (2 sqrt(P^(1-P^) L/n) + (14/3) L/n)),  B = sum_s' beta(s'),  L = log(6 S A H K/p)
+
+                             programme     reward +         cost +
+    OptCMDP                  extended      0                0
+    OptCMDP, bonus           ordinary      span H B         - range H B
+    certainty-equivalent     ordinary      0                0
+
+They are optimists: what they do not know they hold to be good and cheap, and so their policies cost more than the limit
+until they know better. (Efroni, Mannor and Pirotta, 2020.) The pessimists are in `.pessimists`.
+
+One limit is kept by a search for its price (`planning.lagrangian`), which finds the programme's optimum; several by the
+programme itself. Rewards and costs of pairs are observed, so there is no margin for them. Plans are made anew when the
+visits of some pair have doubled, and no more often than every `episodes_per_plan` episodes. Nobody doubts the law of
+the first state: it is as it was counted. What is declared to fail has no part in any programme.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from peakrl.errors import SettingsError
+from peakrl.gym.adapter import Rules
+from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.limits import allowed_rows, avoidable
+from peakrl.learners.base import Episode, Task, compiled, used
+from peakrl.learners.cmdp_limits import BudgetSettings
+from peakrl.learners.cmdp_lp.empirical_model import (
+    Box,
+    Cells,
+    CountedChain,
+    box_laws,
+    counted_chain,
+    extended_flow,
+    unkept_by_counts,
+)
+from peakrl.learners.cmdp_lp.rollout import Mixture, Path, draw_rows, follow_plan
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.growable import Table
+from peakrl.learners.ucbvi import UCBVI, CountingPlanner
+from peakrl.planning.lagrangian import NOT_BARRED, Within, best_plan, best_within
+from peakrl.planning.occupancy import most_reward, policy_weights, row_weights
+from peakrl.planning.values import value_of_mixture
+from peakrl.sampling import Words
+from peakrl.space import read_only
+from peakrl.types import Bytes, Floats, Longs
+
+#: Chances below this are rounding of the solver.
+LEAST_CHANCE = 1e-9
+#: (reward margin in spans, cost margin in ranges), [row] each.
+Margins = tuple[Floats, Floats]
+
+
+class LinearSettings(BudgetSettings):
+    """What the learners that plan by linear programmes share."""
+
+    #: Of all margins; those of the theorems are 1, and far too wide for runs of a usual length.
+    scale: float = Field(default=1.0, ge=0)
+    #: p, with which the theorem's statement may fail.
+    failure_probability: float = Field(default=0.1, gt=0, lt=1)
+    #: A plan is followed at least so many times; more of them make large problems cheaper.
+    episodes_per_plan: int = Field(default=1, ge=1)
+
+    @property
+    def bound_to_plan(self) -> str | None:
+        """Margins widen with the logarithm of the number of episodes."""
+        return "margin" if self.scale > 0 else None
+
+    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+        """Raise where a margin lacks what it is computed from."""
+        if self.scale > 0 and rules.states is None:
+            raise SettingsError(f"scale is {self.scale:g}: margins need the number of states; pass states=")
+
+
+class OptCMDP(LinearSettings):
+    """Settings of OptCMDP, of its form with bonuses, and of the plan on plain means."""
+
+    #: Add bonuses to rewards and take them from costs, in place of a box around the transition law.
+    bonus: bool = False
+
+    @classmethod
+    def certainty_equivalent(cls, **limit: Any) -> OptCMDP:
+        """The plan on plain means, as if they were true: no margin, and no guarantee."""
+        return cls(scale=0.0, bonus=True, **limit)
+
+    def make(self, task: Task) -> LinearPlanner:
+        """Return the algorithm for a target."""
+        return LinearPlanner(task, self, extended=not self.bonus)
+
+
+class LinearPlanner(CountingPlanner):
+    """Counts, and the optimist's plan on them."""
+
+    randomised = True
+    starts_first = False
+
+    def __init__(self, task: Task, settings: LinearSettings, *, extended: bool) -> None:
+        super().__init__(task, UCBVI(bonus=0.0))
+        self.extended, self.scale, self.batch = extended, settings.scale, settings.episodes_per_plan
+        self.budget = settings.budget(task.sizes)
+        sizes = task.sizes
+        pairs = sizes.states * sizes.actions * sizes.horizon * task.episodes / settings.failure_probability
+        self.box_log, self.pair_log = math.log(6 * pairs), math.log(16 * sizes.states * pairs)
+        quantities, horizon = self.budget.quantities, sizes.horizon
+        self.own = {
+            "charge": Table(0.0, np.float64, quantities),
+            "chance": Table(0.0, np.float64, self.columns),
+        }
+        #: Plans so far, is one due, and the first episode that may have it.
+        self.plans = np.array([0, 1, 0], np.int64)
+        #: [cost]: what another unit of each limit is worth in the latest plan.
+        self.prices = np.zeros(len(self.budget.limits))
+        self.path = Path(*(np.zeros(horizon, np.int64) for _ in range(3)))
+        self._exact: tuple[float, float] | None = None
+        if task.model is not None:
+            self.charges = self.budget.charges(task.model.payoffs.constraints)
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Leave what is declared to fail out of every programme, wherever something else is left."""
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        start = self.layout.row_start
+        super().forbid(first, avoidable(start[low:], forbidden, first), harm)
+        best, _ = allowed_rows(start[low:], forbidden, first)
+        slot, column = np.nonzero(best >= 0)
+        chance = self.own["chance"].used
+        chance[first:][np.repeat(best >= 0, np.diff(start[low:]), axis=0)] = 0.0
+        chance[best[slot, column], column] = 1.0
+        self._mix()
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on, where the first action is taken until there is a plan."""
+        for table in self.own.values():
+            table.grow(self.space.rows)
+        start = self.space.layout.row_start
+        offering = first + np.flatnonzero(np.diff(start[first:]) > 0)
+        self.own["chance"].room[start[offering]] = 1.0
+        changes = super().grow(first, episode, log, changes)
+        self._mix()
+        return changes
+
+    # Plans ---------------------------------------------------------------------------------------------------
+
+    def _plan_if_due(self, episode: int, log: Log, changes: int) -> int:
+        """Plan where it is time to; log what changes of the rows that are not drawn."""
+        if not self.plans[1] or episode < self.plans[2]:
+            return changes
+        visits = self.by_row["visits"].used
+        if visits.any():
+            self.own["chance"].used[...] = self._chances(episode)
+        changes = self._settle(episode, log, changes)
+        self.plans[:] = self.plans[0] + 1, 0, episode + self.batch
+        self._exact = None
+        return changes
+
+    def _chances(self, episode: int) -> Floats:
+        """[row, column]: the plan."""
+        cells = Cells.of(self.counts, self.space.rows)
+        visits = self.by_row["visits"].used
+        chain = counted_chain(self.space, cells, visits, self.by_slot["begun"].used, anywhere=self.extended)
+        box = Box.of(cells, visits, self.scale, self.box_log)
+        reward, cost = self._payoffs(chain, *self.margins(box.total(cells, self.task.sizes.states), visits))
+        table = chain.table_of(self._weights(chain, cells, box, reward, cost, episode), self.space.rows)
+        table[table < LEAST_CHANCE] = 0.0
+        start = self.space.layout.row_start
+        some = np.flatnonzero(np.diff(start))
+        table /= np.repeat(np.add.reduceat(table, start[some], axis=0), np.diff(start)[some], axis=0)
+        return table
+
+    def _payoffs(self, chain: CountedChain, reward_margin: Floats, cost_margin: Floats) -> tuple[Floats, Floats]:
+        """[row of the chain] and [row of the chain, quantity]: rewards above the lowest, and costs."""
+        sizes, visits = self.task.sizes, self.by_row["visits"].used
+        ranges = self.budget.ranges[: self.budget.quantities]
+        tried, n = visits > 0, np.maximum(visits, 1)
+        reward = np.where(tried, self.by_row["reward"].used / n - sizes.reward_range[0], sizes.span)
+        cost = np.where(tried[:, None], self.own["charge"].used / n[:, None], self.unknown_cost * ranges)
+        reward += sizes.span * reward_margin
+        cost += ranges * cost_margin[:, None]
+        # The last two of each are those of ends and of the extra states (`counted.END`, `counted.EXTRA`).
+        reward = np.append(reward, [0.0 - sizes.reward_range[0], sizes.span])
+        cost = np.vstack([cost, 0.0 * ranges, self.unknown_cost * ranges])
+        return reward[chain.row_of], cost[chain.row_of]
+
+    #: What a step costs of which nothing is known, as a share of the range.
+    unknown_cost = 0.0
+
+    def margins(self, total: Floats, visits: Longs) -> Margins:
+        """Return what is added to rewards and costs, given B."""
+        bonus = self.task.sizes.horizon * total if not self.extended else np.zeros(len(total))
+        return bonus, -bonus
+
+    def _weights(
+        self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats, episode: int
+    ) -> Floats:
+        """[entry of the chain]: the plan; where it does not come, what is best at its prices."""
+        if len(self.budget.limits) == 1:
+            within = self._within(chain, cells, box, reward, cost)
+            return self._cheapest(chain, reward, cost) if within is None else within.weights
+        shares = self._programme(chain, cells, box, reward, cost)
+        if shares is None:
+            return self._cheapest(chain, reward, cost)
+        charged = cost @ self.prices.reshape(-1, self.budget.quantities).max(axis=0)
+        rows = best_plan(chain, reward, charged, 1.0, self._barred(chain)).rows
+        return policy_weights(row_weights(chain, rows), chain.flow, shares)
+
+    def _barred(self, chain: CountedChain) -> Bytes:
+        """[entry of the chain]: what is declared to fail, if anything is."""
+        barred = self.barred.used
+        if not barred.any():
+            return NOT_BARRED
+        own = barred[np.maximum(chain.row_of, 0)]
+        found: Bytes = np.where(chain.row_of[:, None] >= 0, own, 0).T.astype(np.int8).ravel()
+        return found
+
+    def _cheapest(self, chain: CountedChain, reward: Floats, cost: Floats) -> Floats:
+        """[entry of the chain]: the plan of least cost, where no limit can be kept."""
+        least = np.maximum(cost, 0.0).sum(axis=1)
+        return row_weights(chain, best_plan(chain, reward, least, None, self._barred(chain)).rows)
+
+    def _within(self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats) -> Within | None:
+        """Return the optimum within the one limit, by its price; None where it cannot be kept."""
+        laws = box_laws(chain, self.space, cells, box) if self.extended else None
+        limit = float(self.budget.limits[0])
+        found = best_within(chain, reward, cost[:, 0], limit, laws, self._barred(chain))
+        if found is not None:
+            self.prices[0] = found.price
+        return found
+
+    def _programme(self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats) -> Floats | None:
+        """Return the shares [x] of the programme's optimum; None where the limits cannot be kept together."""
+        from scipy import sparse
+
+        paths, further = chain.flow, None
+        if self.extended:
+            paths, *lines = extended_flow(chain, self.space, cells, box)
+            further = (lines[0], lines[1])
+        charged = cost[paths.rows]
+        if self.budget.by_step:
+            column, quantity = np.nonzero(charged)
+            line = paths.steps[column] * self.budget.quantities + quantity
+            shape = (len(self.budget.limits), len(charged))
+            costs = sparse.csr_array((charged[column, quantity], (line, column)), shape=shape)
+        else:
+            costs = sparse.csr_array(charged.T)
+        span = max(self.task.sizes.span, float(np.abs(reward).max()))
+        barred = self._barred(chain)
+        closed = np.flatnonzero(barred[paths.entries]) if len(barred) else None
+        found = most_reward(paths, reward[paths.rows], costs, self.budget.limits, span, further, closed)
+        if found is None:
+            return None
+        most = self.task.sizes.span * self.space.horizon / np.maximum(self.budget.ranges, 1e-300)
+        self.prices[...] = np.where(np.isnan(found.multipliers), most, found.multipliers)
+        return found.shares
+
+    def _settle(self, episode: int, log: Log, changes: int) -> int:
+        """Follow the rows that the plan is sure of, and log where they are others than before."""
+        chance, greedy, stride = self.own["chance"].used, self.by_slot["greedy"].used, self.layout.node_stride
+        row, column = np.nonzero(chance == 1.0)
+        slot = self.space.slot_of_row[row]
+        other = np.flatnonzero(greedy[slot, column] != row)
+        greedy[slot[other], column[other]] = row[other]
+        if len(log.node):
+            last = changes + len(other)
+            log.episode[changes:last] = episode
+            log.node[changes:last] = column[other] * stride + slot[other]
+            log.row[changes:last] = row[other]
+            changes = last
+        self._mix()
+        return changes
+
+    def _mix(self) -> None:
+        """Put the nodes whose action is drawn before the kernel."""
+        chance = self.own["chance"].used
+        column, row = np.nonzero(((chance > 0.0) & (chance < 1.0)).T)
+        slot = self.space.slot_of_row[row].astype(np.int64)
+        new = np.flatnonzero(np.diff(slot * self.columns + column, prepend=-1) != 0)
+        start = np.append(new, len(row)).astype(np.int64)
+        edge = chance[row, column]
+        for first, last in zip(start[:-1].tolist(), start[1:].tolist(), strict=True):
+            edge[first:last] = np.cumsum(edge[first:last])
+        self.mixture = Mixture(slot[new], column[new].astype(np.int64), start, row.astype(np.int64), edge)
+
+    # Episodes ------------------------------------------------------------------------------------------------
+
+    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+        """Plan, where it is time to, and draw the rows of the episode."""
+        changes = self._plan_if_due(episode, log, changes)
+        return draw_rows(generator, self.mixture, self.counts, self.layout.node_stride, log, episode, changes)
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Count every transition of an episode, and what it was charged."""
+        changes = super().learn(played, episode, log, changes)
+        rows = played.row[: played.length]
+        np.add.at(self.own["charge"].room, rows, self.budget.charges(played.constraints[: played.length]))
+        visits = self.by_row["visits"].used[rows]
+        before = visits - np.array([np.count_nonzero(rows == row) for row in rows])
+        # A power of two was passed or come to.
+        self.plans[1] |= bool((np.frexp(visits)[1] > np.frexp(before)[1]).any())
+        return changes
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model, fewer where the log fills up."""
+        model, ran, changes = compiled(self.task), 0, 0
+        while ran < episodes:
+            if len(log.node) and changes + self.log_room > len(log.node):
+                break
+            changes = self._plan_if_due(done + ran + 1, log, changes)
+            part = experience[ran:]
+            played, changes, due = follow_plan(
+                model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff, self.charges,
+                self.counts, self.own["charge"].room, self.mixture, int(self.space.shared), self.path,
+                generator, done + ran, episodes - ran, log, changes, part, counters,
+            )  # fmt: skip
+            if len(part):
+                part[:played, 2:] = self._expected()
+            self.plans[1] |= due
+            ran += played
+        return ran, changes
+
+    def _expected(self) -> tuple[float, float]:
+        """Exact value and violation of the plan that is followed, for the history; the learner does not look at it."""
+        if self._exact is None:
+            model, weights = compiled(self.task), read_only(self.chances())
+            quantities = model.row_reward, model.row_violation.sum(axis=1)
+            tables = [value_of_mixture(model.layout, model.num_nodes, each, weights) for each in quantities]
+            value, violation = (float(model.first_probability @ table[model.first_slot]) for table in tables)
+            self._exact = value, violation
+        return self._exact
+
+    def chances(self) -> Floats:
+        """[entry]: the plan that is followed, which is also the one to hand out: what is guaranteed is about it."""
+        return self.space.entries_of(self.own["chance"].used)
+
+    def multipliers(self) -> Floats:
+        """[cost]: what another unit of each limit is worth in the latest plan, margins included."""
+        return self.prices.copy()
+
+    def unkept(self) -> str | None:
+        """Why the limits cannot be kept, by what was counted."""
+        return unkept_by_counts(self, self.budget, self.own["charge"].used)
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        return super().arrays() | used(self.own) | {"plans": self.plans, "prices": self.prices}
+
+    def check(self, done: int) -> None:
+        """Raise where a count or a chance cannot be."""
+        super().check(done)
+        chance, charge = self.own["chance"].used, self.own["charge"].used
+        start = self.space.layout.row_start
+        some = np.flatnonzero(np.diff(start))
+        whole = np.add.reduceat(chance, start[some], axis=0) if len(some) else np.ones(1)
+        if not ((chance >= 0.0).all() and np.allclose(whole, 1.0, rtol=0, atol=1e-9)):
+            raise ValueError("engine.chance holds what are no chances")
+        if not np.isfinite(charge).all() or (charge < 0).any():
+            raise ValueError("engine.charge holds what cannot be")
+        if not np.isfinite(self.prices).all() or (self.prices < 0).any():
+            raise ValueError("engine.prices holds what cannot be")
+        if self.plans[0] < 0 or self.plans[1] not in (0, 1) or not 0 <= self.plans[2] <= done + self.batch + 1:
+            raise ValueError("engine.plans holds a number that cannot be")
+        self._mix()
+        self._exact = None

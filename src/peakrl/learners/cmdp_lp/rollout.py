@@ -1,0 +1,118 @@
+"""Follow a plan that may draw its actions, and count, until some count has doubled.
+
+An episode draws one row for every node whose action the plan leaves to chance; no node is met twice, so this is the
+plan in law. Transitions are counted as in `learners.ucbvi_kernel`, the charges of each pair beside them. A new plan is due
+when the visits of some pair have come to a power of two, 1 included, since the last: some log2(n) + 1 plans for each.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from peakrl.jit import inlined, loop
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import note_episode, take_row
+from peakrl.learners.ucbvi_kernel import Counts, count_step
+from peakrl.sampling import Words, draw_first, uniform
+from peakrl.types import Floats, Ints, Layout, Longs, Sampler
+
+
+class Mixture(NamedTuple):
+    """The nodes whose action is drawn."""
+
+    #: [node]: where they are, and where their rows begin.
+    slot: Longs
+    column: Longs
+    start: Longs
+    #: [place]: a row, and the chance of it or one before it.
+    row: Longs
+    edge: Floats
+
+
+class Path(NamedTuple):
+    """[step]: an episode."""
+
+    row: Longs
+    following: Longs
+    record: Longs
+
+
+@loop
+def draw_rows(
+    generator: Words, mixture: Mixture, counts: Counts, node_stride: int, log: Log, episode: int, changes: int
+) -> int:
+    """Draw the rows of an episode; log what changes and return the new length of the log."""
+    for i in range(mixture.slot.shape[0]):
+        number = uniform(generator)
+        place = mixture.start[i]
+        while place < mixture.start[i + 1] - 1 and number >= mixture.edge[place]:
+            place += 1
+        row, slot, column = mixture.row[place], mixture.slot[i], mixture.column[i]
+        if counts.greedy[slot, column] != row:
+            counts.greedy[slot, column] = row
+            if log.node.shape[0] > 0:
+                log.episode[changes] = episode
+                log.node[changes] = column * node_stride + slot
+                log.row[changes] = row
+                changes += 1
+    return changes
+
+
+@inlined
+def doubled(counts: Counts, row: int) -> bool:
+    """Has the number of visits of a row just come to a power of two?"""
+    return counts.visits[row] & (counts.visits[row] - 1) == 0
+
+
+@loop
+def follow_plan(
+    layout: Layout,
+    sampler: Sampler,
+    stride: int,
+    row_payoff: Ints,
+    #: [record, 2]: reward, total violation; [record, quantity]
+    payoff: Floats,
+    charges: Floats,
+    counts: Counts,
+    #: [row, quantity]: sum of what visits were charged.
+    charge: Floats,
+    mixture: Mixture,
+    shift: int,
+    path: Path,
+    generator: Words,
+    done: int,
+    episodes: int,
+    log: Log,
+    changes: int,
+    #: [episode, ..]: reward and violation go into the first two columns.
+    experience: Floats,
+    counters: Longs,
+) -> tuple[int, int, bool]:
+    """Run up to `episodes` episodes from done+1 on; return how many, the length of the log, and is a plan due?"""
+    due = False
+    for k in range(episodes):
+        if log.node.shape[0] > 0 and changes + mixture.slot.shape[0] > log.node.shape[0]:
+            return k, changes, due
+        changes = draw_rows(generator, mixture, counts, layout.node_stride, log, done + k + 1, changes)
+        slot = np.int64(draw_first(generator, sampler))
+        counts.begun[slot] += 1
+        earned, violated = 0.0, 0.0
+        for step in range(layout.horizon):
+            row = counts.greedy[slot, step * shift]
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
+            path.row[step], path.following[step], path.record[step] = row, following, record
+            earned += payoff[record, 0]
+            violated += payoff[record, 1]
+            slot = following
+        for step in range(layout.horizon):
+            row, record = path.row[step], path.record[step]
+            count_step(counts, row, path.following[step], payoff[record, 0], payoff[record, 1])
+            for quantity in range(charges.shape[1]):
+                charge[row, quantity] += charges[record, quantity]
+            due = due or doubled(counts, row)
+        note_episode(experience, counters, done, k, earned, violated)
+        if due:
+            return k + 1, changes, due
+    return episodes, changes, due

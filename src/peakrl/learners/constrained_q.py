@@ -1,0 +1,323 @@
+"""Algorithm 1: its settings, and its tables on a space (formulas: `learners.constrained_q_kernel`; constants: `.constants`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from peakrl.checks import LARGEST_PENALTY
+from peakrl.errors import SettingsError
+from peakrl.gym.adapter import Rules
+from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.limits import allowed_rows
+from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
+from peakrl.learners.constants import Levels, Sizes, level_of, levels, slater_penalty
+from peakrl.learners.constrained_q_kernel import (
+    GREEDY,
+    NODE_COLUMNS,
+    PAYOFF_COLUMNS,
+    RUNNER,
+    Bernstein,
+    Hoeffding,
+    Log,
+    Rates,
+    Tables,
+    ToRescan,
+    W,
+    fill_slots,
+    learn_episodes,
+    learn_played,
+)
+from peakrl.learners.growable import Table
+from peakrl.learners.settings import Bonus, LearnerSettings, Start
+from peakrl.policy.export import UNKNOWN, VIOLATED
+from peakrl.sampling import Words
+from peakrl.tabular import TabularModel, modified_reward
+from peakrl.types import Floats, Longs
+
+#: Learning rates beyond this many visits are computed, not looked up.
+TABULATED_RATES = 1 << 16
+#: A sum of squares may fall below the square of a sum by this share, which is rounding.
+ROOM = 1e-6
+#: Columns of `learners.constrained_q_kernel.Tables.node`, for use outside of kernels.
+COLUMNS, VALUE, CHOSEN, NEXT_BEST = int(NODE_COLUMNS), int(W), int(GREEDY), int(RUNNER)
+
+
+class ConstrainedQ(LearnerSettings):
+    """Settings of the paper's Algorithm 1, in the units of the problem; see `paper`, `published`, `deterministic`."""
+
+    by_step = True
+
+    #: Violations up to the slack go unpunished; in the constraints' own unit.
+    slack: float = Field(ge=0)
+    #: Slater constant gamma; half the slack unless given.
+    slater: float | None = Field(default=None, gt=0)
+    #: Penalty weight eta, outright; otherwise it follows from slack and Slater constant, or from the exponent.
+    penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
+    #: Theorem 2's phi: eta = (K H)^phi.
+    exponent: float | None = Field(default=None, gt=0, lt=0.5)
+    #: Take rewards as if they lay in [0, 1] when deriving the penalty (what the published curves use).
+    unit_rewards: bool = False
+    #: Which exploration bonus is added.
+    bonus: Bonus = "none"
+    #: Where estimates begin.
+    start: Start = "stepwise"
+    #: Constant of the Bernstein bonus.
+    c1: float = Field(default=0.001, ge=0)
+    #: Constant of either bonus.
+    c2: float = Field(default=0.001, ge=0)
+    #: p: how likely the theorems' promises may fail.
+    failure_probability: float = Field(default=0.05, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.penalty is None and self.exponent is None and self.slack == 0:
+            raise ValueError("slack is 0: give a slack above 0, a penalty, or an exponent (Theorem 2)")
+        if self.penalty is not None and self.exponent is not None:
+            raise ValueError("penalty and exponent exclude each other: give one of them")
+        if self.slater is not None and self.slater > self.slack:
+            raise ValueError(f"slater is {self.slater}, above the slack of {self.slack}; it must be at most the slack")
+        return self
+
+    @classmethod
+    def paper(cls, slack: float, *, bonus: Bonus = "bernstein", start: Start = "flat", **settings: Any) -> ConstrainedQ:
+        """Algorithm 1 as printed: Bernstein bonus, flat start; takes `slater`, `penalty` and the constants as well."""
+        return cls(slack=slack, bonus=bonus, start=start, **settings)
+
+    @classmethod
+    def published(cls, slack: float) -> ConstrainedQ:
+        """What the paper's published curves use: no bonus, stepwise start, eta = 2HI/gamma for rewards as they are."""
+        return cls(slack=slack, unit_rewards=True)
+
+    @classmethod
+    def deterministic(
+        cls, phi: float, *, bonus: Bonus = "bernstein", start: Start = "flat", **settings: Any
+    ) -> ConstrainedQ:
+        """Theorem 2: no slack, a penalty that grows with the length of the run, and the last policy is what counts."""
+        return cls(slack=0.0, exponent=phi, bonus=bonus, start=start, **settings)
+
+    def make(self, task: Task) -> OptimisticQ:
+        """Return the algorithm for a target."""
+        return OptimisticQ(task, self)
+
+    @property
+    def bound_to_plan(self) -> str | None:
+        """The penalty of Theorem 2 and the bonus follow from the number of episodes."""
+        return "penalty" if self.exponent is not None else "bonus" if self.bonus != "none" else None
+
+    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+        """Raise where a bonus lacks what it is computed from."""
+        if self.bonus != "none" and rules.states is None:
+            raise SettingsError(
+                f"bonus is {self.bonus!r}, which needs the number of states, and the observation space is too large to "
+                "tell it: pass states="
+            )
+        if self.bonus != "none" and rules.constraints.bounds is None:
+            raise SettingsError(
+                f"bonus is {self.bonus!r}, which needs a bound on every constraint's absolute value: pass "
+                "constraint_bounds="
+            )
+
+    def penalty_of(self, sizes: Sizes, episodes: int) -> float:
+        """Return eta."""
+        unit = 1.0 if self.unit_rewards else sizes.span
+        if self.penalty is not None:
+            return self.penalty
+        if self.exponent is not None:
+            return float((episodes * sizes.horizon) ** self.exponent * unit)
+        return slater_penalty(self.slater if self.slater is not None else self.slack / 2, sizes, unit)
+
+
+class OptimisticQ(SamplingAlgorithm):
+    """The learner of the paper, with one Q-table."""
+
+    quick = True
+    vouches = True
+    starts_first = True
+
+    def __init__(self, task: Task, settings: ConstrainedQ) -> None:
+        super().__init__(task)
+        self.slack, self.penalty = settings.slack, settings.penalty_of(task.sizes, task.episodes)
+        self.levels: Levels = levels(settings.start, task.sizes, self.penalty)
+        self.rates = make_rates(task.sizes.horizon, task.episodes, self.levels.cap)
+        self.hoeffding, self._bernstein = make_bonuses(settings, self.penalty, task.sizes, task.episodes)
+        self.bernstein: Bernstein | None = None
+        names = ["q", "mu", "sigma", "beta"] if self._bernstein is not None else ["q"]
+        #: [entry]
+        self.by_entry = {name: Table(0.0, np.float64) for name in names} | {"visits": Table(0, np.int32)}
+        #: [node * COLUMNS + column]
+        self.node = Table(0.0, np.float64)
+        #: [row]: the largest violation seen; of a model it is known.
+        self.harm = Table(0.0, np.float64)
+        self.to_rescan = ToRescan(np.empty(task.sizes.horizon, np.uint64), np.empty(task.sizes.horizon, np.uint64))
+        self.lowest = task.sizes.reward_range[0]
+        if task.model is not None:
+            self.payoff = self._payoff_records(task.model)
+
+    def modified(self, reward: Floats, constraints: Floats) -> Floats:
+        """[..], [.., constraint] -> [..]: R + lo."""
+        return modified_reward(reward, constraints, self.slack, self.penalty)
+
+    def _payoff_records(self, model: TabularModel) -> Floats:
+        """[record * 4 + column]: modified reward from a range that starts at 0, plain reward, violation, padding."""
+        payoffs = model.payoffs
+        records = np.zeros((len(payoffs.reward), int(PAYOFF_COLUMNS)))
+        records[:, 0] = self.modified(payoffs.reward, payoffs.constraints) - self.lowest
+        records[:, 1], records[:, 2] = payoffs.reward, model.record_violation
+        return records.ravel()
+
+    @property
+    def log_room(self) -> int:
+        """Every step of an episode may change what its node takes."""
+        return self.task.sizes.horizon
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on, at their optimistic start."""
+        space, steps = self.space, self.columns
+        nodes = space.slots * (steps + 1 if space.shared else 1)
+        for table in self.by_entry.values():
+            table.grow(space.rows * steps)
+        self.node.grow(nodes * COLUMNS)
+        if self.task.model is None:
+            self.harm.grow(space.rows)
+        q, visits, node = self.by_entry["q"].room, self.by_entry["visits"].room, self.node.room
+        self.tables = Tables(q, visits, node, node.view(np.uint64))
+        if self._bernstein is not None:
+            mu, sigma, beta = (self.by_entry[name].room for name in ("mu", "sigma", "beta"))
+            self.bernstein = self._bernstein._replace(mu=mu, sigma=sigma, beta=beta)
+        self.layout, start = space.layout, self.levels.start
+        if space.shared:
+            for step in range(steps):
+                fill_slots(self.layout, self.tables, start[step], step, first, space.slots)
+        else:
+            self._fill_by_step(first)
+        if first < space.ends:
+            left = np.arange(space.ends)[::-1] * (0.0 - self.lowest)
+            node[VALUE : space.ends * COLUMNS : COLUMNS] = left
+        return changes
+
+    def _fill_by_step(self, first: int) -> None:
+        """Do what `fill_slots` does for slots of many steps, which come in any order."""
+        rows, level = self.layout.row_start[first:], self.levels.start[self.space.slot_step[first:]]
+        sizes, nodes = np.diff(rows), slice(first * COLUMNS, self.space.slots * COLUMNS)
+        self.tables.q[rows[0] : rows[-1]] = np.repeat(level, sizes)
+        node = self.tables.node[nodes].reshape(-1, COLUMNS)
+        node[:, VALUE], node[:, NEXT_BEST] = np.where(sizes > 0, level, 0.0), np.where(sizes > 1, level, -np.inf)
+        self.tables.choice[nodes].reshape(-1, COLUMNS)[:, CHOSEN] = rows[:-1]
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Set Q of what is declared to fail to minus infinity, wherever something else is left."""
+        space, columns = self.space, self.columns
+        low = int(space.slot_of_row[first]) if len(forbidden) else space.slots
+        best, counts = allowed_rows(self.layout.row_start[low:], forbidden, first)
+        left = np.repeat(counts > 0, np.diff(self.layout.row_start[low:]), axis=0)
+        q = self.by_entry["q"].used.reshape(columns, -1)
+        q[:, first:].T[forbidden & left] = -np.inf
+        nodes = self.tables.node[: space.slots * columns * COLUMNS].reshape(columns, space.slots, COLUMNS)[:, low:]
+        choice = self.tables.choice[: space.slots * columns * COLUMNS].reshape(nodes.shape[0], space.slots, COLUMNS)
+        choice[:, low:, CHOSEN] = np.where(best.T >= 0, best.T, choice[:, low:, CHOSEN]).astype(np.uint64)
+        nodes[:, :, NEXT_BEST][(counts == 1).T] = -np.inf
+
+    def choices(self) -> Choices:
+        """The greedy rows."""
+        return Choices(self.tables.choice, CHOSEN, self.layout.node_stride * COLUMNS, COLUMNS)
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Learn from every transition of an episode, the first one first."""
+        length = played.length
+        if played.violation[:length].any():
+            np.maximum.at(self.harm.room, played.row[:length], played.violation[:length])
+        modified = self.modified(played.reward[:length], played.constraints[:length])
+        return learn_played(
+            self.layout, self.tables, self.rates, self.hoeffding, self.bernstein,
+            played.slot, played.row, played.following, modified - self.lowest,
+            episode, log, changes,
+        )  # fmt: skip
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model."""
+        model = compiled(self.task)
+        changes = learn_episodes(
+            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
+            self.tables, self.rates, self.hoeffding, self.bernstein, self.to_rescan,
+            generator, done, episodes, log, experience, counters,
+        )  # fmt: skip
+        return episodes, changes
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the greedy rows."""
+        nodes = self.space.slots * self.columns
+        rows = self.tables.choice[CHOSEN : nodes * COLUMNS : COLUMNS].astype(np.int64)
+        return rows.reshape(self.columns, -1).T
+
+    def visits(self) -> Longs:
+        """[row]: how often it was taken, at any step."""
+        return np.asarray(self.by_entry["visits"].used.reshape(self.columns, -1).sum(axis=0, dtype=np.int64))
+
+    def values(self) -> Floats:
+        """[entry]: the Q-table of the modified problem."""
+        return self.space.entries_of(self.by_entry["q"].used.reshape(self.columns, -1).T)
+
+    def known(self) -> NDArray[np.int8] | None:
+        """[entry]: what was seen to violate; of a model it keeps no record."""
+        if self.task.model is not None:
+            return None
+        return self.space.entries_of(np.where(self.harm.used > 0, VIOLATED, UNKNOWN).astype(np.int8)[:, None])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        own = {"harm": self.harm.used} if self.task.model is None else {}
+        return used(self.by_entry) | {"node": self.node.used} | own
+
+    def check(self, done: int) -> None:
+        """Raise where a greedy row is none of its node's, or a count cannot be."""
+        start = self.layout.row_start
+        rows = self.greedy()
+        has = np.diff(start) > 0
+        if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has[:, None]).any():
+            raise ValueError("a greedy row is none of its state's")
+        visits = self.by_entry["visits"].used
+        if visits.size and (visits.min() < 0 or visits.max() > done):
+            raise ValueError("engine.visits holds a number that cannot be")
+        arrays = self.arrays()
+        refuse_no_numbers(arrays, ("mu", "sigma", "beta", "harm"))
+        refuse_no_numbers(arrays, ("q",), lost=True)
+        node = arrays["node"].reshape(-1, COLUMNS)
+        refuse_no_numbers({"node": np.delete(node, CHOSEN, axis=1)}, ("node",), lost=True)
+        if "mu" in arrays and (arrays["sigma"] * visits < arrays["mu"] ** 2 * (1 - ROOM)).any():
+            raise ValueError("engine.sigma holds squares that cannot be")
+
+
+def make_rates(horizon: int, episodes: int, cap: Floats) -> Rates:
+    """Return alpha_t = (H+1)/(H+t) as far as a run of this length can need it, up to a limit."""
+    t = np.arange(min(episodes, TABULATED_RATES) + 1, dtype=np.float64)
+    return Rates(horizon, (horizon + 1.0) / (horizon + t), cap)
+
+
+def make_bonuses(
+    settings: ConstrainedQ, penalty: float, sizes: Sizes, episodes: int
+) -> tuple[Hoeffding | None, Bernstein | None]:
+    """Return the constants of the bonus asked for, its tables yet to come; None for the others."""
+    horizon = sizes.horizon
+    bound, log_term = bonus_constants(settings, penalty, sizes, episodes)
+    wide = settings.c2 * bound * math.sqrt(horizon**3 * log_term)
+    if settings.bonus == "hoeffding":
+        return Hoeffding(wide), None
+    if settings.bonus == "bernstein":
+        linear = bound * math.sqrt(horizon**7 * sizes.states * sizes.actions) * log_term
+        none = np.empty(0)
+        return None, Bernstein(none, none, none, settings.c1, horizon * log_term, bound**2 * horizon, linear, wide)
+    return None, None
+
+
+def bonus_constants(settings: ConstrainedQ, penalty: float, sizes: Sizes, episodes: int) -> tuple[float, float]:
+    """Return B and l."""
+    bound = level_of(penalty, sizes) * max(sizes.constraint_bounds, default=1.0)
+    inside = sizes.states * sizes.actions * episodes * sizes.horizon / settings.failure_probability
+    return bound, math.log(inside)

@@ -1,0 +1,281 @@
+"""Learners of one's own, in plain Python: `peakrl.Learner`.
+
+Its life: `begin(task)` once; then in every episode `act` and `observe` in turn, step after step, and `end_episode`.
+`decide` says at any time what it would do without exploring. A learner that has no kernel plays step by step on models
+and environments alike (`training.rollout`).
+
+What it follows between two looks counts as what it said at the first of them. Looks come as episodes grow by 2 %, more
+rarely on large models: at each, `decide` is asked about every state that can be met or, of an environment, was met.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PrivateAttr
+
+from peakrl.errors import LearnerError, SettingsError
+from peakrl.learners.base import Algorithm, Episode, Task
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.space import checked_rows
+from peakrl.sampling import Words
+from peakrl.specs.user_code import load_named
+from peakrl.types import Floats
+
+#: Looks at what is followed come when episodes have grown by this share, and ask for so many states an episode at most.
+LOOK_GROWTH, ASKED = 0.02, 1000
+
+
+@dataclass(frozen=True)
+class LearnerTask:
+    """What a learner of one's own is told before the first episode."""
+
+    horizon: int
+    #: The least and the largest reward of a step.
+    reward_range: tuple[float, float]
+    constraint_names: tuple[str, ...]
+    #: For each constraint a bound on its absolute value.
+    constraint_bounds: tuple[float, ...]
+    #: Does nothing depend on the step?
+    stationary: bool
+    #: How many are planned.
+    episodes: int
+    #: Random numbers that the run's seed fixes.
+    rng: np.random.Generator
+
+
+class Learner:
+    """Base class for an algorithm of one's own: override `act`, and what else it needs."""
+
+    def begin(self, task: LearnerTask) -> None:
+        """Prepare for a run; whatever an earlier run left must be forgotten."""
+
+    def act(self, step: int, state: Any, actions: Sequence[Any]) -> Any:
+        """Return one of the actions on offer."""
+        raise LearnerError(f"{type(self).__name__} has no method act(self, step, state, actions)")
+
+    def observe(
+        self, step: int, state: Any, action: Any, reward: float, constraints: tuple[float, ...], next_state: Any
+    ) -> None:
+        """Take in what an action came to; constraints are met where >= 0; next_state is None at the end."""
+
+    def end_episode(self) -> None:
+        """Learn from the episode as a whole."""
+
+    def decide(self, step: int, state: Any, actions: Sequence[Any]) -> Any:
+        """Return what to do now without exploring; `act` unless overridden."""
+        return self.act(step, state, actions)
+
+
+class OwnLearner(LearnerSettings):
+    """Settings of a learner of one's own: where its class is, and what it is made with."""
+
+    #: "file.py:Class" or "module:Class".
+    source: str
+    #: Arguments of the class.
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    _instance: Learner | None = PrivateAttr(default=None)
+
+    @classmethod
+    def of(cls, learner: Any, source: str | None = None, parameters: Mapping[str, Any] | None = None) -> OwnLearner:
+        """Return the settings of an instance."""
+        kind = type(learner)
+        if isinstance(learner, type):
+            raise SettingsError(f"learner is the class {learner.__name__}; pass an instance, {learner.__name__}(...)")
+        if kind.act is Learner.act:
+            raise LearnerError(f"{kind.__name__} has no method act(self, step, state, actions); it must have one")
+        for name in ("begin", "act", "observe", "end_episode", "decide"):
+            if not callable(getattr(learner, name)):
+                raise LearnerError(f"{kind.__name__}.{name} is {getattr(learner, name)!r}; it must be a method")
+        made = cls(source=source or f"{kind.__module__}:{kind.__qualname__}", parameters=dict(parameters or {}))
+        made._instance = learner
+        return made
+
+    @classmethod
+    def load(cls, source: str, parameters: Mapping[str, Any], folder: str | Path) -> OwnLearner:
+        """Run the code that "file.py:Class" names and make the learner."""
+        found = load_named(source, Path(folder), "learner")
+        if not (isinstance(found, type) and issubclass(found, Learner)):
+            raise SettingsError(f"learner {source!r} is no class that is derived from peakrl.Learner")
+        try:
+            return cls.of(found(**parameters), source, parameters)
+        except TypeError as error:
+            raise SettingsError(f"learner {source!r} with {dict(parameters)}: {error}") from None
+
+    def make(self, task: Task) -> OwnAlgorithm:
+        """Return the algorithm for a target; without an instance, one that only knows what it decided."""
+        return OwnAlgorithm(task, self._instance, self.source)
+
+    def fresh(self) -> OwnLearner:
+        """Return the same settings with an instance of their own, for runs side by side."""
+        return self if self._instance is None else self.of(copy.deepcopy(self._instance), self.source, self.parameters)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a file."""
+        return {"learner": self.source, **self.parameters}
+
+    brief = as_dict
+
+    def __repr__(self) -> str:
+        return repr(self._instance) if self._instance is not None else f"OwnLearner({self.source!r})"
+
+    __str__ = __repr__
+
+
+class OwnAlgorithm(Algorithm):
+    """Asks a learner of one's own, and tells it."""
+
+    observes = True
+
+    def __init__(self, task: Task, learner: Learner | None, source: str) -> None:
+        super().__init__(task)
+        self.learner, self.source = learner, source
+        self.name = source.rpartition(":")[2]
+        #: By slot and column: rows and their actions.
+        self._offers: dict[tuple[int, int], tuple[list[int], tuple[Hashable, ...]]] = {}
+        #: [row, column]: what is declared to fail.
+        self._barred: NDArray[np.bool_] = np.zeros((0, self.columns), np.bool_)
+        self._table: NDArray[np.int64] = np.zeros((0, self.columns), np.int64)
+        self._next_look = 1
+        self._place = ""
+        if learner is not None:
+            sizes = task.sizes
+            bounds, names = sizes.constraint_bounds, task.constraint_names
+            rng = np.random.default_rng(np.random.SeedSequence((task.seed, 1)))
+            told = LearnerTask(sizes.horizon, sizes.reward_range, names, bounds, self.space.shared, task.episodes, rng)
+            self._call("begin", told)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the learner; whatever it raises becomes an error that names it."""
+        if self.learner is None:
+            raise LearnerError(f"{self.source} is needed to go on: pass it as learner=")
+        try:
+            return getattr(self.learner, method)(*arguments)
+        except LearnerError:
+            raise
+        except Exception as error:  # of the user's own code: anything may come
+            raise LearnerError(f"{self._named(method)} raised {type(error).__name__}: {error}") from error
+
+    def _named(self, method: str) -> str:
+        """Return the method that was really run: `decide` is `act` unless overridden."""
+        inherited = method == "decide" and getattr(type(self.learner), "decide", None) is Learner.decide
+        return f"{self.name}.{'act' if inherited else method}"
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Offer nothing that is declared to fail, wherever something else is left."""
+        self._barred = np.concatenate([self._barred[:first], forbidden])
+
+    def _offer(self, step: int, slot: int) -> tuple[list[int], tuple[Hashable, ...]]:
+        """Return the rows of a slot that are on offer, and their actions."""
+        column = step if self.space.shared else 0
+        if (slot, column) not in self._offers:
+            every = range(*self.space.layout.row_start[slot : slot + 2].tolist())
+            rows = [row for row in every if row >= len(self._barred) or not self._barred[row, column]] or list(every)
+            self._offers[slot, column] = rows, tuple(self.space.action_of_row(row) for row in rows)
+        return self._offers[slot, column]
+
+    def _ask(self, method: str, step: int, slot: int) -> int:
+        """Return the row of the action that a method returns."""
+        state, (rows, offer) = self.space.state_of_slot(slot), self._offer(step, slot)
+        action = self._call(method, step, state, offer)
+        try:
+            return rows[offer.index(action)]
+        except ValueError:
+            shown = ", ".join(map(repr, offer[:12])) + (", ..." if len(offer) > 12 else "")
+            raise LearnerError(
+                f"{self._named(method)} returned {action!r} at step {step} in state {state!r}; there are {shown}"
+            ) from None
+
+    # Learning ------------------------------------------------------------------------------------------------
+
+    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+        """Look at what is followed, where a look is due."""
+        if episode < self._next_look:
+            return changes
+        self._next_look = episode + max(1, int(LOOK_GROWTH * episode), self.space.slots * self.columns // ASKED)
+        table = self.decisions()
+        first = self.space.layout.row_start[:-1, None]
+        before = np.broadcast_to(first, table.shape).copy()
+        before[: len(self._table)] = self._table
+        if len(log.node):
+            slots, columns = np.nonzero(table != before)
+            end = changes + len(slots)
+            log.episode[changes:end] = episode
+            log.node[changes:end] = columns * self.space.layout.node_stride + slots
+            log.row[changes:end] = table[slots, columns]
+            changes = end
+        self._table = table
+        return changes
+
+    def row(self, step: int, slot: int) -> int:
+        """Return the row that the learner takes."""
+        return self._ask("act", step, slot)
+
+    def observe(self, played: Episode) -> None:
+        """Tell the learner of the latest step."""
+        step = played.length - 1
+        slot, row, following = (int(part[step]) for part in (played.slot, played.row, played.following))
+        over = step + 1 == self.space.horizon or following < self.space.ends
+        self._call(
+            "observe", step, self.space.state_of_slot(slot), self.space.action_of_row(row),
+            float(played.reward[step]), tuple(played.constraints[step].tolist()),
+            None if over else self.space.state_of_slot(following),
+        )  # fmt: skip
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Tell the learner that the episode is over."""
+        self._call("end_episode")
+        return changes
+
+    # What came out -------------------------------------------------------------------------------------------
+
+    def decisions(self) -> NDArray[np.int64]:
+        """[slot, column]: what the learner would do now; asked wherever an episode may come by."""
+        start = self.space.layout.row_start
+        table = np.repeat(start[:-1, None], self.columns, axis=1)
+        for step, slot in self.space.decisions():
+            table[slot, step if self.space.shared else 0] = self._ask("decide", step, slot)
+        return table
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: what it was seen to follow at the latest look."""
+        return self._table
+
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: what it would do now."""
+        return self._table if self.learner is None else self.decisions()
+
+    def values(self) -> Floats:
+        """[entry]: nobody knows what it holds an action to be worth."""
+        return self.space.entries_of(np.full((self.space.rows, self.columns), np.nan))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What it was seen to follow; the learner itself is not in a file."""
+        return {"table": self._table}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what it was seen to follow."""
+        known = checked_rows(self.space, arrays["table"], self.columns, "engine.table")
+        # A state that was met after the latest look counts as one where the first action is taken.
+        self._table = np.repeat(self.space.layout.row_start[:-1, None].astype(np.int64), self.columns, axis=1)
+        self._table[: len(known)] = known
+
+    @property
+    def not_resumable(self) -> str | None:
+        """A learner of one's own keeps to itself what it knows."""
+        return f"{self.source} keeps to itself what it has learned, so a run of it cannot be continued: learn anew"
+
+
+def learner_from(values: Mapping[str, Any], folder: str | Path) -> LearnerSettings:
+    """Return the settings that plain values stand for; a learner of one's own is made by the code that it names."""
+    name = values.get("learner")
+    if isinstance(name, str) and ":" in name:
+        return OwnLearner.load(name, {key: value for key, value in values.items() if key != "learner"}, folder)
+    return LearnerSettings.from_dict(values)

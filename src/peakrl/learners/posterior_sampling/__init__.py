@@ -1,0 +1,1 @@
+"""Posterior sampling, the default learner."""

@@ -1,0 +1,394 @@
+"""Posterior sampling: its settings, and its tables on a space (formulas: `learners.posterior_sampling.kernel`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from peakrl.errors import SettingsError
+from peakrl.learners.assumptions.limits import allowed_rows
+from peakrl.learners.assumptions.on_models import check_most_reward, laws_of_rows, make_groups
+from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.coverage import collect
+from peakrl.learners.coverage_kernel import Outcomes
+from peakrl.learners.growable import Table
+from peakrl.learners.infeasibility import Memory, Witness
+from peakrl.learners.posterior_sampling.checks import check_posterior
+from peakrl.learners.posterior_sampling.kernel import judge_all, learn_played, learn_posterior, make_plan
+from peakrl.learners.posterior_sampling.tables import (
+    CELLS,
+    DEAD_FIRST,
+    EPISODES,
+    NO_CELL,
+    NO_SLOT,
+    PROVED,
+    STATUS_SIZE,
+    Counts,
+    Path,
+    Places,
+    Plan,
+    Rules,
+)
+from peakrl.learners.settings import LearnerSettings
+from peakrl.planning.backward_kernel import LEAST_COST
+from peakrl.sampling import Words, seed_state
+from peakrl.types import Floats, Ints, Longs
+
+#: Look-ups that plans may take before they have to keep to twice the work of the episodes: well under a second.
+CREDIT = 100_000_000
+#: Told apart from the numbers that the target's outcomes are drawn with.
+STREAM = np.uint64(0x706F73746572696F)
+NO_WITNESS, VIOLATES, DECLARED = -2, -1, -3
+NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
+NO_INTS: Ints = np.empty(0, np.int32)
+
+
+class PosteriorSampling(LearnerSettings):
+    """Settings of posterior sampling, the default: it follows a plan on transition probabilities drawn from counts.
+
+    Among the policies of least known violation, the plan takes the best one. The learned policy is the plan on plain
+    means.
+    """
+
+    #: Prior weight of an optimistic pseudo-outcome, which earns as much as possible; more of it explores more.
+    optimism: float = Field(default=0.05, gt=0, le=1)
+    #: All pairs are drawn again when the number of episodes has grown by this share.
+    replan_growth: float = Field(default=0.005, gt=0, le=1)
+
+    def make(self, task: Task) -> PosteriorLearner:
+        """Return the algorithm for a target."""
+        return PosteriorLearner(task, self)
+
+
+class PosteriorLearner(SamplingAlgorithm):
+    """Counts of what was seen, and the plan on the latest draw."""
+
+    vouches = True
+
+    def __init__(self, task: Task, settings: PosteriorSampling) -> None:
+        super().__init__(task)
+        check_most_reward(task.model, task.knowledge.most_reward)
+        self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
+        self.starts_first = self.depends_on is None
+        self.shares_steps = self.space.shared
+        self.grouping = task.knowledge.outcome_groups
+        if task.model is None and self.grouping is True:
+            raise SettingsError("outcome_groups is True, but an environment stores none: give a function of the pair")
+        lo, hi = task.sizes.reward_range
+        hi = hi if task.knowledge.most_reward is None else min(hi, task.knowledge.most_reward)
+        left = np.arange(task.sizes.horizon, -1, -1.0)
+        self.most, self.least = hi * left, lo * left
+        shared = int(self.space.shared)
+        self.by_slot = {
+            "value": Table(0.0, np.float64, self.columns + shared),
+            "cost": Table(0.0, np.float64, self.columns + shared),
+            "row": Table(0, np.int64, self.columns), "begun": Table(0, np.int64),
+        }  # fmt: skip
+        self.by_row = {
+            "tried": Table(0, np.int64), "row_reward": Table(0.0, np.float64), "row_cost": Table(0.0, np.float64),
+            "harm": Table(0.0, np.float64),
+        }  # fmt: skip
+        self.by_law = {
+            "head": Table(NO_CELL, np.int32), "kinds": Table(0, np.int32), "visits": Table(0, np.int64),
+            "drawn": Table(0, np.int64), "ghost": Table(1.0, np.float64),
+        }  # fmt: skip
+        self.by_cell = {
+            "cell_next": Table(0, np.int32), "cell_link": Table(NO_CELL, np.int32), "cell_count": Table(0, np.int64),
+            "cell_reward": Table(0.0, np.float64), "cell_cost": Table(0.0, np.float64),
+            "cell_weight": Table(0.0, np.float64),
+        }  # fmt: skip
+        self.status: Longs = np.zeros(STATUS_SIZE, np.int64)
+        self.words: Words = seed_state(np.uint64(task.seed) ^ STREAM)
+        self.laws = Table(0, np.int32)
+        #: The slots of a step as a list: [step] the first, [slot] the next; [step] the last.
+        self.links = Table(NO_SLOT, np.int64)
+        self.heads, self._tails = (np.full(task.sizes.horizon, NO_SLOT, np.int64) for _ in range(2))
+        #: [row, column]: what is declared to fail; not in use where nothing is.
+        self.barred = Table(False, np.bool_, self.columns)
+        self._law_numbers: dict[Hashable, int] = {}
+        #: How rows are known to fail, by what the constraints are declared to depend on.
+        self.failed: dict[Hashable, float] = {}
+        self._group_size: int | None = None
+        horizon = task.sizes.horizon
+        slot, row, following = (np.zeros(horizon, np.int64) for _ in range(3))
+        self.path = Path(slot, row, following, np.zeros(horizon), np.zeros(horizon))
+        self._decision: tuple[int, Plan] | None = None
+        if task.model is not None:
+            violation = np.maximum(-task.model.payoffs.constraints, 0.0).sum(axis=1)
+            self.payoff = np.stack([task.model.payoffs.reward, violation], axis=1)
+
+    # Tables --------------------------------------------------------------------------------------------------
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on, at their optimistic start."""
+        space = self.space
+        new_row = self.by_row["harm"].size
+        for table in (*self.by_slot.values(), self.links):
+            table.grow(space.slots)
+        for table in (*self.by_row.values(), self.laws):
+            table.grow(space.rows)
+        self._number_laws(new_row)
+        laws = len(self._law_numbers) if self.grouping else space.rows
+        for table in self.by_law.values():
+            table.grow(laws)
+        self._reserve_cells()
+        start = space.layout.row_start
+        value, row = self.by_slot["value"].room, self.by_slot["row"].room
+        offers = np.flatnonzero(np.diff(start[first:])) + first
+        self._link(first)
+        row[first : space.slots] = start[first:-1, None]
+        value[offers] = self.most if space.shared else self.most[space.slot_step[offers], None]
+        if space.shared:
+            value[offers, -1] = 0.0
+        if self.failed:
+            for new in range(new_row, space.rows):
+                self.by_row["harm"].room[new] = self.failed.get(self._key(new), 0.0)
+            changes = self._begin_with_others(first, episode, log, changes)
+        self._gather()
+        return changes
+
+    def _link(self, first: int) -> None:
+        """Append the slots from `first` on to the lists of their steps, where steps have their own."""
+        if self.space.shared:
+            return
+        link, steps = self.links.room, self.space.slot_step[first:]
+        order = np.argsort(steps, kind="stable")
+        slots, steps = first + order, steps[order]
+        fresh = np.append(True, steps[1:] != steps[:-1])[: len(steps)]
+        link[slots[:-1][~fresh[1:]]] = slots[1:][~fresh[1:]]
+        tails = self._tails[steps[fresh]]
+        link[tails[tails != NO_SLOT]] = slots[fresh][tails != NO_SLOT]
+        self.heads[steps[fresh][tails == NO_SLOT]] = slots[fresh][tails == NO_SLOT]
+        self._tails[steps] = slots  # of one step the last one counts
+
+    def _begin_with_others(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """In slots from `first` on, begin with a row that is not known to fail where there is one, and note it."""
+        space, start, harm = self.space, self.space.layout.row_start, self.by_row["harm"].room
+        for slot in range(first, space.slots):
+            good = np.flatnonzero(harm[start[slot] : start[slot + 1]] == 0.0)
+            if not good.size or good[0] == 0:
+                continue
+            self.by_slot["row"].room[slot] = chosen = start[slot] + good[0]
+            steps = range(space.horizon) if space.shared else [int(space.slot_step[slot])]
+            for step in steps if len(log.node) else ():
+                node = step * space.layout.node_stride + slot
+                log.episode[changes], log.node[changes], log.row[changes] = max(episode, 1), node, chosen
+                changes += 1
+        return changes
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Take what is declared to fail for something known to fail."""
+        self.barred.grow(self.space.rows)
+        self.barred.room[first : self.space.rows] = forbidden
+        self.by_row["harm"].room[first : self.space.rows] = np.maximum(
+            self.by_row["harm"].room[first : self.space.rows], harm
+        )
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        best, counts = allowed_rows(self.space.layout.row_start[low:], forbidden, first)
+        row = self.by_slot["row"].room[low : self.space.slots]
+        row[:] = np.where(best >= 0, best, row)
+        dead = (counts == 0) & (np.diff(self.space.layout.row_start[low:]) > 0)[:, None]
+        self.by_slot["cost"].room[low : self.space.slots, : self.columns][dead] = LEAST_COST
+        self._gather()
+
+    def _number_laws(self, new_row: int) -> None:
+        """Give the new rows their laws: each its own, or the one that its group has."""
+        space, model = self.space, self.task.model
+        if not self.grouping:
+            self.laws.room[new_row : space.rows] = np.arange(new_row, space.rows)
+        elif model is not None:
+            self.laws.room[: space.rows] = laws_of_rows(model, self.task.knowledge)
+            self._law_numbers = {number: number for number in range(int(self.laws.used.max()) + 1)}
+        elif callable(self.grouping):
+            for row in range(new_row, space.rows):
+                slot = int(space.slot_of_row[row])
+                step = 0 if space.shared else int(space.slot_step[slot])
+                key = (step, self.grouping(step, space.state_of_slot(slot), space.action_of_row(row)))
+                self.laws.room[row] = self._law_numbers.setdefault(key, len(self._law_numbers))
+
+    def _reserve_cells(self) -> bool:
+        """Make room for the outcomes of one more episode; say whether there was none."""
+        needed = int(self.status[CELLS]) + self.space.horizon
+        if needed <= len(self.by_cell["cell_next"].room):
+            return False
+        for table in self.by_cell.values():
+            table.grow(needed)
+        return True
+
+    def _gather(self) -> None:
+        """Put the arrays, which may have moved, before the kernels."""
+        space, settings = self.space, self.settings
+        rooms = {name: table.room for name, table in {**self.by_law, **self.by_row, **self.by_cell}.items()}
+        rooms |= {name: table.used for name, table in self.by_law.items()} | {"begun": self.by_slot["begun"].room}
+        self.counts = Counts(status=self.status, words=self.words, **rooms)
+        self.plan = Plan(*(self.by_slot[name].room for name in ("value", "cost", "row")))
+        steps = np.zeros(1, np.int64) if space.shared else space.slot_step
+        groups = (NO_INTS, np.zeros(1, np.int64), NO_INTS)
+        if self.depends_on is not None and self.task.model is not None:
+            groups = (made := make_groups(space, self.depends_on, self.task.model)).of_row, made.start, made.rows
+        self._group_size = int(np.diff(groups[1]).max(initial=1))
+        # A copy: that of a model is read-only, and kernels would be compiled once more for it.
+        self.places = Places(
+            space.horizon, int(space.shared), space.layout.node_stride, np.array(space.layout.row_start),
+            space.slot_of_row,
+            self.laws.room, steps, self.heads, self.links.room, *groups,
+            self.barred.room,
+        )  # fmt: skip
+        self.rules = Rules(
+            self.most, self.least, bool(self.grouping), settings.optimism, settings.replan_growth, CREDIT,
+            self.log_room if self.task.model is not None else 0,
+        )  # fmt: skip
+
+    @property
+    def log_room(self) -> int:
+        """A plan may change every node, a violation every step of the states that it tells of, a path its steps."""
+        largest = self._group_size or 1
+        if self.task.model is None and self.depends_on is not None:
+            largest = self.space.rows
+        horizon, columns = self.task.sizes.horizon, self.columns
+        return columns * self.space.slots + horizon * (1 + columns * largest)
+
+    def _key(self, row: int) -> Hashable:
+        state, action = int(self.space.slot_state[self.space.slot_of_row[row]]), int(self.space.row_action[row])
+        return state if self.depends_on == "state" else action if self.depends_on == "action" else (state, action)
+
+    # Learning ------------------------------------------------------------------------------------------------
+
+    def choices(self) -> Choices:
+        """The plan on the latest draw."""
+        return Choices.by_column(self.plan.row)
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Learn from an episode, and plan if that is due."""
+        length = played.length
+        path = Path(played.slot, played.row, played.following, played.reward, played.violation)
+        if self._reserve_cells():
+            self._gather()
+        places = self.places
+        if self.depends_on is not None and path.violation[:length].any():
+            made = make_groups(self.space, self.depends_on, None)
+            places = places._replace(group_of_row=made.of_row, group_start=made.start, group_rows=made.rows)
+            for step in np.flatnonzero(path.violation[:length] > 0).tolist():
+                key = self._key(int(path.row[step]))
+                self.failed[key] = max(self.failed.get(key, 0.0), float(path.violation[step]))
+        return learn_played(places, self.counts, self.rules, self.plan, path, length, log, episode, changes)
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model, fewer where the log or the list of outcomes fills up."""
+        model = compiled(self.task)
+        if self._reserve_cells():
+            self._gather()
+        return learn_posterior(
+            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
+            self.places, self.counts, self.rules, self.plan, self.path,
+            generator, done, episodes, log, experience, counters,
+        )  # fmt: skip
+
+    # What came out -------------------------------------------------------------------------------------------
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the plan on the latest draw."""
+        return self.by_slot["row"].used.copy()
+
+    def decision(self) -> Plan:
+        """Return the plan on plain means."""
+        seen = int(self.status[EPISODES])
+        if self._decision is None or self._decision[0] != seen or len(self._decision[1].row) < self.space.slots:
+            self._decision = seen, self._planned(self.counts)
+        return self._decision[1]
+
+    def _planned(self, counts: Counts) -> Plan:
+        value, cost, row = (np.zeros_like(self.by_slot[name].used) for name in ("value", "cost", "row"))
+        row[:] = self.space.layout.row_start[:-1, None]
+        plan = Plan(value, cost, row)
+        make_plan(self.places, counts, self.rules, plan, False, NO_CHANGES, 0, 0)
+        return plan
+
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: the rows of the plan on plain means."""
+        return self.decision().row
+
+    def visits(self) -> Longs:
+        """[row]: how often it was taken."""
+        return np.asarray(self.by_row["tried"].used)
+
+    def outcomes(self) -> Outcomes:
+        """What followed each law."""
+        cells = {name: table.room[: self.status[CELLS]] for name, table in self.by_cell.items()}
+        return collect(
+            self.by_law["head"].used, cells["cell_link"], cells["cell_next"], cells["cell_count"],
+            self.laws.used, self.by_slot["begun"].used,
+        )  # fmt: skip
+
+    def _judged(self) -> tuple[Floats, NDArray[np.int32]]:
+        """[row, column]: Q by plain means, and why a row is known to fail."""
+        value = np.empty((self.space.rows, self.columns))
+        witness = np.empty((self.space.rows, self.columns), np.int32)
+        judge_all(self.places, self.counts, self.rules, self.decision(), value, witness, NO_WITNESS, VIOLATES, DECLARED)
+        if self.proved_in:
+            # The hand-out shuns what was not tried then: a state where all else fails is no dead end for that.
+            status = self.status.copy()
+            status[PROVED] = 0
+            counts = self.counts._replace(status=status)
+            known = self._planned(counts)
+            judge_all(
+                self.places, counts, self.rules, known, np.empty_like(value), witness, NO_WITNESS, VIOLATES, DECLARED
+            )
+        return value, witness
+
+    def values(self) -> Floats:
+        """[entry]: Q by plain means; minus infinity where an action was not tried or is known to fail."""
+        value, witness = self._judged()
+        return self.space.entries_of(np.where(witness == NO_WITNESS, value, -np.inf))
+
+    def known(self) -> NDArray[np.int8]:
+        """[entry]: what has been seen to violate, or to lead where only violations are left."""
+        return self.memory().known(self.space)
+
+    def memory(self) -> Memory:
+        """What has been seen to fail, and how."""
+        return Memory(self._judged()[1], self.by_row["harm"].used)
+
+    def feasible(self) -> bool | None:
+        """False when the first state has been seen to leave no way out."""
+        return False if self.status[PROVED] else None
+
+    @property
+    def proved_in(self) -> int | None:
+        """The episode that ended the proof of infeasibility."""
+        return int(self.status[PROVED]) or None
+
+    def proof(self) -> list[Witness]:
+        """Every observation that the proof of infeasibility rests on, from the first state on."""
+        return self.memory().proof(self.space, int(self.status[DEAD_FIRST])) if self.proved_in else []
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        cells = {name: table.room[: self.status[CELLS]] for name, table in self.by_cell.items()}
+        return (
+            used({**self.by_slot, **self.by_row, **self.by_law}) | cells | {"status": self.status, "words": self.words}
+        )
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Make room for as many outcomes as `arrays` hold, and take them over."""
+        self.status[CELLS] = len(arrays["cell_next"])
+        self._reserve_cells()
+        self._gather()
+        super().load(arrays)
+
+    def check(self, done: int) -> None:
+        """Raise where an index leads nowhere or a count cannot be, and note what groups are known to fail."""
+        check_posterior(self, done)
+        if self.depends_on is not None and self.task.model is None:
+            harm = self.by_row["harm"].used
+            self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
+        self.proof()  # which must rest on something

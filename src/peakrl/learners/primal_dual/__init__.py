@@ -1,0 +1,1 @@
+"""Primal-dual learners for limits on expected violations."""

@@ -1,0 +1,233 @@
+"""Counts, prices on costs, and a plan or a policy with them: primal-dual learners on a space.
+
+Formulas are in `learners.primal_dual.kernel`, settings in `.primal_dual`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.learners.assumptions.limits import allowed_rows, avoidable
+from peakrl.learners.base import Episode, Task, compiled, refuse_no_numbers, used
+from peakrl.learners.cmdp_limits import Budget
+from peakrl.learners.cmdp_lp.empirical_model import unkept_by_counts
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.coverage_kernel import Outcomes
+from peakrl.learners.growable import Table
+from peakrl.learners.primal_dual.kernel import begin_episode, count_path, follow, learn_primal_dual
+from peakrl.learners.primal_dual.tables import NEXT_PLAN, POINTS, STATUS_SIZE, Dual, Path, Rules, Truth
+from peakrl.learners.ucbvi import UCBVI, CountingPlanner
+from peakrl.learners.ucbvi_kernel import NO_CELL
+from peakrl.sampling import Words, seed_state
+from peakrl.types import Floats, Longs
+
+#: Told apart from the numbers that the target's outcomes are drawn with.
+STREAM = np.uint64(0x7072696D616C6475)
+#: Points of the curve of prices.
+CURVE_POINTS = 1000
+#: A known law is counted as so many visits: probabilities are right to about 1e-12.
+KNOWN_VISITS = float(1 << 40)
+
+
+class PricedPlanner(CountingPlanner):
+    """Counts, prices, and the plan with them."""
+
+    starts_first = False  # policies may draw what is done in a new state, too
+
+    def __init__(self, task: Task, budget: Budget, numbers: dict[str, Any]) -> None:
+        super().__init__(task, UCBVI(bonus=0.0))
+        #: What `Rules` has of the settings.
+        self.budget, self.numbers = budget, numbers
+        costs, quantities, horizon = len(budget.limits), budget.quantities, task.sizes.horizon
+        shared = int(self.space.shared)
+        #: By row: what prices are set on, log pi, pi, and L of the latest plan.
+        self.by_pair = {"charge": Table(0.0, np.float64, quantities)} | {
+            name: Table(0.0, np.float64, self.columns) for name in ("preference", "chance", "gain")
+        }
+        #: By row and by slot, found anew with each plan.
+        self.width, self.plan = Table(0.0, np.float64), Table(0, np.int64, self.columns)
+        self.cost = Table(0.0, np.float64, self.columns + shared, costs)
+        self.price, self.expected = np.zeros(costs), np.zeros(costs)
+        self.status: Longs = np.zeros(STATUS_SIZE, np.int64)
+        self.status[NEXT_PLAN] = 1
+        self.curve = np.zeros((min(task.episodes, 2 * CURVE_POINTS), 1 + costs))
+        self.words: Words = seed_state(np.uint64(task.seed) ^ STREAM)
+        row, following = (np.zeros(horizon, np.int64) for _ in range(2))
+        self.path = Path(row, following, np.zeros(horizon), np.zeros(horizon), np.zeros((horizon, quantities)))
+        if task.model is not None:
+            self.charges = self.budget.charges(task.model.payoffs.constraints)
+            mean = [task.model.row_reward, task.model.row_violation.sum(axis=1)]
+            table = np.zeros((self.space.slots, self.columns + shared, 2))
+            distributions = len(task.model.layout.outcome_start) - 1
+            self.truth = Truth(
+                task.model.first_slot, task.model.first_probability, np.stack(mean, axis=1), table,
+                ahead=np.zeros((distributions, 2)), known=np.zeros(distributions, np.int64), found=np.zeros(2),
+            )  # fmt: skip
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Plan without what is declared to fail, and never draw it, wherever something else is left."""
+        start = self.layout.row_start
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        barred = avoidable(start[low:], forbidden, first)
+        super().forbid(first, barred, harm)
+        best, counts = allowed_rows(start[low:], forbidden, first)
+        self.plan.room[low : self.space.slots] = np.where(best >= 0, best, start[low:-1, None])
+        each = np.repeat(np.where(counts > 0, counts, np.diff(start[low:])[:, None]), np.diff(start[low:]), axis=0)
+        rows = slice(first, first + len(forbidden))
+        self.by_pair["chance"].room[rows] = np.where(barred, 0.0, 1.0 / each)
+        self.by_pair["preference"].room[rows] = np.where(barred, -np.inf, -np.log(each))
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on: untried, and every action as likely as the others."""
+        space, before = self.space, self.by_pair["chance"].size
+        for table in (*self.by_pair.values(), self.width):
+            table.grow(space.rows)
+        for table in (self.cost, self.plan):
+            table.grow(space.slots)
+        offers = np.diff(space.layout.row_start)[space.slot_of_row[before:]]
+        self.by_pair["chance"].room[before : space.rows] = 1.0 / offers[:, None]
+        self.by_pair["preference"].room[before : space.rows] = -np.log(offers)[:, None]
+        changes = super().grow(first, episode, log, changes)
+        self.plan.room[first : space.slots] = space.layout.row_start[first:-1, None]
+        if self.numbers["known"] and first == 0:
+            self._take_laws()
+        if first > 0 and self.randomised:  # met in the middle of an episode: what is done there is drawn as anywhere
+            changes = follow(self.counts, self.dual, self.rules, first, log, max(episode, 1), changes)
+        return changes
+
+    def _take_laws(self) -> None:
+        """Write the laws of the model as if they had been counted."""
+        model = compiled(self.task)
+        layout, rows = model.layout, self.by_row
+        last = layout.outcome_start[1:] - 1
+        cells = {name: table.room[: len(layout.outcome_next)] for name, table in self.by_cell.items()}
+        cells["following"][:] = layout.outcome_next
+        cells["count"][:] = np.rint(KNOWN_VISITS * layout.outcome_probability)
+        cells["before"][:] = np.arange(-1, len(layout.outcome_next) - 1)
+        cells["before"][layout.outcome_start[:-1]] = NO_CELL
+        visits = np.add.reduceat(cells["count"], layout.outcome_start[:-1])[layout.row_distribution]
+        rows["first"].used[:], rows["visits"].used[:] = last[layout.row_distribution], visits
+        rows["reward"].used[:] = model.row_reward * visits
+        for quantity, column in enumerate(self.charges.T):
+            self.by_pair["charge"].used[:, quantity] = model.row_means(np.ascontiguousarray(column)) * visits
+        self.by_slot["begun"].used[model.first_slot] = np.rint(KNOWN_VISITS * model.first_probability)
+        self.state[0] = len(layout.outcome_next)
+
+    def _gather(self) -> None:
+        super()._gather()
+        rooms: dict[str, Any] = {name: table.room for name, table in self.by_pair.items()}
+        law = np.array(compiled(self.task).layout.row_distribution if self.numbers["known"] else [0], np.int64)
+        costs, laws = len(self.price), int(law.max(initial=0)) + 1
+        self.dual = Dual(
+            width=self.width.room, plan=self.plan.room, cost=self.cost.room, price=self.price, expected=self.expected,
+            near=np.zeros((len(self.cost.room), 1 + costs)), law=law, ahead=np.zeros((laws, 1 + costs)),
+            found=np.zeros(laws, np.int64), row_cost=np.zeros(costs), status=self.status, curve=self.curve,
+            words=self.words, **rooms,
+        )  # fmt: skip
+        # Copies: arrays of a model are read-only, and kernels would be compiled once more for them.
+        places: dict[str, Any] = {
+            "row_start": np.array(self.layout.row_start), "slot_step": np.array(self.space.slot_step),
+            "order": self.planning.order, "horizon": self.space.horizon, "node_stride": self.layout.node_stride,
+        }  # fmt: skip
+        self.rules = Rules(shift=int(self.space.shared), **places, **self.numbers)
+
+    # Learning ------------------------------------------------------------------------------------------------
+
+    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+        """Plan, where it is time to, and draw, where actions are drawn."""
+        return begin_episode(self.counts, self.dual, self.rules, log, episode, changes)
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Count every transition of an episode."""
+        length, path = played.length, self.path
+        if self.state[0] + length > len(self.by_cell["count"].room):
+            self._grow_cells(int(self.state[0]) + length)
+            self._gather()
+        path.row[:length], path.following[:length] = played.row[:length], played.following[:length]
+        path.reward[:length], path.violation[:length] = played.reward[:length], played.violation[:length]
+        path.charge[:length] = self.budget.charges(played.constraints[:length])
+        count_path(self.counts, self.dual, self.rules, path, played.slot[0], length)
+        return changes
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model, fewer where the log fills up."""
+        model = compiled(self.task)
+        return learn_primal_dual(
+            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff, self.charges,
+            self.counts, self.dual, self.rules, self.path, self.truth,
+            generator, done, episodes, log, experience, counters,
+        )  # fmt: skip
+
+    # What came out -------------------------------------------------------------------------------------------
+
+    def multipliers(self) -> Floats:
+        """[cost]: the prices as they stand."""
+        return self.price.copy()
+
+    def multiplier_curve(self) -> Floats:
+        """[point, 1 + cost]: episode, and the prices that it was planned with or moved to."""
+        return self.curve[: self.status[POINTS]].copy()
+
+    def unkept(self) -> str | None:
+        """Why the limits cannot be kept, by what was counted."""
+        return unkept_by_counts(self, self.budget, self.by_pair["charge"].used)
+
+    def visits(self) -> Longs | None:
+        """[row]: how often it was taken. Where laws are known that is not counted."""
+        return None if self.numbers["known"] else super().visits()
+
+    def outcomes(self) -> Outcomes | None:
+        """What followed each row, as far as it was counted."""
+        return None if self.numbers["known"] else super().outcomes()
+
+    def values(self) -> Floats:
+        """[entry]: value less what the costs are worth, as the latest plan has it; from the lower end of rewards."""
+        return self.space.entries_of(self.by_pair["gain"].used)
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name; known laws are not learned."""
+        own = {"price": self.price, "status": self.status, "curve": self.curve, "words": self.words}
+        counted = {"greedy": self.by_slot["greedy"].used} if self.numbers["known"] else super().arrays()
+        return used(self.by_pair) | own | counted
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` gave."""
+        if self.numbers["known"]:
+            super(CountingPlanner, self).load(arrays)
+        else:
+            super().load(arrays)
+
+    def check(self, done: int) -> None:
+        """Raise where a table holds what cannot be."""
+        if not self.numbers["known"]:
+            super().check(done)
+        arrays = self.arrays()
+        refuse_no_numbers(arrays, ("charge", "chance", "gain", "price", "curve"))
+        preference = arrays["preference"][self.barred.used == 0]
+        if not np.isfinite(preference).all() or (arrays["preference"][self.barred.used == 1] != -np.inf).any():
+            raise ValueError("engine.preference holds what is no number, or draws what is declared to fail")
+        if (self.price < 0).any() or (self.status < 0).any() or self.status[POINTS] > len(self.curve):
+            raise ValueError("engine.status holds a number that cannot be")
+        chance, start = arrays["chance"], self.space.layout.row_start
+        offering = np.flatnonzero(np.diff(start) > 0)
+        sums = np.add.reduceat(chance, start[offering], axis=0) if offering.size else np.ones(1)
+        if chance.size and (chance.min() < 0 or not np.allclose(sums, 1.0)):
+            raise ValueError("engine.chance holds what is no probability")
+
+
+class PricedPolicy(PricedPlanner):
+    """Counts, prices, and a policy that draws its actions."""
+
+    randomised = True
+
+    def chances(self) -> Floats:
+        """[entry]: the probabilities of the actions."""
+        return self.space.entries_of(self.by_pair["chance"].used)

@@ -1,0 +1,1 @@
+"""SafeQ: Q-learning with a memory of constraint violations."""

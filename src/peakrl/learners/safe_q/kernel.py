@@ -1,0 +1,332 @@
+"""The practical learner: Q-learning with tight optimism, constraint memory and all-step sharing.
+
+An episode follows the greedy policy; after it, its transitions (h, s, a, r, f, s') are learned from, the last one
+first, so that what the end of an episode shows reaches its beginning at once:
+
+    t = N(s,a) += 1,   delta = R + W_{h+1}(s') - Q_h(s,a)
+    Q_h(s,a) <- Q_h(s,a) + alpha delta,   W_h(s) = max_a Q_h(s,a),   W_H = 0
+
+* Tight optimism: Q_h starts at span * (H - h), the most that steps h .. H-1 can earn above the range's lower end.
+* Constraint memory: R = r - lo. An observed violation sets Q(s,a) to minus infinity at every step; W = -inf marks a
+  dead state, and -inf spreads through the update to every pair that was seen to lead to one. An entry at -inf stays.
+  In a dead state the action of least known harm is taken. A dead first state proves the problem infeasible: the tables
+  start afresh with R = r - lo - penalty * violation and nothing is forbidden any more. Penalties are rare and large, so
+  from then on alpha = (H+1)/(H+m+t): the start counts for m visits, and no action is given up for one unlucky outcome.
+* All-step sharing: where nothing depends on the step, a transition updates Q_h(s,a) for every h with one shared count.
+* Step sizes: alpha = (H+1)/(H+t), or adaptive ones that tell trend from noise (the bias-adjusted Kalman filter of
+  George and Powell, 2006): with g = c/(c+t), smoothed error b <- (1-g) b + g delta and square v <- (1-g) v + g delta^2,
+
+      alpha = 1 - (v - b^2) / ((1 + l) v),   l <- (1-alpha)^2 l + alpha^2,
+
+  at least 1/t, and 1 at the first two visits. While optimism is being washed out the errors agree in sign and alpha
+  stays near 1; afterwards they cancel and alpha falls to that of a plain average. They never cancel quite, so after 20
+  visits (v - b^2) / (1-g)^2, but at most v, stands for v - b^2: else 10,000 visits would be worth no more than 2,600.
+
+* Trials: without a bonus, early bad luck may make the best action look worse than another, and it would never be tried
+  again. So after 1, 2, 4, 6, 9, 12, 16, .. visits of s (j^2 / 4, rounded down), the next one takes an action of the
+  largest Q_h(s,a) + c sqrt(l m) instead of the largest Q_h(s,a), c = 3. Here l is that of the adaptive step size
+  ((H+1)/(H+t) without it) and m the mean of delta^2 over all visits of the pair: the noise that was seen and, as long
+  as visits are few, what may not have been seen yet, for the first one counts with the most that one step can earn. Q
+  and W hold no trace of it, nor does what is handed out, and what is forbidden is not tried. There are none after a
+  proof of infeasibility.
+
+* Outcome sharing: pairs that are declared to have one law of the next state learn it together (post-decision states):
+
+      X_h(law) <- X_h(law) + alpha (W_{h+1}(s') - X_h(law)),   Q_h(s,a) = mean reward of (s,a) + X_h(law of (s,a)),
+
+  with the count of the law in place of N(s,a), and the most that one step can earn as the reward of a pair not yet
+  tried. A law seen to lead to a dead state forbids every pair that has it. Q of a state is computed when it is met.
+
+Tables and their columns: `learners.constraint_memory`; updates: `learners.safe_q.updates`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from peakrl.jit import inlined, loop
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.constraint_memory import (
+    DEAD_FIRST,
+    DOUBT,
+    NO_WITNESS,
+    PROVED,
+    REMEMBERS,
+    VIOLATES,
+    Groups,
+    Options,
+    Path,
+    PracticalTables,
+)
+from peakrl.learners.episode import note_episode, take_row
+from peakrl.learners.safe_q.updates import note_reward, recompose, update_law, update_row
+from peakrl.sampling import Words, draw_first
+from peakrl.types import Floats, Ints, Layout, Longs, Sampler
+
+
+@loop
+def fill_slots(layout: Layout, tables: PracticalTables, options: Options, low: int) -> None:
+    """Set Q and W of the slots from `low` on to their start, greedy rows to the first."""
+    for slot in range(low, layout.row_start.shape[0] - 1):
+        first, last = layout.row_start[slot], layout.row_start[slot + 1]
+        for column in range(tables.q.shape[1]):
+            value = options.start[column] if options.shift == 1 else options.start[slot]
+            tables.greedy[slot, column] = first
+            tables.w[slot, column] = value if last > first else 0.0
+            for row in range(first, last):
+                tables.q[row, column] = value
+
+
+@loop
+def forget(tables: PracticalTables, options: Options) -> None:
+    """Set counts to 0 and laws to their start."""
+    tables.visits[:] = 0
+    tables.errors[:] = 0.0
+    tables.tried[:] = 0
+    tables.square[:] = 0.0
+    tables.met[:] = 0
+    for law in range(tables.x.shape[0]):
+        for column in range(tables.x.shape[1]):
+            tables.x[law, column] = options.law_start[law, column]
+
+
+@inlined
+def refresh(layout: Layout, tables: PracticalTables, slot: int, low: int, high: int) -> None:
+    """Compute W and the greedy rows of a slot anew in columns low .. high."""
+    first, last = layout.row_start[slot], layout.row_start[slot + 1]
+    for column in range(low, high):
+        tables.w[slot, column] = tables.q[first, column]
+        tables.greedy[slot, column] = first
+    for row in range(first + 1, last):
+        for column in range(low, high):
+            value = tables.q[row, column]
+            better = value > tables.w[slot, column]
+            tables.greedy[slot, column] = row if better else tables.greedy[slot, column]
+            tables.w[slot, column] = value if better else tables.w[slot, column]
+    for column in range(low, high):
+        if tables.w[slot, column] == -np.inf:
+            mildest = first
+            for row in range(first + 1, last):
+                if tables.harm[row] < tables.harm[mildest]:
+                    mildest = row
+            tables.greedy[slot, column] = mildest
+
+
+@inlined
+def doubt(tables: PracticalTables, options: Options, place: int, counted: int) -> float:
+    """Return by how much a row (or law) may be better than its estimate; nothing where it has not been tried."""
+    spread = 0.0
+    if tables.errors.shape[0] > 0:
+        spread = tables.errors[place, counted, 2]
+    elif tables.visits[place, counted] > 0:
+        spread = (options.offset + 1.0) / (options.offset + tables.visits[place, counted])
+    return DOUBT * math.sqrt(spread * tables.square[place, counted])
+
+
+@loop
+def try_again(
+    layout: Layout, tables: PracticalTables, groups: Groups, options: Options, slot: int, low: int, high: int
+) -> None:
+    """Take the row of the largest Q with its doubt in columns low .. high, where anything is left."""
+    for column in range(low, high):
+        most = -np.inf
+        for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+            place = np.int64(groups.law_of_row[row]) if tables.x.shape[0] > 0 else row
+            value = tables.q[row, column] + doubt(tables, options, place, 0 if options.share else column)
+            if value > most:
+                most = value
+                tables.greedy[slot, column] = row
+
+
+@inlined
+def note_changes(
+    layout: Layout,
+    tables: PracticalTables,
+    log: Log,
+    before: Longs,
+    slot: int,
+    low: int,
+    high: int,
+    episode: int,
+    changes: int,
+) -> int:
+    """Log the columns of a slot whose greedy row is not `before` any more; return the new length of the log."""
+    if log.node.shape[0] > 0:
+        for column in range(low, high):
+            if tables.greedy[slot, column] != before[column]:
+                log.episode[changes] = episode
+                log.node[changes] = column * layout.node_stride + slot
+                log.row[changes] = tables.greedy[slot, column]
+                changes += 1
+    return changes
+
+
+@loop
+def forbid(
+    layout: Layout,
+    tables: PracticalTables,
+    groups: Groups,
+    log: Log,
+    before: Longs,
+    row: int,
+    violation: float,
+    episode: int,
+    changes: int,
+) -> int:
+    """Remember that `row`, and every row whose constraints are the same, violates; return the new length of the log."""
+    columns = tables.q.shape[1]
+    group = groups.of_row[row]
+    for i in range(groups.start[group], groups.start[group + 1]):
+        other = groups.rows[i]
+        slot = groups.slot_of_row[other]
+        tables.harm[other] = max(tables.harm[other], violation)
+        for column in range(columns):
+            before[column] = tables.greedy[slot, column]
+            tables.q[other, column] = -np.inf
+            if tables.witness[other, column] == NO_WITNESS:
+                tables.witness[other, column] = VIOLATES
+        refresh(layout, tables, slot, 0, columns)
+        changes = note_changes(layout, tables, log, before, slot, 0, columns, episode, changes)
+    return changes
+
+
+@loop
+def start_afresh(
+    layout: Layout, tables: PracticalTables, options: Options, log: Log, episode: int, changes: int
+) -> int:
+    """Forget everything but the proof; return the new length of the log."""
+    if log.node.shape[0] > 0:
+        for slot in range(options.ends, layout.row_start.shape[0] - 1):
+            first = layout.row_start[slot]
+            for column in range(tables.q.shape[1]):
+                if tables.greedy[slot, column] != first:
+                    log.episode[changes] = episode
+                    log.node[changes] = column * layout.node_stride + slot
+                    log.row[changes] = first
+                    changes += 1
+    forget(tables, options)
+    fill_slots(layout, tables, options, options.ends)
+    return changes
+
+
+@inlined
+def learn_path(
+    layout: Layout,
+    payoff: Floats,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    path: Path,
+    before: Longs,
+    length: int,
+    episode: int,
+    log: Log,
+    changes: int,
+) -> int:
+    """Learn from the `length` steps of `path` that make up episode `episode`; return the new length of the log."""
+    columns = tables.q.shape[1]
+    remembers = tables.status[REMEMBERS] == 1
+    laws = tables.x.shape[0] > 0
+    trials = tables.met.shape[0] > 0 and tables.status[PROVED] == 0
+    for back in range(length):
+        step = length - 1 - back
+        slot, row, record, following = path.slot[step], path.row[step], path.record[step], path.following[step]
+        if remembers and payoff[record, 3] > 0.0:
+            changes = forbid(layout, tables, groups, log, before, row, payoff[record, 3], episode + 1, changes)
+        own = step * options.shift
+        low = 0 if options.share else own
+        high = columns if options.share else low + 1
+        reward = payoff[record, 0] if remembers else payoff[record, 1]
+        for column in range(low, high):
+            before[column] = tables.greedy[slot, column]
+        if laws:
+            note_reward(layout, tables, options, row, reward)
+            update_law(layout, tables, groups, options, row, following, own, low, high)
+            recompose(layout, tables, groups, options.most, slot, low, high)
+        else:
+            update_row(layout, tables, options, row, following, reward, own, low, high)
+        refresh(layout, tables, slot, low, high)
+        if trials:
+            tables.met[slot] += 1
+            root = np.int64(math.sqrt(4 * tables.met[slot] + 1))
+            if root * root >= 4 * tables.met[slot]:
+                try_again(layout, tables, groups, options, slot, low, high)
+        changes = note_changes(layout, tables, log, before, slot, low, high, episode + 1, changes)
+    first = path.slot[0]
+    if remembers and tables.w[first, 0] == -np.inf:
+        tables.status[REMEMBERS] = 0
+        tables.status[PROVED] = episode
+        tables.status[DEAD_FIRST] = first
+        changes = start_afresh(layout, tables, options, log, episode + 1, changes)
+    return changes
+
+
+@loop
+def learn_practical(
+    layout: Layout,
+    sampler: Sampler,
+    stride: int,
+    row_payoff: Ints,
+    #: [record, 4]: r - lo, r - lo less the penalty, plain reward, total violation.
+    payoff: Floats,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    path: Path,
+    #: [column]
+    before: Longs,
+    generator: Words,
+    done: int,
+    episodes: int,
+    log: Log,
+    #: [episode, 2]: reward and violation as experienced; empty where nobody asks.
+    experience: Floats,
+    counters: Longs,
+) -> tuple[int, int]:
+    """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged.
+
+    It stops early when the log might not hold the next episode.
+    """
+    horizon = layout.horizon
+    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    for k in range(episodes):
+        if log.node.shape[0] > 0 and k > 0 and changes + options.reserve > log.node.shape[0]:
+            return k, changes
+        slot = draw_first(generator, sampler)
+        earned, violated = 0.0, 0.0
+        for step in range(horizon):
+            row = tables.greedy[slot, step * options.shift]
+            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
+            path.slot[step] = slot
+            path.row[step] = row
+            path.record[step] = record
+            path.following[step] = following
+            earned += payoff[record, 2]
+            violated += payoff[record, 3]
+            slot = following
+        note_episode(experience, counters, done, k, earned, violated)
+        changes = learn_path(
+            layout, payoff, tables, groups, options, path, before, horizon, done + k + 1, log, changes
+        )  # fmt: skip
+    return episodes, changes
+
+
+@loop
+def learn_played(
+    layout: Layout,
+    #: [step, 4]: columns as for `learn_practical`; the episode's step is the record.
+    payoff: Floats,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    path: Path,
+    before: Longs,
+    length: int,
+    episode: int,
+    log: Log,
+    changes: int,
+) -> int:
+    """Learn from an episode that was played elsewhere; return the new length of the log."""
+    return learn_path(layout, payoff, tables, groups, options, path, before, length, episode, log, changes)

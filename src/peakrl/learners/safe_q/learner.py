@@ -1,0 +1,383 @@
+"""SafeQ, the model-free learner: its settings, and its tables on a space (formulas: `learners.safe_q.kernel`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from peakrl.checks import LARGEST_PENALTY
+from peakrl.errors import SettingsError
+from peakrl.gym.adapter import Rules
+from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.limits import allowed_rows
+from peakrl.learners.assumptions.on_models import check_most_reward, law_starts, laws_of_rows, make_groups
+from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, compiled, used
+from peakrl.learners.constants import Sizes, levels, slater_penalty
+from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.constraint_memory import (
+    DEAD_FIRST,
+    DECLARED,
+    NO_FLOATS,
+    NO_WITNESS,
+    PROVED,
+    REMEMBERS,
+    VIOLATES,
+    Groups,
+    Options,
+    Path,
+    PracticalTables,
+)
+from peakrl.learners.growable import Table
+from peakrl.learners.infeasibility import Memory, Witness
+from peakrl.learners.safe_q.checks import check_practical
+from peakrl.learners.safe_q.kernel import fill_slots, forget, learn_played, learn_practical
+from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.space import Space
+from peakrl.sampling import Words
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Longs
+
+#: c of the adaptive step size: how many of the latest errors weigh on it.
+ERROR_WINDOW = 5.0
+NO_GROUPS = Groups(np.zeros(1, np.int32), np.zeros(2, np.int64), np.zeros(1, np.int32), np.zeros(1, np.int32))
+
+
+class SafeQ(LearnerSettings):
+    """Settings of the model-free learner: Q-learning with a memory of violations. Each part can be switched off."""
+
+    #: Q starts at the most that can be earned; otherwise as high as the penalty asks.
+    tight_optimism: bool = True
+    #: Never choose again what was seen to violate, or to lead where nothing but violations is left.
+    constraint_memory: bool = True
+    #: One transition teaches every step, wherever the target is stationary.
+    share_steps: bool = True
+    #: Step sizes that tell trend from noise; otherwise (H+1)/(H+t).
+    adaptive_steps: bool = True
+    #: Try again, ever more rarely, what may be better than it looks, given the errors seen.
+    trials: bool = True
+    #: Violations up to the slack go unpunished, where violations are not remembered.
+    slack: float = Field(default=0.0, ge=0)
+    #: Penalty weight; otherwise it follows from the slack or, without one, from a hundredth of the tightest bound.
+    penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
+
+    def make(self, task: Task) -> PracticalLearner:
+        """Return the algorithm for a target."""
+        return PracticalLearner(task, self)
+
+    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+        """Raise where laws are to be learned, which takes a model that tells how many there are."""
+        if knowledge.outcome_groups:
+            raise SettingsError("outcome_groups is declared, but this learner shares outcomes on a model only")
+
+    def penalty_of(self, sizes: Sizes) -> float:
+        """Return the weight of a violation once it is not remembered."""
+        if self.penalty is not None:
+            return self.penalty
+        slater = self.slack / 2 if self.slack > 0 else 0.01 * min(sizes.constraint_bounds, default=1.0)
+        return slater_penalty(slater, sizes, sizes.span)
+
+
+class PracticalLearner(SamplingAlgorithm):
+    """SafeQ, which learns from an episode when it is over, backwards."""
+
+    vouches = True
+
+    def __init__(self, task: Task, settings: SafeQ) -> None:
+        super().__init__(task)
+        check_declarations(task, settings)
+        self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
+        self.starts_first = self.depends_on is None
+        self.shares_steps = settings.share_steps and self.space.shared
+        self.slack, self.penalty = settings.slack, settings.penalty_of(task.sizes)
+        self.start = levels(
+            "tight" if settings.tight_optimism else "stepwise", task.sizes, self.penalty, task.knowledge.most_reward
+        ).start
+        self.lowest = task.sizes.reward_range[0]
+        columns, counted = self.columns, 1 if self.shares_steps else self.columns
+        self.law_of_row = laws_of_rows(task.model, task.knowledge)
+        laws = int(self.law_of_row.max()) + 1 if self.law_of_row.size else 0
+        self.by_law = laws > 0
+        self.by_slot = {
+            "w": Table(0.0, np.float64, columns + int(self.space.shared)),
+            "greedy": Table(0, np.int64, columns),
+        } | ({"met": Table(0, np.int32)} if settings.trials else {})
+        self.by_row = {
+            "q": Table(0.0, np.float64, columns),
+            "harm": Table(0.0, np.float64),
+            "witness": Table(NO_WITNESS, np.int32, columns),
+        } | ({"reward": Table(0.0, np.float64), "tried": Table(0, np.int32)} if self.by_law else {})
+        #: By row, or by law where laws are learned.
+        self.by_place = {"visits": Table(0, np.int32, counted)}
+        if settings.adaptive_steps:
+            self.by_place["errors"] = Table(0.0, np.float64, counted, 3)
+        if settings.trials:
+            self.by_place["square"] = Table(0.0, np.float64, counted)
+        self.fixed: dict[str, NDArray[Any]] = {
+            "status": np.array([int(settings.constraint_memory), 0, 0], np.int64),
+            "x": np.empty((laws, columns)),
+            "law_witness": np.full((laws, columns), NO_WITNESS, np.int32),
+        }
+        #: [slot]: optimistic start where slots belong to steps.
+        self.slot_start = Table(0.0, np.float64)
+        #: How rows are known to fail, by what the constraints are declared to depend on.
+        self.failed: dict[Hashable, float] = {}
+        self._groups: Groups | None = None
+        self.before = np.empty(columns, np.int64)
+        self.payoff = np.zeros((task.sizes.horizon, 4))
+        self.path = Path(*(np.arange(task.sizes.horizon) for _ in range(4)))
+        if task.model is not None:
+            self.payoff = practical_payoffs(task.model, self.slack, self.penalty)
+
+    # Tables --------------------------------------------------------------------------------------------------
+
+    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Make room for the slots from `first` on, at their optimistic start."""
+        space = self.space
+        new_row = len(self.by_row["q"].used)
+        for table in (*self.by_slot.values(), self.slot_start):
+            table.grow(space.slots)
+        for table in self.by_row.values():
+            table.grow(space.rows)
+        for table in self.by_place.values():
+            table.grow(len(self.fixed["x"]) or space.rows)
+        if not space.shared:
+            self.slot_start.room[first : space.slots] = self.start[space.slot_step[first:]]
+        self._groups = None
+        self._gather()
+        if first == 0:
+            forget(self.tables, self.options)
+            self._fill_ends()
+        fill_slots(self.layout, self.tables, self.options, max(first, space.ends))
+        if self.task.model is None and self.depends_on is not None:
+            changes = self._join_groups(new_row, episode, log, changes)
+        return changes
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+        """Take what is declared to fail for something seen to fail."""
+        tables, rows = self.tables, slice(first, first + len(forbidden))
+        tables.q[rows][forbidden] = -np.inf
+        tables.witness[rows][forbidden & (tables.witness[rows] == NO_WITNESS)] = DECLARED
+        tables.harm[rows] = np.maximum(tables.harm[rows], harm)
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        best, counts = allowed_rows(self.layout.row_start[low:], forbidden, first)
+        tables.greedy[low : self.space.slots] = np.where(best >= 0, best, tables.greedy[low : self.space.slots])
+        dead = (counts == 0) & (np.diff(self.layout.row_start[low:]) > 0)[:, None]
+        tables.w[low : self.space.slots, : self.columns][dead] = -np.inf
+
+    def _gather(self) -> None:
+        """Put the arrays, which may have moved, before the kernels."""
+        space, shared = self.space, self.space.shared
+        self.layout = space.layout
+        grown = {**self.by_slot, **self.by_row, **self.by_place}
+        rooms: dict[str, Any] = {name: table.room for name, table in grown.items()}
+        self.tables = PracticalTables(**{"errors": np.empty((0, 1, 3)), **rooms, **self.fixed})
+        start = self.start if shared else self.slot_start.room
+        laws = NO_FLOATS
+        most = float(self.start[-1])
+        if self.by_law:
+            laws = law_starts(space, self.law_of_row, (self.start if shared else self.slot_start.room) - most)
+        reserve = self.log_room if self.task.model is not None else 0  # played episodes are given room one by one
+        offset = ERROR_WINDOW if self.settings.adaptive_steps else float(self.task.sizes.horizon)
+        self.options = Options(
+            int(shared), self.shares_steps, offset, start, reserve, space.ends,
+            most, laws,
+        )  # fmt: skip
+
+    def _fill_ends(self) -> None:
+        """Set the value of an end that comes before each step: the steps that are left out earn nothing."""
+        left = np.arange(self.space.horizon, -1, -1) * (0.0 - self.lowest)
+        if self.space.shared:
+            self.tables.w[: self.space.ends] = left
+        elif self.space.ends:
+            self.tables.w[: self.space.ends, 0] = left
+
+    @property
+    def log_room(self) -> int:
+        """Every step may change its columns and, by a violation, those of its group; a proof changes all."""
+        largest = self.largest_group
+        return self.task.sizes.horizon * self.columns * (1 + largest) + self.space.slots * (
+            self.columns + int(self.space.shared)
+        )
+
+    @property
+    def largest_group(self) -> int:
+        """Rows that one violation may forbid."""
+        return 1 if self.depends_on is None else int(np.diff(self.groups.start).max(initial=0))
+
+    @property
+    def groups(self) -> Groups:
+        """Rows whose constraints are declared to be the same."""
+        if self._groups is None:
+            self._groups = make_groups(self.space, self.depends_on, self.task.model)._replace(
+                law_of_row=self.law_of_row
+            )
+        return self._groups
+
+    def _join_groups(self, first: int, episode: int, log: Log, changes: int) -> int:
+        """Enter rows of new slots; what others of their group were seen to do holds for them as well."""
+        space, tables = self.space, self.tables
+        for row in range(first, space.rows):
+            key = self._key(row)
+            if key in self.failed and tables.status[REMEMBERS]:
+                tables.q[row] = -np.inf
+                tables.harm[row] = self.failed[key]
+                tables.witness[row] = VIOLATES
+        for slot in np.unique(space.slot_of_row[first:]).tolist():
+            low, high = int(self.layout.row_start[slot]), int(self.layout.row_start[slot + 1])
+            q = tables.q[low:high]
+            tables.w[slot, : q.shape[1]] = q.max(axis=0)
+            best = np.where(q.max(axis=0) > -np.inf, q.argmax(axis=0), tables.harm[low:high].argmin())
+            tables.greedy[slot] = low + best
+            for column in np.flatnonzero(best).tolist() if len(log.node) else []:
+                log.episode[changes] = episode
+                log.node[changes] = column * self.layout.node_stride + slot
+                log.row[changes] = low + int(best[column])
+                changes += 1
+        return changes
+
+    def _key(self, row: int) -> Hashable:
+        state, action = int(self.space.slot_state[self.space.slot_of_row[row]]), int(self.space.row_action[row])
+        return state if self.depends_on == "state" else action if self.depends_on == "action" else (state, action)
+
+    # Learning ------------------------------------------------------------------------------------------------
+
+    def choices(self) -> Choices:
+        """The greedy rows."""
+        return Choices.by_column(self.tables.greedy)
+
+    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+        """Learn from an episode, the last transition first."""
+        length, tables = played.length, self.tables
+        path, payoff = self.path, self.payoff
+        path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
+        path.following[:length] = played.following[:length]
+        reward, violation = played.reward[:length], played.violation[:length]
+        payoff[:length, 0] = reward - self.lowest
+        payoff[:length, 1] = played.modified_reward(self.slack, self.penalty) - self.lowest
+        payoff[:length, 2], payoff[:length, 3] = reward, violation
+        remembers = bool(tables.status[REMEMBERS])
+        if not remembers:
+            np.maximum.at(tables.harm, played.row[:length], violation)
+        elif self.depends_on is not None:
+            for step in np.flatnonzero(violation > 0).tolist():
+                key = self._key(int(played.row[step]))
+                self.failed[key] = max(self.failed.get(key, 0.0), float(violation[step]))
+        groups = self.groups if remembers and violation.any() else NO_GROUPS  # nothing else asks for them
+        return learn_played(
+            self.layout, payoff, tables, groups, self.options, path, self.before, length, episode, log, changes
+        )
+
+    def run(
+        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
+    ) -> tuple[int, int]:
+        """Run some episodes of the model, fewer where the log fills up."""
+        model = compiled(self.task)
+        return learn_practical(
+            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
+            self.tables, self.groups, self.options, self.path, self.before,
+            generator, done, episodes, log, experience, counters,
+        )  # fmt: skip
+
+    # What came out -------------------------------------------------------------------------------------------
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the greedy rows."""
+        return self.by_slot["greedy"].used.copy()
+
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: the largest Q of each state; nothing known to fail while anything else is left."""
+        return best_rows(self.space, self.by_row["q"].used, self.by_row["harm"].used)
+
+    def visits(self) -> Longs:
+        """[row]: how often it was taken, since a proof of infeasibility if there is one."""
+        counts = self.by_row["tried"].used[:, None] if self.by_law else self.by_place["visits"].used
+        return np.asarray(counts.sum(axis=1, dtype=np.int64))
+
+    def values(self) -> Floats:
+        """[entry]: the Q-table; minus infinity where an action is known to fail."""
+        return self.space.entries_of(self.by_row["q"].used)
+
+    def known(self) -> NDArray[np.int8]:
+        """[entry]: what has been seen to violate, or to lead where only violations are left."""
+        return self.memory().known(self.space, harmed=self.task.model is None)
+
+    def memory(self) -> Memory:
+        """What has been seen to fail, and how."""
+        return Memory(self.by_row["witness"].used, self.by_row["harm"].used)
+
+    def feasible(self) -> bool | None:
+        """False when the first state has been seen to leave no way out."""
+        return False if self.tables.status[PROVED] else None
+
+    @property
+    def proved_in(self) -> int | None:
+        """The episode that ended the proof of infeasibility."""
+        return int(self.tables.status[PROVED]) or None
+
+    def forbidden(self) -> NDArray[np.bool_]:
+        """[row, column]: what has been seen to fail."""
+        known: NDArray[np.bool_] = self.by_row["witness"].used != NO_WITNESS
+        return known
+
+    def proof(self) -> list[Witness]:
+        """Every observation that the proof of infeasibility rests on, from the first state on."""
+        return self.memory().proof(self.space, int(self.tables.status[DEAD_FIRST])) if self.proved_in else []
+
+    @property
+    def remembers(self) -> bool:
+        """Is the memory of constraints in force?"""
+        return bool(self.tables.status[REMEMBERS])
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        return used({**self.by_slot, **self.by_row, **self.by_place}) | self.fixed
+
+    def check(self, done: int) -> None:
+        """Raise where an index leads nowhere or a count cannot be, and note what groups are known to fail."""
+        check_practical(self, done)
+        if self.depends_on is not None and self.task.model is None:
+            harm = self.by_row["harm"].used
+            self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
+
+
+# What is declared -------------------------------------------------------------------------------------------------
+
+
+def check_declarations(task: Task, settings: SafeQ) -> None:
+    """Raise where something is declared that this learner, as it is set, cannot use, or that is false."""
+    knowledge = task.knowledge
+    if knowledge.most_reward is not None and not (settings.constraint_memory and settings.tight_optimism):
+        raise SettingsError("most_reward needs tight_optimism and constraint_memory")
+    if knowledge.constraint_depends_on is not None and not settings.constraint_memory:
+        raise SettingsError("constraint_depends_on needs constraint_memory")
+    check_most_reward(task.model, knowledge.most_reward)
+
+
+def practical_payoffs(model: TabularModel, slack: float, penalty: float) -> Floats:
+    """[record, 4]: reward above the range's lower end, the same less the penalty, plain reward, total violation."""
+    plain = model.payoffs.reward - model.reward_range[0]
+    penalised = model.modified_rewards(slack, penalty) - model.reward_range[0]
+    return np.stack([plain, penalised, model.payoffs.reward, model.record_violation], axis=1)
+
+
+def best_rows(space: Space, values: Floats, harm: Floats) -> NDArray[np.int64]:
+    """[slot, column]: the row of the largest value, of those of -inf only the one of least harm; ties to the lowest."""
+    start = space.layout.row_start
+    rows = np.repeat(start[:-1, None], values.shape[1], axis=1)
+    sizes = np.diff(start)
+    offering = np.flatnonzero(sizes > 0)
+    best, least = values[start[offering]], np.repeat(harm[start[offering], None], values.shape[1], axis=1)
+    for number in range(1, int(sizes.max(initial=0))):  # the second action of every slot that has one, the third ...
+        some = np.flatnonzero(sizes[offering] > number)
+        row = start[offering[some]] + number
+        value, hurt = values[row], harm[row, None]
+        better = (value > best[some]) | ((best[some] == -np.inf) & (value == -np.inf) & (hurt < least[some]))
+        best[some], least[some] = np.where(better, value, best[some]), np.where(better, hurt, least[some])
+        rows[offering[some]] = np.where(better, row[:, None], rows[offering[some]])
+    return rows

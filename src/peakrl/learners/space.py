@@ -1,0 +1,389 @@
+"""Where learners keep their tables: the slots and rows of a target, all there from the start or growing.
+
+`ModelSpace` is the space of a compiled model. `GrowingSpace` gives every state that is met a slot and every action on
+offer there a row, numbered in the order in which they are met. With `by_step` a state has a slot of its own for each
+step at which it is met (slots of a layered model); otherwise one slot serves every step (`shared`). Its first `ends`
+slots are the end of an episode, which offers nothing: one for all steps, or one for each step 0..H.
+
+A column of a table is a step where steps share slots; elsewhere there is just one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import TargetError
+from peakrl.gym.adapter import Observed, Rules
+from peakrl.learners.growable import Table
+from peakrl.memory import BYTES_WITH_VALUES, check_tables
+from peakrl.policy.tables import first_rows
+from peakrl.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
+from peakrl.spaces import ActionNumbers
+from peakrl.tabular import TabularModel
+from peakrl.types import Ints, Layout, Longs
+from peakrl.visited import VisitedStates
+
+Changes = tuple[Ints, Ints, Ints]
+
+
+class Space(Protocol):
+    """What an algorithm needs to know of slots and rows."""
+
+    horizon: int
+    #: Does one set of slots serve every step?
+    shared: bool
+    #: So many slots, the first ones, are the end of an episode.
+    ends: int
+
+    @property
+    def slots(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def slot_of_row(self) -> Ints: ...
+    @property
+    def slot_step(self) -> Longs: ...
+    @property
+    def slot_state(self) -> Ints: ...
+    @property
+    def row_action(self) -> Ints: ...
+
+    def action_number(self, row: int) -> int: ...
+    def first_row(self, slot: int) -> int: ...
+    def find(self, step: int, seen: Observed) -> int: ...
+    def add(self, step: int, seen: Observed) -> int: ...
+    def decisions(self) -> Iterable[tuple[int, int]]: ...
+    def state_of_slot(self, slot: int) -> Hashable: ...
+    def action_of_row(self, row: int) -> Hashable: ...
+    def nodes_of(self, table: NDArray[Any]) -> Ints: ...
+    def entries_of(self, table: NDArray[Any]) -> NDArray[Any]: ...
+    def ordered(self, changes: Changes) -> Changes: ...
+    def states(self) -> StateSpace: ...
+
+
+class ModelSpace:
+    """The space of a compiled model."""
+
+    ends = 0
+
+    def __init__(self, model: TabularModel) -> None:
+        every_step = model.num_slots if model.stationary else 1
+        check_tables(model.name, model.horizon, every_step, each=BYTES_WITH_VALUES)
+        self.model, self.horizon, self.shared = model, model.horizon, model.stationary
+        self.slots, self.rows, self.layout = model.num_slots, model.num_rows, model.layout
+        self.slot_state, self.row_action = model.slot_state, model.row_action
+        self.state_of_slot, self.action_of_row = model.state_of_slot, model.action_of_row
+
+    @cached_property
+    def slot_of_row(self) -> Ints:
+        """[row]: whose action it is."""
+        return self.model.slot_of_row.astype(np.int32)
+
+    @property
+    def slot_step(self) -> Longs:
+        """[slot]: the step of each slot where steps do not share them; the last step for those met only after it."""
+        return np.minimum(self.model.step_of_slot, self.horizon - 1)
+
+    def action_number(self, row: int) -> int:
+        """Return the number of a row's action."""
+        return int(self.row_action[row])
+
+    def first_row(self, slot: int) -> int:
+        """Return the first of a slot's rows."""
+        return int(self.layout.row_start[slot])
+
+    def find(self, step: int, seen: Observed) -> int:
+        """Return the slot of a state."""
+        return self.model.slot_of(step, seen.state)
+
+    def add(self, step: int, seen: Observed) -> int:
+        """A model has no state that it does not know."""
+        return self.find(step, seen)
+
+    def decisions(self) -> Iterable[tuple[int, int]]:
+        """Return (step, slot) wherever there is something to decide and an episode can come by."""
+        return ((step, slot) for step, slot, _ in self.model.decisions())
+
+    def nodes_of(self, table: NDArray[Any]) -> Ints:
+        """[node] of a table of rows [slot, column]."""
+        if not self.shared:
+            return table[:, 0].astype(np.int32)
+        return np.concatenate([table.T, np.zeros((1, self.slots), table.dtype)]).ravel().astype(np.int32)
+
+    def entries_of(self, table: NDArray[Any]) -> NDArray[Any]:
+        """[entry] of a table [row, column]."""
+        return table.T.ravel()
+
+    def ordered(self, changes: Changes) -> Changes:
+        """Changes are in the order of the model already."""
+        return changes
+
+    def states(self) -> TabularModel:
+        """What policies are made for."""
+        return self.model
+
+    def first_rows(self) -> Ints:
+        """[node]: what is followed before anything is learned."""
+        return first_rows(self.model)
+
+
+class GrowingSpace:
+    """The states of an environment that were met so far, and what they offer."""
+
+    def __init__(self, rules: Rules, *, by_step: bool) -> None:
+        self.rules, self.horizon, self.shared = rules, rules.horizon, not by_step
+        self.ends = rules.horizon + 1 if by_step else 1
+        one: dict[Hashable, int] = {}
+        #: [step]: the slots of its states; one and the same for all steps that share them.
+        self.lookup = [{} if by_step else one for _ in range(rules.horizon + 1)]
+        self.labels: list[Hashable] = [None] * self.ends
+        self.offers: list[ActionNumbers] = [()] * self.ends
+        #: [row]: the number of its action, as `row_action` has it.
+        self.numbers: list[int] = []
+        #: [slot]: its first row.
+        self.starts: list[int] = [0] * self.ends
+        #: [slot]: its step, of those that the arrays lack: a state is noted in lists first, and then many at once.
+        self._steps: list[int] = [0] * self.ends
+        self._numbers: dict[Hashable, int] = {}
+        self._start, self._step, self._state = Table(0, np.int64), Table(0, np.int64), Table(-1, np.int32)
+        self._action, self._slot = Table(0, np.int32), Table(0, np.int32)
+        nothing, none, start = np.empty((0, 2), np.int64), np.empty(0, np.int32), np.empty(0, np.int64)
+        arrays = (nothing, nothing, start, none, start, none, np.empty(0))
+        for array in arrays:
+            array.flags.writeable = False  # as a model's are: kernels would be compiled once more for others
+        self._layout = Layout(self.horizon, self.node_stride, 0, *arrays)
+
+    @property
+    def slots(self) -> int:
+        """Slots in use, those of the end included."""
+        return len(self.labels)
+
+    @property
+    def rows(self) -> int:
+        """Rows in use."""
+        return len(self.numbers)
+
+    def _note(self) -> None:
+        """Bring the arrays up to the states that were added."""
+        slots, rows, first, first_row = self.slots, self.rows, self._state.size, self._action.size
+        if first == slots:
+            return
+        for part, size in ((self._start, slots + 1), (self._step, slots), (self._state, slots)):
+            part.grow(size)
+        self._action.grow(rows)
+        self._slot.grow(rows)
+        self._start.room[first:slots], self._start.room[slots] = self.starts[first:], rows
+        self._step.room[first:slots] = self._steps
+        new = max(first, self.ends)
+        numbers = self._numbers
+        self._state.room[new:slots] = [numbers.setdefault(label, len(numbers)) for label in self.labels[new:]]
+        self._action.room[first_row:rows] = self.numbers[first_row:]
+        self._slot.room[first_row:rows] = np.repeat(
+            np.arange(first, slots), np.diff(self._start.room[first : slots + 1])
+        )
+        self._steps.clear()
+
+    @property
+    def slot_of_row(self) -> Ints:
+        """[row]: whose action it is."""
+        self._note()
+        return self._slot.used
+
+    @property
+    def slot_step(self) -> Longs:
+        """[slot]: the step of each slot where steps do not share them."""
+        self._note()
+        return self._step.used
+
+    @property
+    def slot_state(self) -> Ints:
+        """[slot]: the number of its state; -1 for an end."""
+        self._note()
+        return self._state.used
+
+    @property
+    def row_action(self) -> Ints:
+        """[row]: the number of its action."""
+        self._note()
+        return self._action.used
+
+    @property
+    def _row_start(self) -> Longs:
+        """[slot + 1]: the first row of each slot."""
+        self._note()
+        return self._start.used
+
+    @property
+    def node_stride(self) -> int:
+        """Between two steps in the numbers of a change list, with room for all states that may still come."""
+        return MOST_INDICES // (self.horizon + 1) if self.shared else 0
+
+    @property
+    def layout(self) -> Layout:
+        """What kernels need to know of slots and rows."""
+        start = self._row_start
+        start.flags.writeable = False
+        return self._layout._replace(row_start=start)
+
+    def state_of_slot(self, slot: int) -> Hashable:
+        """Return the label of a slot's state."""
+        return self.labels[slot]
+
+    def action_of_row(self, row: int) -> Hashable:
+        """Return the label of a row's action."""
+        return self.rules.actions.labels[self.numbers[row]]
+
+    def action_number(self, row: int) -> int:
+        """Return the number of a row's action."""
+        return self.numbers[row]
+
+    def first_row(self, slot: int) -> int:
+        """Return the first of a slot's rows."""
+        return self.starts[slot]
+
+    def decisions(self) -> Iterable[tuple[int, int]]:
+        """Return (step, slot) for every state that was met; where steps share slots, at every step."""
+        slots = range(self.ends, self.slots)
+        if self.shared:
+            return ((step, slot) for step in range(self.horizon) for slot in slots)
+        return zip(self.slot_step[self.ends :].tolist(), slots, strict=True)
+
+    def find(self, step: int, seen: Observed) -> int:
+        """Return the slot of a state; -1 where it is new. A state must always offer the same actions."""
+        slot = self.lookup[step].get(seen.state, -1)
+        if slot >= 0 and self.offers[slot] is not seen.offer and self.offers[slot] != seen.offer:
+            labels = self.rules.actions.labels
+            before, now = ([labels[index] for index in offer] for offer in (self.offers[slot], seen.offer))
+            raise TargetError(
+                f"state {seen.state!r} offers the actions {now}, but offered {before} before; what is on offer must "
+                "follow from the state" + ("" if self.shared else " and the step")
+            )
+        return slot
+
+    def add(self, step: int, seen: Observed) -> int:
+        """Store a new state and return its slot."""
+        slot = len(self.labels)
+        self.lookup[step][seen.state] = slot
+        self.labels.append(seen.state)
+        self.offers.append(seen.offer)
+        self.starts.append(len(self.numbers))
+        self.numbers.extend(seen.offer)
+        self._steps.append(0 if self.shared else step)
+        return slot
+
+    # The order of a model: step after step, each in the order of being met --------------------------------------
+
+    def _order(self) -> tuple[Longs, Longs]:
+        """Return slots and rows in that order."""
+        slots = self.ends + np.argsort(self.slot_step[self.ends :], kind="stable")
+        starts = self._row_start
+        return slots, expand(starts[slots], np.diff(starts)[slots])
+
+    def _new_rows(self, rows: Longs) -> Longs:
+        """[row]: its place in that order."""
+        place = np.empty(self.rows, np.int64)
+        place[rows] = np.arange(len(rows))
+        return place
+
+    def nodes_of(self, table: NDArray[Any]) -> Ints:
+        """[node] of a table of rows [slot, column]; slots that it lacks take their first row."""
+        slots, order = self._order()
+        full = np.repeat(self._row_start[:-1, None], self.horizon if self.shared else 1, axis=1)
+        full[: len(table)] = table
+        rows = self._new_rows(order)[full[slots]].T
+        if self.shared:
+            rows = np.concatenate([rows, np.full((1, len(slots)), -1)])
+        nodes: Ints = rows.ravel().astype(np.int32)
+        return nodes
+
+    def first_rows(self) -> Ints:
+        """[node]: what is followed before anything is learned."""
+        return self.nodes_of(np.empty((0, self.horizon if self.shared else 1), np.int64))
+
+    def entries_of(self, table: NDArray[Any]) -> NDArray[Any]:
+        """[entry] of a table [row, column]."""
+        return np.ascontiguousarray(table[self._order()[1]].T).ravel()
+
+    def ordered(self, changes: Changes) -> Changes:
+        """Return a change list with the nodes and rows of that order, by episode."""
+        episode, node, row = changes
+        slots, rows = self._order()
+        place = np.full(self.slots, -1)
+        place[slots] = np.arange(len(slots))
+        step, slot = np.divmod(node, self.node_stride) if self.shared else (0, node)
+        order = np.argsort(episode, kind="stable")
+        columns = (episode, place[slot] + step * len(slots), self._new_rows(rows)[row])
+        first, second, third = (column[order].astype(np.int32) for column in columns)
+        return first, second, third
+
+    def states(self) -> VisitedStates:
+        """Return what was met, as policies need it."""
+        rules = self.rules
+        constraints = rules.constraints.count or 0
+        slots, rows = self._order()
+        numbers: dict[Hashable, int] = {}
+        slot_state = [numbers.setdefault(self.labels[slot], len(numbers)) for slot in slots.tolist()]
+        sizes = np.diff(self._row_start)[slots]
+        layers = None if self.shared else starts_of(np.bincount(self.slot_step[slots], minlength=rules.horizon))
+        return VisitedStates(
+            name=rules.name,
+            horizon=rules.horizon,
+            stationary=self.shared,
+            state_labels=list(numbers),
+            slot_state=frozen(np.array(slot_state), np.int32, own=True),
+            action_labels=rules.actions.labels,
+            row_action=frozen(self.row_action[rows], np.int32, own=True),
+            step_slots=spans(rules.horizon, len(slots), layers),
+            row_start=frozen(starts_of(sizes), np.int64, own=True),
+            reward_range=rules.reward_range,
+            constraint_names=rules.constraint_names or tuple(f"constraint {i}" for i in range(constraints)),
+            constraint_bounds=rules.constraints.bounds or (1.0,) * constraints,
+        )
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything but the labels, by name."""
+        return {"row_start": self._row_start, "slot_step": self.slot_step, "row_action": self.row_action}
+
+    def load(self, labels: Sequence[Hashable], arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` and the labels, those of the end left out, once held."""
+        starts, actions, steps = (arrays[name] for name in ("row_start", "row_action", "slot_step"))
+        known = len(self.rules.actions.labels)
+        if not (
+            len(starts) == self.ends + len(labels) + 1
+            and len(steps) == self.ends + len(labels)
+            and starts.dtype == steps.dtype == np.int64
+            and actions.dtype == np.int32
+            and not starts[: self.ends + 1].any()
+            and bool((np.diff(starts[self.ends :]) > 0).all())
+            and starts[-1] == len(actions)
+            and bool(((actions >= 0) & (actions < known)).all())
+            and bool(((steps >= 0) & (steps < self.horizon)).all())
+        ):
+            raise ValueError("the states that were met, and what they offer, do not fit together")
+        for place, label in enumerate(labels):
+            slot = self.ends + place
+            offer = tuple(actions[starts[slot] : starts[slot + 1]].tolist())
+            step = int(steps[slot])
+            if label in self.lookup[step]:
+                raise ValueError(f"state {label!r} is stored twice")
+            self.add(step, Observed(label, offer))
+
+
+def checked_rows(space: Space, table: NDArray[Any], columns: int, name: str) -> NDArray[np.int64]:
+    """Return a copy of rows [slot, column] from a file, of all slots or the first; raise where one is no row."""
+    start = space.layout.row_start[: len(table) + 1, None]
+    if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != columns or len(table) > space.slots:
+        raise ValueError(f"{name} is {table.dtype} of shape {table.shape}")
+    # A state without actions has the number of the row after it.
+    if ((table < start[:-1]) | (table >= np.maximum(start[1:], start[:-1] + 1))).any():
+        raise ValueError(f"{name} names a row that its state has not")
+    return np.array(table)

@@ -1,1 +1,0 @@
-"""Learning from experience: settings, runs, checkpoints."""

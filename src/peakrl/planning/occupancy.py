@@ -1,0 +1,236 @@
+"""Linear programmes over occupancy measures x_h(s,a) = P(in s at step h, taking a).
+
+    max  sum_h sum_sa x_h(s,a) r(s,a)
+    s.t. sum_a x_h(s,a) = inflow_h(s)                           inflow_0 = distribution of the first state
+         inflow_{h+1}(s') = sum_d y_h(d) d(s')
+         y_h(d) = sum of x_h(s,a) over the pairs whose next state has distribution d
+         sum_hsa x_h(s,a) c_j(h,s,a) <= d_j                     for each limit j
+         x, y >= 0
+
+Only nodes that can be reached take part. The y keep the programme as small as the model's storage: a distribution that
+many pairs share is written once. A policy is read off as x_h(s,a) / sum_a x_h(s,a); it may have to draw its actions, a
+basic solution in at most as many nodes as there are limits that bind. Two policies may be worth the same at different
+costs; which of them is found is up to the solver.
+
+A limit of 0 is kept exactly: pairs that would use it up are left out. The multiplier lambda_j says what another unit of
+d_j would be worth, in reward; of a limit of 0 it is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.checks import SMALLEST_BOUND
+from peakrl.errors import PeakError
+from peakrl.space import expand
+from peakrl.types import Floats, Ints, Layout, Longs
+
+#: Feasibility tolerances of the solver, the tightest that HiGHS takes; occupancy below the second is rounding.
+TOLERANCE, NOISE = 1e-10, 1e-12
+
+
+class Chain(Protocol):
+    """What a programme reads of a model."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_entries(self) -> int: ...
+    @property
+    def step_of_slot(self) -> Longs: ...
+    @property
+    def reachable(self) -> NDArray[np.bool_]: ...
+    @property
+    def first_slot(self) -> Ints: ...
+    @property
+    def first_probability(self) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The conservation of probability: equal @ (x, y) = supply."""
+
+    #: [x]: node, step, row and entry; nodes from `after` on lie behind the last step.
+    nodes: Longs
+    steps: Longs
+    rows: Longs
+    entries: Longs
+    after: int
+    #: A sparse matrix, and what enters each of its lines from outside.
+    equal: Any
+    supply: Floats
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """An optimum."""
+
+    #: [x]
+    shares: Floats
+    #: [limit]: how much of it is used, and what another unit would be worth; the latter not a number at limits of 0.
+    used: Floats
+    multipliers: Floats
+
+
+def flow(chain: Chain) -> Flow:
+    """Return the conservation of probability of a model."""
+    from scipy import sparse
+
+    layout, stride = chain.layout, chain.layout.node_stride
+    after = (layout.horizon - 1) * stride + int(layout.step_slots[-1, 1])
+    nodes = np.flatnonzero(chain.reachable[:after])
+    step = nodes // stride if stride else chain.step_of_slot[nodes]
+    counts = np.diff(layout.row_start)[nodes - step * stride]
+    acting = counts > 0  # elsewhere an episode is over
+    nodes, step, counts = nodes[acting], step[acting], counts[acting]
+    slot = nodes - step * stride
+    line = np.full(after, -1, np.int64)
+    line[nodes] = np.arange(len(nodes))
+    rows, steps = expand(layout.row_start[slot], counts), np.repeat(step, counts)
+
+    going_on = np.flatnonzero(steps < layout.horizon - 1)
+    number = len(layout.outcome_start) - 1
+    keys, which = np.unique(steps[going_on] * number + layout.row_distribution[rows[going_on]], return_inverse=True)
+    sizes = np.diff(layout.outcome_start)[keys % number]
+    outcomes = expand(layout.outcome_start[keys % number], sizes)
+    following = line[np.repeat((keys // number + 1) * stride, sizes) + layout.outcome_next[outcomes]]
+    inner = np.flatnonzero(following >= 0)
+
+    def matrix(values: Floats, lines: Longs, columns: Longs, shape: tuple[int, int]) -> Any:
+        return sparse.csr_array((values, (lines, columns)), shape=shape)
+
+    n, x, y = len(nodes), len(rows), len(keys)
+    leaving = matrix(np.ones(x), np.repeat(np.arange(n), counts), np.arange(x), (n, x))
+    source = np.repeat(np.arange(y), sizes)[inner]
+    entering = matrix(-layout.outcome_probability[outcomes[inner]], following[inner], source, (n, y))
+    shared = matrix(-np.ones(len(going_on)), which, going_on, (y, x))
+    equal = sparse.block_array([[leaving, entering], [shared, sparse.eye_array(y)]], format="csr")
+    supply = np.zeros(n + y)
+    supply[line[chain.first_slot]] = chain.first_probability
+    return Flow(np.repeat(nodes, counts), steps, rows, steps * layout.entry_stride + rows, after, equal, supply)
+
+
+def most_reward(
+    flow: Flow,
+    reward: Floats,
+    costs: Any,
+    limits: Floats,
+    span: float,
+    further: tuple[Any, Floats] | None = None,
+    closed: Longs | None = None,
+) -> Occupancy | None:
+    """Return an optimum, or None where the limits cannot be kept together.
+
+    `reward` is [x], at least 0 and at most `span` as a rule; `costs` is sparse, [limit, x]. `further` lines and their
+    bounds are about all columns; `closed` columns stay 0.
+    """
+    from scipy import sparse
+
+    x, columns = len(flow.rows), flow.equal.shape[1]
+    objective = np.zeros(columns)
+    objective[:x] = -reward / (span or 1.0)  # the scale keeps tolerances meaningful
+    zero = limits == 0.0
+    bounds = np.full(columns, np.inf)
+    bounds[np.flatnonzero(costs[zero].sum(axis=0) > 0.0)] = 0.0
+    if closed is not None:
+        bounds[closed] = 0.0
+    # Each line is divided by its largest coefficient.
+    scale = line_maxima(costs)
+    kept = np.flatnonzero(~zero & (scale > 0.0))
+    lines, most = widened(scaled(costs[kept], scale[kept]), columns), limits[kept] / scale[kept]
+    if further is not None:
+        lines, most = sparse.vstack([lines, further[0]], format="csr"), np.concatenate([most, further[1]])
+    answer = run_solver(objective, flow.equal, flow.supply, lines, most, bounds)
+    if answer is None:
+        return None
+    shares = np.asarray(answer.x[:x])
+    multipliers = np.where(zero, np.nan, 0.0)
+    multipliers[kept] = np.maximum(-answer.ineqlin.marginals[: len(kept)], 0.0) * (span or 1.0) / scale[kept]
+    return Occupancy(shares, costs @ shares, multipliers)
+
+
+def least_excess(flow: Flow, costs: Any, limits: Floats) -> tuple[float, Longs]:
+    """Return the least t for which all limits d_j + t can be kept, and which of them stand against less."""
+    from scipy import sparse
+
+    columns = flow.equal.shape[1] + 1
+    scale = line_maxima(costs)
+    scale[scale == 0.0] = 1.0
+    wider = sparse.hstack(
+        [widened(scaled(costs, scale), columns - 1), sparse.csr_array(-1.0 / scale[:, None])], format="csr"
+    )
+    equal = sparse.hstack([flow.equal, sparse.csr_array((flow.equal.shape[0], 1))], format="csr")
+    objective = np.zeros(columns)
+    objective[-1] = 1.0
+    answer = run_solver(objective, equal, flow.supply, wider, limits / scale, np.full(columns, np.inf))
+    return float(answer.fun), np.flatnonzero(answer.ineqlin.marginals < -TOLERANCE)
+
+
+def line_maxima(lines: Any) -> Floats:
+    """Return [line]: the largest coefficient, never so small that its inverse is no number; 0 where there is none."""
+    largest = np.zeros(lines.shape[0])
+    lines = lines.tocoo()
+    np.maximum.at(largest, lines.coords[0], lines.data)
+    return np.where(largest > 0.0, np.maximum(largest, SMALLEST_BOUND), 0.0)
+
+
+def scaled(lines: Any, scale: Floats) -> Any:
+    """Return sparse lines, each divided by its number."""
+    from scipy import sparse
+
+    return sparse.csr_array(sparse.diags_array(1.0 / scale) @ lines) if len(scale) else lines
+
+
+def widened(lines: Any, columns: int) -> Any:
+    """Return sparse lines with empty columns added."""
+    from scipy import sparse
+
+    return sparse.csr_array((lines.data, lines.indices, lines.indptr), shape=(lines.shape[0], columns))
+
+
+def run_solver(objective: Floats, equal: Any, supply: Floats, limits: Any, bound: Floats, most: Floats) -> Any:
+    """Return scipy's answer for an optimum, or None for an infeasible programme (none of ours is unbounded)."""
+    from scipy.optimize import linprog
+
+    for presolve in (True, False):
+        answer = linprog(
+            objective, A_ub=limits, b_ub=bound, A_eq=equal, b_eq=supply,
+            bounds=cast("Any", np.stack([np.zeros_like(most), most], axis=1)), method="highs",
+            options={
+                "presolve": presolve,
+                "primal_feasibility_tolerance": TOLERANCE,
+                "dual_feasibility_tolerance": TOLERANCE,
+            },
+        )  # fmt: skip
+        if answer.status == 0:
+            return answer
+        if answer.status == 2:
+            return None
+    raise PeakError(f"the linear programme of expected limits was not solved: {answer.message}")
+
+
+def row_weights(chain: Chain, rows: Ints) -> Floats:
+    """Return [entry]: all on one row [node] each; a node of row -1 has none."""
+    layout = chain.layout
+    after = (layout.horizon - 1) * layout.node_stride + int(layout.step_slots[-1, 1])
+    acting = np.flatnonzero(rows[:after] >= 0)
+    step = acting // layout.node_stride if layout.node_stride else 0
+    weights = np.zeros(chain.num_entries)
+    weights[step * layout.entry_stride + rows[acting]] = 1.0
+    return weights
+
+
+def policy_weights(fallback: Floats, flow: Flow, shares: Floats) -> Floats:
+    """Return [entry]: x_h(s,a) / sum_a x_h(s,a); where nobody comes, the fallback's weights."""
+    weights = fallback.copy()
+    shares = np.where(shares > NOISE, shares, 0.0)
+    total = np.bincount(flow.nodes, shares, flow.after)[flow.nodes]
+    met = total > 0
+    weights[flow.entries[met]] = shares[met] / total[met]
+    return weights

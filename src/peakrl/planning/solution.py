@@ -1,0 +1,233 @@
+"""The original problem and the modified one, by backward induction.
+
+    original:  max E[sum_h r]  subject to  f_i >= 0 at every step with probability 1
+    modified:  max E[sum_h R]  with  R = r + (penalty / I) * sum_i min(0, f_i^- + slack),  x^- = min(x, 0)
+
+The original problem has a deterministic optimum. It is found by minimising the expected violation
+E[sum_h sum_i |f_i^-|] first and maximising the reward second: the least violation is 0 exactly where the problem is
+feasible, and where it is not the same recursion gives the most harmless policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, Literal, TypeVar, get_args
+
+import numpy as np
+
+from peakrl.checks import check_choice, check_count, check_number
+from peakrl.compile import Target, as_model
+from peakrl.errors import PolicyError, SettingsError
+from peakrl.numerics import LEAST
+from peakrl.planning.backward import induction, pays_of
+from peakrl.planning.backward_kernel import LEAST_COST, Pays
+from peakrl.planning.reasons import explain
+from peakrl.planning.values import value_of, value_step
+from peakrl.policy.choices import Table
+from peakrl.policy.files import table_room
+from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.safety.safe_set import SafeSet
+from peakrl.space import frozen
+from peakrl.tabular import TabularModel
+from peakrl.theory import default_penalty
+from peakrl.types import Floats
+
+PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)
+#: What `solve` keeps of its answer.
+Keep = Literal["policy", "value", "all"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution(Generic[PolicyKind]):
+    """What a planner found; numbers are expectations over the first state, in the problem's own units."""
+
+    #: What was solved.
+    model: TabularModel
+    #: The most total reward; for `solve_modified` the most total modified reward W*.
+    value: float
+    #: Expected total violation of the original constraints under `policy`.
+    violation: float
+    #: Can the solved problem's constraints be met? For `solve_modified`: does its optimum violate nothing?
+    feasible: bool
+    _policy: PolicyKind | None
+    #: V and C by node, and the reason; None: to be worked out for the original problem when somebody asks.
+    _tables: tuple[Floats, Floats] | None = None
+    _reason: str | None = None
+    #: Slack and penalty, where the modified problem was solved.
+    _modified: tuple[float, float] | None = None
+    #: Of `solve_budget`: what another unit of each limit is worth; None where no limit on expectations was solved for.
+    multipliers: Floats | None = None
+    #: Of `solve_budget`: how much of each limit is used.
+    consumption: Floats | None = None
+
+    @property
+    def policy(self) -> PolicyKind:
+        """One that attains it: a `Policy`; for `solve_budget` a `StochasticPolicy` where actions must be drawn."""
+        if self._policy is None:
+            raise PolicyError('this solution was asked for its value only; solve(model, keep="policy") has a policy')
+        return self._policy
+
+    @cached_property
+    def reason(self) -> str | None:
+        """None when feasible, else why not."""
+        return self._reason if self.feasible or self._reason is not None else why_infeasible(self.model)
+
+    @property
+    def node_values(self) -> Floats:
+        """[node]: `value` from each step and state on; worked out when first asked for, unless `keep` was "all"."""
+        return self._by_node[0]
+
+    @property
+    def node_violations(self) -> Floats:
+        """[node]: `violation` from each step and state on; worked out when first asked for."""
+        return self._by_node[1]
+
+    @cached_property
+    def _by_node(self) -> tuple[Floats, Floats]:
+        if self._tables is not None:
+            return self._tables
+        if self._modified is not None:
+            found = induction(self.model, modified(self.model, *self._modified), choices=False, values=True)
+            assert isinstance(self._policy, Policy)
+            costs = value_of(self.model.layout, self.model.num_nodes, row_costs(self.model), self._policy.rows)
+            return found.values, costs
+        found = induction(self.model, original(self.model), choices=False, values=True)
+        return found.values, found.costs
+
+    @property
+    def safe_set(self) -> SafeSet:
+        """From where, and by which actions, the original constraints can be kept: `safe_set(model)`."""
+        return SafeSet(self.model)
+
+    def __repr__(self) -> str:
+        verdict = "feasible" if self.feasible else "not feasible (see .reason)"
+        held = "no policy kept" if self._policy is None else f"policy {self._policy!r}"
+        return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, {held}>"
+
+
+def solve(
+    model: Target, *, keep: Keep = "policy", threads: int | None = None, policy_file: str | Path | None = None
+) -> Solution[Policy]:
+    """Solve the original problem, given as a model or as a `Problem`: the most reward without any violation.
+
+    Where every policy may violate, the policy of least expected violation (then most reward) is returned with
+    feasible=False, and `reason` names the constraint, the state and the step that leave no way out.
+
+    `keep`: "policy" (what changes from step to step, at most a byte for each step and state, more where a state offers
+    over 256 actions), "value" (nothing but the numbers) or "all" (the values by step and state as well, 16 bytes each;
+    otherwise they are worked out when asked for). `threads`: how many work on it, by default every core where the model
+    is large; the result is the same. `policy_file`: also write the policy there, for `load_policy`; one that takes a
+    byte for each step and state is written while it is found and stays on disk, so that it need not fit into memory.
+    """
+    check_choice(keep, "keep", get_args(Keep))
+    threads = None if threads is None else check_count(threads, "threads")
+    model, planned = as_model(model), keep != "value"
+    if policy_file is not None and not planned:
+        raise SettingsError('policy_file is given, but keep="value" keeps no policy; leave one of them out')
+    with table_room(model, policy_file) as room:
+        pays = original(model)
+        found = induction(model, pays, choices=planned, values=keep == "all", threads=threads, room=room)
+    policy = None if found.choices is None else Policy(model, found.choices)
+    if policy is not None and policy_file is not None and not isinstance(found.choices, Table):
+        policy.save(policy_file)
+    return Solution(
+        model=model,
+        value=at_start(model, found.first_values),
+        violation=at_start(model, found.first_costs),
+        feasible=not found.first_costs[model.first_slot].any(),
+        _policy=policy,
+        _tables=(found.values, found.costs) if keep == "all" else None,
+    )
+
+
+def original(model: TabularModel) -> Pays:
+    """Return what the original problem's rows pay: rewards, and costs where anything may violate."""
+    return pays_of(model, row_rewards(model), row_costs(model) if may_violate(model) else None)
+
+
+def why_infeasible(model: TabularModel) -> str:
+    """Return why no policy keeps every constraint."""
+    found = induction(model, original(model), values=True)
+    assert found.choices is not None
+    return explain(model, found.costs, found.choices)
+
+
+def solve_modified(model: Target, slack: float, penalty: float | None = None) -> Solution[Policy]:
+    """Solve the modified problem: no constraints, violations beyond `slack` are charged to the reward.
+
+    `penalty` is eta; by default 2 * H * I * (hi - lo) / gamma with (lo, hi) the reward range and gamma = slack / 2.
+    Ties between actions go to the first. Violations up to the slack are free, so the optimum may violate for ever.
+    """
+    model = as_model(model)
+    if penalty is None:
+        penalty = default_penalty(model, slack)
+    slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
+    found = induction(model, modified(model, slack, penalty))
+    assert found.choices is not None
+    policy = Policy(model, found.choices)
+    violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
+    reason = None
+    if violation > 0:
+        reason = (
+            f"the modified optimum has an expected violation of {violation:.6g}: violations are free up to the slack "
+            f"of {slack:g} and cost {penalty / max(model.num_constraints, 1):.6g} for each unit beyond it"
+        )
+    return Solution(
+        model=model,
+        value=at_start(model, found.first_values),
+        violation=violation,
+        feasible=reason is None,
+        _policy=policy,
+        _reason=reason,
+        _modified=(slack, penalty),
+    )
+
+
+def modified(model: TabularModel, slack: float, penalty: float) -> Pays:
+    """Return what the modified problem's rows pay."""
+    return pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
+
+
+def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
+    """Return [slot, of the first step at least]: the expected sum of a quantity by row under a policy."""
+    if policy.choices is None or not model.stationary:
+        return value_of(model.layout, model.num_nodes, quantity, policy.rows)
+    ahead, here = np.zeros(model.num_slots), np.zeros(model.num_slots)
+    following = np.empty(len(model.outcome_start) - 1)
+    known = np.full(len(following), -1, np.int64)
+    for step in range(model.horizon - 1, -1, -1):
+        rows = frozen(policy.step_rows(step), np.int32, own=True)
+        value_step(model.layout, step, quantity, rows, ahead, here, following, known)
+        ahead, here = here, ahead
+    return ahead
+
+
+def row_rewards(model: TabularModel) -> Floats:
+    """Return [row]: the expected reward; the model's own array where each row has a record of its own, in order."""
+    record, reward = model.payoffs.row_payoff, model.payoffs.reward
+    own = model.payoffs.stride == 0 and len(record) == len(reward)
+    return reward if own and bool((record == np.arange(len(record), dtype=np.int32)).all()) else model.row_reward
+
+
+def may_violate(model: TabularModel) -> bool:
+    """Does anything that can happen violate a constraint?"""
+    return bool((model.payoffs.constraints < 0.0).any())
+
+
+def row_costs(model: TabularModel) -> Floats:
+    """Return [row]: the expected violation of all constraints together; above 0 wherever one may be violated."""
+    records = model.record_violation
+    cost = model.row_means(records)
+    if model.payoffs.stride == 0:
+        return cost
+    # A small probability times a small violation may underflow, the probability alone does not.
+    possible = model.row_means((records > 0.0).astype(np.float64)) > 0.0
+    return np.where(possible, np.maximum(cost, LEAST_COST), 0.0)
+
+
+def at_start(model: TabularModel, table: Floats) -> float:
+    """Return the expectation over the first state of a table by node; of one that is never negative 0 means 0."""
+    expected, first = float(model.first_probability @ table[model.first_slot]), table[model.first_slot]
+    return LEAST if expected == 0.0 and (first > 0.0).any() and (first >= 0.0).all() else expected

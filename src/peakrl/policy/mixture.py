@@ -1,0 +1,161 @@
+"""The averaged policy of Theorem 1: draw an episode k uniformly from 1..K, then follow pi^k to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.checks import MOST_EPISODES, check_count
+from peakrl.errors import PolicyError
+from peakrl.policy.draws import Draws, Seed
+from peakrl.policy.export import ActionView, Exported, Table, action_views, verdict
+from peakrl.policy.tables import Policy
+from peakrl.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
+from peakrl.space import StateSpace, frozen
+from peakrl.types import Ints, Longs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AveragedPolicy(Exported):
+    """pi-bar of Theorem 1: one of the K policies that learning went through, drawn at the start of an episode.
+
+    Stored exactly, as changes: pi^1 is given, and each change says which node takes which row from which episode on.
+    """
+
+    #: What it was made for.
+    model: StateSpace
+    #: K, the number of policies mixed.
+    episodes: int
+    #: [node]: the rows of pi^1.
+    first: Ints
+    #: [change], in order: from this episode on (1-based) ...
+    change_episode: Ints
+    #: [change]: ... this node ...
+    change_node: Ints
+    #: [change]: ... takes this row.
+    change_row: Ints
+    _draws: Draws = field(default_factory=Draws, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rows = Policy(self.model, self.first).rows  # validates pi^1
+        object.__setattr__(self, "first", rows)
+        for name in ("change_episode", "change_node", "change_row"):
+            column = np.asarray(getattr(self, name))
+            if column.ndim != 1 or (column.dtype.kind not in "iu" and column.size):
+                raise PolicyError(f"{name} must be a flat array of whole numbers")
+            if column.size and not -(2**31) <= column.min() <= column.max() < 2**31:
+                raise PolicyError(f"{name} holds a number that does not fit into 32 bits")
+            object.__setattr__(self, name, frozen(column, np.int32))
+        episode, node, row = self.change_episode, self.change_node, self.change_row
+        if not len(episode) == len(node) == len(row):
+            raise PolicyError("the three columns of the change list have different lengths")
+        check_count(self.episodes, "episodes of an averaged policy", 1, MOST_EPISODES, error=PolicyError)
+        node_slot = np.resize(np.arange(self.model.num_slots, dtype=np.int32), self.model.num_nodes)
+        fault = change_fault(self.model.row_start, node_slot, episode, node, row)
+        if fault == UNORDERED:
+            raise PolicyError("the change list must be in order of episode, from 1 on")
+        if fault == NO_NODE:
+            raise PolicyError(f"the change list names a node outside 0..{self.model.num_nodes - 1}")
+        if fault == NO_ROW:
+            raise PolicyError("the change list names a row that is no action of its state")
+
+    @property
+    def num_changes(self) -> int:
+        """Length of the change list."""
+        return len(self.change_episode)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the change list."""
+        return self.change_episode.nbytes + self.change_node.nbytes + self.change_row.nbytes
+
+    @cached_property
+    def by_node(self) -> tuple[Longs, Ints, Ints]:
+        """The changes grouped by node: start [node + 1], episode [change], row [change]."""
+        order = np.argsort(self.change_node, kind="stable")
+        start = np.searchsorted(self.change_node[order], np.arange(self.model.num_nodes + 1))
+        grouped = frozen(self.change_episode[order], np.int32), frozen(self.change_row[order], np.int32)
+        return frozen(start, np.int64), *grouped
+
+    def policy(self, episode: int) -> Policy:
+        """Return pi^k for k = `episode`, 1..K."""
+        if not 1 <= episode <= self.episodes:
+            raise PolicyError(f"episode {episode} is outside 1..{self.episodes}")
+        rows = self.first.copy()
+        count = int(np.searchsorted(self.change_episode, episode, side="right"))
+        # Later changes of a node overwrite earlier ones: numpy assigns in order.
+        rows[self.change_node[:count]] = self.change_row[:count]
+        return Policy(self.model, rows)
+
+    def sample(self, seed: int | np.random.Generator = 0) -> Policy:
+        """Draw an episode uniformly and return its policy, to be followed for one whole episode."""
+        generator = np.random.default_rng(seed)
+        return self.policy(int(generator.integers(1, self.episodes + 1)))
+
+    def reset(self, seed: Seed = None) -> int:
+        """Begin an episode: draw which of the K policies it follows, and return its number.
+
+        A seed makes this draw and those after it repeatable.
+        """
+        self._draws.episode = int(self._draws.begin(seed).integers(1, self.episodes + 1))
+        return self._draws.episode
+
+    def action(self, step: int, state: Hashable) -> Hashable:
+        """Return the action at `step` in `state` of the policy drawn by `reset`, which comes first."""
+        _ = self._draws.generator  # which says so where `reset` is missing
+        return self.action_in(self._draws.episode, step, state)
+
+    def action_in(self, episode: int, step: int, state: Hashable) -> Hashable:
+        """Return the action at `step` in `state` of pi^k, k = `episode`."""
+        slot = self.model.slot_of(step, state)
+        node = step * self.model.node_stride + slot
+        start, episodes, rows = self.by_node
+        low, high = int(start[node]), int(start[node + 1])
+        place = low + int(np.searchsorted(episodes[low:high], episode, side="right"))
+        return self.model.action_of_row(int(rows[place - 1] if place > low else self.first[node]))
+
+    def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
+        """Return {action: share of the K policies that take it}; an episode follows one of them throughout."""
+        views = self.explain(step, state)
+        return {view.action: view.probability for view in views if view.probability > 0}
+
+    def explain(self, step: int, state: Hashable) -> list[ActionView]:
+        """Return every action on offer with the share of the K policies that take it."""
+        slot = self.model.slot_of(step, state)
+        node = step * self.model.node_stride + slot
+        shares: dict[int, float] = {}
+        since, row = 1, int(self.first[node])
+        for episode, following in (*self._changes_of(node), (self.episodes + 1, -1)):
+            until = min(episode, self.episodes + 1)
+            shares[row] = shares.get(row, 0.0) + (until - since) / self.episodes
+            since, row = until, following
+        return action_views(self.model, step, slot, shares)
+
+    def _changes_of(self, node: int) -> list[tuple[int, int]]:
+        start, episodes, rows = self.by_node
+        here = slice(int(start[node]), int(start[node + 1]))
+        return list(zip(episodes[here].tolist(), rows[here].tolist(), strict=True))
+
+    def _table(self) -> Table:
+        model = self.model
+        rows = (
+            (step, model.state_of_slot(slot), episode, model.action_of_row(row), verdict(model, step, row))
+            for step, slot, node in model.decisions()
+            for episode, row in ((1, int(self.first[node])), *self._changes_of(node))
+        )
+        return ("step", "state", "from_episode", "action", "safe"), rows
+
+    def _head(self) -> dict[str, Any]:
+        return super()._head() | {"episodes": self.episodes}
+
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        names = ("first", "change_episode", "change_node", "change_row")
+        return {"form": "averaged", "episodes": self.episodes}, {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, mixture of {self.episodes:,} policies>"

@@ -1,0 +1,120 @@
+"""Lists that stand one after another in flat arrays: equal ones numbered once, some of them picked out, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.jit import kernel
+from peakrl.types import Floats, Ints, Longs
+
+Integers = NDArray[np.integer[Any]]
+
+HASH = np.uint64(0x9E3779B97F4A7C15)
+SHIFT = np.uint64(32)
+ONE = np.uint64(1)
+#: How far from 1 the probabilities of a list may sum to.
+ROUNDING = 1e-9
+
+
+@kernel
+def number_lists(start: Longs, left: Integers, right: Integers) -> tuple[Ints, Ints]:
+    """Number lists of (left, right) integers in the order of their first occurrence, equal ones alike.
+
+    Returns [list]: its number, and [number]: the first list that has it. An open-addressing hash table of numbers.
+    """
+    lists = start.shape[0] - 1
+    size = 1
+    while size < 2 * lists:
+        size *= 2
+    table = np.full(size, -1, np.int32)
+    number = np.empty(lists, np.int32)
+    first = np.empty(lists, np.int32)
+    count = 0
+    for this in range(lists):
+        begin, length = start[this], start[this + 1] - start[this]
+        place = list_hash(left, right, begin, length) & (size - 1)
+        while table[place] >= 0:
+            other = first[table[place]]
+            if start[other + 1] - start[other] == length and same_words(left, right, begin, start[other], length):
+                break
+            place = (place + 1) & (size - 1)
+        if table[place] < 0:
+            table[place] = count
+            first[count] = this
+            count += 1
+        number[this] = table[place]
+    return number, first[:count].copy()
+
+
+@kernel
+def list_hash(left: Integers, right: Integers, begin: int, length: int) -> int:
+    """Return a non-negative hash of a list."""
+    h = np.uint64(length)
+    for word in range(begin, begin + length):
+        h = (h ^ np.uint64(left[word])) * HASH
+        h ^= h >> SHIFT
+        h = (h ^ np.uint64(right[word])) * HASH
+        h ^= h >> SHIFT
+    return np.int64(h >> ONE)
+
+
+@kernel
+def same_words(left: Integers, right: Integers, one: int, other: int, length: int) -> bool:
+    """Do two lists of the same length agree?"""
+    j = 0
+    while j < length and left[one + j] == left[other + j] and right[one + j] == right[other + j]:
+        j += 1
+    return j == length
+
+
+@kernel
+def pick_lists(start: Longs, following: Ints, probability: Floats, chosen: Ints) -> tuple[Longs, Ints, Floats]:
+    """Return the chosen lists one after another: where each ends, and their members."""
+    ends = np.empty(chosen.shape[0], np.int64)
+    total = 0
+    for i in range(chosen.shape[0]):
+        total += start[chosen[i] + 1] - start[chosen[i]]
+        ends[i] = total
+    picked_following, picked_probability = np.empty(total, np.int32), np.empty(total)
+    place = 0
+    for i in range(chosen.shape[0]):
+        for o in range(start[chosen[i]], start[chosen[i] + 1]):
+            picked_following[place], picked_probability[place] = following[o], probability[o]
+            place += 1
+    return ends, picked_following, picked_probability
+
+
+@kernel
+def distribution_fault(start: Longs, probability: Floats) -> tuple[int, int, float, int]:
+    """Look for what keeps lists from being distributions.
+
+    Returns the first member that is no finite number of at least 0, the first list that does not sum to 1 (-1 where
+    there is none) with its sum, and how many members are 0.
+    """
+    zeros = 0
+    for o in range(start[0], start[-1]):
+        if not 0.0 <= probability[o] < np.inf:
+            return o, -1, 0.0, 0
+        zeros += probability[o] == 0.0
+    for row in range(start.shape[0] - 1):
+        total = 0.0
+        for o in range(start[row], start[row + 1]):
+            total += probability[o]
+        if abs(total - 1.0) > ROUNDING:
+            return -1, row, total, zeros
+    return -1, -1, 1.0, zeros
+
+
+@kernel
+def repeated_member(start: Longs, member: Ints, members: int) -> int:
+    """Return the first place at which a list names a member (0 .. members - 1) for the second time; -1: none does."""
+    latest = np.full(members, -1, np.int64)
+    for this in range(start.shape[0] - 1):
+        for place in range(start[this], start[this + 1]):
+            if latest[member[place]] == this:
+                return place
+            latest[member[place]] = this
+    return -1

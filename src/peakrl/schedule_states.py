@@ -1,0 +1,101 @@
+"""States of a scheduling problem, and a million of them without a million objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.types import Longs
+
+JobName = int | str
+Words = NDArray[np.uint64]
+
+
+class ScheduleState(NamedTuple):
+    """Which jobs are done, in the order of the instance, and no more than what does not follow from that.
+
+    `time` is None where processing times are fixed (it follows from `done`), `worst`, the largest tardiness so far,
+    where the objective adds up over jobs.
+    """
+
+    done: tuple[JobName, ...]
+    time: int | None = None
+    worst: int | None = None
+
+    def __repr__(self) -> str:
+        parts = (f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True) if value is not None)
+        return f"ScheduleState({', '.join(parts)})"
+
+
+class ScheduleStates(Sequence[ScheduleState]):
+    """The states of a compiled model: bit masks and clock words, decoded when one is asked for.
+
+    A clock word is time * 2^32 + worst, as in `problems.scheduling.kernels`.
+    """
+
+    def __init__(self, names: Sequence[JobName], done: Words, clock: Words, *, timed: bool, worst: bool) -> None:
+        self.names, self._done, self._clock = tuple(names), done, clock
+        self._timed, self._worst = timed, worst
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, Words]]:
+        """Return what the constructor takes, plain values and arrays, for a file."""
+        plain = {"names": list(self.names), "timed": self._timed, "worst": self._worst}
+        return plain, {"done": self._done, "clock": self._clock}
+
+    def repeat(self) -> bool:
+        """Are two states equal? (What is not told of the clock does not tell them apart.)"""
+        told = (0xFFFFFFFF << 32 if self._timed else 0) | (0xFFFFFFFF if self._worst else 0)
+        clock = self._clock & np.uint64(told)
+        order = np.lexsort((clock, self._done)) if told else self._by_mask
+        done, clock = self._done[order], clock[order]
+        return bool(((done[1:] == done[:-1]) & (clock[1:] == clock[:-1])).any())
+
+    def __len__(self) -> int:
+        return len(self._done)
+
+    @overload
+    def __getitem__(self, index: int) -> ScheduleState: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ScheduleState]: ...
+    def __getitem__(self, index: int | slice) -> ScheduleState | list[ScheduleState]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        mask, clock = int(self._done[index]), int(self._clock[index])
+        return ScheduleState(
+            tuple(name for job, name in enumerate(self.names) if mask >> job & 1),
+            clock >> 32 if self._timed else None,
+            clock & 0xFFFFFFFF if self._worst else None,
+        )
+
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Return the place of a state by binary search, since a model may hold millions."""
+        place = self._place(value)
+        if place < 0 or place not in range(len(self))[start:stop]:
+            raise ValueError(f"{value!r} is not a state here")
+        return place
+
+    def __contains__(self, value: object) -> bool:
+        return self._place(value) >= 0
+
+    def _place(self, value: object) -> int:
+        """Return the place of a state, -1 where there is none."""
+        if not isinstance(value, tuple) or len(value) != 3 or not isinstance(value[0], tuple):
+            return -1
+        try:
+            mask = np.uint64(sum(1 << self.names.index(name) for name in value[0]))
+        except ValueError:
+            return -1
+        low = int(np.searchsorted(self._done, mask, sorter=self._by_mask))
+        high = int(np.searchsorted(self._done, mask, side="right", sorter=self._by_mask))
+        for place in self._by_mask[low:high].tolist():
+            if self[place] == value:
+                return int(place)
+        return -1
+
+    @cached_property
+    def _by_mask(self) -> Longs:
+        return np.argsort(self._done, kind="stable")

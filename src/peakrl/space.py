@@ -1,0 +1,294 @@
+"""The states of a problem and what they offer: labels and the index spaces (`types`) of every table.
+
+A *slot* is a stored state, a *row* a stored (state, action) pair, a *node* a (step, slot) and an *entry* a (step, row):
+
+    node(step, slot) = step * node_stride  + slot
+    entry(step, row) = step * entry_stride + row
+
+Where one set of slots serves every step (`stationary`) the strides are the numbers of slots and rows; in a layered
+space every step has slots of its own and both strides are 0. A policy needs no more than that; a `TabularModel` is a
+space whose dynamics and payoffs are known as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.errors import PolicyError, UnknownStateError
+from peakrl.types import Ints, Longs
+
+#: Slots, rows and outcomes are numbered with 32 bits.
+MOST_INDICES = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StateSpace:
+    """Which states there are at which step, and which actions each of them offers."""
+
+    #: What messages and reports call it.
+    name: str
+    #: Steps of an episode.
+    horizon: int
+    #: One for each constraint.
+    constraint_names: tuple[str, ...]
+    #: The least and the largest reward of a step, declared or read off.
+    reward_range: tuple[float, float]
+    #: For each constraint a bound on its absolute value, declared or read off.
+    constraint_bounds: tuple[float, ...]
+    #: True when one set of slots serves every step: dynamics do not depend on the step.
+    stationary: bool
+    #: Distinct states.
+    state_labels: Sequence[Hashable]
+    #: [slot]: which of the states it is.
+    slot_state: Ints
+    #: Distinct actions.
+    action_labels: Sequence[Hashable]
+    #: [row]: which of the actions it is.
+    row_action: Ints
+    #: [step, 2]: first and one past the last slot of a step.
+    step_slots: Longs
+    #: [slot + 1]: rows of a slot are row_start[slot] .. row_start[slot + 1].
+    row_start: Longs
+
+    # For a user's own pickle ---------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy is made of: the fields, not what was worked out of them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make a copy: its arrays read-only, as pickle leaves them not, so that no kernel is compiled for them anew."""
+        for name, value in state.items():
+            object.__setattr__(self, name, protected(value))
+
+    # Sizes ---------------------------------------------------------------------------------------------------
+
+    @property
+    def node_stride(self) -> int:
+        """Nodes of a step; 0 where every step has slots of its own."""
+        return self.num_slots if self.stationary else 0
+
+    @property
+    def entry_stride(self) -> int:
+        """Entries of a step; 0 where every step has rows of its own."""
+        return self.num_rows if self.stationary else 0
+
+    @property
+    def num_constraints(self) -> int:
+        """How many constraint functions there are."""
+        return len(self.constraint_names)
+
+    @property
+    def num_states(self) -> int:
+        """Distinct states, those met only after the last step included."""
+        return len(self.state_labels)
+
+    @cached_property
+    def num_pairs(self) -> int:
+        """Distinct (state, action) pairs."""
+        if self.num_states == self.num_slots:
+            return self.num_rows
+        rows_state = self.slot_state[self.slot_of_row].astype(np.int64)
+        return len(np.unique(rows_state * len(self.action_labels) + self.row_action))
+
+    @property
+    def num_slots(self) -> int:
+        """Stored states: in a layered space a state that is met at two steps counts twice."""
+        return len(self.slot_state)
+
+    @property
+    def num_rows(self) -> int:
+        """Stored (slot, action) pairs."""
+        return len(self.row_action)
+
+    @property
+    def num_nodes(self) -> int:
+        """Length of a table by (step, state), with the zeros that stand after the last step."""
+        return self.horizon * self.node_stride + self.num_slots
+
+    @property
+    def num_entries(self) -> int:
+        """Length of a table by (step, state, action)."""
+        return self.num_rows * (self.horizon if self.stationary else 1)
+
+    @cached_property
+    def max_states(self) -> int:
+        """The most states that any step has: S in the bonus formulas."""
+        return int(np.diff(self.step_slots, axis=1).max())
+
+    @cached_property
+    def max_actions(self) -> int:
+        """The most actions that any state offers: A in the bonus formulas."""
+        return int(np.diff(self.row_start).max())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays (labels not counted)."""
+        return sum(a.nbytes for a in (self.step_slots, self.row_start, self.slot_state, self.row_action))
+
+    # Who belongs where ---------------------------------------------------------------------------------------
+
+    @property
+    def slot_of_row(self) -> Longs:
+        """[row]: whose action it is."""
+        return np.repeat(np.arange(self.num_slots), np.diff(self.row_start))
+
+    @property
+    def step_of_slot(self) -> Longs:
+        """[slot]: its step in a layered space, `horizon` after the last; 0 where one set of slots serves every step."""
+        if self.stationary:
+            return np.zeros(self.num_slots, np.int64)
+        return np.searchsorted(self.step_slots[:, 1], np.arange(self.num_slots), side="right")
+
+    @cached_property
+    def reachable(self) -> NDArray[np.bool_]:
+        """[node]: can some policy be in this state at this step? Every state, where nothing else is known."""
+        return np.ones(self.num_nodes, np.bool_)
+
+    def decision_slots(self, step: int) -> Longs:
+        """Return the slots in which there is something to decide at `step`, and where an episode can come by."""
+        self.check_step(step)
+        (first, last), base = self.step_slots[step].tolist(), step * self.node_stride
+        offers = np.diff(self.row_start[first : last + 1]) > 0
+        slots: Longs = np.flatnonzero(self.reachable[base + first : base + last] & offers) + first
+        return slots
+
+    def decisions(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (step, slot, node) wherever there is something to decide and an episode can come by."""
+        for step in range(self.horizon):
+            for slot in self.decision_slots(step).tolist():
+                yield step, slot, step * self.node_stride + slot
+
+    # Labels --------------------------------------------------------------------------------------------------
+
+    def state_of_slot(self, slot: int) -> Hashable:
+        """Return the label of a stored state."""
+        return self.state_labels[int(self.slot_state[slot])]
+
+    def action_of_row(self, row: int) -> Hashable:
+        """Return the label of a stored pair's action."""
+        return self.action_labels[int(self.row_action[row])]
+
+    def rows_of_slot(self, slot: int) -> range:
+        """Return the rows of a stored state."""
+        return range(int(self.row_start[slot]), int(self.row_start[slot + 1]))
+
+    @cached_property
+    def _state_index(self) -> dict[Hashable, int]:
+        return {label: index for index, label in enumerate(self.state_labels)}
+
+    @cached_property
+    def _layer_slots(self) -> dict[tuple[int, int], int]:
+        """For layered spaces: (step, state) -> slot."""
+        pairs: dict[tuple[int, int], int] = {}
+        for step, (first, last) in enumerate(self.step_slots.tolist()):
+            for slot in range(first, last):
+                pairs[step, int(self.slot_state[slot])] = slot
+        return pairs
+
+    def check_step(self, step: Any) -> None:
+        """Raise unless it is one of the steps."""
+        if not isinstance(step, int | np.integer) or not 0 <= step < self.horizon:
+            raise PolicyError(f"step {step!r} is outside 0..{self.horizon - 1}, the steps of {self.name!r}")
+
+    def slot_of(self, step: int, state: Hashable) -> int:
+        """Return where `state` is stored for `step`; an unknown one is an error."""
+        self.check_step(step)
+        try:
+            index = self._state_index[state]
+            slot = index if self.stationary else self._layer_slots[step, index]
+        except (KeyError, TypeError):
+            raise UnknownStateError(self._unknown(step, state)) from None
+        if not self.rows_of_slot(slot):
+            raise PolicyError(f"state {state!r} of {self.name!r} occurs only after the last step") from None
+        return slot
+
+    def _unknown(self, step: int, state: Hashable) -> str:
+        return f"state {state!r} does not occur at step {step} of {self.name!r}"
+
+    def row_of(self, step: int, state: Hashable, action: Hashable) -> int:
+        """Return where the pair (state, action) is stored for `step`; one not on offer is an error."""
+        slot = self.slot_of(step, state)
+        for row in self.rows_of_slot(slot):
+            if self.action_of_row(row) == action:
+                return row
+        offered = [self.action_of_row(row) for row in self.rows_of_slot(slot)]
+        shown = ", ".join(map(repr, offered[:12])) + (", ..." if len(offered) > 12 else "")
+        raise PolicyError(f"action {action!r} is not on offer at step {step} in state {state!r} (there are: {shown})")
+
+    # Identity ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of the states, the actions and their order."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(repr((self.name, self.horizon, self.stationary, self.constraint_names)).encode())
+        digest.update(repr((self.reward_range, self.constraint_bounds)).encode())
+        for labels in (self.state_labels, self.action_labels):
+            digest.update(repr(list(labels)).encode())
+        for array in (self.step_slots, self.row_start, self.slot_state, self.row_action):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}: {self._sizes()}>"
+
+    def _sizes(self) -> str:
+        constraints = f"{self.num_constraints} constraint{'' if self.num_constraints == 1 else 's'}"
+        return f"{self.num_states:,} states, {self.num_pairs:,} pairs, horizon {self.horizon}, {constraints}"
+
+
+def frozen(array: NDArray[Any], dtype: Any, *, own: bool = False) -> NDArray[Any]:
+    """Return a contiguous read-only array of the given type: a copy, unless nobody else holds it (`own`).
+
+    One that is all that already counts as such.
+    """
+    result = np.ascontiguousarray(array, dtype=dtype)
+    if result is array and result.base is None and not result.flags.writeable:
+        return result
+    if not own and (result is array or result.base is not None):
+        result = result.copy()
+    result.flags.writeable = False
+    return result
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written to: numba would compile everything twice for arrays of both kinds."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def protected(value: Any) -> Any:
+    """Return an array, or a named tuple of some, that cannot be written to; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return frozen(value, value.dtype, own=True)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(protected, value))
+    return value
+
+
+def starts_of(sizes: NDArray[Any] | Sequence[int]) -> Longs:
+    """[part + 1]: where parts of the given sizes begin, and the end of the last."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+
+
+def expand(first: NDArray[Any], sizes: NDArray[Any]) -> Longs:
+    """Return the members of ranges, one range after another: each begins at its `first` and holds `sizes` many."""
+    starts = starts_of(sizes)
+    members: Longs = np.repeat(first - starts[:-1], sizes) + np.arange(starts[-1])
+    return members
+
+
+def spans(horizon: int, count: int, starts: Sequence[int] | Longs | None = None) -> Longs:
+    """[step, 2]: first and one past the last of what a step uses: all `count`, or from `starts` [step + 1] on."""
+    if starts is None:
+        return frozen(np.array([[0, count]] * horizon), np.int64)
+    return frozen(np.stack([starts[:horizon], starts[1 : horizon + 1]], axis=1), np.int64)

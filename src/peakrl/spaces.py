@@ -1,0 +1,164 @@
+"""Gymnasium spaces: which of them have observations with labels (`visited`), and actions by number."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from peakrl.checks import shown
+from peakrl.errors import SettingsError, TargetError
+
+#: More actions than this cannot be told apart by a table of sensible size.
+MOST_ACTIONS = 1_000_000
+#: No environment counts its actions from farther away.
+MOST_START = 2**31
+ActionNumbers = tuple[int, ...]
+
+
+def check_observation_space(space: Any) -> None:
+    """Raise unless every observation of the space has a label."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Tuple):
+        for part in space.spaces:
+            check_observation_space(part)
+    elif isinstance(space, spaces.Dict):
+        for part in space.spaces.values():
+            check_observation_space(part)
+    elif not isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Text):
+        raise SettingsError(
+            f"the observation space holds a {type(space).__name__}; peakrl learns tables, so it must be made of "
+            "Discrete, MultiDiscrete, MultiBinary and Text (a wrapper can round or bin what is continuous)"
+        )
+
+
+def space_size(space: Any) -> int:
+    """Return how many observations a space has."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return math.prod(int(n) for n in space.nvec.ravel())
+    if isinstance(space, spaces.MultiBinary):
+        return 1 << math.prod(space.shape)
+    if isinstance(space, spaces.Text):
+        letters = len(space.character_set)
+        return int(sum(letters**length for length in range(space.min_length, space.max_length + 1)))
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+    return math.prod(map(space_size, parts))
+
+
+class ActionSet:
+    """The actions of a space, numbered: labels for us, and what `step` takes for the environment."""
+
+    def __init__(self, space: Any) -> None:
+        self.sizes: tuple[int, ...] | None = None
+        from gymnasium import spaces
+
+        if isinstance(space, spaces.Discrete):
+            self.labels: Sequence[Hashable] = range(int(space.start), int(space.start) + int(space.n))
+        elif isinstance(space, spaces.MultiDiscrete):
+            self.sizes = tuple(int(n) for n in space.nvec.ravel())
+            count = math.prod(self.sizes)
+            if count > MOST_ACTIONS:
+                raise SettingsError(f"{space} has {count:,} actions; at most {MOST_ACTIONS:,} fit a table")
+            lowest = [int(first) for first in np.broadcast_to(space.start, space.nvec.shape).ravel()]
+            ranges = [range(first, first + size) for first, size in zip(lowest, self.sizes, strict=True)]
+            self.labels = list(itertools.product(*ranges))
+        else:
+            raise SettingsError(f"the action space is {shown(space)}; it must be Discrete or MultiDiscrete")
+        self.space = space
+        self.everything: ActionNumbers = tuple(range(len(self.labels)))
+        self._offers: dict[tuple[str, tuple[int, ...], bytes] | None, ActionNumbers] = {}
+        self._index: dict[Hashable, int] = {}
+
+    def described(self) -> list[list[int]]:
+        """Return [lowest, size] of each component, for a file."""
+        if isinstance(self.labels, range):
+            return [[self.labels.start, len(self.labels)]]
+        return [[int(lowest), size] for lowest, size in zip(self._first(), self.sizes or (), strict=True)]
+
+    def _first(self) -> Any:
+        return self.labels[0]
+
+    @classmethod
+    def from_description(cls, described: Any) -> ActionSet:
+        """Return the actions that `described` tells of."""
+        from gymnasium import spaces
+
+        try:
+            starts, sizes = ([int(part[place]) for part in described] for place in (0, 1))
+        except (TypeError, ValueError, LookupError, OverflowError):
+            raise SettingsError(f"actions are {shown(described)}; they must be pairs of lowest and size") from None
+        if not sizes or not all(1 <= size <= MOST_ACTIONS for size in sizes) or max(map(abs, starts)) > MOST_START:
+            raise SettingsError(f"actions are {shown(described)}; each component has 1 to {MOST_ACTIONS:,} of them")
+        if len(sizes) == 1:
+            return cls(spaces.Discrete(sizes[0], start=starts[0]))
+        return cls(spaces.MultiDiscrete(sizes, start=starts))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def value(self, index: int) -> Any:
+        """Return what `step` takes."""
+        label: Any = self.labels[index]
+        if self.sizes is None:
+            return label
+        return np.array(label, self.space.dtype).reshape(self.space.shape)
+
+    def index(self, label: Hashable) -> int:
+        """Return the number of an action given by its label; -1 where the space has no such action."""
+        if not self._index:
+            self._index = {known: index for index, known in enumerate(self.labels)}
+        try:
+            return self._index.get(label, -1)
+        except TypeError:
+            return -1
+
+    def batch(self, indices: Sequence[int]) -> Any:
+        """Return what the `step` of a vectorised environment takes."""
+        return np.array([self.value(index) for index in indices], self.space.dtype)
+
+    def offer(self, mask: Any) -> ActionNumbers:
+        """Return the numbers of the actions that `info["action_mask"]` leaves; none given leaves all."""
+        if mask is None:
+            return self.everything
+        # A mask that was seen before need not be checked again; it comes with every step.
+        key = (mask.dtype.str, mask.shape, mask.tobytes()) if isinstance(mask, np.ndarray) else None
+        offer = self._offers.get(key)
+        if offer is None:
+            offer = tuple(np.flatnonzero(self._flat(mask)).tolist())
+            if not offer:
+                raise TargetError('info["action_mask"] leaves no action; at least one must be on offer')
+            if key is not None:
+                self._offers[key] = offer
+        return offer
+
+    def leaves_any(self, mask: Any) -> bool:
+        """Does a mask leave any action?"""
+        return bool(self._flat(mask).any())
+
+    def _flat(self, mask: Any) -> Any:
+        """Return the mask as one truth value for each action."""
+        if isinstance(mask, tuple | list) and self.sizes is not None and len(mask) == len(self.sizes):
+            # Gymnasium's own form for MultiDiscrete: one mask for each component.
+            parts = [self._truths(part, size) for part, size in zip(mask, self.sizes, strict=True)]
+            return np.array([all(chosen) for chosen in itertools.product(*parts)])
+        return self._truths(mask, len(self))
+
+    @staticmethod
+    def _truths(mask: Any, size: int) -> Any:
+        try:
+            array = np.asarray(mask)
+        except (TypeError, ValueError):
+            array = np.empty(0, object)
+        if array.shape != (size,) or array.dtype.kind not in "biu" or not ((array == 0) | (array == 1)).all():
+            raise TargetError(
+                f'info["action_mask"] is {shown(mask)}; it must hold a 0 or a 1 for each of the {size} actions'
+            )
+        return array.astype(np.bool_)

@@ -1,0 +1,1 @@
+"""Problems as data: the registry of kinds, specifications, problem files, and code of users."""

@@ -1,0 +1,365 @@
+"""The description of a sweep: a TOML file, or the same as a Python mapping.
+
+    name = "peaks"                  # optional
+    folder = "results/peaks"        # optional: relative to the file
+    seeds = 20                      # 0 .. 19; or a list; or { first = 100, count = 20 }
+    episodes = [10_000, 50_000]     # a number or a list
+    points = 200                    # of the learning curve to keep; 0 for none
+
+    [[problems]]
+    name = "harvest"
+    kind = "energy_harvesting"      # any kind, as in problem files
+    mean = 10                       # its parameters
+    grid = { peak_power = [8, 15] } # every combination of these
+
+    [[settings]]
+    name = "default"
+    learner = "PosteriorSampling"   # the default; or another of `peakrl.learners`, with its settings beside it
+
+    [[settings]]
+    learner = "ConstrainedQ"
+    preset = "paper"                # a class method of the learner
+    slack = 0.1
+
+The runs are all combinations of problems, settings, episodes and seeds, unless `[[runs]]` lists the ones wanted, each
+with `problems` and `settings` by name and, if they differ, its own `episodes` and `seeds`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peakrl.checks import MOST_EPISODES, check_count
+from peakrl.errors import ProblemError, SweepError
+from peakrl.gym.env_spec import EnvironmentSpec, described_target
+from peakrl.learners import DEFAULT
+from peakrl.specs.problem_file import parsed
+from peakrl.specs.registry import unknown_key
+from peakrl.specs.spec import located
+from peakrl.specs.user_code import Trust, is_name, permit
+from peakrl.sweeps.environments import describe_environment, undescribed
+from peakrl.sweeps.learning import FUNCTION, with_source
+from peakrl.sweeps.problems import describe_problem, digest_of_run, undigested
+from peakrl.sweeps.tasks import Task, check_plain
+from peakrl.training.spec_schema import learner_settings
+
+KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
+RUN_KEYS = ("problems", "settings", "episodes", "seeds")
+DEFAULT_POINTS = 200
+#: Combinations of a grid, each of which is made a problem or settings before the first run; and runs.
+MOST_CHOICES, MOST_RUNS = 100_000, 1_000_000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A problem or settings as the file puts them: nothing is built yet, and no code has run."""
+
+    name: str
+    #: The entry that it comes from; a grid makes several out of one.
+    entry: str
+    #: Where it stands in the file.
+    where: str
+    values: Mapping[str, Any]
+    #: The code that it names, each with its place.
+    code: Sequence[tuple[str, Any]]
+    #: Of problems: does it take the run's seed for its own?
+    follow: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A problem or settings by name."""
+
+    name: str
+    entry: str
+    config: dict[str, Any]
+    #: Is the configuration all that the key of a run is made of? Not where code was to be run for that, and was not.
+    known: bool = True
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep consists of, checked."""
+
+    name: str
+    folder: Path
+    #: Where modules that the file names are looked for.
+    search: str
+    problems: tuple[Choice, ...]
+    settings: tuple[Choice, ...]
+    tasks: tuple[Task, ...]
+    #: Runs of which only code that was not run could tell whether they are there.
+    unknown: tuple[Task, ...] = ()
+
+    def names(self) -> dict[str, Any]:
+        """What the folder keeps of the plan: the name of each problem and of all settings."""
+        return {
+            "name": self.name,
+            "problems": {choice.name: choice.config for choice in self.problems},
+            "settings": {choice.name: choice.config for choice in self.settings},
+        }
+
+
+def read_plan(
+    source: str | Path | Mapping[str, Any],
+    folder: str | Path | None = None,
+    *,
+    trust: Trust = False,
+    run_code: bool = True,
+) -> SweepPlan:
+    """Return the plan of a sweep file or mapping, or raise for the first thing that is wrong with it.
+
+    A file that names code is refused unless `trust` says that it may be run (`peakrl.specs.user_code`); a mapping comes from
+    the caller's own code. Without `run_code` nothing that it names is run, and the runs that it takes are `unknown`.
+    """
+    if isinstance(source, Mapping):
+        table, base, name = dict(source), Path(), "sweep"
+    else:
+        path = Path(source)
+        table, base, name = read_table(path), path.absolute().parent, path.stem
+    check_keys(table, KEYS, "")
+    name = text(table, "name", "name", name)
+    wanted = list(named(table, "problems", problems_wanted)), list(named(table, "settings", settings_wanted))
+    if run_code and not isinstance(source, Mapping):
+        permit(source, [code for one in (*wanted[0], *wanted[1]) for code in one.code], trust)
+    problems = tuple(problem_choice(one, base, run_code=run_code) for one in wanted[0])
+    settings = tuple(settings_choice(one, base, run_code=run_code) for one in wanted[1])
+    target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
+    tasks, unknown = plan_tasks(table, problems, settings, base)
+    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks, unknown)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Return the content of a sweep file."""
+    try:
+        table = parsed(path, "sweep file")
+    except ProblemError as error:
+        raise SweepError(str(error)) from None
+    if not isinstance(table, dict):
+        raise SweepError(f"{path} holds no table; a sweep has problems, settings, episodes and seeds")
+    if isinstance(table.get("problem"), Mapping) and "problems" not in table:
+        raise SweepError(f"{path} is a problem file, for one run: `peakrl train {path}` makes it")
+    return table
+
+
+def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    """Raise for a key that means nothing here."""
+    for key in given:
+        if key not in known:
+            raise SweepError(unknown_key(f"{where}{key}", key, list(known)))
+
+
+# --- problems and settings ---
+
+
+def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Wanted]:
+    """Yield what a list of tables asks for; names must differ."""
+    entries = table.get(key)
+    if not isinstance(entries, list | tuple) or not entries:
+        raise SweepError(f"{key} is {'missing' if entries is None else 'empty'}: give at least one [[{key}]] table")
+    seen: dict[str, str] = {}
+    for index, entry in enumerate(entries):
+        where = f"{key}[{index}]"
+        if not isinstance(entry, Mapping):
+            raise SweepError(f"{where} is {entry!r}; it must be a table")
+        check_plain(entry, where)
+        for wanted in expand(entry, where):
+            if wanted.name in seen:
+                raise SweepError(f"{where}.name: {wanted.name!r} is the name of {seen[wanted.name]} already")
+            seen[wanted.name] = where
+            yield wanted
+
+
+def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
+    """Yield the problems of an entry."""
+    kind = text(entry, "kind", f"{where}.kind")
+    name = text(entry, "name", f"{where}.name", kind)
+    follow = entry.get("follow_seed", False)
+    if not isinstance(follow, bool):
+        raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
+    for suffix, parameters in combinations(entry, ("kind", "name", "follow_seed"), where):
+        with refused(), located(where):
+            spec = described_target({"kind": kind, **parameters})
+        if follow and isinstance(spec, EnvironmentSpec):
+            raise SweepError(f"{where}.follow_seed: an environment is reset with the run's seeds anyway")
+        yield Wanted(name + suffix, name, where, spec.as_dict(), spec.code(where), follow)
+
+
+def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
+    """Yield the settings of an entry."""
+    learner = text(entry, "learner", f"{where}.learner", DEFAULT)
+    preset = f".{entry['preset']}" if "preset" in entry else ""
+    name = text(entry, "name", f"{where}.name", learner + preset)
+    for suffix, parameters in combinations(entry, ("learner", "name"), where):
+        values = {"learner": learner, **parameters}
+        code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []
+        yield Wanted(name + suffix, name, where, values, code)
+
+
+def problem_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
+    """Return a problem with its digests."""
+    with refused(), located(wanted.where):
+        spec, unbuilt = described_target(wanted.values), bool(wanted.code) and not run_code
+        if isinstance(spec, EnvironmentSpec):
+            config = undescribed(spec) if unbuilt else describe_environment(spec, base)
+        elif unbuilt:
+            config = undigested(spec, follow_seed=wanted.follow)
+        else:
+            config = describe_problem(spec, follow_seed=wanted.follow, folder=base)
+        return Choice(wanted.name, wanted.entry, config, known=not unbuilt)
+
+
+def settings_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
+    """Return settings as a run takes them."""
+    if wanted.code and not run_code:
+        return Choice(wanted.name, wanted.entry, dict(wanted.values), known=False)
+    with refused():
+        settings = learner_settings(wanted.values, wanted.where, base)
+    # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
+    return Choice(wanted.name, wanted.entry, with_source(settings.brief(), base))
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Say of a problem or settings that are ill described that the sweep is."""
+    try:
+        yield
+    except ProblemError as error:
+        raise SweepError(str(error)) from error
+
+
+def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (suffix of the name, parameters) for every combination of an entry's grid."""
+    fixed = {key: value for key, value in entry.items() if key not in (*own, "grid")}
+    grid = entry.get("grid", {})
+    if not isinstance(grid, Mapping):
+        raise SweepError(f"{where}.grid is {grid!r}; it must be a table of lists")
+    for key, values in grid.items():
+        if not isinstance(values, list | tuple):
+            raise SweepError(f"{where}.grid.{key} is {values!r}; it must be a list")
+        if not values:
+            raise SweepError(f"{where}.grid.{key} is empty: there would be no runs")
+        if key in fixed:
+            raise SweepError(f"{where}.{key} is given twice, once in the grid")
+    if math.prod(map(len, grid.values())) > MOST_CHOICES:
+        raise SweepError(f"{where}.grid has over {MOST_CHOICES:,} combinations; cut it into several sweeps")
+    for values in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        yield "".join(f" {key}={value}" for key, value in chosen.items()), {**fixed, **chosen}
+
+
+# --- runs ---
+
+
+def plan_tasks(
+    table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], base: Path
+) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Return the task of every run, and those of which only code can tell whether they are there."""
+    points = whole(table.get("points", DEFAULT_POINTS), "points", 0, 1_000_000)
+    tasks: tuple[list[Task], list[Task]] = [], []
+    total = 0
+    for where, block in blocks(table):
+        chosen = by_name(block, "problems", problems, where), by_name(block, "settings", settings, where)
+        episodes = whole_numbers(pick(block, table, "episodes", where), f"{where}episodes", 1, MOST_EPISODES)
+        seeds = seed_list(pick(block, table, "seeds", where), f"{where}seeds")
+        total += len(chosen[0]) * len(chosen[1]) * len(episodes) * len(seeds)
+        if total > MOST_RUNS:
+            raise SweepError(f"the sweep has over {MOST_RUNS:,} runs; cut it into several")
+        for problem, setting, count, seed in itertools.product(*chosen, episodes, seeds):
+            config = {
+                "problem": problem.config,
+                "settings": setting.config,
+                "episodes": count,
+                "seed": seed,
+                "points": points,
+            }
+            if problem.known:
+                config |= digest_of_run(problem.config, seed, base)
+            name = f"{problem.name}, {setting.name}, {count:,} episodes, seed {seed}"
+            tasks[not (problem.known and setting.known)].append(Task(FUNCTION, config, name))
+    return tuple(tasks[0]), tuple(tasks[1])
+
+
+def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the blocks of runs: those listed, or one of everything."""
+    if "runs" not in table:
+        yield "", {}
+        return
+    runs = table["runs"]
+    if not isinstance(runs, list | tuple) or not runs:
+        raise SweepError("runs is empty: list at least one [[runs]] table, or leave it out for every combination")
+    for index, block in enumerate(runs):
+        if not isinstance(block, Mapping):
+            raise SweepError(f"runs[{index}] is {block!r}; it must be a table")
+        check_keys(block, RUN_KEYS, f"runs[{index}].")
+        yield f"runs[{index}].", block
+
+
+def by_name(block: Mapping[str, Any], key: str, choices: tuple[Choice, ...], where: str) -> list[Choice]:
+    """Return the choices that a block names; all of them where it names none."""
+    if key not in block:
+        return list(choices)
+    wanted = block[key] if isinstance(block[key], list | tuple) else [block[key]]
+    if not wanted:
+        raise SweepError(f"{where}{key} is empty: there would be no runs")
+    found = []
+    for name in wanted:
+        matching = [choice for choice in choices if name in (choice.name, choice.entry)]
+        if not matching:
+            known = dict.fromkeys(choice.entry for choice in choices)
+            raise SweepError(f"{where}{key}: {name!r} is not among the {key}; there are {', '.join(known)}")
+        found += matching
+    return found
+
+
+def pick(block: Mapping[str, Any], table: Mapping[str, Any], key: str, where: str) -> Any:
+    """Return a block's own value or the sweep's."""
+    value = block.get(key, table.get(key))
+    if value is None:
+        raise SweepError(f"{where}{key} is missing")
+    return value
+
+
+def seed_list(given: Any, where: str) -> list[int]:
+    """Return the seeds: a count, a list, or a table of `first` and `count`."""
+    if isinstance(given, Mapping):
+        check_keys(given, ("first", "count"), f"{where}.")
+        first = whole(given.get("first", 0), f"{where}.first", 0, 2**63)
+        return list(range(first, first + whole(given.get("count"), f"{where}.count", 1, MOST_RUNS)))
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        return whole_numbers(list(given), where, 0, 2**64 - 1)
+    return list(range(whole(given, where, 1, MOST_RUNS)))
+
+
+def whole_numbers(given: Any, where: str, least: int, most: int) -> list[int]:
+    """Return a list of different whole numbers."""
+    numbers = list(given) if isinstance(given, list | tuple) else [given]
+    if not numbers:
+        raise SweepError(f"{where} is empty: there would be no runs")
+    seen: set[int] = set()
+    for number in numbers:
+        if whole(number, where, least, most) in seen:
+            raise SweepError(f"{where}: {number} stands there twice")
+        seen.add(number)
+    return numbers
+
+
+def whole(value: Any, where: str, least: int, most: int) -> int:
+    """Return a whole number or raise."""
+    return check_count(value, where, least, most, error=SweepError)
+
+
+def text(table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+    """Return a text that is not empty."""
+    value = table.get(key, default)
+    if value is None:
+        raise SweepError(f"{where} is missing")
+    if not isinstance(value, str) or not value.strip():
+        raise SweepError(f"{where} is {value!r}; it must be a text that is not empty")
+    return value

@@ -1,0 +1,1 @@
+"""Training: the learning loop, its history, and the files of runs."""

@@ -1,0 +1,213 @@
+"""`learn_many`: many runs at once, one thread for each core.
+
+Kernels run without the interpreter's lock, so threads of one process use all cores and share the models. A run has its
+own tables and its own generator: each is the same, bit for bit, as `learn` gives by itself. An environment belongs to
+one run, so several runs are given a function that makes it, or one environment each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from peakrl.checks import check_count, check_episodes, check_seed
+from peakrl.compile import Target, as_model, is_problem
+from peakrl.cores import usable_cores
+from peakrl.errors import SettingsError
+from peakrl.gym.adapter import Lanes, adapt, is_environment
+from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.custom import Learner, OwnLearner
+from peakrl.learners.settings import LearnerSettings
+from peakrl.progress import Progress
+from peakrl.tabular import TabularModel
+from peakrl.training.learn import (
+    LearningRun,
+    Record,
+    check_knowledge,
+    check_learner,
+    is_sampled,
+    recording_interval,
+)
+from peakrl.training.trainer import ActiveRun, pieces
+
+Kept = TypeVar("Kept")
+#: A Gymnasium environment, or a function that makes one.
+Environment = Any
+#: What `learn` takes for environments.
+DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "constraint", "states")
+
+#: Seconds between two looks at how far the runs are.
+LOOK_EVERY = 0.2
+
+
+@overload
+def learn_many(
+    models: Target | Environment | Iterable[Target | Environment],
+    learner: LearnerSettings | Learner | str,
+    episodes: int,
+    seeds: int | Iterable[int] = ...,
+    *,
+    keep: None = ...,
+    record: Record = ...,
+    average: bool = ...,
+    knowledge: Knowledge | None = ...,
+    workers: int | None = ...,
+    progress: bool = ...,
+    **declared: Any,
+) -> list[LearningRun]: ...
+
+
+@overload
+def learn_many(
+    models: Target | Environment | Iterable[Target | Environment],
+    learner: LearnerSettings | Learner | str,
+    episodes: int,
+    seeds: int | Iterable[int] = ...,
+    *,
+    keep: Callable[[LearningRun], Kept],
+    record: Record = ...,
+    average: bool = ...,
+    knowledge: Knowledge | None = ...,
+    workers: int | None = ...,
+    progress: bool = ...,
+    **declared: Any,
+) -> list[Kept]: ...
+
+
+def learn_many(
+    models: Target | Environment | Iterable[Target | Environment],
+    learner: LearnerSettings | Learner | str,
+    episodes: int,
+    seeds: int | Iterable[int] = 0,
+    *,
+    keep: Callable[[LearningRun], Any] | None = None,
+    record: Record = "auto",
+    average: bool = True,
+    knowledge: Knowledge | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+    **declared: Any,
+) -> list[Any]:
+    """Learn one run for each seed (one model), for each model (one seed), or for each pair of a model and a seed.
+
+    In place of a model there may be a function without arguments that makes a Gymnasium environment, which is asked
+    once for each run, or an environment for one run; `declared` is then what `learn` takes for environments (`horizon`,
+    `reward_range`, `constraint`, ...).
+
+    Runs are returned in that order. `keep` says what to keep of each, for instance `lambda run: run.history`: a run
+    holds its tables, and a thousand of them may not fit into memory. `workers` is the number of threads, by default
+    one for each core. `record` and `average` are those of `learn`.
+    """
+    pairs = paired(models, seeds)
+    settings, known = check_learner(learner), check_knowledge(knowledge)
+    check_episodes(episodes)
+    for model in {id(target): target for target, _ in pairs if isinstance(target, TabularModel)}.values():
+        settings.check_model(model)
+    threads = usable_cores() if workers is None else workers
+    check_count(threads, "workers")
+    refuse_undeclared(declared, [target for target, _ in pairs])
+    every = recording_interval(record, episodes)
+    done, stop = [0] * len(pairs), threading.Event()
+
+    def run(index: int) -> Any:
+        given, seed = pairs[index]
+        own = settings.fresh() if isinstance(settings, OwnLearner) else settings
+        with opened(given, declared) as target:
+            sampled = isinstance(target, TabularModel) and is_sampled(record, episodes, target)
+            active = ActiveRun(
+                target, own, planned=episodes, seed=seed, every=every, average=average, knowledge=known, sampled=sampled
+            )
+            for count in pieces(active, episodes):
+                done[index] = count
+                if stop.is_set():
+                    raise InterruptedError
+            result = active.result()
+            return result if keep is None else keep(result)
+
+    bar = Progress("Learning", total=episodes * len(pairs), unit="episodes", enabled=progress)
+    with bar, ThreadPoolExecutor(max(1, min(threads, len(pairs)))) as pool:
+        futures = [pool.submit(run, index) for index in range(len(pairs))]
+        try:
+            watch(futures, lambda: bar.reach(sum(done), runs=sum(count == episodes for count in done)))
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@contextmanager
+def opened(given: Any, declared: dict[str, Any]) -> Iterator[TabularModel | Lanes]:
+    """Give the target of a run; an environment that is made for it is closed after it."""
+    if isinstance(given, TabularModel):
+        yield given
+        return
+    env = given if is_environment(given) else given()
+    if not is_environment(env):
+        raise SettingsError(f"models returned {env!r}; a function must return a Gymnasium environment")
+    try:
+        yield adapt(env, **declared)
+    finally:
+        if env is not given:
+            env.close()
+
+
+def refuse_undeclared(declared: dict[str, Any], targets: Sequence[Any]) -> None:
+    """Raise for arguments that mean nothing, and for those of environments where there is none."""
+    unknown = sorted(set(declared) - set(DECLARED))
+    if unknown:
+        raise SettingsError(f"there is no argument {', '.join(unknown)}; environments take {', '.join(DECLARED)}")
+    if declared and any(isinstance(target, TabularModel) for target in targets):
+        raise SettingsError(f"{', '.join(declared)} belong to environments; a model has them already")
+
+
+def is_model(target: Any) -> bool:
+    """Is it something that is learned on as a model?"""
+    return isinstance(target, TabularModel) or is_problem(target)
+
+
+def paired(models: Any, seeds: Any) -> list[tuple[Any, int]]:
+    """Return target and seed of each run; one of either goes with all of the other."""
+    one_model = is_model(models) or is_environment(models) or callable(models)
+    one_seed = isinstance(seeds, int | np.integer)
+    try:
+        model_list: Sequence[Any] = [models] if one_model else list(models)
+        seed_list: Sequence[Any] = [seeds] if one_seed else list(seeds)
+    except TypeError:
+        raise SettingsError(
+            "models must be a model, a problem or a function that makes an environment, or several; seeds a whole "
+            "number or several"
+        ) from None
+    count = len(seed_list) if one_model else len(model_list)
+    if not one_seed and len(seed_list) != count:
+        raise SettingsError(
+            f"{len(model_list)} models and {len(seed_list)} seeds: there must be one seed for each model"
+        )
+    for index, model in enumerate(model_list):
+        if not is_model(model) and not is_environment(model) and not callable(model):
+            raise SettingsError(
+                f"models: number {index} is {type(model).__name__}; it must be a model, a Problem, an environment or a "
+                "function that makes one"
+            )
+    shared = [model for model in model_list if is_environment(model)]
+    if len({id(env) for env in shared}) < len(shared) or (shared and one_model and count > 1):
+        raise SettingsError("an environment belongs to one run: pass a function that makes it, or one for each run")
+    model_list = [as_model(model) if is_model(model) else model for model in model_list]
+    seed_list = [check_seed(seed) for seed in seed_list]
+    return [(model_list[0 if one_model else i], seed_list[0 if one_seed else i]) for i in range(count)]
+
+
+def watch(futures: list[Future[Any]], look: Callable[[], None]) -> None:
+    """Wait until all are done or one has failed, looking from time to time."""
+    while True:
+        finished, unfinished = wait(futures, timeout=LOOK_EVERY, return_when=FIRST_EXCEPTION)
+        look()
+        for future in finished:
+            future.result()
+        if not unfinished:
+            return

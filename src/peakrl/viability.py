@@ -1,0 +1,184 @@
+"""The safe set: from where, and by which actions, every constraint can still be kept with certainty.
+
+With n(s,a) the possible next states of a pair and f_i every constraint value that may come of it, for h = H-1 .. 0:
+
+    safe_h(s,a)  where  f_i(s,a,s') >= 0 for all i and s'   and   safe_{h+1}(s') for all s' in n(s,a)
+    safe_h(s)    where  safe_h(s,a) for some a;             safe_H(s) always: nothing is left that could be violated
+
+A policy that takes safe actions only never violates anything, and no other policy keeps every constraint with
+probability 1 from wherever it may come to: this is the viability kernel of the problem. How likely an outcome is plays
+no part.
+
+An action that is not safe violates at once, or may lead to a state that is not. From such a state one comes, by actions
+that do not violate themselves, to a dead end, a state whose every action violates at once; over those actions a and
+the next states s' that are not safe
+
+    distance_h(s) = 0 at a dead end,  else  1 + min over a, s' of distance_{h+1}(s')
+
+A stored state without actions, which only the end of an episode has, counts as not safe at an earlier step.
+
+In a stationary model what is safe at a step is safe at every later one, by induction from safe_H, which holds
+everywhere: one number tells of all steps, the first from which on an action or a state is safe.
+
+With a policy pi that is promised to be safe wherever it names an action, its own actions are safe without a proof, and
+others are where they violate nothing and lead to states that are safe in this wider sense:
+
+    safe_h(s,a)  where  a = pi_h(s),  or  f_i >= 0 for all i and s'  and  safe_{h+1}(s') for all s' in n(s,a)
+    safe_h(s)    where  pi_h(s) names any action, or  safe_h(s,a) for some a
+
+A policy keeps every constraint from a state on, with certainty, where
+
+    kept_h(s)    where  f_i(s,pi_h(s),s') >= 0 for all i and s'  and  kept_{h+1}(s') for all s' in n(s,pi_h(s))
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.jit import kernel
+from peakrl.types import Ints, Layout, Payoffs
+
+Bools = NDArray[np.bool_]
+FAR = np.int32(2**31 - 1)
+#: In place of the row that a policy promises: it promises nothing; its action is none that the model offers.
+NO_PROMISE, UNLISTED = -1, -2
+
+
+@kernel
+def keeping_rows(layout: Layout, payoffs: Payoffs) -> Bools:
+    """Return [row]: True where nothing that may come of it violates."""
+    records, constraints = payoffs.constraints.shape
+    met = np.ones(records, np.bool_)
+    for record in range(records):
+        for i in range(constraints):
+            if not payoffs.constraints[record, i] >= 0.0:
+                met[record] = False
+    rows = layout.row_distribution.shape[0]
+    keeps = np.empty(rows, np.bool_)
+    for row in range(rows):
+        d, first = layout.row_distribution[row], payoffs.row_payoff[row]
+        last = first + payoffs.stride * (layout.outcome_start[d + 1] - layout.outcome_start[d] - 1)
+        kept = True
+        for record in range(first, last + 1):
+            kept = kept and met[record]
+        keeps[row] = kept
+    return keeps
+
+
+@kernel
+def safe_steps(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
+    """Return [row] and [slot]: the first step from which on an action, a state is safe; H where there is none before.
+
+    `keeps` says which rows violate nothing. In a layered model, whose slots belong to a step, it is 0 or H.
+    """
+    horizon, layered = layout.horizon, layout.node_stride == 0
+    row_from = np.full(keeps.shape[0], horizon, np.int32)
+    slot_from = np.full(layout.row_start.shape[0] - 1, horizon, np.int32)
+    if layered:
+        slot_from[layout.step_slots[horizon - 1, 1] :] = 0
+    leads_well = np.empty(layout.outcome_start.shape[0] - 1, np.bool_)
+    for step in range(horizon - 1, -1, -1):
+        noted, changed = 0 if layered else step, layered
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            well = True
+            for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                if slot_from[layout.outcome_next[o]] > step + 1:
+                    well = False
+                    break
+            leads_well[d] = well
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            some = False
+            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                if keeps[row] and leads_well[layout.row_distribution[row]]:
+                    row_from[row] = noted
+                    some = True
+            if some:
+                slot_from[slot] = noted
+            elif slot_from[slot] == step + 1:
+                changed = True
+        if not changed:  # what the next step has, all earlier ones have as well
+            for row in range(row_from.shape[0]):
+                if row_from[row] == step:
+                    row_from[row] = 0
+            for slot in range(slot_from.shape[0]):
+                if slot_from[slot] == step:
+                    slot_from[slot] = 0
+            break
+    return row_from, slot_from
+
+
+@kernel
+def promised_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) -> tuple[Bools, Bools]:
+    """Return [entry] and [node]: which actions and states are safe with a policy that is safe by promise.
+
+    `promised` [node] holds its row, NO_PROMISE or UNLISTED.
+    """
+    entry_safe = np.zeros((layout.horizon - 1) * layout.entry_stride + keeps.shape[0], np.bool_)
+    node_safe = np.zeros(nodes, np.bool_)
+    after = layout.horizon * layout.node_stride if layout.node_stride > 0 else layout.step_slots[layout.horizon - 1, 1]
+    node_safe[after:] = True
+    leads_well = np.empty(layout.outcome_start.shape[0] - 1, np.bool_)
+    for step in range(layout.horizon - 1, -1, -1):
+        here, there = step * layout.node_stride, (step + 1) * layout.node_stride
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            well = True
+            for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                if not node_safe[there + layout.outcome_next[o]]:
+                    well = False
+                    break
+            leads_well[d] = well
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            promise = promised[here + slot]
+            some = promise == UNLISTED
+            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                safe = row == promise or (keeps[row] and leads_well[layout.row_distribution[row]])
+                entry_safe[step * layout.entry_stride + row] = safe
+                some = some or safe
+            node_safe[here + slot] = some
+    return entry_safe, node_safe
+
+
+@kernel
+def kept_nodes(layout: Layout, keeps: Bools, rows: Ints) -> Bools:
+    """Return [node]: whether a policy that takes `rows` [node] violates nothing from there on; False after the end."""
+    kept = np.zeros(rows.shape[0], np.bool_)
+    for step in range(layout.horizon - 1, -1, -1):
+        there = (step + 1) * layout.node_stride
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            node = step * layout.node_stride + slot
+            row = rows[node]
+            if row < 0 or not keeps[row]:
+                continue
+            well = True
+            d = layout.row_distribution[row]
+            if step + 1 < layout.horizon:
+                for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                    well = well and kept[there + layout.outcome_next[o]]
+            kept[node] = well
+    return kept
+
+
+@kernel
+def dead_end_distances(layout: Layout, keeps: Bools, node_safe: Bools) -> Ints:
+    """Return [node]: how many moves it is to the nearest dead end; -1 where the state is safe."""
+    distance = np.full(node_safe.shape[0], -1, np.int32)
+    nearest = np.empty(layout.outcome_start.shape[0] - 1, np.int32)
+    for step in range(layout.horizon - 1, -1, -1):
+        there = (step + 1) * layout.node_stride
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            nearest[d] = FAR
+            for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                node = there + layout.outcome_next[o]
+                if not node_safe[node]:
+                    nearest[d] = min(nearest[d], distance[node])
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            node = step * layout.node_stride + slot
+            if node_safe[node]:
+                continue
+            shortest = FAR
+            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                if keeps[row]:
+                    shortest = min(shortest, nearest[layout.row_distribution[row]])
+            distance[node] = 0 if shortest == FAR else shortest + 1
+    return distance
