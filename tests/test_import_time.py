@@ -44,13 +44,13 @@ def test_learning_imports_only_what_it_computes_with():
 
 
 FILES = {
-    "kernels/amounts.py": "AMOUNT = 1\n",
-    "kernels/inner.py": (
-        "from peakrl.kernels.amounts import AMOUNT\nfrom peakrl.jit import kernel\n\n"
+    "evaluation/amounts.py": "AMOUNT = 1\n",
+    "evaluation/inner.py": (
+        "from peakrl.evaluation.amounts import AMOUNT\nfrom peakrl.jit import kernel\n\n"
         "@kernel\ndef inner(x):\n    return x + AMOUNT\n"
     ),
     "planning/outer.py": (
-        "from peakrl.kernels.inner import inner\nfrom peakrl.jit import kernel\n\n"
+        "from peakrl.evaluation.inner import inner\nfrom peakrl.jit import kernel\n\n"
         "@kernel\ndef outer(x):\n    return 2 * inner(x)\n"
     ),
 }
@@ -65,7 +65,7 @@ def test_a_kernel_is_read_from_the_cache_until_a_file_that_it_uses_is_edited(tmp
     places = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     assert python(ASK, **places) == "4 0"
     assert python(ASK, **places) == "4 1"  # from the cache
-    (copy / "kernels" / "amounts.py").write_text("AMOUNT = 10\n")
+    (copy / "evaluation" / "amounts.py").write_text("AMOUNT = 10\n")
     assert python(ASK, **places) == "22 0"
-    (copy / "kernels" / "inner.py").write_text(FILES["kernels/inner.py"].replace("x + ", "x - "))
+    (copy / "evaluation" / "inner.py").write_text(FILES["evaluation/inner.py"].replace("x + ", "x - "))
     assert python(ASK, **places) == "-18 0"

@@ -13,7 +13,7 @@ def test_a_command_that_is_interrupted_says_so_and_exits_with_130(monkeypatch, c
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("peakrl.planning.solution", stop)
+    monkeypatch.setattr("peakrl.planning.solve", stop)
     monkeypatch.setattr(sys, "argv", ["peakrl", "solve", "scheduling-1"])
     with pytest.raises(SystemExit) as left:
         main()

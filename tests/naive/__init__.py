@@ -1,9 +1,8 @@
 """Slow, obvious twins of every kernel, written from the formulas on the readable `Problem`, never on our arrays."""
 
-from naive.algorithm_1 import algorithm_one
+from naive.constrained_q import algorithm_one
 from naive.draws import Walk, Xoshiro, alias_table, order_met, paid, pick, simulate_by_walking
 from naive.harvesting import convex_optimum, harvest_expectation, harvest_optimum, harvest_total, harvest_value
-from naive.lists import change_fault, distribution_fault, number_lists, repeated_member
 from naive.planning import (
     best_of_all_tables,
     budget_programme,
@@ -12,7 +11,6 @@ from naive.planning import (
     occupancy_programme,
     optimistic_plan,
 )
-from naive.practical import PracticalTwin
 from naive.problems import (
     decision_points,
     evaluate_by_trajectories,
@@ -26,6 +24,8 @@ from naive.problems import (
     total_violation,
     trajectories,
 )
+from naive.ragged import change_fault, distribution_fault, number_lists, repeated_member
+from naive.safe_q import PracticalTwin
 from naive.scheduling import best_over_all_orders, expected_costs_of_order, order_costs
 
 __all__ = [

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from event_files import Points, logged
 from helpers.commands import caller
+from helpers.event_files import Points, logged
 from peakrl import LearningRun, compile_model, energy_harvesting, learn, load_run, resume, solve
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import SafeQ

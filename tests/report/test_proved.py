@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from event_files import logged
 from helpers import certified_problems as problems
+from helpers.event_files import logged
 from helpers.model_environment import ModelEnvironment
 from peakrl import (
     Knowledge,

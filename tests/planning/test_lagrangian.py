@@ -8,7 +8,7 @@ from scipy import sparse
 
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from naive.priced_plans import priced_values
+from naive.lagrangian import priced_values
 from peakrl import TabularModel, compile_model
 from peakrl.learners import OptCMDP
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_laws, counted_chain, extended_flow

@@ -52,7 +52,7 @@ def test_learning_tables_take_the_stated_bytes(name, seed):
 @seeds(3)
 def test_the_practical_learners_tables_take_the_stated_bytes(kind, seed):
     model = compile_model(random_problem(seed, states=4, actions=3, horizon=4, stationary=kind == "stationary"))
-    an_entry, a_state_and_step, a_pair, a_state = stated(f"practical learner, {kind} model")
+    an_entry, a_state_and_step, a_pair, a_state = stated(f"SafeQ, {kind} model")
     taken = sum(array.nbytes for array in learner_of(model, SafeQ()).learned().arrays().values())
     states_and_steps = model.num_slots * (model.horizon if model.stationary else 1)
     counted = an_entry * model.num_entries + a_state_and_step * states_and_steps

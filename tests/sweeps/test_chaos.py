@@ -36,7 +36,7 @@ SWEEP: dict[str, Any] = {
 
 
 def squares(count: int, seconds: float = 0.0) -> list[Task]:
-    return [Task("sweep_runs:square", {"x": x, "seconds": seconds}) for x in range(count)]
+    return [Task("helpers.sweep_runs:square", {"x": x, "seconds": seconds}) for x in range(count)]
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -176,7 +176,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_two_ray_nodes_give_the_results_of_one_core(cluster: Any, tmp_path: Path) -> None:
     plan = read_plan(SWEEP)
-    threads = [Task("sweep_runs:threads", {"x": x}) for x in range(4)]
+    threads = [Task("helpers.sweep_runs:threads", {"x": x}) for x in range(4)]
     complete(plan.tasks, tmp_path / "one", workers=1)
     done = complete(plan.tasks, tmp_path / "ray", engine="ray", address=cluster.address)
     assert (done.made, done.failures) == (len(plan.tasks), [])

@@ -13,7 +13,7 @@ import pytest
 from experiments.robustness import FAMILIES, instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from naive.posterior import Posterior
+from naive.posterior_sampling import Posterior
 from peakrl import Knowledge, Policy, TabularModel, compile_model, evaluate, learn, resume, scheduling_example, solve
 from peakrl.errors import PeakError, SettingsError
 from peakrl.learners import PosteriorSampling

@@ -28,7 +28,7 @@ HERE, TESTS = str(Path(__file__).parent), str(Path(__file__).parents[1])
 
 
 def squares(count: int, **config: Any) -> list[Task]:
-    return [Task("sweep_runs:square", {"x": x, **config}) for x in range(count)]
+    return [Task("helpers.sweep_runs:square", {"x": x, **config}) for x in range(count)]
 
 
 def digests(results: list[Result]) -> dict[str, str]:
@@ -74,7 +74,7 @@ def test_results_do_not_depend_on_workers_or_order(tmp_path: Path) -> None:
 
 
 def test_workers_are_processes_with_one_thread(tmp_path: Path) -> None:
-    tasks = [Task("sweep_runs:threads", {"x": x}) for x in range(4)]
+    tasks = [Task("helpers.sweep_runs:threads", {"x": x}) for x in range(4)]
     results = run_tasks(tasks, tmp_path, workers=2)
     assert {(result.values["numba"], result.values["blas"]) for result in results} == {(1, "1")}
     assert len({result.values["process"] for result in results}) == 2
@@ -82,7 +82,7 @@ def test_workers_are_processes_with_one_thread(tmp_path: Path) -> None:
 
 def test_kept_workers_serve_one_call_after_another_and_end_with_the_block(tmp_path: Path) -> None:
     def processes(batch: int) -> set[int]:
-        tasks = [Task("sweep_runs:threads", {"x": x, "batch": batch}) for x in range(4)]
+        tasks = [Task("helpers.sweep_runs:threads", {"x": x, "batch": batch}) for x in range(4)]
         return {int(result.values["process"]) for result in run_tasks(tasks, tmp_path, engine=engine)}
 
     with local_workers(2, prepare="no_such_module:f") as engine:  # a favour: its failure is no one's
@@ -109,7 +109,7 @@ def test_any_executor_of_processes_makes_runs_and_is_left_open(tmp_path: Path) -
 
 
 def test_an_executor_that_breaks_is_named_and_finished_runs_are_kept(tmp_path: Path) -> None:
-    deadly = Task("sweep_runs:die", {"log": str(tmp_path / "log"), "times": 1})
+    deadly = Task("helpers.sweep_runs:die", {"log": str(tmp_path / "log"), "times": 1})
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         run_tasks(squares(2), tmp_path / "out", engine=executor, search=TESTS)
         with pytest.raises(SweepError, match="the executor takes no more runs"):
@@ -118,13 +118,13 @@ def test_an_executor_that_breaks_is_named_and_finished_runs_are_kept(tmp_path: P
 
 
 def test_what_a_run_prints_and_reads_does_not_disturb_its_worker(tmp_path: Path) -> None:
-    task = Task("sweep_runs:talk", {})
+    task = Task("helpers.sweep_runs:talk", {})
     assert run_tasks([task], tmp_path, workers=2)[0].values == {"heard": ""}
 
 
 def test_a_death_costs_its_own_run_which_is_tried_again(tmp_path: Path) -> None:
     log, other = tmp_path / "log", tmp_path / "other"
-    deadly = Task("sweep_runs:die", {"log": str(log), "times": 2})
+    deadly = Task("helpers.sweep_runs:die", {"log": str(log), "times": 2})
     results = run_tasks([deadly, *squares(6, log=str(other), seconds=0.05)], tmp_path / "out", workers=2)
     assert results[0].values == {"survived": True}
     assert log.read_text().count("die") == 3
@@ -132,18 +132,18 @@ def test_a_death_costs_its_own_run_which_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_failures_are_listed_when_all_else_is_done(tmp_path: Path) -> None:
-    deadly = Task("sweep_runs:die", {"log": str(tmp_path / "deaths"), "times": 99})
-    wrong = Task("sweep_runs:fail", {"log": str(tmp_path / "wrong"), "error": "value"})
-    unlucky = Task("sweep_runs:fail", {"log": str(tmp_path / "unlucky"), "error": "disk"})
-    hanging = Task("sweep_runs:hang", {})
+    deadly = Task("helpers.sweep_runs:die", {"log": str(tmp_path / "deaths"), "times": 99})
+    wrong = Task("helpers.sweep_runs:fail", {"log": str(tmp_path / "wrong"), "error": "value"})
+    unlucky = Task("helpers.sweep_runs:fail", {"log": str(tmp_path / "unlucky"), "error": "disk"})
+    hanging = Task("helpers.sweep_runs:hang", {})
     tasks = [deadly, wrong, unlucky, hanging, *squares(4)]
     with pytest.raises(SweepError, match="4 runs failed") as caught:
         run_tasks(tasks, tmp_path / "out", workers=2, time_limit=4)
     lines = {line.split()[0]: line for line in str(caught.value).splitlines()[1:] if "fail " not in line}
-    assert "the worker process died: SIGKILL(-9)" in lines["sweep_runs:die"]
-    assert "(tried 3 times)" in lines["sweep_runs:die"]
+    assert "the worker process died: SIGKILL(-9)" in lines["helpers.sweep_runs:die"]
+    assert "(tried 3 times)" in lines["helpers.sweep_runs:die"]
     # Where it hung is told: in its own file, or on a busy machine still in an import.
-    assert re.search(r"the time limit has passed at \S+", lines["sweep_runs:hang"])
+    assert re.search(r"the time limit has passed at \S+", lines["helpers.sweep_runs:hang"])
     assert "ValueError: no such luck (sweep_runs.py" in str(caught.value)
     # What a run raises it will raise again; what a machine does to it may pass.
     assert (tmp_path / "wrong").read_text().count("fail") == 1
@@ -152,11 +152,11 @@ def test_failures_are_listed_when_all_else_is_done(tmp_path: Path) -> None:
 
 
 def test_the_message_of_a_result_that_cannot_be_stored_names_it(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match="sweep_runs:odd_result returned 'list' as list"):
-        run_tasks([Task("sweep_runs:odd_result", {})], tmp_path, workers=1)
+    with pytest.raises(SweepError, match="helpers.sweep_runs:odd_result returned 'list' as list"):
+        run_tasks([Task("helpers.sweep_runs:odd_result", {})], tmp_path, workers=1)
 
 
-@pytest.mark.parametrize("name", ["no_such_module:f", "sweep_runs:no_such_function"])
+@pytest.mark.parametrize("name", ["no_such_module:f", "helpers.sweep_runs:no_such_function"])
 def test_a_function_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(SweepError, match=name):
         run_tasks([Task(name, {})], tmp_path, workers=1)
