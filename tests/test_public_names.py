@@ -9,7 +9,6 @@ import sys
 import pytest
 
 import peakrl
-from peakrl.specs.registry import namespaces
 
 
 def test_the_list_is_sorted_and_every_name_has_a_home():
@@ -28,13 +27,21 @@ def test_no_public_name_is_also_a_module_that_would_shadow_it():
 
 
 def test_a_namespace_offers_every_name_that_it_lists():
-    for name in namespaces():
-        namespace = getattr(peakrl, name)
+    for name in peakrl.problems.NAMESPACES:
+        namespace = getattr(peakrl.problems, name)
         assert sorted(namespace.__all__) == namespace.__all__ == dir(namespace)
         for each in namespace.__all__:
             assert getattr(namespace, each).__name__ == each
         with pytest.raises(AttributeError, match=f"module 'peakrl.problems.{name}' has no attribute 'nonsense'"):
             _ = namespace.nonsense
+
+
+def test_problems_offers_every_name_that_it_lists():
+    assert sorted(peakrl.problems.__all__) == peakrl.problems.__all__ == dir(peakrl.problems)
+    for name in peakrl.problems.__all__:
+        assert getattr(peakrl.problems, name).__name__.rpartition(".")[2] == name
+    with pytest.raises(AttributeError, match=r"module 'peakrl\.problems' has no attribute 'nonsense'"):
+        _ = peakrl.problems.nonsense
 
 
 def test_what_moved_into_a_namespace_can_still_be_imported_from_the_top():

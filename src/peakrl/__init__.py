@@ -18,6 +18,7 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from peakrl import problems as problems  # registers the kinds of problems
 from peakrl.gym.registration import register_with_gymnasium as _register_with_gymnasium
 from peakrl.version import __version__ as __version__
 
@@ -122,9 +123,7 @@ _HOMES = {
 
 def _namespaces() -> Mapping[str, str]:
     """The learners, and what belongs to one problem: `peakrl.harvesting.greedy_policy`."""
-    from peakrl.specs.registry import namespaces
-
-    return {"learners": "peakrl.learners", **namespaces()}
+    return {"learners": "peakrl.learners", **{name: f"peakrl.problems.{name}" for name in problems.NAMESPACES}}
 
 
 #: What lay at the top before it had a namespace, which it can still be imported from in this release.
@@ -200,7 +199,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_namespaces(), "__version__"])
+    return sorted([*__all__, *_namespaces(), "problems", "__version__"])
 
 
 _register_with_gymnasium()

@@ -1,12 +1,13 @@
-"""A new built-in problem is a folder and one line: everything else knows it by that."""
+"""A registered kind of problem is known everywhere."""
 
 from __future__ import annotations
+
+import importlib
 
 import gymnasium
 import pytest
 from typer.testing import CliRunner
 
-import peakrl
 from peakrl import compile_model, solve
 from peakrl.cli import app
 from peakrl.cli.templates import template_files
@@ -27,7 +28,6 @@ KINDS = (
     ),
 )
 """
-INIT = '__all__ = ["toy"]\nfrom toy_of_a_test.problem import toy\n'
 PROBLEM = """
 from peakrl import Outcome, Problem
 from peakrl.specs.spec import remember
@@ -48,26 +48,18 @@ def toy(steps=2):
 """
 
 
-def forget():
-    for remembered in (registry.kinds, registry.command_names, registry.namespaces):
-        remembered.cache_clear()
-
-
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     folder = tmp_path / "toy_of_a_test"
     folder.mkdir()
-    for name, text in (("__init__", INIT), ("kinds", KINDS), ("problem", PROBLEM)):
+    for name, text in (("__init__", ""), ("kinds", KINDS), ("problem", PROBLEM)):
         (folder / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "FOLDERS", (*registry.FOLDERS, "toy_of_a_test.kinds"))
     monkeypatch.chdir(tmp_path)
-    forget()
+    monkeypatch.setattr(registry, "_KINDS", dict(registry.kinds()))
+    registry.register(*importlib.import_module("toy_of_a_test.kinds").KINDS)
     yield tmp_path
-    vars(peakrl).pop("toy_of_a_test", None)
     gymnasium.registry.pop("peakrl/Toy-v0", None)
-    monkeypatch.undo()
-    forget()
 
 
 def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_gymnasium(toy):
@@ -86,11 +78,9 @@ def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_g
     assert env.unwrapped.model.spec == {"kind": "toy", "steps": 6}
 
 
-def test_a_new_problem_has_its_namespace_and_the_names_of_its_states_parts(toy):
-    assert peakrl.toy_of_a_test.toy().horizon == 2
-    assert "toy_of_a_test" in dir(peakrl)
-    assert registry.part_names(peakrl.toy_of_a_test.toy().spec) == ("place",)
+def test_a_new_problem_names_the_parts_of_its_states(toy):
+    assert registry.part_names({"kind": "toy"}) == ("place",)
 
 
-def test_a_problem_that_no_folder_knows_has_no_names_for_its_parts():
+def test_a_problem_of_an_unknown_kind_has_no_names_for_its_parts():
     assert registry.part_names({"kind": "nonsense"}) == registry.part_names(None) == ()

@@ -1,8 +1,8 @@
-"""The kinds of problems that there are: one line for each folder, and nothing of a problem is told anywhere else.
+"""Registry of the kinds of problems that can be created from data: problem files, sweeps, the command line, Gymnasium.
 
-A folder's module `kinds` lists its kinds: what a file calls them, which function makes them (its parameters are the
-kind's, with its defaults), their names on the command line and at Gymnasium, and what `peakrl init` writes. What a
-folder's `__init__` lists in `__all__` is `peakrl.FOLDER.NAME`.
+A package of problems registers its kinds when it is imported; `peakrl.problems` does so for the built-in ones. A
+kind has a name, the function that creates a problem (the function's parameters are the kind's parameters), its names on
+the command line and in Gymnasium, and the template that `peakrl init` writes.
 """
 
 from __future__ import annotations
@@ -11,22 +11,13 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from peakrl.errors import ProblemError
 
-FOLDERS = (
-    "peakrl.problems.harvesting.kinds",
-    "peakrl.problems.scheduling.kinds",
-    "peakrl.problems.heating.kinds",
-    "peakrl.problems.charging.kinds",
-    "peakrl.problems.robots.kinds",
-    "peakrl.problems.flow_shops.kinds",
-    "peakrl.problems.tables.kinds",
-    "peakrl.problems.python.kinds",
-)
+#: The registered kinds by name, in order of registration.
+_KINDS: dict[str, Kind] = {}
 
 
 @dataclass(frozen=True)
@@ -83,10 +74,14 @@ def loaded(function: str) -> Callable[..., Any]:
     return found
 
 
-@cache
+def register(*kinds: Kind) -> None:
+    """Add kinds of problems to those that files, sweeps, the command line and Gymnasium know."""
+    _KINDS.update({kind.name: kind for kind in kinds})
+
+
 def kinds() -> Mapping[str, Kind]:
-    """Return the kinds by name."""
-    return {kind.name: kind for folder in FOLDERS for kind in importlib.import_module(folder).KINDS}
+    """Return the registered kinds by name."""
+    return _KINDS
 
 
 def kind_named(name: Any) -> Kind:
@@ -96,7 +91,6 @@ def kind_named(name: Any) -> Kind:
     return kinds()[name]
 
 
-@cache
 def command_names() -> Mapping[str, Mapping[str, Any]]:
     """Return the problems that have a name in place of a file, on the command line."""
     return {
@@ -104,14 +98,6 @@ def command_names() -> Mapping[str, Mapping[str, Any]]:
         for kind in kinds().values()
         for name, parameters in kind.commands.items()
     }
-
-
-@cache
-def namespaces() -> Mapping[str, str]:
-    """Return the packages of problems that offer names of their own, by the name that `peakrl` knows them by."""
-    packages = [folder.rpartition(".")[0] for folder in FOLDERS]
-    offering = [package for package in packages if hasattr(importlib.import_module(package), "__all__")]
-    return {package.rpartition(".")[2]: package for package in offering}
 
 
 def part_names(spec: Mapping[str, Any] | None) -> tuple[str, ...]:

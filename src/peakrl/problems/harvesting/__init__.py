@@ -1,4 +1,4 @@
-"""`peakrl.harvesting`: a transmitter that lives on harvested energy, its arrivals and its baselines."""
+"""`peakrl.problems.harvesting`: a transmitter that lives on harvested energy, its arrivals and its baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`peakrl.robots`: a robot on a slippery floor whose battery must never run dry."""
+"""`peakrl.problems.robots`: a robot on a slippery floor whose battery must never run dry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`peakrl.scheduling`: jobs on one machine with due times and deadlines, the rules that order them, their files."""
+"""`peakrl.problems.scheduling`: jobs on one machine with due times and deadlines, dispatching rules, job files."""
 
 from __future__ import annotations
 

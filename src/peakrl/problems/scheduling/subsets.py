@@ -1,4 +1,4 @@
-"""The best order of jobs with fixed times, without a table of states: `problems.scheduling.subset_orders` for some twenty jobs."""
+"""The best order of some twenty jobs with fixed times, without a table of states (`subset_orders`)."""
 
 from __future__ import annotations
 
