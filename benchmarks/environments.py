@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.timing import Section, in_turns
 from peakrl import Knowledge, learn, learners
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings
 
 
 @dataclass(frozen=True)

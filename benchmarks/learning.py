@@ -11,7 +11,7 @@ from benchmarks.reference import NoReference, ReferenceRun
 from benchmarks.timing import Section, in_turns
 from peakrl import TabularModel, certify, compile_model, energy_harvesting, learn, learn_many, scheduling_example, solve
 from peakrl.learners import Certified, ConstrainedQ, SafeQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings
 from peakrl.problems.harvesting import draw_arrivals
 from peakrl.training.many import usable_cores
 from peakrl.training.trainer import ActiveRun

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.learners.constrained_q import ConstrainedQ, OptimisticQ, bonus_constants
-from peakrl.learners.constrained_q_kernel import MODIFIED, PAYOFF_COLUMNS
+from peakrl.learners.constrained_q import MODIFIED, PAYOFF_COLUMNS, ConstrainedQ, OptimisticQ, bonus_constants
 from peakrl.space import expand, starts_of
 from peakrl.tabular import TabularModel
 from peakrl.training.trainer import ActiveRun

@@ -19,8 +19,8 @@ from experiments.energy import transmitter
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, numbers
 from experiments.scheduling import example_problem
 from peakrl import Knowledge, ProblemSpec, TabularModel, evaluate, learn, learn_in_stages, solve
-from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ, learner_from
+from peakrl.learners.base import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure
 from peakrl.sweeps import Result, Task
 
@@ -234,7 +234,7 @@ def learn_transmitter(config: Mapping[str, Any]) -> dict[str, Any]:
     model, at = ProblemSpec.from_dict(config["problem"]).compile(), config["places"]
     found = []
     for run in learn_in_stages(
-        model, LearnerSettings.from_dict(config["learner"]), stages=at, seed=config["seed"],
+        model, learner_from(config["learner"]), stages=at, seed=config["seed"],
         knowledge=Knowledge.from_dict(config["knowledge"]), record=at[-1] if config["averaged"] else "none",
     ):  # fmt: skip
         policy = evaluate(model, run.policy)
@@ -257,7 +257,7 @@ def gaps(model: TabularModel, episode: Floats, value: Floats, violation: Floats)
 
 def learn_schedule(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn a feasible scheduling example: the last violation and the last policy that was not optimal."""
-    model, settings = ProblemSpec.from_dict(config["problem"]).compile(), LearnerSettings.from_dict(config["learner"])
+    model, settings = ProblemSpec.from_dict(config["problem"]).compile(), learner_from(config["learner"])
     run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], record=1, average=False)
     wrong = (run.history.value < solve(model).value - 1e-9) | (run.history.violation > 0)
     return {
@@ -269,7 +269,7 @@ def learn_schedule(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def learn_infeasible(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn the infeasible scheduling example: when that is proved, and what violation is left."""
-    model, settings = ProblemSpec.from_dict(config["problem"]).compile(), LearnerSettings.from_dict(config["learner"])
+    model, settings = ProblemSpec.from_dict(config["problem"]).compile(), learner_from(config["learner"])
     run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], record="none", average=False)
     violation = evaluate(model, run.followed_policy).violation
     excess = 100 * (violation / solve(model).violation - 1)

@@ -21,8 +21,8 @@ import numpy as np
 from experiments.records import VERSION, Check, Floats, Longs, Request
 from peakrl import LearningRun, ProblemSpec, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.errors import ProblemError, StorageError
-from peakrl.learners import ConstrainedQ, SafeQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import ConstrainedQ, SafeQ, learner_from
+from peakrl.learners.base import LearnerSettings
 from peakrl.problems.harvesting import (
     EnergyHarvesting,
     balanced_rates,
@@ -136,7 +136,7 @@ def learn_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn on each sequence by itself: [learner, sequence, place] curves of the averaged policy."""
     models = [frozen_model(config, sequence) for sequence in config["arrivals"]]
     runs = [
-        [learn_frozen(config, model, LearnerSettings.from_dict(learner), config["every"]) for model in models]
+        [learn_frozen(config, model, learner_from(learner), config["every"]) for model in models]
         for learner in config["learners"]
     ]
     return {
@@ -149,7 +149,7 @@ def learn_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def compare_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn on each sequence (means over the second half of training) and compute its baselines: [sequence] each."""
-    settings, half = LearnerSettings.from_dict(config["learner"]), config["episodes"] // 2
+    settings, half = learner_from(config["learner"]), config["episodes"] // 2
     models = [frozen_model(config, sequence) for sequence in config["arrivals"]]
     runs = [learn_frozen(config, model, settings, half) for model in models]
     arrivals, baseline = config["arrivals"], baseline_settings(config)
@@ -167,7 +167,7 @@ def compare_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
 def learn_random(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn with fresh arrivals in every episode: exact curves of pi^k and of the averaged policy."""
     history = learn(
-        compile_model(built_transmitter(config["problem"])), LearnerSettings.from_dict(config["learner"]),
+        compile_model(built_transmitter(config["problem"])), learner_from(config["learner"]),
         episodes=config["episodes"], seed=config["seed"], record=config["every"], average=False,
     ).history  # fmt: skip
     return {

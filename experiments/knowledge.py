@@ -41,8 +41,7 @@ from peakrl import (
     scheduling_example,
     solve,
 )
-from peakrl.learners import PosteriorSampling
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import PosteriorSampling, learner_from
 from peakrl.problems.heating import thermostat
 from peakrl.problems.robots import Floor
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, new_figure, plain_numbers
@@ -195,7 +194,7 @@ def learn_knowing(config: Mapping[str, Any]) -> dict[str, Any]:
     best = solve(model).value
     gap, violation = [], []
     for run in learn_in_stages(
-        model, LearnerSettings.from_dict(config["learner"]), stages=looks, seed=config["seed"],
+        model, learner_from(config["learner"]), stages=looks, seed=config["seed"],
         knowledge=declared(model, config["problem"], config["rung"]),
     ):  # fmt: skip
         found = evaluate(model, run.policy)

@@ -75,8 +75,9 @@ from peakrl.learners import (
     SafeQ,
     TripleQ,
     WeiMDP,
+    learner_from,
 )
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE
 from peakrl.sweeps import Result, Task
 
@@ -537,7 +538,7 @@ def learn_neighbour(config: Mapping[str, Any]) -> dict[str, Any]:
 def run_config(config: Mapping[str, Any], model: TabularModel, episodes: int) -> LearningRun:
     """Run so many episodes with an exact history."""
     knowledge = Knowledge(support=model) if config["support"] else declared(config["declared"], model)
-    settings = LearnerSettings.from_dict(config["learner"])
+    settings = learner_from(config["learner"])
     return learn(
         model, settings, episodes=episodes, seed=config["seed"], record=1, average=False, knowledge=knowledge
     )  # fmt: skip

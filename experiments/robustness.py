@@ -23,8 +23,8 @@ import numpy as np
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most
 from peakrl import Evaluation, Policy, Solution, StochasticPolicy, TabularModel, evaluate, learn_in_stages, solve
 from peakrl.errors import SettingsError
-from peakrl.learners import UCBVI, PosteriorSampling, SafeQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import UCBVI, PosteriorSampling, SafeQ, learner_from
+from peakrl.learners.base import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, SKY, new_figure
 from peakrl.sweeps import Result, Task
 
@@ -398,7 +398,7 @@ def learn_instance(config: Mapping[str, Any]) -> dict[str, Any]:
     model = instance(family, config["number"])
     best = solve(model)
     scale, short, chance = scale_of(family, model, best), [], []
-    learner = LearnerSettings.from_dict(config["learner"])
+    learner = learner_from(config["learner"])
     record: Any = places[0] if exact else "none"
     for run in learn_in_stages(model, learner, stages=places, seed=config["seed"], record=record):
         found = evaluate(model, run.policy)

@@ -38,8 +38,7 @@ from peakrl import (
     machine_scheduling,
     solve,
 )
-from peakrl.learners import ConstrainedQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import ConstrainedQ, learner_from
 from peakrl.problems.scheduling import (
     MachineScheduling,
     draw_jobs,
@@ -329,7 +328,7 @@ def example_of(config: Mapping[str, Any]) -> MachineScheduling:
 
 def run_on(model: TabularModel, config: Mapping[str, Any], seed: int) -> LearningRun:
     """Return one run of the configured learner."""
-    settings = LearnerSettings.from_dict(config["learner"])
+    settings = learner_from(config["learner"])
     return learn(model, settings, episodes=config["episodes"], seed=seed, record=config["every"], average=False)
 
 

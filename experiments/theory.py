@@ -29,8 +29,8 @@ from experiments.drawing import curve, log_axes, places
 from experiments.neighbours import tiny_harvesting
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, curve_rows
 from peakrl import TabularModel, compile_model, learn, solve
-from peakrl.learners import SUCBVI, ConstrainedQ, PosteriorSampling
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import SUCBVI, ConstrainedQ, PosteriorSampling, learner_from
+from peakrl.learners.base import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
 from peakrl.sweeps import Task
 
@@ -257,7 +257,7 @@ def exact_histories(
     """Return the optimum, and for each seed value and violation of pi^k for every episode k."""
     name = config["problem"]
     model = doors(config["gap"]) if name == "doors" else fork() if name == "fork" else compile_model(tiny_harvesting())
-    settings, found = LearnerSettings.from_dict(config["learner"]), []
+    settings, found = learner_from(config["learner"]), []
     for seed in range(first, first + config["seeds"]):
         history = learn(model, settings, episodes=episodes, seed=seed, record=1, average=False).history
         found.append((history.value, history.violation))

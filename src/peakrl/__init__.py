@@ -150,6 +150,7 @@ if TYPE_CHECKING:
     from peakrl.gym import to_gymnasium
     from peakrl.gym.transition_table import from_gymnasium
     from peakrl.learners.assumptions.knowledge import Knowledge
+    from peakrl.learners.base import ProofHistory
     from peakrl.learners.custom import Learner
     from peakrl.model_file import load_model
     from peakrl.planning import Solution, solve, solve_budget, solve_modified, solve_relaxed
@@ -179,7 +180,7 @@ if TYPE_CHECKING:
     from peakrl.tabular import TabularModel
     from peakrl.theory import PacPlan, pac_plan
     from peakrl.theory_audit import Audit, audit
-    from peakrl.training.history import History, ProofHistory
+    from peakrl.training.history import History
     from peakrl.training.learn import LearningRun, learn, learn_in_stages
     from peakrl.training.many import learn_many
     from peakrl.training.run_file import load_run, resume

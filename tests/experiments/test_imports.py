@@ -15,7 +15,7 @@ ALLOWED = {
     "peakrl",
     "peakrl.errors",
     "peakrl.learners",
-    "peakrl.learners.settings",  # LearnerSettings, for annotations
+    "peakrl.learners.base",  # LearnerSettings, for annotations
     "peakrl.problems.harvesting",
     "peakrl.problems.heating",
     "peakrl.problems.robots",

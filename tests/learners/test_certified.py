@@ -17,8 +17,7 @@ from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.certificates.verify import verify
 from peakrl.errors import PeakError, SettingsError
 from peakrl.gym.adapter import adapt
-from peakrl.learners import Certified
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import Certified, learner_from
 from peakrl.training.trainer import ActiveRun
 
 PROBLEMS = {
@@ -238,7 +237,7 @@ def test_the_log_tells_what_every_episode_followed():
 
 def test_settings_survive_a_file_and_show_as_their_call():
     settings = Certified((0.05, 0.1), failure_probability=0.01, relative=True)
-    assert LearnerSettings.from_dict(json.loads(json.dumps(settings.as_dict()))) == settings
+    assert learner_from(json.loads(json.dumps(settings.as_dict()))) == settings
     assert repr(settings) == "Certified(epsilon=(0.1, 0.05), failure_probability=0.01, relative=True)"
 
 

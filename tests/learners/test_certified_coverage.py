@@ -18,7 +18,7 @@ from peakrl.learners.certified.confidence import EPISODES, FROZEN, LEFT, LOWER, 
 from peakrl.learners.certified.episodes import GAUGED, VIOLATED, play_episodes
 from peakrl.learners.certified.setup import Declared, certify_model
 from peakrl.learners.certified.tables import BEFORE, OPEN
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import ActiveRun
 

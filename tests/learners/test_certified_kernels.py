@@ -21,7 +21,7 @@ from peakrl.learners.certified.confidence import FROZEN
 from peakrl.learners.certified.episodes import GRID, Evidence
 from peakrl.learners.certified.gaps import measure_gaps
 from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, UNMET
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 
 
 def learned(seed, episodes=160):

@@ -28,13 +28,12 @@ from peakrl import (
     write_report,
 )
 from peakrl.errors import SettingsError
-from peakrl.learners import DOPE, OptCMDP, OptPessLP
+from peakrl.learners import DOPE, OptCMDP, OptPessLP, learner_from
 from peakrl.learners.cmdp_lp import rollout as following
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_laws, counted_chain, extended_flow
 from peakrl.learners.cmdp_lp.rollout import Mixture
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.settings import LearnerSettings
-from peakrl.learners.ucbvi_kernel import count_step
+from peakrl.learners.episode import Log
+from peakrl.learners.ucbvi import count_step
 from peakrl.planning.lagrangian import best_within
 from peakrl.planning.occupancy import most_reward
 from peakrl.sampling import draw_first, draw_outcome, seed_state, uniform
@@ -304,7 +303,7 @@ def test_a_page_shows_the_likeliest_actions_of_a_policy_that_draws_them_and_says
 
 def test_settings_store_themselves():
     for settings in [*SEAM.values(), OptPessLP(total=3.5, safe_policy=SAFE)]:
-        assert LearnerSettings.from_dict(settings.as_dict()) == settings
+        assert learner_from(settings.as_dict()) == settings
 
 
 # What cannot be ----------------------------------------------------------------------------------------------------

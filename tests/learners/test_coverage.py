@@ -15,8 +15,16 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import Learner, compile_model, learn, load_run, solve
 from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learners.coverage import BY_MODEL, NOTHING_KNOWN
-from peakrl.learners.coverage_kernel import Courses, Outcomes, least_mean, reach_untried, survival_low, way_of
+from peakrl.learners.coverage import (
+    BY_MODEL,
+    NOTHING_KNOWN,
+    Courses,
+    Outcomes,
+    least_mean,
+    reach_untried,
+    survival_low,
+    way_of,
+)
 
 COUNTING = {
     "posterior": PosteriorSampling(),

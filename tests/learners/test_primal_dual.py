@@ -12,10 +12,9 @@ from helpers.seeds import seeds
 from naive.primal_dual import improved, lagrangian_sweep
 from peakrl import Knowledge, TabularModel, compile_model, evaluate, learn, load_run, resume, solve_modified
 from peakrl.errors import SettingsError
-from peakrl.learners import OptDual, OptPrimalDual, WeiMDP
+from peakrl.learners import OptDual, OptPrimalDual, WeiMDP, learner_from
 from peakrl.learners.primal_dual.kernel import plan_anew
-from peakrl.learners.settings import LearnerSettings
-from peakrl.learners.ucbvi_kernel import NO_CELL
+from peakrl.learners.ucbvi import NO_CELL
 from peakrl.training.trainer import ActiveRun
 
 INVENTORY = compile_model(Inventory())
@@ -253,4 +252,4 @@ def test_a_run_cut_in_two_equals_the_whole(name, tmp_path):
 
 def test_settings_store_themselves():
     for name in TWINS:
-        assert LearnerSettings.from_dict(TWINS[name].as_dict()) == TWINS[name]
+        assert learner_from(TWINS[name].as_dict()) == TWINS[name]

@@ -12,8 +12,7 @@ from helpers.seeds import seeds
 from naive.q_tables import masked_q, maximin_game, triple_q
 from peakrl import Knowledge, compile_model, evaluate, learn, load_run, resume, solve
 from peakrl.errors import SettingsError
-from peakrl.learners import MaskedQ, MaximinQ, TripleQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import MaskedQ, MaximinQ, TripleQ, learner_from
 
 TINY, INVENTORY = compile_model(tiny_harvesting()), compile_model(Inventory())
 PEAK = Knowledge(constraints=lambda step, state, action: 3.0 - action)
@@ -228,4 +227,4 @@ def test_triple_q_is_not_continued_beyond_the_episodes_that_its_frames_were_made
     "settings", [MaskedQ(bonus="hoeffding"), MaximinQ(penalty=3.0), TripleQ(per_constraint=(1, 2))]
 )
 def test_settings_store_themselves(settings):
-    assert LearnerSettings.from_dict(settings.as_dict()) == settings
+    assert learner_from(settings.as_dict()) == settings

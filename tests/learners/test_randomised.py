@@ -7,8 +7,7 @@ import pytest
 
 from helpers.random_problems import random_problem
 from peakrl import Policy, StochasticPolicy, compile_model, evaluate, solve, solve_relaxed
-from peakrl.learners.base import SamplingAlgorithm
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings, SamplingAlgorithm
 from peakrl.planning.values import value_of_mixture
 from peakrl.sampling import draw_first, draw_outcome, uniform
 from peakrl.space import read_only

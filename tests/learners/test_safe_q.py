@@ -27,7 +27,7 @@ from peakrl import (
 )
 from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import ActiveRun
 

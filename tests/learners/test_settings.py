@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from peakrl import learners
 from peakrl.errors import SettingsError
-from peakrl.learners import Certified, ConstrainedQ, SafeQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import Certified, ConstrainedQ, SafeQ, learner_from
+from peakrl.learners.base import LearnerSettings
 
 positive = st.floats(1e-6, 1e6)
 FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {
@@ -66,7 +66,7 @@ def test_every_field_is_tried() -> None:
 
 @given(chosen())
 def test_settings_come_back_from_plain_values(settings: LearnerSettings) -> None:
-    assert LearnerSettings.from_dict(settings.as_dict()) == settings == LearnerSettings.from_dict(settings.brief())
+    assert learner_from(settings.as_dict()) == settings == learner_from(settings.brief())
 
 
 @given(chosen())

@@ -15,9 +15,8 @@ from helpers.seeds import seeds
 from naive import optimistic_plan
 from peakrl import Knowledge, Policy, compile_model, energy_harvesting, evaluate, learn, load_run, resume, solve
 from peakrl.errors import StorageError
-from peakrl.learners import SUCBVI, UCBVI
-from peakrl.learners.settings import LearnerSettings
-from peakrl.learners.ucbvi_kernel import NO_CELL, count_step, plan
+from peakrl.learners import SUCBVI, UCBVI, learner_from
+from peakrl.learners.ucbvi import NO_CELL, count_step, plan
 from peakrl.storage import read_record, write_record
 from peakrl.training.rollout import NO_CHANGES
 from peakrl.training.trainer import ActiveRun
@@ -135,7 +134,7 @@ def test_a_run_on_an_environment_is_read_back(tmp_path):
 
 def test_its_settings_show_and_store_themselves():
     assert repr(UCBVI(bonus=0.25)) == "UCBVI(bonus=0.25)"
-    assert LearnerSettings.from_dict(UCBVI(bonus=0.25).as_dict()) == UCBVI(bonus=0.25)
+    assert learner_from(UCBVI(bonus=0.25).as_dict()) == UCBVI(bonus=0.25)
 
 
 # SUCBVI ------------------------------------------------------------------------------------------------------

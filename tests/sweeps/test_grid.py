@@ -21,8 +21,7 @@ from peakrl import (
     uniform,
 )
 from peakrl.errors import SweepError
-from peakrl.learners import ConstrainedQ, SafeQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import ConstrainedQ, SafeQ, learner_from
 from peakrl.sweeps import learning
 from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.learning import learn_run
@@ -99,8 +98,8 @@ def test_problems_and_settings_are_the_ones_described(tmp_path: Path) -> None:
     plan = read_plan(written(tmp_path, GOOD))
     assert same(plan.problems[1].config, energy_harvesting(horizon=4, peak_power=4, mean=10))
     assert same(plan.problems[-1].config, scheduling_example(1))
-    assert LearnerSettings.from_dict(plan.settings[0].config) == SafeQ()
-    assert LearnerSettings.from_dict(plan.settings[2].config) == ConstrainedQ.published(0.01)
+    assert learner_from(plan.settings[0].config) == SafeQ()
+    assert learner_from(plan.settings[2].config) == ConstrainedQ.published(0.01)
 
 
 def test_listed_runs_take_the_place_of_the_grid(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from peakrl import PeakError, compile_model, evaluate, learn, scheduling_example, sweep
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import learner_from
 from peakrl.sweeps.summary import reaching, read_records, summarize, write_csv, write_parquet
 from peakrl.sweeps.sweeping import SweepReport
 from peakrl.sweeps.tasks import Result, Task
@@ -76,7 +76,7 @@ def test_a_run_of_a_sweep_is_what_learning_and_evaluating_give(report: SweepRepo
         config = result.task.config
         if config["problem"]["parameters"]["number"] != 3 or config["seed"] != 2:
             continue
-        settings = LearnerSettings.from_dict(config["settings"])
+        settings = learner_from(config["settings"])
         run = learn(model, settings, episodes=600, seed=2, record=12)
         last, mean = evaluate(model, run.policy), evaluate(model, run.averaged_policy)
         values = result.values

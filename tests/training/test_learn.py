@@ -17,7 +17,8 @@ from helpers.random_problems import random_problem
 from peakrl import TabularModel, compile_model, evaluate, learn, learners, load_run
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learners.constrained_q_kernel import Log, Rates, Tables, learn_played
+from peakrl.learners.constrained_q import Rates, Tables, learn_played
+from peakrl.learners.episode import Log
 from peakrl.training import kernel_rollout as sources
 
 SETTINGS = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peakrl import History, LearningRun, compile_model, energy_harvesting, learn, resume, to_gymnasium
 from peakrl.learners import ConstrainedQ, SafeQ
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings
 from peakrl.training.watch import RunView
 
 PROBLEM = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)

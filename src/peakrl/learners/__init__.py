@@ -12,12 +12,15 @@ A new learner is one module in `peakrl.learners`, with its settings, its tables 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
+    from peakrl.learners.base import LearnerSettings
     from peakrl.learners.certified.learner import Certified
     from peakrl.learners.cmdp_lp.learner import OptCMDP
     from peakrl.learners.cmdp_lp.pessimistic import DOPE, OptPessLP
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from peakrl.learners.posterior_sampling.learner import PosteriorSampling
     from peakrl.learners.primal_dual.learner import OptDual, OptPrimalDual, WeiMDP
     from peakrl.learners.safe_q.learner import SafeQ
-    from peakrl.learners.settings import LearnerSettings
     from peakrl.learners.triple_q import TripleQ
     from peakrl.learners.ucbvi import SUCBVI, UCBVI
 
@@ -100,6 +102,23 @@ def make_learner(name: Any, /, preset: Any = None, **settings: Any) -> LearnerSe
         return made
     except TypeError as error:  # a setting that it does not have
         raise SettingsError(f"{title}: {error}") from None
+
+
+def learner_from(values: Mapping[str, Any], folder: str | Path | None = None) -> LearnerSettings:
+    """Return the settings that `as_dict` or a file describes.
+
+    A learner of the user's own, "file.py:Class", is created by running its code from `folder`. Without a folder its
+    code is not run, and the settings hold its name and parameters only.
+    """
+    settings = dict(values)
+    name = settings.pop("learner", None)
+    if ":" not in str(name):
+        return make_learner(name, **settings)
+    from peakrl.learners.custom import OwnLearner
+
+    if folder is None:
+        return OwnLearner(source=name, parameters=settings)
+    return OwnLearner.load(str(name), settings, folder)
 
 
 def __getattr__(name: str) -> Any:

@@ -24,31 +24,135 @@ An algorithm whose policies draw their actions (`randomised`) draws a row for ev
 logs what differs from the episode before. No node is met twice in an episode, so this is the drawn policy in law, and
 everything that goes by the log holds as it is. `chances` tells what was drawn from; the history of a model takes value
 and violation of pi^k from `run`, as those of the chances and not of the rows that were drawn.
+
+Base class of the settings of learners.
+
+The settings class of an algorithm stands beside the algorithm, and `peakrl.learners` lists all of them. In a file,
+settings are plain values with the name of their class.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from peakrl.certificates.certificate import Certificate
 from peakrl.errors import SettingsError
-from peakrl.learners.assumptions.knowledge import Knowledge
-from peakrl.learners.constants import Sizes
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.coverage_kernel import Outcomes
+from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import Space
 from peakrl.sampling import Words
 from peakrl.tabular import TabularModel, modified_reward
-from peakrl.training.history import ProofHistory
 from peakrl.types import Floats, Ints, Longs
+
+if TYPE_CHECKING:
+    from peakrl.gym.adapter import Rules
+    from peakrl.learners.assumptions.knowledge import Knowledge
+    from peakrl.learners.coverage import Outcomes
+    from peakrl.tabular import TabularModel
+    from peakrl.types import Floats
+
+
+class LearnerSettings(BaseModel, ABC):
+    """Settings of a learner, frozen and validated; `peakrl.learners` has a class for each algorithm."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=False)
+
+    #: On an environment: does the algorithm need tables of its own for each step, whatever is stationary?
+    by_step: ClassVar[bool] = False
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            kind = type(self)
+            raise SettingsError(describe(error, f"not a setting of {kind.__name__}", list(kind.model_fields))) from None
+
+    @abstractmethod
+    def make(self, task: Task) -> Algorithm:
+        """Return the algorithm, with its tables, for a target."""
+
+    @property
+    def bound_to_plan(self) -> str | None:
+        """What of the run follows from the number of planned episodes, in a word; None where nothing does."""
+        return None
+
+    def tolerated(self) -> tuple[float, float | None]:
+        """Return the violation that goes unpunished and the penalty beyond, where the learner has such settings."""
+        return float(getattr(self, "slack", 0.0)), getattr(self, "penalty", None)
+
+    def check_model(self, model: TabularModel) -> None:
+        """Raise where the settings ask for what no policy does on a model."""
+        return
+
+    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+        """Raise where the settings ask for what nobody has told of an environment."""
+        return
+
+    @property
+    def aim(self) -> str | None:
+        """What is to be kept on average, in words; None where nothing is."""
+        return None
+
+    def judged(self, step_violations: Floats) -> str | None:
+        """Say what was to be kept on average, and what a policy of violations [step, constraint] has; None: nothing."""
+        return None
+
+    # Words and files -----------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({listed(self.model_dump(exclude_defaults=True))})"
+
+    __str__ = __repr__
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a file."""
+        return {"learner": type(self).__name__, **self.model_dump()}
+
+    def brief(self) -> dict[str, Any]:
+        """Return the same without what is left at its default."""
+        return {"learner": type(self).__name__, **self.model_dump(exclude_defaults=True)}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the formulas need to know of a problem."""
+
+    horizon: int
+    constraints: int
+    states: int
+    actions: int
+    reward_range: tuple[float, float]
+    constraint_bounds: tuple[float, ...]
+
+    @property
+    def span(self) -> float:
+        """Width of the reward range; 1 where all rewards are equal."""
+        lo, hi = self.reward_range
+        return hi - lo if hi > lo else 1.0
+
+    @classmethod
+    def of_model(cls, model: TabularModel) -> Sizes:
+        """Return the sizes of a model."""
+        return cls(
+            model.horizon, model.num_constraints, model.max_states, model.max_actions,
+            model.reward_range, model.constraint_bounds,
+        )  # fmt: skip
+
+    @classmethod
+    def of_environment(cls, rules: Rules) -> Sizes:
+        """Return the sizes of an environment; bounds that nobody gave count as 1."""
+        constraints = rules.constraints.count or 0
+        bounds = rules.constraints.bounds if rules.constraints.bounds is not None else (1.0,) * constraints
+        return cls(rules.horizon, constraints, rules.states or 1, len(rules.actions), rules.reward_range, bounds)
 
 
 @dataclass(frozen=True)
@@ -126,6 +230,39 @@ class Choices(NamedTuple):
         """Of a table [slot, column]."""
         columns = rows.shape[1]
         return cls(rows.reshape(-1), 0, int(columns > 1), columns)
+
+
+@dataclass(frozen=True, repr=False)
+class ProofHistory:
+    """What a learner that stops by itself had proved, one entry for each time that it looked."""
+
+    #: Episodes so far.
+    episode: Longs
+    #: How far its candidate may lie below the best safe policy, and its violation at most.
+    gap: Floats
+    #: The bound on the violation.
+    violation: Floats
+    #: The candidate's exact value; not a number where nobody knows it: on an environment, or a large model.
+    value: Floats
+    #: The candidate's exact violation.
+    true_violation: Floats
+
+    @classmethod
+    def of(cls, lines: Floats) -> ProofHistory:
+        """Return the history of lines [time, column]."""
+        return cls(lines[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in lines.T[1:]))
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+    def __repr__(self) -> str:
+        least = f", the least gap {self.gap.min():.6g}" if len(self) else ""
+        return f"<ProofHistory of {len(self):,} points{least}>"
+
+    def after(self, episode: int) -> ProofHistory:
+        """Return what came after an episode."""
+        later = self.episode > episode
+        return ProofHistory(*(getattr(self, field.name)[later] for field in fields(self)))
 
 
 class Algorithm(ABC):
@@ -397,3 +534,28 @@ def alike(like: NDArray[Any], array: NDArray[Any], name: str) -> NDArray[Any]:
 def overwrite(target: NDArray[Any], source: NDArray[Any], name: str) -> None:
     """Copy bytes: in one table whole numbers stand in columns of floats."""
     target.view(np.uint8)[...] = alike(target, source, name).view(np.uint8)
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Return arguments as they are written in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def describe(error: ValidationError, unknown: str, known: Collection[str] = ()) -> str:
+    """Return pydantic's errors as one sentence that names each field and its value.
+
+    `unknown` says what a field that does not exist is not; `known` are those that exist.
+    """
+    found = []
+    for item in error.errors():
+        field = ".".join(str(part) for part in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            near = get_close_matches(field, known, 1)
+            meant = f"; do you mean {near[0]}?" if near else ""
+            found.append(f"{field} is {unknown}{meant}" + (f" (it has {', '.join(known)})" if known else ""))
+        elif item["type"] == "missing":
+            found.append(f"{error.title} needs {field}: give {field}=...")
+        else:
+            found.append(f"{field} is {item['input']!r}: {message}" if field else message)
+    return "; ".join(found)

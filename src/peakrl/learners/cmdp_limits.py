@@ -22,8 +22,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from peakrl.errors import SettingsError
-from peakrl.learners.constants import Sizes
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings, Sizes
 from peakrl.planning.min_cost import least_by_step, least_cost, least_words, most_words, within
 from peakrl.planning.occupancy import Chain
 from peakrl.tabular import TabularModel

@@ -11,48 +11,17 @@ With H steps, I constraints, rewards in [lo, hi] and span = hi - lo:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
-from peakrl.gym.adapter import Rules
-from peakrl.learners.settings import Start
-from peakrl.tabular import TabularModel
+from peakrl.learners.base import Sizes
 from peakrl.types import Floats
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """What the formulas need to know of a problem."""
-
-    horizon: int
-    constraints: int
-    states: int
-    actions: int
-    reward_range: tuple[float, float]
-    constraint_bounds: tuple[float, ...]
-
-    @property
-    def span(self) -> float:
-        """Width of the reward range; 1 where all rewards are equal."""
-        lo, hi = self.reward_range
-        return hi - lo if hi > lo else 1.0
-
-    @classmethod
-    def of_model(cls, model: TabularModel) -> Sizes:
-        """Return the sizes of a model."""
-        return cls(
-            model.horizon, model.num_constraints, model.max_states, model.max_actions,
-            model.reward_range, model.constraint_bounds,
-        )  # fmt: skip
-
-    @classmethod
-    def of_environment(cls, rules: Rules) -> Sizes:
-        """Return the sizes of an environment; bounds that nobody gave count as 1."""
-        constraints = rules.constraints.count or 0
-        bounds = rules.constraints.bounds if rules.constraints.bounds is not None else (1.0,) * constraints
-        return cls(rules.horizon, constraints, rules.states or 1, len(rules.actions), rules.reward_range, bounds)
+Bonus = Literal["bernstein", "hoeffding", "none"]
+Start = Literal["flat", "stepwise", "tight"]
 
 
 @dataclass(frozen=True)

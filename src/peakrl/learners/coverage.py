@@ -2,6 +2,27 @@
 
 A pair counts as tried once it was taken at any step where nothing depends on the step. What was never tried may violate
 whatever was learned: it was not seen to be safe.
+
+How likely a policy is to come where its action was never tried: from counts alone, and exactly by a model.
+
+Counts. A law was seen n times, outcome o (a next slot) c(o) times, k different ones. Betting on the next outcome by
+
+    q(o) = c(o) / (t + A)  for one seen before,    q(new) = A / (t + A),    after t visits,
+
+multiplies a stake by q/p each time, p the true probability; a fair bet reaches 1/d with probability at most d, however
+long it goes on and whoever decides when the law is visited (Ville). So, except with probability d, at all times
+
+    sum_o m(o) log 1/p(o)  <=  R = log G(n+A) - log G(A) - k log A - sum_o log G(c(o)) + log 1/d,    m(o) = c(o) - 1,
+
+G the gamma function: the k first sights of an outcome, where p <= 1, are left out. With S(o) the probability not to
+come to an untried pair from o on (0 for outcomes never seen), the least sum_o p(o) S(o) over all such p is, by duality,
+
+    S  =  max over u >= 0 of  exp( (sum_o m(o) log((S(o) + u) / m(o)) - R) / N ) N  -  u,    N = sum_o m(o),
+
+and every u gives a lower bound. Backward from the last step this bounds a policy, whichever way it was chosen, as the
+sets of all laws hold at once: laws share the failure probability d_total, the j-th to be visited with d_total/(j(j+1)).
+
+Tables are [slot, column] as in `learners.posterior_sampling.kernel`.
 """
 
 from __future__ import annotations
@@ -10,16 +31,68 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.jit import loop
 from peakrl.learners.base import Algorithm
-from peakrl.learners.coverage_kernel import Courses, Outcomes, reach_untried, survival_low, way_of
+from peakrl.numerics import times
 from peakrl.space import read_only
 from peakrl.tabular import TabularModel
-from peakrl.types import Ints, Longs
+from peakrl.types import Floats, Ints, Layout, Longs
+
+#: A: what an outcome not seen before weighs in the bets.
+NEW = 0.5
+#: Halvings of the interval that u is looked for in, and its ends.
+HALVINGS, LEAST_SHIFT, MOST_SHIFT = 60, 1e-12, 1e6
+
+
+class Outcomes(NamedTuple):
+    """What was seen to follow: outcomes of a law are start[law] .. start[law + 1]."""
+
+    #: [row]
+    law_of_row: Ints
+    #: [law + 1]
+    start: Longs
+    #: [outcome]: next slot, and how often.
+    following: Longs
+    count: Longs
+    #: [slot]: episodes that began there.
+    begun: Longs
+
+
+class Courses(NamedTuple):
+    """Where a policy leads."""
+
+    horizon: int
+    #: 1 where a column is a step, 0 where slots belong to steps.
+    shift: int
+    #: [slot + 1]
+    row_start: Longs
+    #: [slot, column]: what it takes.
+    rows: Longs
+    #: [row]: was it ever taken?
+    tried: NDArray[np.bool_]
+
+
+class Way(NamedTuple):
+    """Room for what `survival_low` works out: kernels that allocate take longer to compile."""
+
+    #: [slot, column]: was it come by? All False at first.
+    marked: NDArray[np.bool_]
+    #: [i]: step and slot of wherever the policy was seen to lead.
+    steps: Ints
+    slots: Ints
+    #: [slot, column + 1]: all 1 at first.
+    survival: Floats
+    #: As many numbers as there are slots, and as a law has outcomes.
+    ahead: Floats
+    #: The slots where episodes began, and how often.
+    began: Longs
+    begun: Longs
+
 
 #: How surely a bound from counts holds.
 CONFIDENCE = 0.95
@@ -133,3 +206,146 @@ def collect(head: Ints, link: Ints, following: Ints, count: Longs, laws: Ints, b
     sums = np.bincount(place, weights=count, minlength=len(keys)).astype(np.int64)
     start = np.searchsorted(keys // slots, np.arange(len(head) + 1))
     return Outcomes(laws.astype(np.int32), start, keys % slots, sums, np.array(begun))
+
+
+@loop
+def least_mean(count: Longs, survival: Floats, log_share: float) -> float:
+    """Return S of a law from the counts of its outcomes and their own S; `log_share` is log 1/d."""
+    n, total, limit = 0.0, 0.0, log_share
+    for i in range(count.shape[0]):
+        n += count[i]
+        total += count[i] - 1.0
+        limit -= math.lgamma(count[i]) + math.log(NEW)
+    if total == 0.0:
+        return 0.0
+    limit += math.lgamma(n + NEW) - math.lgamma(NEW)
+    low, high = 0.0, MOST_SHIFT
+    if slope(count, survival, limit, total, 0.0) > 0.0:
+        low = LEAST_SHIFT
+        for _ in range(HALVINGS):
+            middle = math.sqrt(low * high)
+            if slope(count, survival, limit, total, middle) > 0.0:
+                low = middle
+            else:
+                high = middle
+    found = scale(count, survival, limit, total, low) * total - low
+    return min(1.0, max(0.0, found))
+
+
+@loop
+def scale(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
+    """Return exp((sum m log((S + u)/m) - R)/N)."""
+    exponent = -limit
+    for i in range(count.shape[0]):
+        if count[i] > 1:
+            if survival[i] + shift == 0.0:
+                return 0.0
+            exponent += (count[i] - 1.0) * math.log((survival[i] + shift) / (count[i] - 1.0))
+    return math.exp(exponent / total)
+
+
+@loop
+def slope(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
+    """Return how what is maximised grows with u."""
+    mass = 0.0
+    for i in range(count.shape[0]):
+        if count[i] > 1:
+            if survival[i] + shift == 0.0:
+                return math.inf
+            mass += (count[i] - 1.0) / (survival[i] + shift)
+    return scale(count, survival, limit, total, shift) * mass - 1.0
+
+
+def way_of(courses: Courses, outcomes: Outcomes) -> Way:
+    """Return the room for a policy."""
+    slots, columns = courses.rows.shape
+    began = np.flatnonzero(outcomes.begun > 0)
+    most = max(slots, int(np.diff(outcomes.start).max(initial=1)))
+    steps, reached = (np.empty(slots * columns, np.int32) for _ in range(2))
+    marked, survival = np.zeros((slots, columns), np.bool_), np.ones((slots, columns + 1))
+    return Way(marked, steps, reached, survival, np.empty(most), began, outcomes.begun[began])
+
+
+@loop
+def reached_by(courses: Courses, outcomes: Outcomes, way: Way) -> int:
+    """Set step and slot of wherever the policy was seen to lead, the first step first; return how many.
+
+    It ends where untried.
+    """
+    rows, shift = courses.rows, courses.shift
+    marked, steps, slots = way.marked, way.steps, way.slots
+    size = np.int64(0)
+    for slot in range(rows.shape[0]):
+        if outcomes.begun[slot] > 0:
+            steps[size], slots[size] = 0, slot
+            marked[slot, 0] = True
+            size += 1
+    place = 0
+    while place < size:
+        step, slot = steps[place], slots[place]
+        row = rows[slot, step * shift]
+        place += 1
+        if not courses.tried[row] or step + 1 == courses.horizon:
+            continue
+        law = outcomes.law_of_row[row]
+        for i in range(outcomes.start[law], outcomes.start[law + 1]):
+            following = outcomes.following[i]
+            offers = courses.row_start[following + 1] > courses.row_start[following]
+            if offers and not marked[following, (step + 1) * shift]:
+                marked[following, (step + 1) * shift] = True
+                steps[size], slots[size] = step + 1, following
+                size += 1
+    return size
+
+
+@loop
+def survival_low(courses: Courses, outcomes: Outcomes, way: Way, log_share: float) -> tuple[int, float]:
+    """Return in how many (step, slot) that the policy was seen to lead to its row was never tried, and S at first."""
+    rows, shift = courses.rows, courses.shift
+    survival, ahead = way.survival, way.ahead
+    size = reached_by(courses, outcomes, way)
+    untried = 0
+    for back in range(size):
+        step, slot = way.steps[size - 1 - back], way.slots[size - 1 - back]
+        row = rows[slot, step * shift]
+        if not courses.tried[row]:
+            untried += 1
+            survival[slot, step * shift] = 0.0
+            continue
+        law = outcomes.law_of_row[row]
+        first, last = outcomes.start[law], outcomes.start[law + 1]
+        for i in range(first, last):
+            inside = step + 1 < courses.horizon
+            ahead[i - first] = survival[outcomes.following[i], (step + 1) * shift] if inside else 1.0
+        survival[slot, step * shift] = least_mean(outcomes.count[first:last], ahead[: last - first], log_share)
+    for i in range(way.began.shape[0]):
+        ahead[i] = survival[way.began[i], 0]
+    return untried, least_mean(way.begun, ahead[: way.began.shape[0]], log_share)
+
+
+@loop
+def reach_untried(
+    layout: Layout, mass: Floats, sent: Floats, rows: Ints, tried: NDArray[np.bool_]
+) -> tuple[int, float]:
+    """Return how many (step, state) a policy, `rows` [node], can reach where its row was never tried, and how likely.
+
+    Exact, by the model. What comes there goes no further; products do not vanish (`numerics`). `mass` [slot]
+    is how likely an episode begins there, `sent` [distribution] is 0; both are overwritten.
+    """
+    states, probability = 0, 0.0
+    for step in range(layout.horizon):
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            if mass[slot] > 0.0:
+                row = rows[step * layout.node_stride + slot]
+                if tried[row]:
+                    sent[layout.row_distribution[row]] += mass[slot]
+                else:
+                    states += 1
+                    probability += mass[slot]
+                mass[slot] = 0.0
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            if sent[d] > 0.0:
+                for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                    mass[layout.outcome_next[o]] += times(sent[d], layout.outcome_probability[o])
+                sent[d] = 0.0
+    return states, min(probability, 1.0)

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
 from peakrl.errors import LearnerError, SettingsError
-from peakrl.learners.base import Algorithm, Episode, Task
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Task
+from peakrl.learners.episode import Log
 from peakrl.learners.space import checked_rows
 from peakrl.sampling import Words
 from peakrl.specs.user_code import load_named
@@ -271,11 +270,3 @@ class OwnAlgorithm(Algorithm):
     def not_resumable(self) -> str | None:
         """A learner of one's own keeps to itself what it knows."""
         return f"{self.source} keeps to itself what it has learned, so a run of it cannot be continued: learn anew"
-
-
-def learner_from(values: Mapping[str, Any], folder: str | Path) -> LearnerSettings:
-    """Return the settings that plain values stand for; a learner of one's own is made by the code that it names."""
-    name = values.get("learner")
-    if isinstance(name, str) and ":" in name:
-        return OwnLearner.load(name, {key: value for key, value in values.items() if key != "learner"}, folder)
-    return LearnerSettings.from_dict(values)

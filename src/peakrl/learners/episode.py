@@ -6,11 +6,21 @@ pays by record row_payoff + stride * j, which is the same for every j where stri
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from peakrl.jit import inlined
 from peakrl.sampling import Words, draw_outcome
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
+
+
+class Log(NamedTuple):
+    """[change]: from `episode` on, `node` takes `row`."""
+
+    episode: Ints
+    node: Ints
+    row: Ints
 
 
 @inlined

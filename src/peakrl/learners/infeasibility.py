@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
-from peakrl.learners.constraint_memory import DECLARED, NO_WITNESS, VIOLATES
 from peakrl.learners.space import Space
 from peakrl.policy.export import BARRED, DEAD_END, UNKNOWN, VIOLATED
 from peakrl.types import Floats
+
+#: Witness of a forbidden entry: none yet, seen to violate, declared to fail; a slot: seen to lead to that dead one.
+NO_WITNESS, VIOLATES, DECLARED = -2, -1, -3
 
 
 @dataclass(frozen=True)

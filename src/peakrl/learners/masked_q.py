@@ -1,7 +1,7 @@
 """Masked Q-learning: Algorithm 1 without a penalty, on the actions that are known to meet the constraints.
 
     A_h(s) = { a : f_i(s,a) >= 0 for all i },  or, where none is left, the one action of least violation
-    Q_h(s,a) as in `learners.constrained_q_kernel` with eta = 0,  W_h(s) = min(cap_h, max over A_h(s))
+    Q_h(s,a) as in `learners.constrained_q` with eta = 0,  W_h(s) = min(cap_h, max over A_h(s))
 
 It needs what it masks by: `Knowledge(constraints=f)`, which looks one step ahead (dead ends remain), or
 `Knowledge(support=model)`, whose safe set has none. It is a yardstick: what not knowing f costs another learner.
@@ -17,9 +17,9 @@ from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.assumptions.limits import allowed_rows
-from peakrl.learners.base import Task
+from peakrl.learners.base import LearnerSettings, Task
+from peakrl.learners.constants import Bonus
 from peakrl.learners.constrained_q import ConstrainedQ, OptimisticQ
-from peakrl.learners.settings import Bonus, LearnerSettings
 from peakrl.types import Floats
 
 

@@ -20,10 +20,8 @@ import numpy as np
 from pydantic import Field
 
 from peakrl.checks import LARGEST_PENALTY
-from peakrl.learners.base import Task
-from peakrl.learners.constants import Sizes
+from peakrl.learners.base import LearnerSettings, Sizes, Task
 from peakrl.learners.constrained_q import ConstrainedQ, OptimisticQ
-from peakrl.learners.settings import LearnerSettings
 from peakrl.types import Floats
 
 

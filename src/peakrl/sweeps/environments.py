@@ -24,7 +24,7 @@ from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate, simulate
 from peakrl.gym.adapter import adapt
 from peakrl.gym.env_spec import KIND, EnvironmentSpec, LearningTarget
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.report.environment_analysis import on_table

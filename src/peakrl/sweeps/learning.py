@@ -17,8 +17,8 @@ import numpy as np
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate
 from peakrl.gym.env_spec import KIND as ENVIRONMENT
-from peakrl.learners.custom import learner_from
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners import learner_from
+from peakrl.learners.base import LearnerSettings
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.specs.user_code import source_digest

@@ -27,7 +27,7 @@ from peakrl.checks import check_confidence, check_count, check_number
 from peakrl.errors import SettingsError
 from peakrl.evaluation.curve import policy_curve
 from peakrl.evaluation.curve_tables import Curve, start_curve
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 from peakrl.policy.tables import first_rows
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs
@@ -141,39 +141,6 @@ class Stretches:
     violation: Floats
     #: The same of the violation.
     violation_margin: Floats
-
-
-@dataclass(frozen=True, repr=False)
-class ProofHistory:
-    """What a learner that stops by itself had proved, one entry for each time that it looked."""
-
-    #: Episodes so far.
-    episode: Longs
-    #: How far its candidate may lie below the best safe policy, and its violation at most.
-    gap: Floats
-    #: The bound on the violation.
-    violation: Floats
-    #: The candidate's exact value; not a number where nobody knows it: on an environment, or a large model.
-    value: Floats
-    #: The candidate's exact violation.
-    true_violation: Floats
-
-    @classmethod
-    def of(cls, lines: Floats) -> ProofHistory:
-        """Return the history of lines [time, column]."""
-        return cls(lines[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in lines.T[1:]))
-
-    def __len__(self) -> int:
-        return len(self.episode)
-
-    def __repr__(self) -> str:
-        least = f", the least gap {self.gap.min():.6g}" if len(self) else ""
-        return f"<ProofHistory of {len(self):,} points{least}>"
-
-    def after(self, episode: int) -> ProofHistory:
-        """Return what came after an episode."""
-        later = self.episode > episode
-        return ProofHistory(*(getattr(self, field.name)[later] for field in fields(self)))
 
 
 class Recorder:

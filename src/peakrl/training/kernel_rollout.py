@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.learners.base import Algorithm, SamplingAlgorithm
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 from peakrl.sampling import Words
 from peakrl.types import Floats, Longs
 

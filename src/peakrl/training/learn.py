@@ -20,16 +20,15 @@ from peakrl.errors import PeakError, SettingsError
 from peakrl.gym.adapter import adapt, is_environment
 from peakrl.learners import DEFAULT, make_learner
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
-from peakrl.learners.base import Algorithm, Held
+from peakrl.learners.base import Algorithm, Held, LearnerSettings, ProofHistory
 from peakrl.learners.coverage import Untried, find_untried
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.learners.infeasibility import Memory, Witness
-from peakrl.learners.settings import LearnerSettings
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.space import StateSpace
 from peakrl.tabular import TabularModel
-from peakrl.training.history import History, ProofHistory
+from peakrl.training.history import History
 from peakrl.training.watch import Watch
 from peakrl.types import Floats, Ints, Longs
 

@@ -21,8 +21,8 @@ from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Lanes, adapt, is_environment
 from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
-from peakrl.learners.settings import LearnerSettings
 from peakrl.progress import Progress
 from peakrl.tabular import TabularModel
 from peakrl.training.learn import (

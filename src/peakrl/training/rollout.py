@@ -16,12 +16,11 @@ import numpy as np
 from peakrl.checks import ROUNDING
 from peakrl.errors import LearnerError, PeakError, TargetError
 from peakrl.gym.adapter import LaneError, Lanes, Observed, Step, episode_seed
-from peakrl.learners.assumptions.contradictions import DeclarationCheck
+from peakrl.learners.assumptions.contradictions import DeclarationCheck, Observations
 from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.assumptions.limits import Limits
-from peakrl.learners.assumptions.observations import Observations
 from peakrl.learners.base import Algorithm, Episode, SamplingAlgorithm
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 from peakrl.learners.space import Space
 from peakrl.training.kernel_rollout import Ledger
 

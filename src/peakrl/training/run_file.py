@@ -26,8 +26,9 @@ from peakrl.errors import PeakError, SettingsError, StorageError
 from peakrl.gym.adapter import Lanes, adapt
 from peakrl.gym.detached import AbsentEnvironment, load_rules, store_rules
 from peakrl.labels import Arrays, UnstorableLabel, load_labels, store_labels
+from peakrl.learners import learner_from
 from peakrl.learners.assumptions.knowledge import Knowledge
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings
 from peakrl.learners.space import GrowingSpace
 from peakrl.model_file import restored_model, store_model
 from peakrl.storage import fields_of, kind_of, read_record, remove_leftovers, write_record
@@ -292,7 +293,7 @@ def stored_learner(
 ) -> tuple[LearnerSettings, Knowledge]:
     """Return the settings and the knowledge that a file holds; knowledge that is given must agree with it."""
     try:
-        settings, declared = LearnerSettings.from_dict(plain["settings"]), plain["knowledge"]
+        settings, declared = learner_from(plain["settings"]), plain["knowledge"]
         if knowledge is None:
             return settings, Knowledge.from_dict(declared)
     except SettingsError as error:

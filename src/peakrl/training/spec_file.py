@@ -23,7 +23,7 @@ from typing import Any
 from peakrl.errors import ProblemError
 from peakrl.gym.env_spec import EnvironmentSpec, LearningTarget, described_target
 from peakrl.learners.assumptions.knowledge import Knowledge
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings
 from peakrl.problem import Problem
 from peakrl.specs.problem_file import described, naming
 from peakrl.specs.spec import ProblemSpec, located

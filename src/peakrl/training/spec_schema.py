@@ -10,10 +10,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peakrl.errors import PeakError, ProblemError
-from peakrl.learners import DEFAULT
+from peakrl.learners import DEFAULT, learner_from
 from peakrl.learners.assumptions.knowledge import Knowledge
-from peakrl.learners.custom import learner_from
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import LearnerSettings
 from peakrl.specs.registry import unknown_key
 
 

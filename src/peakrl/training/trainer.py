@@ -16,10 +16,8 @@ from peakrl.gym.single import SingleLane
 from peakrl.learners.assumptions.contradictions import DeclarationCheck
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
 from peakrl.learners.assumptions.limits import Limits
-from peakrl.learners.base import Algorithm, SamplingAlgorithm, Task
-from peakrl.learners.constants import Sizes
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.settings import LearnerSettings
+from peakrl.learners.base import Algorithm, LearnerSettings, SamplingAlgorithm, Sizes, Task
+from peakrl.learners.episode import Log
 from peakrl.learners.space import Changes, GrowingSpace, ModelSpace
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.progress import Progress

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from peakrl.training.history import History, ProofHistory
+from peakrl.learners.base import ProofHistory
+from peakrl.training.history import History
 
 if TYPE_CHECKING:
-    from peakrl.learners.settings import LearnerSettings
+    from peakrl.learners.base import LearnerSettings
     from peakrl.training.learn import LearningRun
     from peakrl.training.trainer import ActiveRun
 

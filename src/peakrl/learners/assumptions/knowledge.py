@@ -2,18 +2,31 @@
 
 A false declaration is an error on a model. On an environment it is believed until it is contradicted; then the run ends
 with the observation that does.
+
+What is declared of a target, checked on a model and put into the form that kernels take.
+
+Where each noise leads, as `Knowledge(outcome_map=(g, noises))` declares it of states that are met as they come.
+
+s' = g(s, a, noise), None where the episode ends; the noises are drawn independently, with one law. Which noise came up
+is told by where a step led, so that no two may lead from one pair to the same state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from peakrl.errors import SettingsError
-from peakrl.learners.settings import describe, listed
+from peakrl.checks import shown
+from peakrl.errors import SettingsError, TargetError
+from peakrl.learners.base import describe, listed
+from peakrl.learners.space import Space
 from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Ints, Longs
+from peakrl.visited import label_of
 
 Dependence = Literal["pair", "action", "state"]
 #: (step, state, action) -> anything: pairs of one key share what is declared.
@@ -105,3 +118,177 @@ def plain(value: Any) -> Any:
 
 #: Nothing is declared.
 NOTHING = Knowledge()
+#: Relative difference that a declared reward may be off by.
+ROUNDING = 1e-12
+
+
+def laws_of_rows(model: TabularModel | None, knowledge: Knowledge) -> Ints:
+    """[row]: the law of the next state that it shares, as declared; empty where nothing is."""
+    if model is None:
+        return np.empty(0, np.int32)
+    groups = knowledge.outcome_groups
+    if groups is True:
+        return model.layout.row_distribution.astype(np.int32)
+    if callable(groups):
+        return grouped_laws(model, groups)
+    return np.empty(0, np.int32)
+
+
+def grouped_laws(model: TabularModel, key_of: Any) -> Ints:
+    """[row]: the number of its group, from a function of step, state and action that every step must agree on."""
+    laws = np.empty(model.num_rows, np.int32)
+    numbers: dict[Any, int] = {}
+    for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
+        if step and model.stationary:
+            break
+        for slot in range(first, last):
+            for row in model.rows_of_slot(slot):
+                key = (
+                    0 if model.stationary else step,
+                    key_of(step, model.state_of_slot(slot), model.action_of_row(row)),
+                )
+                laws[row] = numbers.setdefault(key, len(numbers))
+    first_of = np.full(len(numbers), -1)
+    first_of[laws[::-1]] = np.arange(model.num_rows)[::-1]
+    own, shared = model.layout.row_distribution, model.layout.row_distribution[first_of[laws]]
+    wrong = np.flatnonzero(own != shared)
+    if wrong.size:
+        row, other = int(wrong[0]), int(first_of[laws[wrong[0]]])
+        raise SettingsError(
+            f"outcome_groups puts {pair_label(model, row)} and {pair_label(model, other)} "
+            "into one group, but they have not the same law of the next state"
+        )
+    return laws
+
+
+def law_starts(space: Space, law_of_row: Ints, start: Floats) -> Floats:
+    """[law, column]: the optimistic start of what follows, from `start` by column or, in a layered model, by slot."""
+    laws = int(law_of_row.max()) + 1
+    if space.shared:
+        return np.tile(start, (laws, 1))
+    by_law = np.zeros((laws, 1))
+    # All rows of a law belong to one step: their next slots do.
+    by_law[law_of_row, 0] = start[space.slot_of_row]
+    return by_law
+
+
+NO_INTS: Ints = np.empty(0, np.int32)
+
+
+class Groups(NamedTuple):
+    """Rows whose constraints are the same: rows[start[g]] .. rows[start[g+1]] are group g."""
+
+    of_row: Ints
+    start: Longs
+    rows: Ints
+    slot_of_row: Ints
+    #: [row]: its law of the next state; empty where laws are not learned.
+    law_of_row: Ints = NO_INTS
+
+
+def make_groups(space: Space, depends_on: str | None, model: TabularModel | None) -> Groups:
+    """Group the rows whose constraints are declared to be the same; on a model a false declaration is an error."""
+    slot_of_row = space.slot_of_row
+    state = space.slot_state[slot_of_row].astype(np.int64)
+    if depends_on is None:
+        key = np.arange(space.rows)
+    elif depends_on == "pair":
+        key = state * (int(space.row_action.max(initial=0)) + 1) + space.row_action
+    else:
+        key = state if depends_on == "state" else space.row_action.astype(np.int64)
+    _, group = np.unique(key, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    start = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
+    if model is not None:
+        check_groups(model, str(depends_on), group, order[start[:-1]])
+    return Groups(group.astype(np.int32), start.astype(np.int64), order.astype(np.int32), slot_of_row)
+
+
+def check_groups(model: TabularModel, depends_on: str, group: NDArray[Any], first: NDArray[Any]) -> None:
+    """Raise where two rows of a group have not the same constraints."""
+    fails: NDArray[np.bool_] = np.any(model.row_margin < 0, axis=1)
+    mixed = np.flatnonzero(fails != fails[first][group])
+    if mixed.size:
+        row, other = int(mixed[0]), int(first[group[mixed[0]]])
+        raise SettingsError(
+            f'constraint_depends_on is "{depends_on}", but the constraints tell apart '
+            f"{pair_label(model, row)} and {pair_label(model, other)}"
+        )
+
+
+def pair_label(model: TabularModel, row: int) -> str:
+    """Return 'state s, action a' of a row."""
+    return f"state {model.state_of_slot(int(model.slot_of_row[row]))!r}, action {model.action_of_row(row)!r}"
+
+
+def check_most_reward(model: TabularModel | None, most_reward: float | None) -> None:
+    """Raise where a pair that never violates may earn more than declared, in whichever outcome."""
+    if most_reward is None or model is None:
+        return
+    earned = model.row_most_reward
+    above = (model.row_margin >= 0).all(axis=1) & (earned > most_reward + ROUNDING * abs(most_reward))
+    if above.any():
+        row = int(np.flatnonzero(above)[0])
+        raise SettingsError(
+            f"most_reward is {most_reward}, but {pair_label(model, row)} earns {earned[row]:g} without a violation"
+        )
+
+
+Declared = tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]]
+
+
+class OutcomeMap:
+    """The next states of a pair, by noise."""
+
+    def __init__(self, declared: Declared, space: Space) -> None:
+        self.rule, self.noises = declared
+        self.space = space
+        #: [row]: as far as they were asked for.
+        self._reached: dict[int, dict[Hashable, int]] = {}
+
+    def reached(self, row: int) -> dict[Hashable, int]:
+        """Return the number of the noise by the state that it leads to, in the order of the noises."""
+        if row not in self._reached:
+            self._reached[row] = self._ask(row)
+        return self._reached[row]
+
+    def _ask(self, row: int) -> dict[Hashable, int]:
+        state, action = self.space.state_of_slot(int(self.space.slot_of_row[row])), self.space.action_of_row(row)
+        found: dict[Hashable, int] = {}
+        for number, noise in enumerate(self.noises):
+            after = label(self.rule(state, action, noise))
+            if found.setdefault(after, number) != number:
+                raise SettingsError(
+                    f"outcome_map leads from state {state!r}, action {action!r} to {named(after)} by the noises "
+                    f"{self.noises[found[after]]!r} and {noise!r}, so that none can be told by where a step leads"
+                )
+        return found
+
+    def check(self, row: int, after: Hashable) -> None:
+        """Raise where no noise leads from a pair to where a step led."""
+        reached = self.reached(row)
+        if after not in reached:
+            state, action = self.space.state_of_slot(int(self.space.slot_of_row[row])), self.space.action_of_row(row)
+            others = ", ".join(map(named, list(reached)[:5])) + (" and others" if len(reached) > 5 else "")
+            raise TargetError(
+                f"state {state!r}, action {action!r} led to {named(after)}, which no noise of the declared outcome_map "
+                f"explains: by that it leads to {others} only"
+            )
+
+
+def label(reached: Any) -> Hashable:
+    """Return a state as a learner calls it; None for the end."""
+    try:
+        hash(reached)
+    except TypeError:
+        try:
+            return label_of(reached)
+        except TargetError:
+            raise SettingsError(f"outcome_map leads to {shown(reached)}, which is no state") from None
+    known: Hashable = reached
+    return known
+
+
+def named(state: Hashable) -> str:
+    """Return a state, or the end, in words."""
+    return "the end" if state is None else repr(state)

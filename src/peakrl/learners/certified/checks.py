@@ -23,7 +23,7 @@ from peakrl.learners.certified.episodes import GAUGED, GRID, PLAYED, VIOLATED
 from peakrl.learners.certified.evidence import cells_before, counted
 from peakrl.learners.certified.phases import CANDIDATE
 from peakrl.learners.certified.tables import BEFORE, CELLS, OPEN, SAMPLES
-from peakrl.learners.constraint_memory import DECLARED
+from peakrl.learners.infeasibility import DECLARED
 
 if TYPE_CHECKING:
     from peakrl.learners.certified.learner import CertifiedLearner

@@ -26,7 +26,7 @@ from peakrl.learners.certified.episodes import GAUGED, GRID, PLAYED, VIOLATED, E
 from peakrl.learners.certified.gaps import lower_values
 from peakrl.learners.certified.tables import OPEN, SAMPLES, Places, Scratch, Tables, Terms
 from peakrl.learners.certified.values import sweep
-from peakrl.learners.constraint_memory import DECLARED
+from peakrl.learners.infeasibility import DECLARED
 from peakrl.space import expand
 from peakrl.types import Bytes, Floats, Longs
 

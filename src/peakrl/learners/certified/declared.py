@@ -9,9 +9,7 @@ import numpy as np
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.dynamics import Declared
-from peakrl.learners.assumptions.knowledge import Dependence, Function, Knowledge
-from peakrl.learners.assumptions.on_models import ROUNDING, pair_label
+from peakrl.learners.assumptions.knowledge import ROUNDING, Declared, Dependence, Function, Knowledge, pair_label
 from peakrl.learners.space import ModelSpace
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints

@@ -24,16 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
-from peakrl.learners.assumptions.dynamics import OutcomeMap
+from peakrl.learners.assumptions.knowledge import OutcomeMap
 from peakrl.learners.base import alike
 from peakrl.learners.certified.confidence import KIND, UPPER, Counts, Goal
 from peakrl.learners.certified.declared import Told
 from peakrl.learners.certified.phases import CHALLENGE, Rounds
 from peakrl.learners.certified.storage import FIRST_CELLS, GrowingArrays, Room
 from peakrl.learners.certified.tables import CELLS, OPEN, UNMET, VIOLATES, Places, Scratch, Tables, Terms
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.constraint_memory import DECLARED
+from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
+from peakrl.learners.infeasibility import DECLARED
 from peakrl.learners.space import GrowingSpace
 from peakrl.types import Floats, Ints, Longs
 

@@ -20,8 +20,7 @@ import numpy as np
 from peakrl.jit import loop
 from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, Places, Scratch, Tables, Terms
 from peakrl.learners.certified.values import forbid, note_change, refresh, update_entry
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.episode import note_episode, take_row
+from peakrl.learners.episode import Log, note_episode, take_row
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 

@@ -20,7 +20,7 @@ from peakrl.learners.certified.episodes import PLAYED, VIOLATED
 from peakrl.learners.certified.phases import Rounds
 from peakrl.learners.certified.tables import OPEN
 from peakrl.learners.certified.values import first_value
-from peakrl.learners.constraint_memory import DECLARED
+from peakrl.learners.infeasibility import DECLARED
 
 if TYPE_CHECKING:
     from peakrl.learners.certified.learner import CertifiedLearner

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from peakrl.errors import SettingsError
-from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, compiled, overwrite
+from peakrl.learners.base import (
+    Choices,
+    Episode,
+    LearnerSettings,
+    ProofHistory,
+    SamplingAlgorithm,
+    Task,
+    compiled,
+    overwrite,
+)
 from peakrl.learners.certified.confidence import (
     DEAD_FIRST,
     EPISODES,
@@ -33,12 +42,11 @@ from peakrl.learners.certified.phases import CHALLENGE, Rounds
 from peakrl.learners.certified.setup import certify_environment, certify_model, declared_on_model
 from peakrl.learners.certified.storage import UNKEPT
 from peakrl.learners.certified.tables import OPEN
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 from peakrl.learners.infeasibility import Memory, Witness
-from peakrl.learners.settings import LearnerSettings
 from peakrl.learners.space import GrowingSpace
 from peakrl.sampling import Words
-from peakrl.training.history import ProofHistory, current_figures
+from peakrl.training.history import current_figures
 from peakrl.types import Floats, Longs
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from peakrl.errors import SettingsError
-from peakrl.learners.assumptions.knowledge import Knowledge
-from peakrl.learners.assumptions.on_models import check_most_reward, laws_of_rows, make_groups
+from peakrl.learners.assumptions.knowledge import Knowledge, check_most_reward, laws_of_rows, make_groups
 from peakrl.learners.certified.confidence import UPPER, Goal
 from peakrl.learners.certified.declared import Told, declared_map, declared_rewards, declares_safety
 from peakrl.learners.certified.environment import GrowingRounds

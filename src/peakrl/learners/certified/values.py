@@ -21,7 +21,7 @@ import numpy as np
 from peakrl.jit import loop
 from peakrl.learners.certified.bounds import beta, upper_mean
 from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, UNMET, VIOLATES, Places, Scratch, Tables, Terms
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 
 
 @loop

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from peakrl.errors import SettingsError
 from peakrl.learners.cmdp_limits import Budget
 from peakrl.learners.space import Space
-from peakrl.learners.ucbvi import CountingPlanner
-from peakrl.learners.ucbvi_kernel import NO_CELL, Counts
+from peakrl.learners.ucbvi import NO_CELL, CountingPlanner, Counts
 from peakrl.planning.lagrangian_kernel import Laws
 from peakrl.planning.occupancy import Flow, flow
 from peakrl.reachability import reachable_nodes

@@ -44,7 +44,7 @@ from peakrl.learners.cmdp_lp.empirical_model import (
     unkept_by_counts,
 )
 from peakrl.learners.cmdp_lp.rollout import Mixture, Path, draw_rows, follow_plan
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
 from peakrl.learners.ucbvi import UCBVI, CountingPlanner
 from peakrl.planning.lagrangian import NOT_BARRED, Within, best_plan, best_within

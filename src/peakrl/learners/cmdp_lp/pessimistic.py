@@ -26,7 +26,7 @@ from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.base import Task, compiled
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, CountedChain
 from peakrl.learners.cmdp_lp.learner import LinearPlanner, LinearSettings, Margins
-from peakrl.learners.constrained_q_kernel import Log
+from peakrl.learners.episode import Log
 from peakrl.planning.occupancy import row_weights
 from peakrl.planning.values import value_of_mixture
 from peakrl.policy.tables import Policy, StochasticPolicy

@@ -1,7 +1,7 @@
 """Follow a plan that may draw its actions, and count, until some count has doubled.
 
 An episode draws one row for every node whose action the plan leaves to chance; no node is met twice, so this is the
-plan in law. Transitions are counted as in `learners.ucbvi_kernel`, the charges of each pair beside them. A new plan is due
+plan in law. Transitions are counted as in `learners.ucbvi`, the charges of each pair beside them. A new plan is due
 when the visits of some pair have come to a power of two, 1 included, since the last: some log2(n) + 1 plans for each.
 """
 
@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.episode import note_episode, take_row
-from peakrl.learners.ucbvi_kernel import Counts, count_step
+from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.ucbvi import Counts, count_step
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 

@@ -28,38 +28,145 @@ more than the order of the two. What is not zero is at least `LEAST_COST`, so th
 * Shared laws: outcomes of pairs that are declared to have one law are counted together, by next state; then
   Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p(ghost) most_{h+1}, with hi as the mean of a pair not
   tried. C likewise.
+
+What posterior sampling remembers and is run with (formulas: `learners.posterior_sampling.kernel`).
+
+A *law* is what follows a row: its own, or one that several rows are declared to share. A *cell* is an outcome of a law
+that was seen: where it led, what it earned and how it violated. The cells of a law are a list: `head[law]`, then
+`link[cell]`, until -1. Tables of a plan are [slot, column]; a column is a step where steps share slots, and there is
+just one where slots belong to steps.
+
+Gamma numbers, from which a Dirichlet draw is made.
+
+A normal number is drawn by Marsaglia's polar method, a gamma number of shape a >= 1 from it by Marsaglia and Tsang
+(2000): with d = a - 1/3 and c = 1/sqrt(9d),
+
+    v = (1 + c x)^3, x normal;  d v is taken where  log u < x^2/2 + d - d v + d log v,  u uniform, else again.
+
+Wherever u < 1 - 0.0331 x^4 that holds, and no logarithm is needed (their "squeeze").
+For a shape below 1: gamma(a) = gamma(a + 1) u^(1/a). Gamma numbers of shapes a_1 .. a_m, divided by their sum, are
+Dirichlet(a_1 .. a_m).
 """
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.episode import note_episode, take_row
-from peakrl.learners.posterior_sampling.dirichlet import draw_gamma
-from peakrl.learners.posterior_sampling.tables import (
-    CELLS,
-    DEAD_FIRST,
-    EPISODES,
-    MOST_KINDS,
-    NEXT_PLAN,
-    NO_CELL,
-    NO_SLOT,
-    PLAN_WORK,
-    PLANS,
-    PROVED,
-    STEP_WORK,
-    Counts,
-    Path,
-    Places,
-    Plan,
-    Rules,
-)
+from peakrl.learners.episode import Log, note_episode, take_row
 from peakrl.planning.backward_kernel import LEAST_COST, TIE
-from peakrl.sampling import Words, draw_first
+from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
+#: What `Counts.status` holds: cells in use; episodes learned from; plans made; the episode of the proof of
+#: infeasibility (0: none) and the first slot that died; after how many episodes the next plan is due; what plans and
+#: what episodes have cost so far, in cells looked at.
+CELLS, EPISODES, PLANS, PROVED, DEAD_FIRST, NEXT_PLAN, PLAN_WORK, STEP_WORK = range(8)
+STATUS_SIZE = 8
+#: Cells of a law from which on outcomes that differ only in what they earn share one.
+MOST_KINDS = 64
+#: End of a list of cells, and of slots.
+NO_CELL = NO_SLOT = -1
+
+
+class Counts(NamedTuple):
+    """What was seen, and the law that was drawn from it."""
+
+    status: Longs
+    #: The learner's own random numbers.
+    words: Words
+    #: [slot]: episodes that began there.
+    begun: Longs
+    #: [law]: first cell, number of cells, how often it was seen, and how often by its latest draw; the ghost's share.
+    head: Ints
+    kinds: Ints
+    visits: Longs
+    drawn: Longs
+    ghost: Floats
+    #: [row]: how often it was taken; mean reward and violation where the law is shared, else 0; largest violation.
+    tried: Longs
+    row_reward: Floats
+    row_cost: Floats
+    harm: Floats
+    #: [cell]: next slot, next cell of the same law, how often it came; mean reward and violation; drawn probability.
+    cell_next: Ints
+    cell_link: Ints
+    cell_count: Longs
+    cell_reward: Floats
+    cell_cost: Floats
+    cell_weight: Floats
+
+
+class Plan(NamedTuple):
+    """A plan by backward induction."""
+
+    #: [slot, column], with a column of zeros after the last step where steps share slots.
+    value: Floats
+    cost: Floats
+    #: [slot, column]: the chosen row.
+    row: Longs
+
+
+class Places(NamedTuple):
+    """Where rows and slots belong."""
+
+    horizon: int
+    #: 1 where a column is a step, 0 where slots belong to steps
+    shift: int
+    node_stride: int
+    #: [slot + 1]
+    row_start: Longs
+    #: [row]
+    slot_of_row: Ints
+    law_of_row: Ints
+    #: [slot]: its step; [step]: the first of its slots; [slot]: the next one of the same step. Without meaning where
+    #: steps share slots.
+    slot_step: Longs
+    step_head: Longs
+    slot_link: Longs
+    #: Rows whose constraints are declared to be the same, as in `practical_tables.Groups`; empty where none are.
+    group_of_row: Ints
+    group_start: Longs
+    group_rows: Ints
+    #: [row, column]: what is declared to fail; empty where nothing is.
+    barred: NDArray[np.bool_]
+
+
+class Rules(NamedTuple):
+    """Numbers that the settings come to."""
+
+    #: [step, 0 .. H]: the most and the least that can be earned from there on.
+    most: Floats
+    least: Floats
+    #: Are laws shared by rows, so that rewards and violations are kept by row?
+    shared: bool
+    #: Mass of the ghost.
+    ghost: float
+    #: A plan is due when episodes have grown by this share.
+    growth: float
+    #: Work that plans may take before they have to keep to twice that of the episodes.
+    credit: int
+    #: Room in the change list that an episode may need.
+    reserve: int
+
+
+class Path(NamedTuple):
+    """[step]: the episode at hand."""
+
+    slot: Longs
+    row: Longs
+    following: Longs
+    reward: Floats
+    violation: Floats
+
+
+#: Stands for a uniform number of exactly 0, whose logarithm there is not.
+LEAST_UNIFORM = 2.0**-54
+SQUEEZE = 0.0331
 #: A gamma number costs about as much as so many cells of a backup.
 DRAW_WORK = 10
 #: What one visit counts for against the ghost.
@@ -393,3 +500,33 @@ def judge_all(
                     while cell != NO_CELL and plan.cost[counts.cell_next[cell], (step + 1) * places.shift] == 0.0:
                         cell = counts.cell_link[cell]
                     witness[row, column] = violates if cell == NO_CELL else counts.cell_next[cell]
+
+
+@loop
+def draw_normal(state: Words) -> float:
+    """Return a normal number."""
+    while True:
+        x = 2.0 * uniform(state) - 1.0
+        y = 2.0 * uniform(state) - 1.0
+        square = x * x + y * y
+        if 0.0 < square < 1.0:
+            return x * math.sqrt(-2.0 * math.log(square) / square)
+
+
+@loop
+def draw_gamma(state: Words, shape: float) -> float:
+    """Return a gamma number of unit scale."""
+    large = shape if shape >= 1.0 else shape + 1.0
+    d = large - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = draw_normal(state)
+        root = 1.0 + c * x
+        if root > 0.0:
+            v = root * root * root
+            u = max(uniform(state), LEAST_UNIFORM)
+            if u < 1.0 - SQUEEZE * x * x * x * x or math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+                break
+    if shape < 1.0:
+        return d * v * max(uniform(state), LEAST_UNIFORM) ** (1.0 / shape)
+    return d * v

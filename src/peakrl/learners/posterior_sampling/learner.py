@@ -1,4 +1,7 @@
-"""Posterior sampling: its settings, and its tables on a space (formulas: `learners.posterior_sampling.kernel`)."""
+"""Posterior sampling: its settings, and its tables on a space (formulas: `learners.posterior_sampling.kernel`).
+
+Tables of posterior sampling from a file: whatever a kernel will trust is checked.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.errors import SettingsError
+from peakrl.learners.assumptions.knowledge import check_most_reward, laws_of_rows, make_groups
 from peakrl.learners.assumptions.limits import allowed_rows
-from peakrl.learners.assumptions.on_models import check_most_reward, laws_of_rows, make_groups
-from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, compiled, used
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.coverage import collect
-from peakrl.learners.coverage_kernel import Outcomes
+from peakrl.learners.base import Choices, Episode, LearnerSettings, SamplingAlgorithm, Task, compiled, used
+from peakrl.learners.coverage import Outcomes, collect
+from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import Memory, Witness
-from peakrl.learners.posterior_sampling.checks import check_posterior
-from peakrl.learners.posterior_sampling.kernel import judge_all, learn_played, learn_posterior, make_plan
-from peakrl.learners.posterior_sampling.tables import (
+from peakrl.learners.posterior_sampling.kernel import (
     CELLS,
     DEAD_FIRST,
     EPISODES,
@@ -33,8 +33,11 @@ from peakrl.learners.posterior_sampling.tables import (
     Places,
     Plan,
     Rules,
+    judge_all,
+    learn_played,
+    learn_posterior,
+    make_plan,
 )
-from peakrl.learners.settings import LearnerSettings
 from peakrl.planning.backward_kernel import LEAST_COST
 from peakrl.sampling import Words, seed_state
 from peakrl.types import Floats, Ints, Longs
@@ -392,3 +395,49 @@ class PosteriorLearner(SamplingAlgorithm):
             harm = self.by_row["harm"].used
             self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
         self.proof()  # which must rest on something
+
+
+def check_posterior(learner: PosteriorLearner, done: int) -> None:
+    """Raise where tables from a file hold what posterior sampling cannot have written after `done` episodes."""
+    space, status, arrays = learner.space, learner.status, learner.arrays()
+    start, rows = space.layout.row_start, arrays["row"]
+    has = np.diff(start) > 0
+    if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has[:, None]).any():
+        raise ValueError("engine.row names a row that its state has not")
+    cells, steps = int(status[CELLS]), done * space.horizon
+    limits = {
+        "head": (NO_CELL, cells - 1), "cell_link": (NO_CELL, cells - 1), "cell_next": (0, space.slots - 1),
+        "cell_count": (1, steps), "visits": (0, steps), "drawn": (0, steps), "tried": (0, steps), "kinds": (0, cells),
+        "ghost": (0.0, 1.0), "cell_weight": (0.0, 1.0), "harm": (0.0, np.finfo(float).max),
+        "cell_cost": (0.0, np.finfo(float).max), "row_cost": (0.0, np.finfo(float).max),
+    }  # fmt: skip
+    for name, (least, most) in limits.items():
+        if arrays[name].size and not (arrays[name].min() >= least and arrays[name].max() <= most):
+            raise ValueError(f"engine.{name} holds a number that cannot be")
+    for name in ("cell_reward", "row_reward", "value", "cost"):
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"engine.{name} holds a number that cannot be")
+    for name in ("value", "cost"):
+        if arrays[name][:, learner.columns :].any() or arrays[name][~has].any():
+            raise ValueError(f"engine.{name} tells of something after the last step")
+    if (arrays["begun"] < 0).any() or arrays["begun"][~has].any() or int(arrays["begun"].sum()) != done:
+        raise ValueError("engine.begun holds a number that cannot be")
+    if status[EPISODES] != done or (status < 0).any() or status[PROVED] > done or status[DEAD_FIRST] >= space.slots:
+        raise ValueError("engine.status holds a number that cannot be")
+    check_lists(arrays["head"], arrays["cell_link"], arrays["kinds"])
+
+
+def check_lists(head: Ints, link: Ints, kinds: Ints) -> None:
+    """Raise unless every cell is in just one list, and each list is as long as it says."""
+    seen = np.zeros(len(link), np.bool_)
+    for law in np.flatnonzero(kinds).tolist():
+        cell, length = int(head[law]), 0
+        while cell != NO_CELL:
+            if seen[cell]:
+                raise ValueError("engine.cell_link leads in a circle")
+            seen[cell] = True
+            cell, length = int(link[cell]), length + 1
+        if length != kinds[law]:
+            raise ValueError("engine.kinds holds a number that cannot be")
+    if not seen.all() or (head[kinds == 0] != NO_CELL).any():
+        raise ValueError("engine.head leaves out an outcome")

@@ -21,32 +21,120 @@ Either way, with C^j the cost from where episodes began so far and d_j its limit
 Steps are constant, or fall as (k+3)^-0.53 with the temperature T ~ (k+3)^-0.4 (regularised). WeiMDP has no steps: it
 looks for the least price at which the plan keeps its limit, by bisection, and takes the plan there. What is declared
 to fail (`Counts.barred`) is never planned, and its pi is 0.
+
+What primal-dual learners on counts work on (formulas: `primal_dual`).
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.episode import note_episode, take_row
-from peakrl.learners.primal_dual.tables import (
-    BISECT,
-    IMPROVE,
-    NEXT_PLAN,
-    PLAN,
-    PLANS,
-    POINTS,
-    Dual,
-    Path,
-    Rules,
-    Truth,
-)
-from peakrl.learners.ucbvi_kernel import NO_CELL, Counts, count_step
+from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.ucbvi import NO_CELL, Counts, count_step
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
+
+#: What is done when it is time to.
+PLAN, IMPROVE, BISECT = 0, 1, 2
+#: Places in `Dual.status`: the episode that plans next, plans so far, points of the curve.
+NEXT_PLAN, PLANS, POINTS = 0, 1, 2
+STATUS_SIZE = 3
+
+
+class Dual(NamedTuple):
+    """What is learned beside the counts."""
+
+    #: [row, quantity]: sum of charges; [row]: b.
+    charge: Floats
+    width: Floats
+    #: [slot, column (+ 1 where steps share slots), cost]: C.
+    cost: Floats
+    #: [slot, 1 + cost]: V and C of the step after, or in tables by step of all of them.
+    near: Floats
+    #: [row]: its law, where laws are known; [law, 1 + cost]: what comes after it; [law]: the column of that.
+    law: Longs
+    ahead: Floats
+    found: Longs
+    #: [row, column]: log pi, pi, and L as it was found last.
+    preference: Floats
+    chance: Floats
+    gain: Floats
+    #: [slot, column]: the row of largest L.
+    plan: Longs
+    #: [cost]: lam, C from where episodes began, and room for the costs of a row.
+    price: Floats
+    expected: Floats
+    row_cost: Floats
+    status: Longs
+    #: [point, 1 + cost]: episode, lam.
+    curve: Floats
+    #: The stream that actions are drawn with.
+    words: Words
+
+
+class Rules(NamedTuple):
+    """Numbers that the settings come to."""
+
+    horizon: int
+    node_stride: int
+    shift: int
+    row_start: Longs
+    slot_step: Longs
+    #: [slot]: in the order of planning, the last step first.
+    order: Longs
+    rule: int
+    known: bool
+    hoeffding: bool
+    lowest: float
+    span: float
+    #: Scale of b, H included, l, and S.
+    bonus: float
+    log_term: float
+    states: int
+    #: [cost]
+    ranges: Floats
+    limit: Floats
+    price_step: Floats
+    most: Floats
+    policy_step: float
+    mixing: float
+    #: c of the temperature; 0: constant steps.
+    heat: float
+    quantities: int
+    by_step: bool
+    #: Episodes from one plan to the next, and from one point of the curve to the next.
+    batch: int
+    keep: int
+
+
+class Path(NamedTuple):
+    """[step]: an episode. Charges are [step, quantity]."""
+
+    row: Longs
+    following: Longs
+    reward: Floats
+    violation: Floats
+    charge: Floats
+
+
+class Truth(NamedTuple):
+    """What the model says of a policy, and room to work it out, [slot, column (+ 1), 2]."""
+
+    first_slot: Ints
+    first_probability: Floats
+    #: [row, 2]: expected reward and total violation.
+    payoff: Floats
+    table: Floats
+    #: [distribution, 2]: what comes after it, and [distribution]: in which column that was worked out last.
+    ahead: Floats
+    known: Longs
+    #: [2]: value and violation.
+    found: Floats
+
 
 #: Falling steps and temperatures of the regularised form.
 STEP_POWER, HEAT_POWER, DELAY = -0.53, -0.4, 3.0

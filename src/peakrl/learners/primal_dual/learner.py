@@ -19,11 +19,10 @@ from pydantic import Field, model_validator
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules as TargetRules
 from peakrl.learners.assumptions.knowledge import Knowledge
-from peakrl.learners.base import Task
+from peakrl.learners.base import Sizes, Task
 from peakrl.learners.cmdp_limits import BudgetSettings
-from peakrl.learners.constants import Sizes
+from peakrl.learners.primal_dual.kernel import BISECT, IMPROVE, PLAN
 from peakrl.learners.primal_dual.planner import CURVE_POINTS, PricedPlanner, PricedPolicy
-from peakrl.learners.primal_dual.tables import BISECT, IMPROVE, PLAN
 
 #: Bound on prices where nothing is known of it, in spans of the reward.
 USUAL_BOUND = 2.0

@@ -15,13 +15,23 @@ from peakrl.learners.assumptions.limits import allowed_rows, avoidable
 from peakrl.learners.base import Episode, Task, compiled, refuse_no_numbers, used
 from peakrl.learners.cmdp_limits import Budget
 from peakrl.learners.cmdp_lp.empirical_model import unkept_by_counts
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.coverage_kernel import Outcomes
+from peakrl.learners.coverage import Outcomes
+from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
-from peakrl.learners.primal_dual.kernel import begin_episode, count_path, follow, learn_primal_dual
-from peakrl.learners.primal_dual.tables import NEXT_PLAN, POINTS, STATUS_SIZE, Dual, Path, Rules, Truth
-from peakrl.learners.ucbvi import UCBVI, CountingPlanner
-from peakrl.learners.ucbvi_kernel import NO_CELL
+from peakrl.learners.primal_dual.kernel import (
+    NEXT_PLAN,
+    POINTS,
+    STATUS_SIZE,
+    Dual,
+    Path,
+    Rules,
+    Truth,
+    begin_episode,
+    count_path,
+    follow,
+    learn_primal_dual,
+)
+from peakrl.learners.ucbvi import NO_CELL, UCBVI, CountingPlanner
 from peakrl.sampling import Words, seed_state
 from peakrl.types import Floats, Longs
 

@@ -37,33 +37,101 @@ first, so that what the end of an episode shows reaches its beginning at once:
   with the count of the law in place of N(s,a), and the most that one step can earn as the reward of a pair not yet
   tried. A law seen to lead to a dead state forbids every pair that has it. Q of a state is computed when it is met.
 
-Tables and their columns: `learners.constraint_memory`; updates: `learners.safe_q.updates`.
+Tables and their columns: `learners.safe_q.kernel`; updates: `learners.safe_q.kernel`.
+
+How the practical learner takes in one transition: step sizes, Q and X (formulas: `learners.safe_q.kernel`).
+
+What the practical learner remembers and is run with (formulas: `learners.safe_q.kernel`).
+
+Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and there is just one in a
+layered model, whose slots belong to a step already. A law is a distribution over next slots that several rows may
+share.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.constrained_q_kernel import Log
-from peakrl.learners.constraint_memory import (
-    DEAD_FIRST,
-    DOUBT,
-    NO_WITNESS,
-    PROVED,
-    REMEMBERS,
-    VIOLATES,
-    Groups,
-    Options,
-    Path,
-    PracticalTables,
-)
-from peakrl.learners.episode import note_episode, take_row
-from peakrl.learners.safe_q.updates import note_reward, recompose, update_law, update_row
+from peakrl.learners.assumptions.knowledge import NO_INTS, Groups
+from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.infeasibility import NO_WITNESS, VIOLATES
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
+
+#: Where `PracticalTables.status` holds: are constraints remembered (1) or penalised (0); the episode of the proof of
+#: infeasibility (0: none); the first slot that died.
+REMEMBERS, PROVED, DEAD_FIRST = 0, 1, 2
+#: After the proof of infeasibility: how many visits the optimistic start is worth.
+PATIENCE = 20.0
+#: Visits after which errors that seem to agree must do so by more than chance.
+SETTLED = 20
+#: Standard errors that a trial grants.
+DOUBT = 3.0
+#: Tables of parts that are switched off.
+NO_FLOATS: Floats = np.empty((0, 0))
+NO_REWARDS: Floats = np.empty(0)
+NO_WITNESSES: Ints = np.empty((0, 0), np.int32)
+
+
+class PracticalTables(NamedTuple):
+    """What the practical learner remembers."""
+
+    #: [row, column]
+    q: Floats
+    #: [row, column, or one column where the count is shared]; by law where outcomes are shared.
+    visits: Ints
+    #: [slot, column + 1 in a stationary model]
+    w: Floats
+    #: [slot, column]: greedy row.
+    greedy: Longs
+    #: [as visits, 3]: b, v and l of the adaptive step size; nothing where it is not used.
+    errors: Floats
+    #: [row]: the largest violation seen.
+    harm: Floats
+    #: [row, column]
+    witness: Ints
+    status: Longs
+    #: Where laws are learned: X [law, column], why it is minus infinity [law, column], mean reward and count [row].
+    x: Floats = NO_FLOATS
+    law_witness: Ints = NO_WITNESSES
+    reward: Floats = NO_REWARDS
+    tried: Ints = NO_INTS
+    #: Where there are trials: [as visits] the mean square of its errors, and [slot] how often it was met.
+    square: Floats = NO_FLOATS
+    met: Ints = NO_INTS
+
+
+class Path(NamedTuple):
+    """[step]: the episode at hand."""
+
+    slot: Longs
+    row: Longs
+    record: Longs
+    following: Longs
+
+
+class Options(NamedTuple):
+    """Numbers that the settings come to."""
+
+    #: 1 where a column is a step (stationary), 0 where slots belong to steps (layered)
+    shift: int
+    #: does one transition teach every column?
+    share: bool
+    #: H of (H+1)/(H+t); c of the adaptive step size
+    offset: float
+    #: [column]: optimistic start in a stationary model; [slot] in a layered one
+    start: Floats
+    #: room in the change list that the next episode may need
+    reserve: int
+    #: so many slots, the first ones, are the end of an episode
+    ends: int = 0
+    #: Where laws are learned: the most that one step can earn, and the start of X.
+    most: float = 0.0
+    law_start: Floats = NO_FLOATS
 
 
 @loop
@@ -330,3 +398,127 @@ def learn_played(
 ) -> int:
     """Learn from an episode that was played elsewhere; return the new length of the log."""
     return learn_path(layout, payoff, tables, groups, options, path, before, length, episode, log, changes)
+
+
+@inlined
+def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, smoothing: float) -> float:
+    """Take in the error `delta` of visit t and return the step size."""
+    weight = smoothing / (smoothing + t)
+    bias = (1.0 - weight) * errors[row, counted, 0] + weight * delta
+    square = (1.0 - weight) * errors[row, counted, 1] + weight * delta * delta
+    spread = errors[row, counted, 2]
+    alpha = 1.0
+    if t > 2:
+        least = 1.0 / t
+        noise = square - bias * bias
+        if t > SETTLED:
+            noise = min(noise / ((1.0 - weight) * (1.0 - weight)), square)
+        alpha = 1.0 - noise / ((1.0 + spread) * square) if square > 0.0 else least
+        alpha = min(1.0, max(alpha, least))
+    errors[row, counted, 0] = bias
+    errors[row, counted, 1] = square
+    errors[row, counted, 2] = (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
+    return alpha
+
+
+@inlined
+def patient_rate(horizon: int, t: int) -> float:
+    """Return the step size of visit t after the proof: the start counts for PATIENCE visits."""
+    return (horizon + 1.0) / (horizon + PATIENCE + t)
+
+
+@inlined
+def step_size(
+    layout: Layout, tables: PracticalTables, options: Options, place: int, counted: int, old: float, target: float
+) -> float:
+    """Count one more visit of a row (or law) and return its step size; `old` and `target` are its own column's."""
+    t = tables.visits[place, counted] + 1
+    tables.visits[place, counted] = t
+    if tables.status[PROVED] > 0:
+        return patient_rate(layout.horizon, t)
+    alpha = (options.offset + 1.0) / (options.offset + t)
+    # Both are looked at first: the difference of two infinities is not a number.
+    if old > -np.inf and target > -np.inf:
+        if tables.square.shape[0] > 0:
+            error = target - old if t > 1 else options.most
+            tables.square[place, counted] += (error * error - tables.square[place, counted]) / t
+        if tables.errors.shape[0] > 0:
+            alpha = adaptive_rate(tables.errors, place, counted, t, target - old, options.offset)
+    return alpha
+
+
+@inlined
+def update_row(
+    layout: Layout,
+    tables: PracticalTables,
+    options: Options,
+    row: int,
+    following: int,
+    reward: float,
+    own: int,
+    low: int,
+    high: int,
+) -> None:
+    """Move Q of a row towards reward + W(following) in columns low .. high."""
+    counted = 0 if options.share else low
+    ahead = options.shift
+    alpha = step_size(
+        layout, tables, options, row, counted, tables.q[row, own], reward + tables.w[following, own + ahead]
+    )  # fmt: skip
+    for column in range(low, high):
+        old = tables.q[row, column]
+        target = reward + tables.w[following, column + ahead]
+        tables.q[row, column] = old + alpha * (target - old) if old > -np.inf else old
+    for column in range(low, high):
+        if tables.q[row, column] == -np.inf and tables.witness[row, column] == NO_WITNESS:
+            tables.witness[row, column] = following
+
+
+@inlined
+def note_reward(layout: Layout, tables: PracticalTables, options: Options, row: int, reward: float) -> None:
+    """Move a row's mean reward towards `reward`."""
+    tries = tables.tried[row] + 1
+    tables.tried[row] = tries
+    kept = tables.reward[row] if tries > 1 else options.most
+    share = patient_rate(layout.horizon, tries) if tables.status[PROVED] > 0 else 1.0 / tries
+    tables.reward[row] = kept + share * (reward - kept)
+
+
+@inlined
+def update_law(
+    layout: Layout,
+    tables: PracticalTables,
+    groups: Groups,
+    options: Options,
+    row: int,
+    following: int,
+    own: int,
+    low: int,
+    high: int,
+) -> None:
+    """Move X of a row's law towards W(following) in columns low .. high."""
+    law = groups.law_of_row[row]
+    counted = 0 if options.share else low
+    ahead = options.shift
+    alpha = step_size(layout, tables, options, law, counted, tables.x[law, own], tables.w[following, own + ahead])
+    for column in range(low, high):
+        old = tables.x[law, column]
+        target = tables.w[following, column + ahead]
+        tables.x[law, column] = old + alpha * (target - old) if old > -np.inf else old
+        if old > -np.inf and target == -np.inf:
+            tables.law_witness[law, column] = following
+
+
+@inlined
+def recompose(
+    layout: Layout, tables: PracticalTables, groups: Groups, most: float, slot: int, low: int, high: int
+) -> None:
+    """Compute Q of a slot anew from what its rows earn and what their laws lead to; what is forbidden stays so."""
+    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+        law = groups.law_of_row[row]
+        reward = tables.reward[row] if tables.tried[row] > 0 else most
+        for column in range(low, high):
+            if tables.q[row, column] > -np.inf:
+                tables.q[row, column] = reward + tables.x[law, column]
+                if tables.x[law, column] == -np.inf:
+                    tables.witness[row, column] = tables.law_witness[law, column]
