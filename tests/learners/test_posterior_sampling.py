@@ -76,7 +76,7 @@ def check_twin(seed, case, episodes=150):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 1245])  # 1245: a state that is met only after the last step
 def test_it_is_its_slow_twin_bit_for_bit(case, seed):
     check_twin(seed, case)
 
@@ -90,7 +90,7 @@ def test_q_is_the_mean_of_what_was_seen_and_no_draw():
 
 def test_it_is_its_slow_twin_without_the_compiler():
     program = (
-        "import sys; sys.path.insert(0, 'tests'); sys.path.insert(0, 'tests/learning'); import test_posterior as t\n"
+        "import sys; sys.path.insert(0, 'tests'); sys.path.insert(0, 'tests/learners'); import test_posterior_sampling as t\n"
     )
     program += "for seed in (3, 4): t.check_twin(seed, 'as it comes', 40)"
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}

@@ -115,10 +115,9 @@ class Posterior:
         q, c, fails = 0.0, 0.0, harm > 0
         for outcome in pair.outcomes:
             weight = outcome.weight if drawn else outcome.count / pair.visits
-            after = (h + 1, outcome.following)
-            last = h + 1 == self.horizon
-            q += weight * (outcome.reward + (0.0 if last else value[after]))
-            cost = outcome.violation + (0.0 if last else dead.get(after, 0.0))
+            after = (h + 1, outcome.following)  # worth 0 after the last step, and if it offers no action
+            q += weight * (outcome.reward + value.get(after, 0.0))
+            cost = outcome.violation + dead.get(after, 0.0)
             if cost > 0:
                 c += weight * cost
                 fails = True
