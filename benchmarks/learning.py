@@ -85,7 +85,7 @@ def history_costs(section: Section, repeats: int, quick: bool) -> None:
     for name, model in (("random arrivals", random), ("frozen arrivals", frozen)):
         runs: list[Any] = [bare_run(model, settings, episodes)]
         for record, average in kinds.values():
-            runs.append(partial(learn, model, settings, episodes=episodes, record=record, average=average))
+            runs.append(partial(learn, model, settings, episodes=episodes, history=record, average=average))
         for kept, seconds in zip(("kernel alone", *kinds), times := in_turns(runs, repeats), strict=True):
             section.add(model=name, kept=kept, **{"s": seconds, "times kernel": seconds / times[0]})
 
@@ -103,7 +103,7 @@ def core_rates(section: Section, repeats: int, quick: bool) -> None:
     for name, (models, length, seeds) in cases.items():
         run = partial(
             learn_many, models, ConstrainedQ.published(0.1), length, seeds,
-            average=False, record="none", keep=lambda run: None,
+            average=False, history="none", keep=lambda run: None,
         )  # fmt: skip
         one, every = in_turns([partial(run, workers=1), partial(run, workers=cores)], repeats, time.perf_counter)
         section.add(runs=name, cores=cores, **{"s on one": one, "s on all": every, "times one": one / every})
@@ -119,7 +119,7 @@ def certificate_times(section: Section, repeats: int, quick: bool) -> None:
     for name, model in cases.items():
         best = solve(model)
         settings = Certified(share * abs(best.value))
-        run = partial(learn, model, settings, episodes=1_000_000, record="none", average=False)
+        run = partial(learn, model, settings, episodes=1_000_000, history="none", average=False)
         learned, exact = in_turns([run, partial(certify, model, best.policy)], 1 if quick else repeats)
         episodes, gap = run().episodes, f"{100 * share:g} %"
         section.add(problem=name, gap=gap, episodes=episodes, **{"s to learn it": learned, "s, model known": exact})

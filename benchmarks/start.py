@@ -14,7 +14,7 @@ from benchmarks.timing import Section
 FIRST_RUN = """
 import peakrl
 model = peakrl.compile_model(peakrl.energy_harvesting())
-peakrl.learn(model, peakrl.learners.ConstrainedQ.published(0.1), episodes=10, record="none")
+peakrl.learn(model, peakrl.learners.ConstrainedQ.published(0.1), episodes=10, history="none")
 """
 FIRST_LEARN = """
 import peakrl

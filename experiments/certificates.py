@@ -298,7 +298,7 @@ def learn_certified(config: Mapping[str, Any]) -> dict[str, Any]:
     epsilons = [share * abs(best) for share in config["shares"]]
     run = learn(
         model, Certified(epsilon=tuple(epsilons), failure_probability=p), episodes=config["episodes"],
-        seed=config["seed"], record="none", average=False, knowledge=declared(config["declared"], model),
+        seed=config["seed"], history="none", average=False, knowledge=declared(config["declared"], model),
     )  # fmt: skip
     theorem = [asked(model, epsilon, p) for epsilon in epsilons]
     return {**judge(run, best, len(epsilons)), "theorem": np.array(theorem), "violations": run.violations}

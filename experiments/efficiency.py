@@ -235,7 +235,7 @@ def learn_transmitter(config: Mapping[str, Any]) -> dict[str, Any]:
     found = []
     for run in learn_in_stages(
         model, learner_from(config["learner"]), stages=at, seed=config["seed"],
-        knowledge=Knowledge.from_dict(config["knowledge"]), record=at[-1] if config["averaged"] else "none",
+        knowledge=Knowledge.from_dict(config["knowledge"]), history=at[-1] if config["averaged"] else "none",
     ):  # fmt: skip
         policy = evaluate(model, run.policy)
         found.append((policy.value, policy.violation))
@@ -258,7 +258,7 @@ def gaps(model: TabularModel, episode: Floats, value: Floats, violation: Floats)
 def learn_schedule(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn a feasible scheduling example: the last violation and the last policy that was not optimal."""
     model, settings = ProblemSpec.from_dict(config["problem"]).compile(), learner_from(config["learner"])
-    run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], record=1, average=False)
+    run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], history=1, average=False)
     wrong = (run.history.value < solve(model).value - 1e-9) | (run.history.violation > 0)
     return {
         "violations": run.violations,
@@ -270,8 +270,8 @@ def learn_schedule(config: Mapping[str, Any]) -> dict[str, Any]:
 def learn_infeasible(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn the infeasible scheduling example: when that is proved, and what violation is left."""
     model, settings = ProblemSpec.from_dict(config["problem"]).compile(), learner_from(config["learner"])
-    run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], record="none", average=False)
-    violation = evaluate(model, run.followed_policy).violation
+    run = learn(model, settings, episodes=config["episodes"], seed=config["seed"], history="none", average=False)
+    violation = evaluate(model, run.behavior_policy).violation
     excess = 100 * (violation / solve(model).violation - 1)
     return {"proved": run.proof_episode, "violation": violation, "excess": excess}
 

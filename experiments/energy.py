@@ -168,7 +168,7 @@ def learn_random(config: Mapping[str, Any]) -> dict[str, Any]:
     """Learn with fresh arrivals in every episode: exact curves of pi^k and of the averaged policy."""
     history = learn(
         compile_model(built_transmitter(config["problem"])), learner_from(config["learner"]),
-        episodes=config["episodes"], seed=config["seed"], record=config["every"], average=False,
+        episodes=config["episodes"], seed=config["seed"], history=config["every"], average=False,
     ).history  # fmt: skip
     return {
         "episode": history.episode,
@@ -228,7 +228,7 @@ def frozen_model(config: Mapping[str, Any], sequence: Any) -> TabularModel:
 
 def learn_frozen(config: Mapping[str, Any], model: TabularModel, settings: LearnerSettings, every: int) -> LearningRun:
     """Return a run on one sequence; nothing is random in it, so the seed does not matter."""
-    return learn(model, settings, episodes=config["episodes"], record=every, average=False)
+    return learn(model, settings, episodes=config["episodes"], history=every, average=False)
 
 
 def late_mean(episode: Any, averaged: Floats) -> float:

@@ -540,7 +540,7 @@ def run_config(config: Mapping[str, Any], model: TabularModel, episodes: int) ->
     knowledge = Knowledge(support=model) if config["support"] else declared(config["declared"], model)
     settings = learner_from(config["learner"])
     return learn(
-        model, settings, episodes=episodes, seed=config["seed"], record=1, average=False, knowledge=knowledge
+        model, settings, episodes=episodes, seed=config["seed"], history=1, average=False, knowledge=knowledge
     )  # fmt: skip
 
 

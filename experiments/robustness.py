@@ -400,7 +400,7 @@ def learn_instance(config: Mapping[str, Any]) -> dict[str, Any]:
     scale, short, chance = scale_of(family, model, best), [], []
     learner = learner_from(config["learner"])
     record: Any = places[0] if exact else "none"
-    for run in learn_in_stages(model, learner, stages=places, seed=config["seed"], record=record):
+    for run in learn_in_stages(model, learner, stages=places, seed=config["seed"], history=record):
         found = evaluate(model, run.policy)
         short.append(shortfall(family, best, found, scale))
         chance.append(found.violation_probability)

@@ -329,7 +329,7 @@ def example_of(config: Mapping[str, Any]) -> MachineScheduling:
 def run_on(model: TabularModel, config: Mapping[str, Any], seed: int) -> LearningRun:
     """Return one run of the configured learner."""
     settings = learner_from(config["learner"])
-    return learn(model, settings, episodes=config["episodes"], seed=seed, record=config["every"], average=False)
+    return learn(model, settings, episodes=config["episodes"], seed=seed, history=config["every"], average=False)
 
 
 def curves(run: LearningRun) -> dict[str, Any]:

@@ -259,7 +259,7 @@ def exact_histories(
     model = doors(config["gap"]) if name == "doors" else fork() if name == "fork" else compile_model(tiny_harvesting())
     settings, found = learner_from(config["learner"]), []
     for seed in range(first, first + config["seeds"]):
-        history = learn(model, settings, episodes=episodes, seed=seed, record=1, average=False).history
+        history = learn(model, settings, episodes=episodes, seed=seed, history=1, average=False).history
         found.append((history.value, history.violation))
     return solve(model).value, found
 

@@ -25,7 +25,7 @@ POLICY = peakrl.solve(MODEL).policy
         (lambda: peakrl.learn(MODEL, "ConstrainedQ", episodes=10), "ConstrainedQ needs slack: give slack="),
         (lambda: peakrl.learn_many(MODEL, "certified", 10), "Certified needs epsilon: give epsilon="),
         (
-            lambda: peakrl.learn(MODEL, episodes=10, record="all"),
+            lambda: peakrl.learn(MODEL, episodes=10, history="all"),
             r"record is 'all'; it must be .*, .auto., .sampled. or .none.",
         ),
         (lambda: peakrl.learners.ConstrainedQ(), "ConstrainedQ needs slack: give slack="),

@@ -30,7 +30,7 @@ def failures(seed, penalty):
     settings = ConstrainedQ.paper(slack, penalty=penalty, start="stepwise", c1=1e-4, c2=1e-4)
     count = 0
     for run_seed in range(SEEDS):
-        run = learn(model, settings, episodes=EPISODES, seed=run_seed, record=EPISODES, average=run_seed == 0)
+        run = learn(model, settings, episodes=EPISODES, seed=run_seed, history=EPISODES, average=run_seed == 0)
         gap = optimum.value - run.history.averaged_value[-1]
         failed = gap > EPSILON or run.history.averaged_violation[-1] > EPSILON
         if run_seed == 0:

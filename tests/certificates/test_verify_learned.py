@@ -52,7 +52,7 @@ SAID = ("failure_probability", "value_low", "optimum_high", "gap", "epsilon", "e
 def issued(kind: str) -> Certificate:
     target, knowledge = KINDS[kind]()
     settings = Certified(0.5, relative=True)
-    run = learn(target, settings, episodes=60_000, knowledge=knowledge, record="none", average=False)
+    run = learn(target, settings, episodes=60_000, knowledge=knowledge, history="none", average=False)
     assert run.certificate is not None
     assert run.certificate.holds
     return run.certificate

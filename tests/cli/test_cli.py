@@ -107,7 +107,7 @@ def test_an_infeasible_problem_has_exit_code_1_and_its_proof(command):
     code, found = answer(command("train", "infeasible.toml", "--json"))
     assert code == 1
     assert found["feasible"] is False
-    assert found["proof"]
+    assert found["infeasibility_proof"]
     assert "no order meets every deadline" in found["reason"]
 
 

@@ -177,5 +177,5 @@ def certify_and_judge(model, shares, knowledge, episodes, seed):
     """Certify to shares of the optimum, 5 % failing at most; the certificates issued, and those that are false."""
     best = solve(model).value
     settings = Certified([share * abs(best) for share in shares])
-    run = learn(model, settings, episodes=episodes, seed=seed, record="none", average=False, knowledge=knowledge)
+    run = learn(model, settings, episodes=episodes, seed=seed, history="none", average=False, knowledge=knowledge)
     return judge(run, best, len(shares))

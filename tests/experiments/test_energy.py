@@ -65,7 +65,7 @@ def test_the_learner_s_number_in_figure_3_is_the_mean_over_the_second_half() -> 
     found = energy.compare_sequences(frozen_config(arrivals))
     for index, sequence in enumerate(arrivals):
         model = compile_model(energy_harvesting(arrivals=sequence))
-        run = learn(model, ConstrainedQ.published(0.1), episodes=300, record=1)
+        run = learn(model, ConstrainedQ.published(0.1), episodes=300, history=1)
         assert found["learner"][index] == pytest.approx(run.history.value[150:].mean())
         assert found["learner violation"][index] == pytest.approx(run.history.violation[150:].mean())
         assert found["last violation"][index] == run.last_violation_episode

@@ -26,7 +26,7 @@ from peakrl.learners import OptCMDP
 def test_a_run_tells_what_its_history_says():
     (task,) = tasks(Case("inventory", 60), "certainty-equivalent LP", 1)
     told = learn_neighbour(task.config)
-    run = learn(compiled("inventory"), OptCMDP.certainty_equivalent(total=3.5), episodes=60, record=1)
+    run = learn(compiled("inventory"), OptCMDP.certainty_equivalent(total=3.5), episodes=60, history=1)
     above = run.history.violation - 3.5
     assert told["positive_sum"] == pytest.approx(np.maximum(above, 0).mean())
     assert told["signed_sum"] == pytest.approx(above.mean())

@@ -126,10 +126,10 @@ def certificate_record(certificate):
 
 def run_record(run):
     """Everything that a run has learned."""
-    untried = run.untried
+    coverage = run.coverage
     record = {
         "policy": policy_digest(run.policy),
-        "behavior_policy": policy_digest(run.followed_policy),
+        "behavior_policy": policy_digest(run.behavior_policy),
         "averaged_policy": policy_digest(run.averaged_policy),
         "q": digest(run.q),
         "visits": None if run.visits is None else digest(run.visits),
@@ -137,13 +137,13 @@ def run_record(run):
         "violations": run.violations,
         "last_violation_episode": run.last_violation_episode,
         "feasible": run.feasible,
-        "infeasibility_proof": len(run.proof),
+        "infeasibility_proof": len(run.infeasibility_proof),
         "multipliers": None if run.multipliers is None else digest(run.multipliers),
         "generator": digest(run._active.generator),
         "history": digest(*(column for _, column in sorted(run.history.columns().items()))),
     }
-    if untried is not None:
-        record |= {"coverage": [untried.states, untried.probability, untried.probability_high]}
+    if coverage is not None:
+        record |= {"coverage": [coverage.states, coverage.probability, coverage.probability_high]}
     if run.certificate is not None:
         record |= {f"certificate {name}": value for name, value in certificate_record(run.certificate).items()}
     return record

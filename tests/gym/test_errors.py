@@ -160,7 +160,7 @@ def test_costs_above_0_are_violations_also_as_the_third_of_six_values(cost):
         ({"constraint_bounds": [0.0]}, "constraint_bounds"),
         ({"constraint": 3}, "constraint"),
         ({"states": 0}, "states"),
-        ({"record": "all"}, "record"),
+        ({"history": "all"}, "history"),
         ({"episodes": 0}, "episodes"),
         ({"settings": ConstrainedQ.paper(0.1)}, "constraint_bounds"),
         ({"knowledge": Knowledge(outcome_groups=True)}, "outcome_groups"),

@@ -126,7 +126,7 @@ def cut(path, target, settings):
 
 def use_run(path):
     run = load_run(path)
-    repr(run), run.q, [str(line) for line in run.proof]
+    repr(run), run.q, [str(line) for line in run.infeasibility_proof]
     evaluate(run.model, run.policy)
     if run.episodes < 10_000:
         resume(path, episodes=run.episodes + 3, checkpoint=False)
@@ -134,7 +134,7 @@ def use_run(path):
 
 def use_environment_run(model, path):
     run = load_run(path, env=ModelEnvironment(model, 5))
-    repr(run), run.q, [str(line) for line in run.proof], run.policy.to_csv()
+    repr(run), run.q, [str(line) for line in run.infeasibility_proof], run.policy.to_csv()
     if run.episodes < 10_000:
         resume(path, env=ModelEnvironment(model, 5), episodes=run.episodes + 3, checkpoint=False)
 
@@ -153,7 +153,7 @@ def use_environment_policy(path):
 def use_model(path):
     model = load_model(path)
     solve(model), repr(model), model.digest
-    learn(model, episodes=2, record="none")
+    learn(model, episodes=2, history="none")
 
 
 # Forging --------------------------------------------------------------------------------------------------------------

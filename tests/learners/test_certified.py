@@ -34,7 +34,7 @@ HARVESTING = compile_model(
 
 def certified(model, epsilon=0.1, episodes=200_000, **given):
     relative = given.pop("relative", True)
-    given = {"record": "none", "average": False} | given
+    given = {"history": "none", "average": False} | given
     return learn(model, Certified(epsilon, relative=relative), episodes=episodes, **given)
 
 
@@ -43,7 +43,7 @@ def test_it_stops_with_a_true_certificate_that_verify_accepts(name, tmp_path):
     model = PROBLEMS[name]
     run, best = certified(model), solve(model)
     certificate, judged = run.certificate, evaluate(model, run.policy)
-    assert run.stopped == "certified"
+    assert run.stop_reason == "certified"
     assert certificate.holds
     assert certificate.value_low <= judged.value
     assert certificate.optimum_high >= best.value
@@ -57,12 +57,12 @@ def test_it_stops_with_a_true_certificate_that_verify_accepts(name, tmp_path):
 def test_certificates_on_random_problems_are_true_or_the_problem_is_infeasible(seed, tmp_path):
     model = compile_model(random_problem(seed))
     run, best = certified(model, 0.3, 30_000, relative=False, seed=seed), solve(model)
-    if run.stopped == "infeasible":
+    if run.stop_reason == "infeasible":
         assert not best.feasible
-        assert run.proof
+        assert run.infeasibility_proof
         assert run.feasible is False
         assert run.certificate.gap is None
-    elif run.stopped == "certified":
+    elif run.stop_reason == "certified":
         judged = evaluate(model, run.policy)
         assert not best.feasible or best.value - judged.value <= 0.3
         assert judged.violation <= 0.3
@@ -72,7 +72,7 @@ def test_certificates_on_random_problems_are_true_or_the_problem_is_infeasible(s
 
 def test_without_enough_episodes_there_are_bounds_and_no_certificate(tmp_path):
     run = certified(PROBLEMS["tie"], 0.01, episodes=300)
-    assert run.stopped is None
+    assert run.stop_reason is None
     assert not run.certificate.holds
     assert "more than" in run.certificate.reason
     assert run.certificate.optimum_high >= solve(PROBLEMS["tie"]).value
@@ -194,14 +194,14 @@ def test_an_epsilon_of_0_needs_a_declaration():
 
 
 def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
-    whole = certified(HARVESTING, (0.5, 0.2), record=100, average=True)
+    whole = certified(HARVESTING, (0.5, 0.2), history=100, average=True)
     path = tmp_path / "run"
     for cut in (37, 700, 1100):
         settings = Certified((0.5, 0.2), relative=True)
-        learn(HARVESTING, settings, episodes=cut, record=100, average=True).save(path)
+        learn(HARVESTING, settings, episodes=cut, history=100, average=True).save(path)
         again = peakrl.resume(path, episodes=200_000)
         assert again.episodes == whole.episodes
-        assert again.stopped == whole.stopped == "certified"
+        assert again.stop_reason == whole.stop_reason == "certified"
         assert (again.policy.rows == whole.policy.rows).all()
         assert again.certificate == whole.certificate
         assert (again.averaged_policy.change_row == whole.averaged_policy.change_row).all()

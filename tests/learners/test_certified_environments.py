@@ -53,7 +53,7 @@ MODELS = {
 
 
 def certified(env, epsilon=0.3, episodes=6000, relative=True, **given):
-    given = {"record": "none", "average": False} | given
+    given = {"history": "none", "average": False} | given
     return learn(env, Certified(epsilon, relative=relative), episodes=episodes, **given)
 
 
@@ -165,7 +165,7 @@ def test_it_stops_with_a_true_certificate_that_verify_accepts(name, knowledge, t
     model = MODELS[name]
     run, best = certified(ModelEnvironment(model, 1), 0.4, knowledge=knowledge), solve(model)
     certificate, judged = run.certificate, evaluate(model, on_model(model, run.policy))
-    assert run.stopped == "certified"
+    assert run.stop_reason == "certified"
     assert certificate.holds
     assert certificate.value_low <= judged.value
     assert certificate.optimum_high >= best.value
@@ -181,10 +181,10 @@ def test_it_stops_with_a_true_certificate_that_verify_accepts(name, knowledge, t
 def test_certificates_on_random_environments_are_true_or_the_problem_is_infeasible(seed, tmp_path):
     model = compile_model(random_problem(seed))
     run, best = certified(ModelEnvironment(model, seed), 0.5, 1500, relative=False), solve(model)
-    if run.stopped == "infeasible":
+    if run.stop_reason == "infeasible":
         assert not best.feasible
-        assert run.proof
-    elif run.stopped == "certified":
+        assert run.infeasibility_proof
+    elif run.stop_reason == "certified":
         judged = evaluate(model, on_model(model, run.policy))
         assert not best.feasible or best.value - judged.value <= 0.5
         assert judged.violation <= 0.5
@@ -237,7 +237,7 @@ def test_episodes_that_end_early_are_certified_too(tmp_path):
     model = compile_model(WalkProblem())
     run = certified(Walk(), 0.3, 60_000)
     judged = evaluate(model, on_model(model, run.policy, labels=lambda state: state))
-    assert run.stopped == "certified"
+    assert run.stop_reason == "certified"
     assert solve(model).value - judged.value <= run.certificate.epsilon
     assert judged.violation <= run.certificate.violation_high
     run.certificate.save(tmp_path / "certificate")
@@ -347,7 +347,7 @@ def test_lanes_that_run_together_are_certified_and_learned_from_in_the_order_of_
         SyncVectorEnv([Walk] * 3), 0.4, 60_000, horizon=4, reward_range=(0.0, 0.3), constraint_bounds=(1.0,)
     )
     judged = evaluate(model, on_model(model, run.policy, labels=lambda state: state))
-    assert run.stopped == "certified"
+    assert run.stop_reason == "certified"
     assert solve(model).value - judged.value <= run.certificate.epsilon
     run.certificate.save(tmp_path / "certificate")
     assert verify(tmp_path / "certificate").holds
@@ -356,11 +356,11 @@ def test_lanes_that_run_together_are_certified_and_learned_from_in_the_order_of_
 @pytest.mark.parametrize("make", [Walk, lambda: peakrl.to_gymnasium(random_problem(3))], ids=["walk", "layered"])
 def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(make, tmp_path):
     path, settings = tmp_path / "run", Certified((0.3, 0.1), relative=False)
-    whole = learn(make(), settings, episodes=700, seed=2, record=50)
+    whole = learn(make(), settings, episodes=700, seed=2, history=50)
     for cut in (1, 60, 333, 600):
-        learn(make(), settings, episodes=cut, seed=2, record=50).save(path)
+        learn(make(), settings, episodes=cut, seed=2, history=50).save(path)
         again = peakrl.resume(path, env=make(), episodes=700)
-        assert (again.episodes, again.stopped) == (whole.episodes, whole.stopped)
+        assert (again.episodes, again.stop_reason) == (whole.episodes, whole.stop_reason)
         assert again.certificate == whole.certificate
         assert again.q.tobytes() == whole.q.tobytes()
         assert (again.policy.rows == whole.policy.rows).all()

@@ -34,7 +34,7 @@ def test_with_a_support_it_certifies_without_one_violation(on, tmp_path):
     run = certified(on, Knowledge(support=SUPPORT))
     certificate, best = run.certificate, solve(MODEL)
     assert run.violations == 0
-    assert run.stopped == "certified"
+    assert run.stop_reason == "certified"
     assert certificate.violation_high == certificate.violation_probability_high == 0
     assert any("declared" in line and "support" in line for line in certificate.rests_on)
     if on == "model":
@@ -47,7 +47,7 @@ def test_with_a_support_it_certifies_without_one_violation(on, tmp_path):
 @pytest.mark.parametrize("on", ["model", "environment"])
 def test_declared_constraints_are_known_before_they_are_tried(on, tmp_path):
     run = certified(on, Knowledge(constraints=constraint))
-    assert run.stopped == "certified"
+    assert run.stop_reason == "certified"
     # The trap itself is not known: whoever falls into it violates, once it is learned never again.
     assert run.violations <= certified(on, None).violations
     assert any("the constraints of each" in line for line in run.certificate.rests_on)
@@ -60,8 +60,8 @@ def test_a_run_cut_and_resumed_is_the_same_bit_for_bit(on, tmp_path):
     told, path = Knowledge(support=SUPPORT), tmp_path / "run"
     settings = Certified(0.05, relative=True)
     make = target if on == "model" else lambda on, seed=0: Cut(MODEL)
-    whole = learn(make(on), settings, episodes=600, knowledge=told, record=20)
-    learn(make(on), settings, episodes=230, knowledge=told, record=20).save(path)
+    whole = learn(make(on), settings, episodes=600, knowledge=told, history=20)
+    learn(make(on), settings, episodes=230, knowledge=told, history=20).save(path)
     more = {} if on == "model" else {"env": make(on)}
     again = resume(path, episodes=600, knowledge=told, **more)
     assert again.certificate == whole.certificate

@@ -94,7 +94,7 @@ def test_limits_that_can_be_kept_alone_but_not_together_are_refused_by_their_sum
 @seeds(5)
 def test_the_least_itself_is_a_limit_that_is_kept(seed):
     model = compile_model(random_problem(seed, horizon=3, safe_action=False))
-    assert learn(model, OptDual(total=solve(model).violation), episodes=2).unkept is None
+    assert learn(model, OptDual(total=solve(model).violation), episodes=2).infeasible_limits is None
 
 
 def test_a_slater_gap_that_no_policy_has_is_refused():
@@ -116,23 +116,25 @@ def test_a_slater_gap_that_no_policy_has_is_refused():
 def test_on_an_environment_a_run_tells_what_the_counts_say(settings, tmp_path):
     # 1,200 steps in some ten pairs: the least by their means is within a tenth of the true 1.668 on this seed.
     run = learn(ModelEnvironment(DEAR, 0), settings, episodes=300, states=2, checkpoint=tmp_path / "run")
-    least = float(run.unkept.split("the least that is possible is ")[1].split(" ")[0])
+    least = float(run.infeasible_limits.split("the least that is possible is ")[1].split(" ")[0])
     assert least == pytest.approx(1.668, rel=0.1)
     assert "by the means of 300 episodes no policy keeps" in repr(run)
-    assert run.unkept in repr(load_run(tmp_path / "run"))
+    assert run.infeasible_limits in repr(load_run(tmp_path / "run"))
 
 
 def test_a_limit_that_the_counts_do_not_speak_against_is_not_spoken_of():
     for settings, episodes in ((OptDual(total=5.0), 300), (OptDual(total=0.1), 1), (TripleQ(total=0.1), 300)):
         run = learn(ModelEnvironment(DEAR, 0), settings, episodes=episodes, states=2)
         # After one episode most pairs are untried, and held to be free; Triple-Q counts nothing.
-        assert run.unkept is None
+        assert run.infeasible_limits is None
         assert "no policy" not in repr(run)
 
 
 def test_the_command_line_and_the_page_of_an_environment_tell_it():
     run = learn(ModelEnvironment(DEAR, 0), OptDual(total=0.1), episodes=100, states=2)
-    assert report(run, SimpleNamespace(is_environment=True, table=None), 0.0)["unkept"] == run.unkept
+    assert (
+        report(run, SimpleNamespace(is_environment=True, table=None), 0.0)["infeasible_limits"] == run.infeasible_limits
+    )
     answer = environment_answer(EnvironmentFindings(run, None), "here", "", "")
     details = [detail for fact in answer.facts for detail in fact.details]
     assert "The policy was to keep the expected total violation within 0.1." in details
@@ -153,7 +155,7 @@ def test_the_command_line_and_the_page_of_an_environment_tell_it():
     ],
 )
 def test_the_verdict_of_a_learner_with_a_limit_names_it_and_what_the_policy_has(settings, words):
-    found = RunFindings.of(learn(DEAR, settings, episodes=400, record="none"))
+    found = RunFindings.of(learn(DEAR, settings, episodes=400, history="none"))
     by_step = found.last.step_violations
     said = words.format(*by_step.sum(axis=0), by_step.max(), by_step.sum())
     assert said in found.verdict.text

@@ -192,7 +192,7 @@ def test_rows_are_drawn_as_often_as_the_chances_say():
 
 
 def test_the_optimist_is_above_the_limit_in_every_episode_once_it_has_tried_something():
-    history = learn(INVENTORY, OptCMDP(total=3.5), episodes=120, record=1).history
+    history = learn(INVENTORY, OptCMDP(total=3.5), episodes=120, history=1).history
     assert (history.violation[10:] > 3.5).all()
     assert (history.value[50:] > BEST).all()
 
@@ -200,7 +200,7 @@ def test_the_optimist_is_above_the_limit_in_every_episode_once_it_has_tried_some
 @pytest.mark.parametrize("learner", [OptPessLP, DOPE])
 def test_the_pessimist_never_exceeds_the_limit_and_leaves_the_safe_policy(learner):
     settings = learner(total=3.5, safe_policy=SAFE, scale=0.01)
-    history = learn(INVENTORY, settings, episodes=600, record=1).history
+    history = learn(INVENTORY, settings, episodes=600, history=1).history
     assert history.violation.max() <= 3.5
     assert history.value[0] == pytest.approx(1.555710503, abs=1e-6)
     assert history.value[-1] > 2.0
@@ -208,17 +208,17 @@ def test_the_pessimist_never_exceeds_the_limit_and_leaves_the_safe_policy(learne
 
 def test_history_is_that_of_the_policy_that_is_handed_out():
     run = learn(INVENTORY, OptCMDP.certainty_equivalent(total=3.5), episodes=400)
-    found = evaluate(INVENTORY, run.followed_policy)
+    found = evaluate(INVENTORY, run.behavior_policy)
     assert run.history.value[-1] == pytest.approx(found.value)
     assert run.history.violation[-1] == pytest.approx(found.violation)
-    assert np.array_equal(run.policy.likeliest.rows, run.followed_policy.likeliest.rows)
+    assert np.array_equal(run.policy.likeliest.rows, run.behavior_policy.likeliest.rows)
 
 
 def inventory_medians(settings, seeds):
     """Of some runs: the medians of mean [gap]+, mean [violation]+, and of the share of violating policies."""
     found = []
     for seed in range(seeds):
-        history = learn(INVENTORY, settings, episodes=100_000, seed=seed, record=1, average=False).history
+        history = learn(INVENTORY, settings, episodes=100_000, seed=seed, history=1, average=False).history
         above = history.violation - 3.5
         found.append([np.maximum(BEST - history.value, 0).mean(), np.maximum(above, 0).mean(), (above > 1e-9).mean()])
     return np.median(found, axis=0)
@@ -371,7 +371,7 @@ class Leave(gymnasium.Env):
 @pytest.mark.parametrize("stationary", [True, False])
 @pytest.mark.parametrize("limits", [{"total": 1.0}, {"per_step": 1.0}])
 def test_an_episode_that_is_over_earns_0_for_the_steps_it_leaves_out(stationary, limits):
-    run = learn(Leave(stationary), OptCMDP(**limits, scale=0.01), episodes=60, record="none", average=False)
+    run = learn(Leave(stationary), OptCMDP(**limits, scale=0.01), episodes=60, history="none", average=False)
     # By hand, with n steps left: leaving is better where 0.9 < 0.5 n, from the last but one step on.
     best = [run.policy.action(step, 0) for step in range(6 if stationary else 1)]
     assert best == ([1] * 5 + [0])[: len(best)]

@@ -63,10 +63,10 @@ def untried_of(problem, model, run):
 def test_untried_places_and_their_probability_are_those_of_a_walk_through_the_problem(name, seed):
     problem = random_problem(seed)
     model = compile_model(problem)
-    run = learn(model, COUNTING[name], episodes=8, seed=seed, record="none")
+    run = learn(model, COUNTING[name], episodes=8, seed=seed, history="none")
     places, probability = untried_of(problem, model, run)
-    assert run.untried.states == len(places)
-    assert run.untried.probability == pytest.approx(probability, abs=1e-12)
+    assert run.coverage.states == len(places)
+    assert run.coverage.probability == pytest.approx(probability, abs=1e-12)
 
 
 def survival_of(learner, step, slot):
@@ -91,15 +91,15 @@ def share_of(outcomes):
 
 @seeds(5)
 def test_the_bound_of_a_policy_is_that_of_a_recursion_over_what_was_seen(seed):
-    compare_with_recursion(learn(compile_model(random_problem(seed)), episodes=100, seed=seed, record="none"))
+    compare_with_recursion(learn(compile_model(random_problem(seed)), episodes=100, seed=seed, history="none"))
 
 
 @pytest.mark.parametrize(("seed", "episodes"), [(3, 40), (12, 40), (22, 40), (26, 15), (27, 6)])
 def test_so_it_is_where_the_policy_was_seen_to_lead_to_what_was_never_tried(seed, episodes):
     problem = random_problem(seed, states=4, actions=3, horizon=4)
-    run = learn(compile_model(problem), episodes=episodes, seed=seed, record="none")
-    assert run.untried.states > 0
-    assert run.untried.probability_high < 1.0
+    run = learn(compile_model(problem), episodes=episodes, seed=seed, history="none")
+    assert run.coverage.states > 0
+    assert run.coverage.probability_high < 1.0
     compare_with_recursion(run)
 
 
@@ -109,7 +109,7 @@ def compare_with_recursion(run):
     began = np.flatnonzero(outcomes.begun)
     ahead = np.array([survival_of(learner, 0, slot) for slot in began])
     least = least_mean(outcomes.begun[began], ahead, share_of(outcomes))
-    assert run.untried.probability_high == pytest.approx(1.0 - least, rel=1e-12)
+    assert run.coverage.probability_high == pytest.approx(1.0 - least, rel=1e-12)
 
 
 def room_of(count, share):
@@ -177,8 +177,10 @@ def test_the_bound_from_counts_holds_in_at_least_95_per_cent_of_200_runs():
     for number in range(200):
         problem = random_problem(number % 40)
         settings = UCBVI() if number % 3 == 0 else PosteriorSampling()
-        run = learn(compile_model(problem), settings, episodes=(3, 10, 30, 100)[number % 4], seed=number, record="none")
-        found = run.untried
+        run = learn(
+            compile_model(problem), settings, episodes=(3, 10, 30, 100)[number % 4], seed=number, history="none"
+        )
+        found = run.coverage
         positive += found.probability > 0
         held += found.probability <= found.probability_high
     assert held >= 190
@@ -188,7 +190,7 @@ def test_the_bound_from_counts_holds_in_at_least_95_per_cent_of_200_runs():
 def test_the_bound_is_worth_something_after_10_000_episodes_and_falls_with_more():
     # 0.10 after 10,000 episodes; what was never seen can hardly be bounded below 1 in so many episodes.
     model = instance("dense", 300)
-    few, many = (learn(model, episodes=count, record="none").untried for count in (1_000, 10_000))
+    few, many = (learn(model, episodes=count, history="none").coverage for count in (1_000, 10_000))
     assert many.probability_high < 0.15
     assert few.probability_high > 3 * many.probability_high
     assert many.confidence == 0.95
@@ -197,8 +199,8 @@ def test_the_bound_is_worth_something_after_10_000_episodes_and_falls_with_more(
 def test_an_environment_is_told_the_same_bound_and_no_exact_probability():
     model = compile_model(random_problem(3))
     settings = PosteriorSampling()
-    on_model = learn(model, settings, episodes=60, seed=5, record="none").untried
-    there = learn(ModelEnvironment(model, 5), settings, episodes=60, seed=5, record="none").untried
+    on_model = learn(model, settings, episodes=60, seed=5, history="none").coverage
+    there = learn(ModelEnvironment(model, 5), settings, episodes=60, seed=5, history="none").coverage
     assert there.probability is None
     assert there.probability_high == pytest.approx(on_model.probability_high, rel=1e-9)
     assert "at most" in str(there)
@@ -206,15 +208,15 @@ def test_an_environment_is_told_the_same_bound_and_no_exact_probability():
 
 def test_who_counts_no_outcomes_says_so_and_who_counts_nothing_says_nothing(tmp_path):
     model = compile_model(random_problem(3))
-    assert learn(model, SafeQ(), episodes=5).untried.rests_on == BY_MODEL
-    there = learn(ModelEnvironment(model, 5), SafeQ(), episodes=5).untried
+    assert learn(model, SafeQ(), episodes=5).coverage.rests_on == BY_MODEL
+    there = learn(ModelEnvironment(model, 5), SafeQ(), episodes=5).coverage
     assert (there.probability_high, there.rests_on) == (1.0, NOTHING_KNOWN)
-    assert learn(model, First(), episodes=5).untried is None
+    assert learn(model, First(), episodes=5).coverage is None
 
 
 def test_it_is_part_of_what_a_run_prints_and_survives_a_file(tmp_path):
     model = compile_model(random_problem(3))
     run = learn(model, episodes=20, seed=1)
     run.save(tmp_path / "kept.run")
-    assert str(run.untried) in repr(run)
-    assert load_run(tmp_path / "kept.run").untried == run.untried
+    assert str(run.coverage) in repr(run)
+    assert load_run(tmp_path / "kept.run").coverage == run.coverage

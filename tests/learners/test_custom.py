@@ -68,7 +68,7 @@ def test_a_learner_is_told_every_step_with_labels_and_none_at_the_end():
 
 
 def test_history_and_the_mixture_are_of_what_was_followed():
-    run = learn(CHAIN, Counting(), episodes=6, record=1)
+    run = learn(CHAIN, Counting(), episodes=6, history=1)
     assert run.history.value.tolist() == [2.0, 5.0, 2.0, 5.0, 2.0, 5.0]
     assert run.history.violation.tolist() == [0.0, 2.0, 0.0, 2.0, 0.0, 2.0]
     assert evaluate(CHAIN, run.averaged_policy).value == pytest.approx(3.5)
@@ -137,7 +137,7 @@ def test_a_run_can_be_read_back_and_drawn_but_not_continued(tmp_path):
     run = learn(MODEL, sampler(), episodes=20)
     run.save(path)
     read = load_run(path)
-    assert np.array_equal(read.followed_policy.rows, run.followed_policy.rows)
+    assert np.array_equal(read.behavior_policy.rows, run.behavior_policy.rows)
     assert np.array_equal(read.history.value, run.history.value)
     with pytest.raises(SettingsError, match="keeps to itself what it has learned"):
         resume(path, episodes=30)

@@ -78,7 +78,7 @@ MAP = {"rewards": True, "outcome_map": (restocked, tuple(range(NOISES)))}
 
 
 def certified(env, knowledge, epsilon=0.5, episodes=20_000, **given):
-    settings, given = Certified(epsilon, relative=True), {"record": "none", "average": False} | given
+    settings, given = Certified(epsilon, relative=True), {"history": "none", "average": False} | given
     return peakrl.learn(env, settings, episodes=episodes, knowledge=knowledge, seed=3, **given)
 
 
@@ -108,7 +108,7 @@ def test_a_map_makes_true_certificates_cheaper_and_verify_accepts_them(stationar
     certificate.save(tmp_path / "certificate")
     assert verify(tmp_path / "certificate").holds
     # Without the map it takes five times as many.
-    assert certified(Shop(stationary), Knowledge(rewards=True), epsilon, run.episodes).stopped is None
+    assert certified(Shop(stationary), Knowledge(rewards=True), epsilon, run.episodes).stop_reason is None
 
 
 class Fork(gymnasium.Env):
@@ -137,7 +137,7 @@ def forked(state, action, noise):
 def test_what_a_map_leads_to_may_be_worth_anything_until_it_is_met():
     # The first episode takes action 0, and shows two noises; were 3 and 4 then taken for worthless, U would be 0.97.
     told = Knowledge(rewards=lambda step, state, action: float(state > 2), outcome_map=(forked, (0, 1)))
-    run = peakrl.learn(Fork(), Certified(0.01), episodes=1, knowledge=told, record="none")
+    run = peakrl.learn(Fork(), Certified(0.01), episodes=1, knowledge=told, history="none")
     rounds, untried = run._active.algorithm.rounds, 1  # the row of action 1 in state 0, which was met first
     rounds.settle()
     assert rounds.fresh().upper[untried] >= 1.0
@@ -145,11 +145,11 @@ def test_what_a_map_leads_to_may_be_worth_anything_until_it_is_met():
 
 def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
     knowledge, path = Knowledge(**MAP), tmp_path / "run"
-    whole = certified(Shop(), knowledge, (0.5, 0.2), 600, record=50)
+    whole = certified(Shop(), knowledge, (0.5, 0.2), 600, history=50)
     for cut in (1, 60, 333):
-        certified(Shop(), knowledge, (0.5, 0.2), cut, record=50).save(path)
+        certified(Shop(), knowledge, (0.5, 0.2), cut, history=50).save(path)
         again = peakrl.resume(path, env=Shop(), episodes=600, knowledge=knowledge)
-        assert (again.episodes, again.stopped) == (whole.episodes, whole.stopped)
+        assert (again.episodes, again.stop_reason) == (whole.episodes, whole.stop_reason)
         assert again.certificate == whole.certificate
         assert again.q.tobytes() == whole.q.tobytes()
 

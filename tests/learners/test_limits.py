@@ -139,7 +139,7 @@ def test_a_thousand_seeds_without_one_violation(name, learner, right):
         known = Knowledge(support=model if right else other_chances(model, block))
         for seed in range(100 * block, 100 * block + 100):
             run = learn(
-                model, LEARNERS[learner], episodes=100, seed=seed, knowledge=known, record="none", average=False
+                model, LEARNERS[learner], episodes=100, seed=seed, knowledge=known, history="none", average=False
             )
             assert run.violations == 0
 
@@ -151,7 +151,7 @@ def test_the_optimum_is_reached_as_without_a_support(seed, learner):
     best = solve(problem)
     for known in (Knowledge(support=problem), None):
         run = learn(
-            problem, LEARNERS[learner], episodes=ENOUGH[learner], seed=1, knowledge=known, record="none", average=False
+            problem, LEARNERS[learner], episodes=ENOUGH[learner], seed=1, knowledge=known, history="none", average=False
         )
         found = evaluate(problem, run.policy)
         assert found.violation_probability == 0.0

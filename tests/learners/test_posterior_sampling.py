@@ -117,7 +117,7 @@ def sure_or_coin(chance, prize):
 def test_what_others_give_up_after_early_bad_luck_is_found_in_twenty_of_twenty_runs(model):
     best = solve(model).value
     for seed in range(20):
-        run = learn(model, PosteriorSampling(), episodes=10_000, seed=seed, record="none", average=False)
+        run = learn(model, PosteriorSampling(), episodes=10_000, seed=seed, history="none", average=False)
         assert evaluate(model, run.policy).value == pytest.approx(best)
 
 
@@ -171,11 +171,13 @@ def test_a_proof_names_every_way_out_of_the_first_state():
     model = instance("infeasible", FAMILY_INSTANCE)
     run = learn(model, PosteriorSampling(), episodes=2_000, seed=1)
     assert run.feasible is False
-    first = {line.action for line in run.proof if line.step == 0}
+    first = {line.action for line in run.infeasibility_proof if line.step == 0}
     assert first == {model.action_of_row(row) for row in model.rows_of_slot(int(model.first_slot[0]))}
     # Every dead state that a line names is itself accounted for, one step later.
-    accounted = {(line.step, line.state) for line in run.proof}
-    assert all((line.step + 1, line.dead_state) in accounted for line in run.proof if line.violation is None)
+    accounted = {(line.step, line.state) for line in run.infeasibility_proof}
+    assert all(
+        (line.step + 1, line.dead_state) in accounted for line in run.infeasibility_proof if line.violation is None
+    )
     least = solve(model).violation
     assert evaluate(model, run.policy).violation == pytest.approx(least, rel=0.05)
 
@@ -189,7 +191,7 @@ def test_a_run_that_is_saved_and_resumed_is_the_run_that_was_not(tmp_path):
     learn(model, PosteriorSampling(), episodes=150, seed=2).save(tmp_path / "half")
     resumed = resume(tmp_path / "half", episodes=400)
     assert (whole.policy.rows == resumed.policy.rows).all()
-    assert (whole.followed_policy.rows == resumed.followed_policy.rows).all()
+    assert (whole.behavior_policy.rows == resumed.behavior_policy.rows).all()
     for name, array in whole._learned.arrays().items():
         assert (array == resumed._learned.arrays()[name]).all(), name
     assert (whole.history.value == resumed.history.value).all()
@@ -221,7 +223,9 @@ def test_settings_that_cannot_be_are_refused_by_name(values):
 
 def test_a_state_with_an_action_not_tried_is_no_dead_end_of_a_proof():
     # After 20,000 episodes of Example 3 some states behind the proof hold actions that were never tried.
-    run = learn(scheduling_example(3), episodes=20_000, seed=0, record="none")
+    run = learn(scheduling_example(3), episodes=20_000, seed=0, history="none")
     assert run.feasible is False
-    accounted = {(line.step, line.state) for line in run.proof}
-    assert all((line.step + 1, line.dead_state) in accounted for line in run.proof if line.violation is None)
+    accounted = {(line.step, line.state) for line in run.infeasibility_proof}
+    assert all(
+        (line.step + 1, line.dead_state) in accounted for line in run.infeasibility_proof if line.violation is None
+    )

@@ -23,7 +23,7 @@ def test_random_arrivals_come_within_their_share_of_the_optimum_without_a_violat
     model = compile_model(energy_harvesting(peak_power=peak, log_base=math.e))
     best = solve(model).value
     for seed in range(100, 103):
-        run = learn(model, episodes=episodes, seed=seed, record="none", average=False)
+        run = learn(model, episodes=episodes, seed=seed, history="none", average=False)
         found = evaluate(model, run.policy)
         assert found.violation == 0
         assert found.value >= (1 - limit) * best
@@ -33,7 +33,7 @@ def test_the_large_slippery_lake_is_solved_within_1_per_cent_by_20_000_episodes(
     env = gymnasium.make(latest("FrozenLake8x8"), is_slippery=True)
     model = compile_model(from_gymnasium(env, horizon=100, constraint=large_holes))
     best = solve(model)
-    found = evaluate(model, learn(model, episodes=20_000, seed=100, record="none", average=False).policy)
+    found = evaluate(model, learn(model, episodes=20_000, seed=100, history="none", average=False).policy)
     assert found.value == pytest.approx(best.value, rel=0.01)
     # Rare ways into a hole may not have been seen yet: 3e-4 with this seed.
     assert found.violation_probability < 1e-3
@@ -44,11 +44,11 @@ def test_taxi_with_its_own_200_steps_is_optimal_within_a_fifth_by_4_000_episodes
     env = gymnasium.make(latest("Taxi"))
     model = compile_model(from_gymnasium(env, horizon=200))
     best = solve(model).value
-    on_table = learn(model, episodes=4_000, seed=100, record="none", average=False)
+    on_table = learn(model, episodes=4_000, seed=100, history="none", average=False)
     assert evaluate(model, on_table.policy).value >= best - 0.2
     met = learn(
         env, episodes=4_000, seed=100, horizon=200, reward_range=(-10, 20), constraint_bounds=(),
-        record="none", average=False,
+        history="none", average=False,
     ).policy  # fmt: skip
 
     def rule(step, state):
@@ -62,7 +62,7 @@ def test_taxi_with_its_own_200_steps_is_optimal_within_a_fifth_by_4_000_episodes
 
 def test_a_space_of_a_million_pairs_is_planned_lazily_and_learned_all_the_same():
     model = sparse_model(100_000)
-    run = learn(model, episodes=20_000, seed=100, record="none", average=False)
+    run = learn(model, episodes=20_000, seed=100, history="none", average=False)
     status = run._learned.status
     one_plan = model.horizon * (model.num_rows + int(status[CELLS])) + DRAW_WORK * int(status[CELLS])
     assert status[PLAN_WORK] <= CREDIT + 2 * status[STEP_WORK] + one_plan

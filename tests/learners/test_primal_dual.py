@@ -111,7 +111,7 @@ def test_states_of_an_environment_that_are_new_have_their_actions_drawn_too():
     # a chance of 6^-11.
     runs = [learn(ModelEnvironment(INVENTORY, 1), OptPrimalDual(total=3.5), episodes=1, seed=s) for s in range(12)]
     assert len({float(run.history.episode_violation[0]) for run in runs}) > 3
-    assert all(not run.followed_policy.deterministic for run in runs)
+    assert all(not run.behavior_policy.deterministic for run in runs)
 
 
 @pytest.mark.parametrize("stationary", [True, False])
@@ -119,9 +119,9 @@ def test_states_of_an_environment_that_are_new_have_their_actions_drawn_too():
 def test_history_holds_the_exact_value_of_the_policy_that_is_drawn_from(stationary, batch):
     model = compile_model(random_problem(8, stationary=stationary, horizon=3, states=3))
     settings = OptPrimalDual(total=0.4, policy_step=0.05, episodes_per_plan=batch)
-    run = learn(model, settings, episodes=60, record=1)
-    exact = evaluate(model, run.followed_policy)
-    assert not run.followed_policy.deterministic
+    run = learn(model, settings, episodes=60, history=1)
+    exact = evaluate(model, run.behavior_policy)
+    assert not run.behavior_policy.deterministic
     assert (run.history.value[-1], run.history.violation[-1]) == pytest.approx((exact.value, exact.violation))
     # The first plan has nothing to improve by; every later one moves the policy.
     changed = np.flatnonzero(np.diff(run.history.value)) + 2
@@ -149,7 +149,7 @@ def test_prices_of_the_dual_learner_tend_to_the_multiplier_of_the_linear_program
 
 def test_with_the_model_known_averages_come_to_the_optimum_and_the_last_policy_swings():
     settings = OptPrimalDual.npg_pd(total=3.5, episodes=1_000)
-    history = learn(INVENTORY, settings, episodes=1_000, record=1, average=False).history
+    history = learn(INVENTORY, settings, episodes=1_000, history=1, average=False).history
     assert history.averaged_value[-1] == pytest.approx(6.6704, abs=0.002)  # the prototype's numbers
     assert history.averaged_violation[-1] == pytest.approx(3.5285, abs=0.001)
     assert np.ptp(history.violation[-300:]) > 0.05
@@ -157,7 +157,7 @@ def test_with_the_model_known_averages_come_to_the_optimum_and_the_last_policy_s
 
 def test_with_falling_steps_and_temperature_the_last_policy_settles():
     settings = OptPrimalDual.regularised(total=3.5, known_model=True)
-    history = learn(INVENTORY, settings, episodes=10_000, record=1, average=False).history
+    history = learn(INVENTORY, settings, episodes=10_000, history=1, average=False).history
     assert (history.value[-1], history.violation[-1]) == pytest.approx((6.632, 3.521), abs=0.001)
     assert np.ptp(history.violation[-1000:]) < 0.002
 
@@ -191,7 +191,7 @@ def test_with_the_model_known_a_plan_is_held_to_cost_what_it_does(model):
 def test_the_inventory_is_learned_as_the_prototypes_did_to_a_tenth(settings, gap, violation):
     found, prices = [], []
     for seed in range(5):
-        run = learn(INVENTORY, settings, episodes=100_000, seed=seed, record=1, average=False)
+        run = learn(INVENTORY, settings, episodes=100_000, seed=seed, history=1, average=False)
         history = run.history
         found.append([np.maximum(OPTIMUM - history.value, 0).mean(), np.maximum(history.violation - 3.5, 0).mean()])
         prices.append(run.multipliers[0])

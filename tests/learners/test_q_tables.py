@@ -164,7 +164,7 @@ def test_triple_q_learns_an_environment_on_the_same_draws_as_the_model(seed):
 
 def test_triple_q_comes_near_the_limit_of_the_inventory():
     # The prototype's averaged policy ended at 6.596 and 3.554 after five times as many episodes; the optimum is 6.665.
-    history = learn(INVENTORY, TripleQ(total=3.5), episodes=20_000, record=1).history
+    history = learn(INVENTORY, TripleQ(total=3.5), episodes=20_000, history=1).history
     assert history.averaged_value[-1] > 6.4
     assert history.averaged_violation[-1] < 3.7
 
@@ -174,7 +174,7 @@ def test_triple_q_comes_near_the_limit_of_the_inventory():
 def test_triple_q_is_within_a_tenth_of_the_prototype_on_the_inventory(bonus, gap, violation):
     found = []
     for seed in range(5):
-        history = learn(INVENTORY, TripleQ(total=3.5, bonus=bonus), episodes=100_000, seed=seed, record=1).history
+        history = learn(INVENTORY, TripleQ(total=3.5, bonus=bonus), episodes=100_000, seed=seed, history=1).history
         found.append([np.maximum(6.665321527 - history.value, 0).mean(), np.maximum(history.violation - 3.5, 0).mean()])
     median = np.median(found, axis=0)
     assert median[0] < 1.1 * gap

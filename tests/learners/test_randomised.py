@@ -90,7 +90,7 @@ def run():
 
 
 def test_what_is_followed_and_handed_out_are_the_chances(run):
-    for policy in (run.policy, run.followed_policy):
+    for policy in (run.policy, run.behavior_policy):
         assert isinstance(policy, StochasticPolicy)
         assert np.array_equal(policy.weights, UNIFORM)
 

@@ -145,7 +145,7 @@ def test_where_every_action_violates_the_first_of_the_mildest_is_taken(margins, 
     assert [run.policy.action(step, model.state_of_slot(0)) for step in range(3)] == [0, 0, 0]
     assert run._learned.forbidden()[model.row_of(0, model.state_of_slot(1), 0)].all()
     assert run.policy.action(3, model.state_of_slot(1)) == mildest
-    assert run.followed_policy.action(3, model.state_of_slot(1)) == mildest
+    assert run.behavior_policy.action(3, model.state_of_slot(1)) == mildest
 
 
 class SlowFall(Problem):
@@ -220,7 +220,7 @@ def test_nothing_that_is_safe_is_ever_forbidden(name):
     for seed in range(30):
         problem = random_problem(1000 + seed, actions=3)
         model = compile_model(problem)
-        found = learn(model, SETTINGS[name], episodes=50, seed=seed, record="none")._learned.forbidden()
+        found = learn(model, SETTINGS[name], episodes=50, seed=seed, history="none")._learned.forbidden()
         for step, state, action in naive.safe_entries(problem):
             if model._state_index.get(state) is not None and (model.stationary or (step, state) in points(model)):
                 assert not found[model.row_of(step, state, action), step if model.stationary else 0]
@@ -239,14 +239,14 @@ def test_a_problem_is_declared_infeasible_only_if_it_is_and_the_proof_can_be_che
         problem = random_problem(2000 + seed)
         model = compile_model(problem)
         settings = SETTINGS[REMEMBERING[seed % len(REMEMBERING)]]
-        run = learn(model, settings, episodes=60, seed=seed, record="none")
+        run = learn(model, settings, episodes=60, seed=seed, history="none")
         if run.feasible is False:
             proved += 1
             assert not solve(model).feasible
-            assert faults_of_proof(problem, run.proof) == []
+            assert faults_of_proof(problem, run.infeasibility_proof) == []
         else:
             assert run.feasible is None
-            assert run.proof == []
+            assert run.infeasibility_proof == []
     assert proved > 40
 
 
@@ -276,10 +276,12 @@ def faults_of_proof(problem, proof):
 
 def test_the_checker_of_proofs_notices_a_missing_line():
     problem = scheduling_example(3)
-    run = learn(compile_model(problem), practical(), episodes=500, seed=2, record="none")
-    assert faults_of_proof(problem, run.proof) == []
-    for missing in (0, len(run.proof) // 2, len(run.proof) - 1):
-        assert faults_of_proof(problem, run.proof[:missing] + run.proof[missing + 1 :]) != []
+    run = learn(compile_model(problem), practical(), episodes=500, seed=2, history="none")
+    assert faults_of_proof(problem, run.infeasibility_proof) == []
+    for missing in (0, len(run.infeasibility_proof) // 2, len(run.infeasibility_proof) - 1):
+        assert (
+            faults_of_proof(problem, run.infeasibility_proof[:missing] + run.infeasibility_proof[missing + 1 :]) != []
+        )
 
 
 def test_one_dead_state_among_several_first_ones_proves_infeasibility():
@@ -288,8 +290,8 @@ def test_one_dead_state_among_several_first_ones_proves_infeasibility():
     model = TabularModel.from_arrays(stay, np.ones((2, 1)), [[[1.0], [-1.0]]], 2, initial=[0.9, 0.1])
     run = learn(model, practical(), episodes=200, seed=1)
     assert run.feasible is False
-    assert {(line.step, line.state) for line in run.proof} == {(0, 1)}
-    assert run.proof[0].violation == 1.0
+    assert {(line.step, line.state) for line in run.infeasibility_proof} == {(0, 1)}
+    assert run.infeasibility_proof[0].violation == 1.0
 
 
 def test_the_smallest_problems_are_learned():
@@ -303,7 +305,7 @@ def test_the_smallest_problems_are_learned():
 def test_random_feasible_problems_are_solved_without_any_violation_at_the_end():
     for seed in range(25):
         model = compile_model(random_problem(seed, safe_action=True, actions=3))
-        run = learn(model, practical(), episodes=3000, seed=seed, record="none", average=False)
+        run = learn(model, practical(), episodes=3000, seed=seed, history="none", average=False)
         assert evaluate(model, run.policy).violation == 0
         assert run.violations <= model.num_entries
 
@@ -314,7 +316,7 @@ def test_random_feasible_problems_are_solved_without_any_violation_at_the_end():
 def end_gap(model, settings, seed, episodes=5000):
     """By how much the last policy misses the optimum, as a share of what it earns above the lower end."""
     best = solve(model).value
-    run = learn(model, settings, episodes=episodes, seed=seed, record="none", average=False)
+    run = learn(model, settings, episodes=episodes, seed=seed, history="none", average=False)
     return (best - evaluate(model, run.policy).value) / (best - model.horizon * model.reward_range[0])
 
 
@@ -391,7 +393,7 @@ from peakrl.learners import SafeQ
 for seed in (1, 2, 3):
     for shared in (False, True):
         run = learn(compile_model(random_problem(seed, horizon=3)), SafeQ(),
-                    knowledge=Knowledge(outcome_groups=shared), episodes=20, seed=seed, record="none")
+                    knowledge=Knowledge(outcome_groups=shared), episodes=20, seed=seed, history="none")
         print(run.q.tobytes().hex(), run.averaged_policy.change_row.tobytes().hex(), run.feasible)
 """
     said = []
@@ -442,7 +444,7 @@ def test_settings_that_make_no_sense_are_refused_by_name(values, culprit):
 
 def test_a_declared_most_reward_is_where_optimism_starts():
     problem = alike_by_action(0)
-    run = learn(compile_model(problem), practical(most_reward=math.log2(3)), episodes=1, record="none")
+    run = learn(compile_model(problem), practical(most_reward=math.log2(3)), episodes=1, history="none")
     assert run.q.max() == pytest.approx(3 * math.log2(3))
 
 
@@ -453,7 +455,7 @@ def test_one_violation_of_each_power_is_enough_where_constraints_depend_on_the_p
     model = compile_model(energy_harvesting(peak_power=8, log_base=math.e))
     for shared in (False, True):
         settings = practical(constraint_depends_on="action", share_outcomes=shared)
-        run = learn(model, settings, episodes=4000, seed=1, record="none", average=False)
+        run = learn(model, settings, episodes=4000, seed=1, history="none", average=False)
         assert run.violations <= 32
         assert evaluate(model, run.policy).violation == 0
 
@@ -461,7 +463,7 @@ def test_one_violation_of_each_power_is_enough_where_constraints_depend_on_the_p
 def test_declared_outcomes_bring_random_arrivals_within_half_a_percent_in_4000_episodes():
     model = compile_model(energy_harvesting(peak_power=15, log_base=math.e))
     settings = practical(constraint_depends_on="action", share_outcomes=True)
-    result = evaluate(model, learn(model, settings, episodes=4000, seed=2, record="none", average=False).policy)
+    result = evaluate(model, learn(model, settings, episodes=4000, seed=2, history="none", average=False).policy)
     assert result.value > 0.995 * solve(model).value
     assert result.violation == 0
 
@@ -470,8 +472,8 @@ def test_examples_1_and_2_are_optimal_after_the_last_violation():
     for number, episodes, limit in ((1, 300, 150), (2, 6500, 6000)):
         model = compile_model(scheduling_example(number))
         best = solve(model).value
-        assert evaluate(model, learn(model, practical(), episodes=episodes, record="none").policy).value == best
-        run = learn(model, practical(trials=False), episodes=episodes, record=1)
+        assert evaluate(model, learn(model, practical(), episodes=episodes, history="none").policy).value == best
+        run = learn(model, practical(trials=False), episodes=episodes, history=1)
         after = run.history.episode > run.last_violation_episode
         assert run.last_violation_episode < limit
         assert (run.history.value[after] == best).all()
@@ -483,8 +485,8 @@ def test_example_3_is_proved_infeasible_and_ends_at_the_least_violation():
     model = compile_model(problem)
     least = solve(model).violation
     for seed in range(3):
-        run = learn(model, practical(), episodes=20_000, seed=seed, record="none", average=False)
+        run = learn(model, practical(), episodes=20_000, seed=seed, history="none", average=False)
         assert run.feasible is False
         assert run._learned.proved_in < 2000
-        assert faults_of_proof(problem, run.proof) == []
+        assert faults_of_proof(problem, run.infeasibility_proof) == []
         assert evaluate(model, run.policy).violation <= 1.05 * least

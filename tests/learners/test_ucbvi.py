@@ -179,7 +179,7 @@ def test_sucbvi_violates_in_at_most_h_s_a_episodes_and_proves_just_what_is_infea
     run = learn(model, SUCBVI(), episodes=1_500, seed=seed)
     feasible = solve(model).feasible
     assert run.feasible is (None if feasible else False)  # so many episodes meet every outcome of so small a problem
-    assert bool(run.proof) is not feasible
+    assert bool(run.infeasibility_proof) is not feasible
     if feasible:
         assert run.violations <= model.horizon * model.num_rows
         assert evaluate(model, run.policy).violation == 0
@@ -196,7 +196,9 @@ def test_sucbvi_learns_an_environment_as_the_model_and_reads_itself_back(tmp_pat
     compiled = learn(model, SUCBVI(), episodes=80, seed=2)
     run = learn(ModelEnvironment(model, 2), SUCBVI(), episodes=80)
     assert np.array_equal(run.history.episode_reward, compiled.history.episode_reward)
-    by_model, by_steps = ([(line.step, line.violation) for line in each.proof] for each in (compiled, run))
+    by_model, by_steps = (
+        [(line.step, line.violation) for line in each.infeasibility_proof] for each in (compiled, run)
+    )
     assert by_model == by_steps != []
     compiled.save(tmp_path / "run")
     again = load_run(tmp_path / "run")

@@ -61,11 +61,11 @@ def test_a_policy_that_the_table_shows_to_violate_is_not_called_good_whatever_wa
 
 
 def test_a_run_without_history_says_so(tmp_path):
-    assert "No history was recorded" in written(learned(record="none"), tmp_path / "page.html")
+    assert "No history was recorded" in written(learned(history="none"), tmp_path / "page.html")
 
 
 def test_a_history_becomes_a_table():
-    history = learned(record=10).history
+    history = learned(history=10).history
     try:
         import pandas
     except ImportError:

@@ -66,7 +66,7 @@ def agrees(points: Points, run: LearningRun) -> None:
 
 def log_run(folder: Path, episodes: int, **more: Any) -> LearningRun:
     log = EventLog(folder)
-    run = learn(MODEL, SETTINGS, episodes=episodes, record=10, watch=log.watch, **more)
+    run = learn(MODEL, SETTINGS, episodes=episodes, history=10, watch=log.watch, **more)
     log.close()
     return run
 
@@ -100,7 +100,7 @@ def test_a_run_that_goes_on_from_an_older_checkpoint_leaves_no_step_twice(tmp_pa
             older.write_bytes(kept.read_bytes())
 
     log = EventLog(logs)
-    learn(MODEL, SETTINGS, episodes=300, record=10, checkpoint=kept, checkpoint_every=50, watch=stop)
+    learn(MODEL, SETTINGS, episodes=300, history=10, checkpoint=kept, checkpoint_every=50, watch=stop)
     log.close()
     log = EventLog(logs)
     run = resume(older, watch=log.watch)
@@ -125,14 +125,14 @@ def test_settings_are_logged_as_text(tmp_path: Path) -> None:
 
 def test_a_run_without_history_logs_its_violations(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
-    run = learn(MODEL, SETTINGS, episodes=50, record="none", watch=log.watch)
+    run = learn(MODEL, SETTINGS, episodes=50, history="none", watch=log.watch)
     log.close()
     assert logged(tmp_path) == {COUNT: {50: run.violations}}
 
 
 def test_a_dense_history_is_thinned(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
-    learn(MODEL, SETTINGS, episodes=3000, record=1, watch=log.watch)
+    learn(MODEL, SETTINGS, episodes=3000, history=1, watch=log.watch)
     log.close()
     found = list(logged(tmp_path)["policy/value"])
     assert (found[0], found[-1], len(found)) == (1, 3000, 500)

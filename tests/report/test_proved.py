@@ -100,7 +100,7 @@ def test_a_page_that_is_built_on_the_way_has_the_curve_so_far(run: LearningRun) 
         if moment.episodes > 300 and not charts:
             charts.extend(proof_chart(RunFindings.of(moment.run(), at_once=True), "run"))
 
-    learn(MODEL, SETTINGS, episodes=100_000, seed=1, watch=watch, record="none", average=False)
+    learn(MODEL, SETTINGS, episodes=100_000, seed=1, watch=watch, history="none", average=False)
     assert run.proof_history is not None
     assert charts
     assert list(charts[0].series[0].x) == run.proof_history.episode[: len(charts[0].series[0].x)].tolist()
@@ -130,10 +130,10 @@ def test_the_progress_line_tells_what_is_proved_and_forecasts_the_end(on: str) -
     def watch(moment: RunView) -> None:
         lines.append((moment.episodes, moment.active.fields()))
 
-    run = learn(target, Certified(0.2, relative=True), episodes=20_000, watch=watch, record="none")
+    run = learn(target, Certified(0.2, relative=True), episodes=20_000, watch=watch, history="none")
     told = [(done, fields) for done, fields in lines if "certified gap" in fields]
     assert told
-    assert run.stopped == "certified"
+    assert run.stop_reason == "certified"
     last = told[-1][1]
     assert {"violation at most", "about left"} <= last.keys()
     assert run.certificate is not None

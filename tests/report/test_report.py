@@ -177,7 +177,7 @@ def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
     section = section_of(RunFindings.of(run), "infeasible")
     assert section.badge == ("bad", "infeasible")
     proof = next(block for block in section.blocks if isinstance(block, Table) and block.id.endswith("-proof"))
-    assert len(proof.rows) == len(run.proof)
+    assert len(proof.rows) == len(run.infeasibility_proof)
     assert section.blocks[0].headline == "No policy keeps every constraint here, as the learner has proved."  # type: ignore[union-attr]
 
 

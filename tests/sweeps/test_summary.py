@@ -77,7 +77,7 @@ def test_a_run_of_a_sweep_is_what_learning_and_evaluating_give(report: SweepRepo
         if config["problem"]["parameters"]["number"] != 3 or config["seed"] != 2:
             continue
         settings = learner_from(config["settings"])
-        run = learn(model, settings, episodes=600, seed=2, record=12)
+        run = learn(model, settings, episodes=600, seed=2, history=12)
         last, mean = evaluate(model, run.policy), evaluate(model, run.averaged_policy)
         values = result.values
         assert (values["value"], values["violation"]) == (last.value, last.violation)

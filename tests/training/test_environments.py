@@ -61,7 +61,9 @@ def differences(problem, settings, seed, episodes=40, knowledge=None):
                 there = compiled.q[step * model.entry_stride + other]
                 if here != there:
                     found.append((step, state, here, there))
-    summary = [(r.violations, r.last_violation_episode, r.feasible, len(r.proof)) for r in (compiled, run)]
+    summary = [
+        (r.violations, r.last_violation_episode, r.feasible, len(r.infeasibility_proof)) for r in (compiled, run)
+    ]
     return found if summary[0] == summary[1] else [*found, summary]
 
 
@@ -175,7 +177,7 @@ def test_the_slippery_lake_is_proved_infeasible_where_it_is():
         constraint=lambda transition: -1.0 if transition.next_observation == 0 else 1.0,
     )
     assert run.feasible is False
-    assert {witness.action for witness in run.proof if witness.state == 0} == {0, 1, 2, 3}
+    assert {witness.action for witness in run.infeasibility_proof if witness.state == 0} == {0, 1, 2, 3}
 
 
 def test_cliff_walking_is_learned_to_its_exact_optimum():
@@ -210,7 +212,7 @@ def test_taxi_is_learned_to_its_exact_optimum():
         horizon=18,
         reward_range=(-10, 20),
         constraint=lambda transition: -1.0 if wrong_place(transition.reward) else 1.0,
-        record="none",
+        history="none",
         average=False,
     )
     result = evaluate(model, on_tables(model, run.policy))
@@ -237,7 +239,7 @@ def test_what_is_learned_on_our_environment_is_worth_in_simulation_what_the_mode
 
 def test_the_averaged_policy_is_simulated_as_the_mixture_that_it_is():
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=2)
-    run = learn(env, ConstrainedQ.published(0.5), episodes=400, seed=1, record=1)
+    run = learn(env, ConstrainedQ.published(0.5), episodes=400, seed=1, history=1)
     simulated = simulate(env, run.averaged_policy, episodes=1500, seed=5)
     # Every policy was followed once while learning: the mean of what was earned estimates the same number.
     spread = run.history.episode_reward.std() / 20 + simulated.value_std / np.sqrt(1500)
@@ -246,10 +248,10 @@ def test_the_averaged_policy_is_simulated_as_the_mixture_that_it_is():
 
 
 def test_history_holds_what_was_experienced_and_nothing_exact():
-    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=60, record=7)
+    run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=60, history=7)
     assert run.history.episode.tolist() == [7, 14, 21, 28, 35, 42, 49, 56, 60]
     assert np.isnan(run.history.value).all()
-    every = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=60, record=1)
+    every = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=60, history=1)
     means = np.cumsum(every.history.episode_reward) / np.arange(1, 61)
     assert run.history.averaged_value == pytest.approx(means[run.history.episode - 1], rel=1e-12)
     seen = np.cumsum(every.history.episode_violation)
@@ -504,8 +506,8 @@ class NeverShown(gymnasium.Env):
 )
 def test_the_followed_policy_is_what_the_last_episode_did_in_states_it_was_the_first_to_meet(settings, told):
     env = NeverShown()
-    run = learn(env, settings, episodes=4, knowledge=Knowledge(**told), record="none")
-    assert [run.followed_policy.action(step, state) for step, state, _ in env.taken] == [1, 1]
+    run = learn(env, settings, episodes=4, knowledge=Knowledge(**told), history="none")
+    assert [run.behavior_policy.action(step, state) for step, state, _ in env.taken] == [1, 1]
     assert [action for *_, action in env.taken] == [1, 1]
 
 

@@ -56,7 +56,7 @@ def test_a_proof_that_leads_round_in_a_circle_is_refused(stationary, tmp_path):
     run = learn(doomed(stationary), PRACTICAL, episodes=60)
     assert run.feasible is False
     run.save(tmp_path / "run")
-    assert load_run(tmp_path / "run").proof == run.proof
+    assert load_run(tmp_path / "run").infeasibility_proof == run.infeasibility_proof
 
     def circle(plain, arrays):
         witness = arrays["engine.witness"]
@@ -100,7 +100,7 @@ def test_a_proof_that_leads_round_in_a_circle_is_refused(stationary, tmp_path):
 )
 def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_path):
     model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
-    learn(model, settings, episodes=40, record=5).save(tmp_path / "run")
+    learn(model, settings, episodes=40, history=5).save(tmp_path / "run")
 
     def change(plain, arrays):
         assert arrays[name].size
@@ -164,7 +164,7 @@ def test_a_run_that_is_loaded_and_saved_again_is_the_same_file(settings, tmp_pat
         load_run(tmp_path / "one").save(tmp_path / "two")
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes(), seed
         env = ModelEnvironment(model, seed)
-        learn(env, settings, episodes=done, record=4).save(tmp_path / "one")
+        learn(env, settings, episodes=done, history=4).save(tmp_path / "one")
         load_run(tmp_path / "one", env=ModelEnvironment(model, seed)).save(tmp_path / "two")
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes(), seed
 
@@ -184,7 +184,7 @@ def test_the_policies_of_a_run_from_a_file_are_made_when_they_are_asked_for(sett
     assert run.policy is run.policy
     assert len(asked) == 1
     assert run.policy.rows.tobytes() == learned.policy.rows.tobytes()
-    assert run.followed_policy.rows.tobytes() == learned.followed_policy.rows.tobytes()
+    assert run.behavior_policy.rows.tobytes() == learned.behavior_policy.rows.tobytes()
 
 
 # Disks that are full ------------------------------------------------------------------------------------------------
@@ -259,9 +259,9 @@ def test_an_interrupt_without_a_checkpoint_carries_the_run_so_far(monkeypatch):
     monkeypatch.setattr(ActiveRun, "advance", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt) as caught:
-        learn(model, PRACTICAL, episodes=10**5, record="none")
+        learn(model, PRACTICAL, episodes=10**5, history="none")
     assert signal.getsignal(signal.SIGINT) is handler
     monkeypatch.setattr(ActiveRun, "advance", advance)
     run = caught.value.run
     assert 100 <= run.episodes < 10**5
-    assert np.array_equal(run.q, learn(model, PRACTICAL, episodes=run.episodes, record="none").q)
+    assert np.array_equal(run.q, learn(model, PRACTICAL, episodes=run.episodes, history="none").q)

@@ -137,8 +137,8 @@ def test_a_run_is_reproduced_by_its_seed_and_changed_by_another():
 def test_recording_and_averaging_do_not_change_what_is_learned():
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
     settings = ConstrainedQ.paper(0.25)
-    whole = learn(model, settings, episodes=500, seed=1, record=1)
-    bare = learn(model, settings, episodes=500, seed=1, record="none", average=False)
+    whole = learn(model, settings, episodes=500, seed=1, history=1)
+    bare = learn(model, settings, episodes=500, seed=1, history="none", average=False)
     assert np.array_equal(whole.q, bare.q)
     assert np.array_equal(whole.policy.rows, bare.policy.rows)
     assert (whole.violations, whole.last_violation_episode) == (bare.violations, bare.last_violation_episode)
@@ -148,7 +148,7 @@ def test_the_followed_policy_is_that_of_the_last_episode():
     model = compile_model(random_problem(8, states=4, actions=3, horizon=4))
     for episodes in (1, 2, 7, 50):
         run = learn(model, ConstrainedQ.published(0.25), episodes=episodes)
-        assert np.array_equal(run.followed_policy.rows, run.averaged_policy.policy(episodes).rows)
+        assert np.array_equal(run.behavior_policy.rows, run.averaged_policy.policy(episodes).rows)
 
 
 def surely(seed):
@@ -175,9 +175,9 @@ EVERY = pytest.mark.parametrize(
 @EVERY
 def test_a_change_list_that_fills_up_is_emptied_without_a_trace(settings, monkeypatch):
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
-    whole = learn(model, settings, episodes=60, seed=1, record=1)
+    whole = learn(model, settings, episodes=60, seed=1, history=1)
     monkeypatch.setattr(sources, "KERNEL_STEPS", (40, 40))
-    pieces = learn(model, settings, episodes=60, seed=1, record=1)
+    pieces = learn(model, settings, episodes=60, seed=1, history=1)
     assert np.array_equal(whole.q, pieces.q)
     for column in ("change_episode", "change_node", "change_row"):
         assert np.array_equal(getattr(whole.averaged_policy, column), getattr(pieces.averaged_policy, column))
@@ -188,7 +188,7 @@ def test_a_change_list_that_fills_up_is_emptied_without_a_trace(settings, monkey
 def test_where_nothing_is_random_an_episode_earns_what_its_policy_is_worth(settings):
     for seed in range(3):
         model = surely(seed)
-        run = learn(model, settings, episodes=60, seed=seed, record=1)
+        run = learn(model, settings, episodes=60, seed=seed, history=1)
         history = run.history
         assert np.unique(history.value).size > 1
         assert history.episode_reward == pytest.approx(history.value, rel=1e-12)
@@ -203,7 +203,7 @@ def test_where_nothing_is_random_an_episode_earns_what_its_policy_is_worth(setti
 def test_of_a_policy_that_is_drawn_anew_the_list_of_changes_holds_what_was_drawn(settings):
     for seed in range(3):
         model = surely(seed)
-        run = learn(model, settings, episodes=40, seed=seed, record=1)
+        run = learn(model, settings, episodes=40, seed=seed, history=1)
         assert np.unique(run.history.episode_reward).size > 1
         for episode in (1, 2, 3, 10, 39, 40):
             worth = evaluate(model, run.averaged_policy.policy(episode))
@@ -240,7 +240,7 @@ def test_that_nothing_can_be_done_is_proved_by_the_episode_that_shows_it(actions
 
 def test_violations_are_counted_as_experienced():
     model = compile_model(random_problem(21, states=3, actions=3, horizon=3))
-    run = learn(model, ConstrainedQ.published(0.25), episodes=400, record=1)
+    run = learn(model, ConstrainedQ.published(0.25), episodes=400, history=1)
     violating = np.flatnonzero(run.history.episode_violation > 0) + 1
     assert run.violations == len(violating) > 0
     assert run.last_violation_episode == violating[-1]
@@ -273,7 +273,7 @@ def test_theorem_2_needs_an_exponent_between_0_and_a_half(phi):
     [
         ({"episodes": 0}, "episodes"),
         ({"episodes": 10, "seed": -1}, "seed"),
-        ({"episodes": 10, "record": "all"}, "record"),
+        ({"episodes": 10, "history": "all"}, "history"),
         ({"episodes": 10, "horizon": 99}, "horizon"),
     ],
 )

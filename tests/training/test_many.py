@@ -45,8 +45,8 @@ def differences(first, second):
 @pytest.mark.parametrize("workers", [2])
 def test_runs_side_by_side_equal_the_same_runs_one_by_one(name, workers):
     model, seeds = model_number(3), range(7)
-    together = learn_many(model, SETTINGS[name], 600, seeds, record=50, workers=workers)
-    alone = [learn(model, SETTINGS[name], episodes=600, seed=seed, record=50) for seed in seeds]
+    together = learn_many(model, SETTINGS[name], 600, seeds, history=50, workers=workers)
+    alone = [learn(model, SETTINGS[name], episodes=600, seed=seed, history=50) for seed in seeds]
     assert [differences(a, b) for a, b in zip(together, alone, strict=True)] == [[]] * 7
 
 
@@ -119,10 +119,10 @@ def test_a_function_that_makes_an_environment_is_called_once_a_run(name):
         "constraint_bounds": (1.0,),
         "constraint": lambda seen: -1.0 if seen.next_observation == 5 else 1.0,
     }
-    together = learn_many(make, SETTINGS[name], 100, range(3), record=10, workers=2, **given)
+    together = learn_many(make, SETTINGS[name], 100, range(3), history=10, workers=2, **given)
     assert len({id(env) for env in made}) == 3
     for seed, run in enumerate(together):
-        alone = learn(gymnasium.make("FrozenLake-v1"), SETTINGS[name], episodes=100, seed=seed, record=10, **given)
+        alone = learn(gymnasium.make("FrozenLake-v1"), SETTINGS[name], episodes=100, seed=seed, history=10, **given)
         for column, values in run.history.columns().items():
             assert np.array_equal(values, alone.history.columns()[column], equal_nan=True)
         assert np.array_equal(run.q, alone.q)

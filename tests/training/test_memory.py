@@ -61,7 +61,7 @@ def test_the_practical_learners_tables_take_the_stated_bytes(kind, seed):
 
 def test_a_change_takes_the_stated_bytes():
     model = compile_model(energy_harvesting())
-    averaged = learn(model, SETTINGS["Algorithm 1, no bonus"], episodes=300, record="none").averaged_policy
+    averaged = learn(model, SETTINGS["Algorithm 1, no bonus"], episodes=300, history="none").averaged_policy
     assert averaged.num_changes > 1000
     assert averaged.nbytes == stated("each change of the averaged policy")[0] * averaged.num_changes
 
@@ -139,7 +139,7 @@ def test_a_run_that_is_over_keeps_the_points_of_its_history_and_one_policy():
     for record in ("none", 1, "none", 1):  # what the model works out once comes with the first two
         tracemalloc.start()
         try:
-            run = learn(model, SETTINGS["Algorithm 1, no bonus"], episodes=50, record=record)
+            run = learn(model, SETTINGS["Algorithm 1, no bonus"], episodes=50, history=record)
             kept.append(tracemalloc.get_traced_memory()[0])
         finally:
             tracemalloc.stop()

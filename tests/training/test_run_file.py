@@ -60,7 +60,15 @@ def differences(run, other):
     """Return the names of everything that tells two runs apart, bit by bit."""
     found = [
         name
-        for name in ("episodes", "seed", "settings", "violations", "last_violation_episode", "feasible", "proof")
+        for name in (
+            "episodes",
+            "seed",
+            "settings",
+            "violations",
+            "last_violation_episode",
+            "feasible",
+            "infeasibility_proof",
+        )
         if getattr(run, name) != getattr(other, name)
     ]
     pairs = {"q": (run.q, other.q), "policy": (run.policy.rows, other.policy.rows)}
@@ -80,7 +88,7 @@ def drawn_case(seed):
     episodes = int(rng.integers(2, 60))
     arguments = {
         "seed": int(rng.integers(1000)),
-        "record": ["none", 1, 7, "auto"][rng.integers(4)],
+        "history": ["none", 1, 7, "auto"][rng.integers(4)],
         "average": bool(rng.integers(2)),
     }
     cuts = np.unique(rng.integers(1, episodes, size=rng.integers(1, 4))).tolist()
@@ -109,8 +117,8 @@ def test_a_run_cut_anywhere_and_resumed_equals_the_uncut_run(block, tmp_path):
 def test_a_run_without_a_bonus_can_be_made_longer_than_planned(tmp_path):
     model = compile_model(random_problem(5, states=4, actions=3, horizon=4))
     for chosen in (ConstrainedQ.published(0.25), SafeQ()):
-        learn(model, chosen, episodes=40, record=3).save(tmp_path / "run")
-        assert differences(learn(model, chosen, episodes=100, record=3), resume(tmp_path / "run", episodes=100)) == []
+        learn(model, chosen, episodes=40, history=3).save(tmp_path / "run")
+        assert differences(learn(model, chosen, episodes=100, history=3), resume(tmp_path / "run", episodes=100)) == []
 
 
 @pytest.mark.parametrize(
@@ -130,15 +138,15 @@ def test_a_run_does_not_go_backwards(tmp_path):
 
 def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path, monkeypatch):
     model, chosen, path = compile_model(random_problem(6)), SafeQ(), tmp_path / "run"
-    whole = learn(model, chosen, episodes=50, record=1)
+    whole = learn(model, chosen, episodes=50, history=1)
     with monkeypatch.context() as patched:
         patched.setattr(ActiveRun, "advance", stop_at(30))
         with pytest.raises(ZeroDivisionError):
-            learn(model, chosen, episodes=50, record=1, checkpoint=path, checkpoint_every=10)
+            learn(model, chosen, episodes=50, history=1, checkpoint=path, checkpoint_every=10)
     assert load_run(path).episodes == 30
     ran = []
     monkeypatch.setattr(ActiveRun, "advance", counted(ran))
-    assert differences(whole, learn(model, chosen, episodes=50, record=1, checkpoint=path)) == []
+    assert differences(whole, learn(model, chosen, episodes=50, history=1, checkpoint=path)) == []
     assert sum(ran) == 20
 
 
@@ -164,13 +172,13 @@ def counted(ran, advance=ActiveRun.advance):
     [
         ({"seed": 1}, "seed"),
         ({"episodes": 31}, "number of episodes"),
-        ({"record": 2}, "record"),
+        ({"history": 2}, "history"),
         ({"average": False}, "average"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_never_overwritten(change, culprit, tmp_path):
     model, path = compile_model(random_problem(6)), tmp_path / "run"
-    arguments = {"episodes": 30, "record": 1, "checkpoint": path}
+    arguments = {"episodes": 30, "history": 1, "checkpoint": path}
     learn(model, SafeQ(), **arguments)
     before = path.read_bytes()
     with pytest.raises(StorageError, match=f"another run, with a different {culprit}"):
@@ -341,7 +349,7 @@ def small(request, tmp_path_factory):
     transitions, rewards = np.ones((1, 2, 1)), np.array([[0.0, 1.0]])
     model = TabularModel.from_arrays(transitions, rewards, np.array([[[1.0, -1.0]]]), 1)
     path = tmp_path_factory.mktemp("small") / "run"
-    learn(model, request.param, episodes=3, record=1).save(path)
+    learn(model, request.param, episodes=3, history=1).save(path)
     return path
 
 
@@ -471,7 +479,7 @@ def test_200_kills_leave_no_unreadable_file_and_20_runs_with_the_same_tables(tmp
         SafeQ(), ConstrainedQ.paper(0.25), ConstrainedQ.published(0.25),
         PosteriorSampling(),
     ]  # fmt: skip
-    arguments = {"episodes": 5_000, "record": 40}
+    arguments = {"episodes": 5_000, "history": 40}
     wholes = [learn(model, chosen, **arguments) for chosen in cases]
     path, kills, kept, leftovers, finished = tmp_path / "run", 0, [], 0, [0] * len(cases)
     while kills < 200 or sum(finished) < 20:

@@ -21,7 +21,7 @@ def same(first, second):
 
 
 def test_a_sampled_history_holds_what_episodes_earned_and_learning_is_the_same():
-    exact, sampled = (learn(MODEL, SETTINGS, episodes=300, seed=4, record=record) for record in (1, "sampled"))
+    exact, sampled = (learn(MODEL, SETTINGS, episodes=300, seed=4, history=record) for record in (1, "sampled"))
     assert np.array_equal(exact.q, sampled.q)
     assert not exact.history.sampled
     assert sampled.history.sampled
@@ -38,16 +38,16 @@ def test_where_the_exact_curve_is_too_dear_it_is_sampled_and_says_so(monkeypatch
     assert "what episodes earned, nothing exact" in repr(run.history)
     peakrl.write_report(run, tmp_path / "page.html")
     assert "sampled, nothing exact: means of stretches" in (tmp_path / "page.html").read_text()
-    assert 'record="none"' in repr(learn(MODEL, SETTINGS, episodes=20, record="none").history)
+    assert 'history="none"' in repr(learn(MODEL, SETTINGS, episodes=20, history="none").history)
 
 
 def test_a_run_with_a_sampled_history_goes_on_from_its_file_as_if_never_cut(tmp_path):
-    whole = learn(MODEL, SETTINGS, episodes=90, seed=4, record="sampled")
-    learn(MODEL, SETTINGS, episodes=40, seed=4, record="sampled").save(tmp_path / "run")
+    whole = learn(MODEL, SETTINGS, episodes=90, seed=4, history="sampled")
+    learn(MODEL, SETTINGS, episodes=40, seed=4, history="sampled").save(tmp_path / "run")
     assert peakrl.load_run(tmp_path / "run").history.sampled
     assert same(peakrl.resume(tmp_path / "run", episodes=90).history, whole.history)
     with pytest.raises(peakrl.PeakError, match="different record"):
-        learn(MODEL, SETTINGS, episodes=90, seed=4, checkpoint=tmp_path / "run", record=1)
+        learn(MODEL, SETTINGS, episodes=90, seed=4, checkpoint=tmp_path / "run", history=1)
 
 
 def test_stretches_are_means_with_students_intervals_over_the_points_between():

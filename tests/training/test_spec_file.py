@@ -217,7 +217,7 @@ def test_every_template_trains_as_it_stands(kind, tmp_path):
     found = read_problem_file(tmp_path / "mine.toml", trust=["."])
     model = found.model()
     assert solve(model).feasible
-    run = learn(model, found.settings, episodes=50, seed=found.run.seed, record=found.run.record)
+    run = learn(model, found.settings, episodes=50, seed=found.run.seed, history=found.run.history)
     assert run.episodes == 50
 
 
@@ -254,7 +254,7 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
         ),
         (ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'published'\nslack = -1", "slack is -1"),
         (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),
-        (ENERGY + "[run]\nrecord = 'all'", "run.record is 'all'"),
+        (ENERGY + "[run]\nhistory = 'all'", "run.history is 'all'"),
         (JOB % "due = 3, deadline = 4", "problem.jobs.0.processing is missing"),
         (JOB % "processing = 1, due = 3, deadline = 4, colour = 3", "problem.jobs.0.colour is not a key here"),
         (JOB % 'processing = "soon", due = 3, deadline = 4', "problem.jobs.0: processing is 'soon'"),

@@ -15,8 +15,8 @@ def model():
 
 @pytest.mark.parametrize("settings", [PosteriorSampling(), SafeQ()])
 def test_the_last_stage_has_learned_what_one_run_learns(model, settings):
-    *_, last = learn_in_stages(model, settings, stages=[3, 50, 200], seed=5, record=50)
-    whole = learn(model, settings, episodes=200, seed=5, record=50)
+    *_, last = learn_in_stages(model, settings, stages=[3, 50, 200], seed=5, history=50)
+    whole = learn(model, settings, episodes=200, seed=5, history=50)
     assert (last.policy.rows == whole.policy.rows).all()
     assert (last.episodes, last.violations) == (200, whole.violations)
     assert last.history.averaged_value.tolist() == whole.history.averaged_value.tolist()
@@ -50,10 +50,10 @@ def test_stages_are_numbers_of_episodes_in_ascending_order(model, stages):
 
 def test_a_run_reports_when_infeasibility_was_proved_and_how_much_its_tables_hold():
     model = compile_model(scheduling_example(3))
-    run = learn(model, SafeQ(), episodes=2_000, record="none", average=False)
+    run = learn(model, SafeQ(), episodes=2_000, history="none", average=False)
     assert run.feasible is False
     assert 0 < run.proof_episode <= 2_000
     assert run.stored_numbers > model.num_entries
-    earlier = learn(model, SafeQ(), episodes=run.proof_episode - 1, record="none", average=False)
+    earlier = learn(model, SafeQ(), episodes=run.proof_episode - 1, history="none", average=False)
     assert earlier.feasible is None
     assert earlier.proof_episode is None

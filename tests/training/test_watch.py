@@ -72,7 +72,7 @@ def test_history_comes_in_parts_that_join_to_the_whole(data: st.DataObject, ever
             parts.append(part)
             last = int(part.episode[-1]) if len(part) else last
 
-    run = learn(MODEL, LEARNERS[0], episodes=110, record=every, watch=watch)
+    run = learn(MODEL, LEARNERS[0], episodes=110, history=every, watch=watch)
     joined = [np.concatenate(column) for column in zip(*(part.columns().values() for part in parts), strict=True)]
     assert same_history(History(*joined), run.history)
 
@@ -83,7 +83,7 @@ def test_a_run_without_history_has_none_to_watch() -> None:
         MODEL,
         LEARNERS[0],
         episodes=10,
-        record="none",
+        history="none",
         watch=lambda moment: lengths.append(len(moment.history_after(0))),
     )
     assert set(lengths) == {0}
@@ -103,7 +103,7 @@ def test_an_environment_is_watched_alike() -> None:
         latest = moment.history_after(10, latest=True).episode.tolist()
         told.append((moment.episodes, len(moment.history_after(0)), latest))
 
-    learn(to_gymnasium(PROBLEM), LEARNERS[0], episodes=25, record=10, watch=watch)
+    learn(to_gymnasium(PROBLEM), LEARNERS[0], episodes=25, history=10, watch=watch)
     assert told[0] == (0, 0, [])
     assert told[-1] == (25, 2, [20, 25])
 

@@ -20,7 +20,7 @@ learner = "PosteriorSampling"
 [run]
 episodes = {episodes}
 seed = 0
-record = "auto"                   # "auto": about 1,000 points of history; "none"; or every how many episodes
+history = "auto"                  # "auto": about 1,000 points of history; "none"; or every how many episodes
 # checkpoint = "{name}.run"       # save the run here about every 30 seconds; the same command then goes on from it
 # checkpoint_every = 10_000       # every so many episodes instead
 """

@@ -28,7 +28,7 @@ PROOF_LINES = 12
 WHY_SAMPLED = {
     True: "of an environment only what its episodes earned is known",
     False: "it holds what episodes earned (the exact curve of a very large model would take minutes; "
-    "record = 1000 in the file asks for it all the same, every 1,000 episodes)",
+    "history = 1000 in the file asks for it all the same, every 1,000 episodes)",
 }
 
 
@@ -165,7 +165,7 @@ def learned(
             knowledge=described.knowledge,
             episodes=asked.episodes if episodes is None else episodes,
             seed=asked.seed if seed is None else seed,
-            record=asked.record,
+            history=asked.history,
             average=asked.average,
             checkpoint=place,
             checkpoint_every=(every or asked.checkpoint_every) if place is not None else every,
@@ -279,9 +279,9 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
         **found.as_dict(),
         "violating_episodes": run.violations,
         "last_violation_episode": run.last_violation_episode,
-        "untried": None if run.untried is None else run.untried.as_dict(),
-        "unkept": run.unkept,
-        "proof": [str(line) for line in run.proof],
+        "coverage": None if run.coverage is None else run.coverage.as_dict(),
+        "infeasible_limits": run.infeasible_limits,
+        "infeasibility_proof": [str(line) for line in run.infeasibility_proof],
         "certificates": found.certificates,
     }
 
@@ -300,17 +300,17 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
     say(f"violating episodes: {answer['violating_episodes']:,}" + (f", the last of them {last:,}" if last else ""))
     if answer["history"] == "sampled":
         say(f"history: sampled, not exact: {WHY_SAMPLED[answer['environment']]}")
-    if answer["untried"] is not None:
-        say(f"last policy: {answer['untried']['text']}")
-    if answer["unkept"] is not None:
-        say(f"limits: {answer['unkept']}")
+    if answer["coverage"] is not None:
+        say(f"last policy: {answer['coverage']['text']}")
+    if answer["infeasible_limits"] is not None:
+        say(f"limits: {answer['infeasible_limits']}")
     say(f"verdict: {answer['verdict']}")
     for certificate in certificates:
         say(certificate)
-    for line in answer["proof"][:PROOF_LINES]:
+    for line in answer["infeasibility_proof"][:PROOF_LINES]:
         say(f"  {line}")
-    if len(answer["proof"]) > PROOF_LINES:
-        say(f"  ... and {len(answer['proof']) - PROOF_LINES:,} more (all with --json)")
+    if len(answer["infeasibility_proof"]) > PROOF_LINES:
+        say(f"  ... and {len(answer['infeasibility_proof']) - PROOF_LINES:,} more (all with --json)")
     if answer["run_file"]:
         kept = answer["run_file"]
         judge = f"evaluate {kept}` tells its figures"

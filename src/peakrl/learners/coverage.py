@@ -108,7 +108,7 @@ NOTHING_KNOWN = ("nothing: this learner counts no outcomes",)
 
 
 @dataclass(frozen=True)
-class Untried:
+class Coverage:
     """Where `run.policy` may come to and its action was never tried."""
 
     #: (step, state) that the policy can reach; of an environment, those among what was met.
@@ -148,7 +148,7 @@ class Untried:
         return f"{known}; it comes to a place where it was not tried with {bound}"
 
 
-def find_untried(algorithm: Algorithm, rows: Ints, model: TabularModel | None) -> Untried | None:
+def find_coverage(algorithm: Algorithm, rows: Ints, model: TabularModel | None) -> Coverage | None:
     """Return what is known of a policy's untried places; `rows` is [node] of `model`, None for an environment.
 
     None where the learner counts no visits.
@@ -164,13 +164,13 @@ def find_untried(algorithm: Algorithm, rows: Ints, model: TabularModel | None) -
         states, probability = int(states), float(probability)
     if outcomes is None:
         if probability is not None:
-            return Untried(states, probability, 1.0, BY_MODEL, lambda: probability)
-        return Untried(met_untried(algorithm, tried), None, 1.0, NOTHING_KNOWN, lambda: 1.0)
+            return Coverage(states, probability, 1.0, BY_MODEL, lambda: probability)
+        return Coverage(met_untried(algorithm, tried), None, 1.0, NOTHING_KNOWN, lambda: 1.0)
     rests_on = (*FROM_COUNTS, SAME_LAW) if algorithm.space.shared else FROM_COUNTS
     if probability is not None:
-        return Untried(states, probability, CONFIDENCE, rests_on, lambda: by_counts(algorithm)[1])
+        return Coverage(states, probability, CONFIDENCE, rests_on, lambda: by_counts(algorithm)[1])
     known, bound = by_counts(algorithm)
-    return Untried(known, None, CONFIDENCE, rests_on, lambda: bound)
+    return Coverage(known, None, CONFIDENCE, rests_on, lambda: bound)
 
 
 def by_counts(algorithm: Algorithm) -> tuple[int, float]:

@@ -104,8 +104,8 @@ def seen(run: LearningRun) -> tuple[str, ...]:
     """Return what learning met."""
     violated = f"{run.violations:,} of {run.episodes:,} episodes violated" if run.violations else "no episode violated"
     last = f", the last of them episode {run.last_violation_episode:,}" if run.last_violation_episode else ""
-    untried = () if run.untried is None else (f"The policy is {run.untried}.",)
-    limits = [sentence(each) for each in (run.settings.aim, run.unkept) if each is not None]
+    untried = () if run.coverage is None else (f"The policy is {run.coverage}.",)
+    limits = [sentence(each) for each in (run.settings.aim, run.infeasible_limits) if each is not None]
     return (f"While learning {violated}{last}.", *untried, *limits)
 
 

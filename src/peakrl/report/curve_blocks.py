@@ -29,7 +29,7 @@ def curve_blocks(found: RunFindings, place: str) -> list[Block]:
     """Return the curves of a run on a model."""
     run = found.run
     if not len(run.history):
-        blocks: list[Block] = [Text("No history was recorded: learn(..., record=...) says how often.")]
+        blocks: list[Block] = [Text("No history was recorded: learn(..., history=...) says how often.")]
     elif run.history.sampled:
         blocks = [sampled_chart(found, place), violation_chart(run, place)]
     else:
@@ -122,7 +122,7 @@ def proved_chart(
         series.append(Series("true gap of the candidate", x, [gaps[point] for point in keep], None, "ink", "dash"))
     if certificate is not None and certificate.epsilon is not None:
         series.append(Series("epsilon", [x[0], x[-1]], [certificate.epsilon] * 2, None, "grey", "dash", level=True))
-    stopped = "" if run.stopped != "certified" else f", certified after {run.episodes:,} episodes"
+    stopped = "" if run.stop_reason != "certified" else f", certified after {run.episodes:,} episodes"
     title = f"What is proved of the candidate{stopped}"
     return [Chart(f"{place}-proved", title, "episode", "gap", drawable(series), log_y=True, floor=floor, note=BEYOND)]
 

@@ -33,7 +33,7 @@ def environment_section(found: EnvironmentFindings, name: str) -> Section:
         f"{run.episodes:,} episodes with seed {run.seed}."
     )
     details: list[Block] = [experience_table(run, place)]
-    if run.proof:
+    if run.infeasibility_proof:
         details.append(proof_table(run, place))
     details += certificate_tables(found.certificates, place)
     details.append(Settings(f"{place}-settings", "Settings of the learner", run.settings.as_dict()))
@@ -66,7 +66,7 @@ def curves(run: LearningRun, place: str) -> list[Block]:
     """Return what episodes earned and violated, one by one and on average."""
     history = run.history
     if not len(history):
-        return [Text("No history was recorded: learn(..., record=...) says how often.")]
+        return [Text("No history was recorded: learn(..., history=...) says how often.")]
     keep = thinned(len(history))
     x = history.episode[keep].tolist()
     reward = [
@@ -91,10 +91,10 @@ def experience_table(run: LearningRun, place: str) -> Table:
     ]
     if len(run.history):
         rows.append(("mean reward of an episode", float(run.history.averaged_value[-1])))
-    if run.untried is not None:
-        rows.append(("where its action was never tried", str(run.untried)))
-    if run.unkept is not None:
-        rows.append(("the limits", run.unkept))
+    if run.coverage is not None:
+        rows.append(("where its action was never tried", str(run.coverage)))
+    if run.infeasible_limits is not None:
+        rows.append(("the limits", run.infeasible_limits))
     return Table(f"{place}-experience", "What was experienced", ("", ""), rows)
 
 

@@ -127,7 +127,7 @@ def certificate_tables(certificates: Sequence[Certificate], place: str) -> list[
 def proof_blocks(found: RunFindings, place: str) -> list[Block]:
     """Return what the verdict rests on: observations where infeasible, margins of every constraint where not."""
     run = found.run
-    blocks: list[Block] = [proof_table(run, place)] if run.proof else []
+    blocks: list[Block] = [proof_table(run, place)] if run.infeasibility_proof else []
     margins = [
         (name, float(margin), bool(margin >= 0))
         for name, margin in zip(run.model.constraint_names, found.last.worst_margin, strict=True)
@@ -141,10 +141,10 @@ def proof_table(run: LearningRun, place: str) -> Table:
     """Return the observations that a learner's proof of infeasibility consists of."""
     rows = [
         (line.step, shown_state(line.state), repr(line.action), line.violation, dead_end(line.dead_state))
-        for line in run.proof[:PROOF_LINES]
+        for line in run.infeasibility_proof[:PROOF_LINES]
     ]
-    left = len(run.proof) - len(rows)
-    more = f", the first {len(rows):,} of {len(run.proof):,}" if left else ""
+    left = len(run.infeasibility_proof) - len(rows)
+    more = f", the first {len(rows):,} of {len(run.infeasibility_proof):,}" if left else ""
     caption = f"Proof: every action that was seen to fail, from the first state on{more}"
     columns = ("step", "state", "action", "violated by", "led to, where all fails")
     return Table(f"{place}-proof", caption, columns, rows)

@@ -44,7 +44,7 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     if model.digest != config.get("model", model.digest):
         raise SweepError(f"the problem of seed {seed} has changed since the sweep was begun: start it again")
     settings = learner_of(config["settings"], Path(FOLDER.get()))
-    run = learn(model, settings, episodes=episodes, seed=seed, record=interval(points, episodes, model))
+    run = learn(model, settings, episodes=episodes, seed=seed, history=interval(points, episodes, model))
     last, mean = evaluate(model, run.policy), evaluate(model, run.averaged_policy)
     history = run.history.columns() if len(run.history) else {}
     return {

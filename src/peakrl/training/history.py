@@ -70,7 +70,7 @@ class History:
 
     def __repr__(self) -> str:
         if not len(self):
-            return '<History of nothing: record="none" was asked for>'
+            return '<History of nothing: history="none" was asked for>'
         until = f", episodes {self.episode[0]:,} to {self.episode[-1]:,}"
         kind = ", what episodes earned, nothing exact (see stretches())" if self.sampled else ""
         return f"<History of {len(self):,} points{until}{kind}: {', '.join(self.columns())}>"

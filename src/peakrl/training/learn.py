@@ -21,7 +21,7 @@ from peakrl.gym.adapter import adapt, is_environment
 from peakrl.learners import DEFAULT, make_learner
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
 from peakrl.learners.base import Algorithm, Held, LearnerSettings, ProofHistory
-from peakrl.learners.coverage import Untried, find_untried
+from peakrl.learners.coverage import Coverage, find_coverage
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.policy.mixture import AveragedPolicy
@@ -67,9 +67,9 @@ class LearningRun:
     #: True or False where the learner has proved it; None: unknown, since not violating so far proves nothing.
     feasible: bool | None
     #: What `feasible = False` rests on: every observation, from the first state on.
-    proof: list[Witness]
+    infeasibility_proof: list[Witness]
     #: Why it ended before the planned episodes; None where it did not.
-    stopped: str | None
+    stop_reason: str | None
     #: What a certified learner had proved, time by time; None of other learners.
     proof_history: ProofHistory | None
     #: The policies, or what makes them once they are asked for.
@@ -108,8 +108,8 @@ class LearningRun:
             violations=violations,
             last_violation_episode=last or None,
             feasible=algorithm.feasible(),
-            proof=algorithm.proof(),
-            stopped=algorithm.stopped,
+            infeasibility_proof=algorithm.proof(),
+            stop_reason=algorithm.stopped,
             proof_history=algorithm.proof_history(),
             _policy=table(algorithm.decided),
             _followed=table(partial(getattr, active, "rows")),  # no lambda, which could not be pickled
@@ -124,7 +124,7 @@ class LearningRun:
         return self._policy() if callable(self._policy) else self._policy
 
     @cached_property
-    def followed_policy(self) -> Table:
+    def behavior_policy(self) -> Table:
         """pi^K, what the last episode followed."""
         return self._followed() if callable(self._followed) else self._followed
 
@@ -165,7 +165,7 @@ class LearningRun:
         return None if isinstance(self._learned, Held) else sum(a.size for a in self._learned.arrays().values())
 
     @cached_property
-    def untried(self) -> Untried | None:
+    def coverage(self) -> Coverage | None:
         """Where `policy` may come to and its action was never tried, and how likely that is.
 
         None of learners that do not count visits or that draw their actions, and of a run that is watched.
@@ -173,7 +173,7 @@ class LearningRun:
         model = self.model if isinstance(self.model, TabularModel) else None
         if isinstance(self._learned, Held) or not isinstance(self.policy, Policy):
             return None
-        return find_untried(self._learned, self.policy.rows, model)
+        return find_coverage(self._learned, self.policy.rows, model)
 
     @cached_property
     def visits(self) -> Longs | None:
@@ -181,7 +181,7 @@ class LearningRun:
         return self._learned.visits()
 
     @cached_property
-    def unkept(self) -> str | None:
+    def infeasible_limits(self) -> str | None:
         """Why no policy keeps the limits that the learner was given, by what it counted on an environment.
 
         None where one may, and of learners that count nothing. On a model `learn` refuses such limits.
@@ -218,11 +218,11 @@ class LearningRun:
 
     def __repr__(self) -> str:
         last = f", last in episode {self.last_violation_episode:,}" if self.last_violation_episode else ""
-        untried = "" if self.untried is None else f", policy {self.untried}"
-        unkept = "" if self.unkept is None else f"; {self.unkept}"
+        coverage = "" if self.coverage is None else f", policy {self.coverage}"
+        limits = "" if self.infeasible_limits is None else f"; {self.infeasible_limits}"
         return (
             f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
-            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{untried}{unkept}>"
+            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{coverage}{limits}>"
         )
 
 
@@ -240,7 +240,7 @@ def learn(
     knowledge: Knowledge | None = None,
     seed: int = 0,
     horizon: int | None = None,
-    record: Record = "auto",
+    history: Record = "auto",
     average: bool = True,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
@@ -256,7 +256,7 @@ def learn(
 
     `target` is a model, a `Problem` (compiled here) or a Gymnasium environment; `learner` is one of `peakrl.learners`
     or its name, by default `PosteriorSampling()`, or your own `Learner`. `knowledge` is what you declare of the target.
-    `record`: "auto" (about a thousand points; on models so large that exact curves would take minutes what episodes
+    `history`: "auto" (about a thousand points; on models so large that exact curves would take minutes what episodes
     earned, as `history` says), "sampled" (that on any model), "none" (no history, full speed), or every how many
     episodes. `average=False` keeps no averaged policy, so that memory does not grow with the run. `checkpoint` names a
     file that the run is saved to every `checkpoint_every` episodes (None: about every half minute), when it is
@@ -283,7 +283,7 @@ def learn(
             raise SettingsError(f"horizon is {horizon}, but the model's is {target.horizon}; leave it out for a model")
         refuse_for_model(**declared)
         settings.check_model(target)
-        sampled = is_sampled(record, episodes, target)
+        sampled = is_sampled(history, episodes, target)
     elif is_environment(target):
         target, sampled = adapt(target, horizon=horizon, **declared), False
     else:
@@ -291,7 +291,7 @@ def learn(
             f"target is {type(target).__name__}; it must be a Problem, a TabularModel or a Gymnasium environment"
         )
     active = ActiveRun(
-        target, settings, planned=episodes, seed=seed, every=recording_interval(record, episodes), average=average,
+        target, settings, planned=episodes, seed=seed, every=recording_interval(history, episodes), average=average,
         knowledge=knowledge, sampled=sampled,
     )  # fmt: skip
     if checkpoint is None:
@@ -312,7 +312,7 @@ def learn_in_stages(
     stages: Sequence[int],
     knowledge: Knowledge | None = None,
     seed: int = 0,
-    record: Record = "none",
+    history: Record = "none",
 ) -> Iterator[LearningRun]:
     """Learn on a model and yield the run as it stands after each of `stages`, numbers of episodes in ascending order.
 
@@ -333,8 +333,8 @@ def learn_in_stages(
     settings = check_learner(learner)
     settings.check_model(model)
     active = ActiveRun(
-        model, settings, planned=stages[-1], seed=check_seed(seed), every=recording_interval(record, stages[-1]),
-        average=False, knowledge=check_knowledge(knowledge), sampled=is_sampled(record, stages[-1], model),
+        model, settings, planned=stages[-1], seed=check_seed(seed), every=recording_interval(history, stages[-1]),
+        average=False, knowledge=check_knowledge(knowledge), sampled=is_sampled(history, stages[-1], model),
     )  # fmt: skip
     for stage in stages:
         for _ in pieces(active, stage):
@@ -372,20 +372,20 @@ def refuse_for_model(**arguments: Any) -> None:
             raise SettingsError(f"{name} is given, but a model has it already; leave it out for a model")
 
 
-def recording_interval(record: Record, episodes: int) -> int:
+def recording_interval(history: Record, episodes: int) -> int:
     """Return every how many episodes to record; 0 for never."""
-    if record == "none":
+    if history == "none":
         return 0
-    if record in ("auto", "sampled"):
+    if history in ("auto", "sampled"):
         return max(1, episodes // AUTO_POINTS)
     try:
-        check_episodes(record, "record")
+        check_episodes(history, "history")
     except SettingsError as error:
         raise SettingsError(f'{error}, "auto", "sampled" or "none"') from None
-    return int(record)
+    return int(history)
 
 
-def is_sampled(record: Record, episodes: int, model: TabularModel) -> bool:
+def is_sampled(history: Record, episodes: int, model: TabularModel) -> bool:
     """Does the history of a model hold what episodes earned in place of what policies are worth?"""
     too_dear = not model.deterministic and float(episodes) * model.num_outcomes > AUTO_WORK
-    return record == "sampled" or (record == "auto" and too_dear)
+    return history == "sampled" or (history == "auto" and too_dear)

@@ -53,7 +53,7 @@ def learn_many(
     seeds: int | Iterable[int] = ...,
     *,
     keep: None = ...,
-    record: Record = ...,
+    history: Record = ...,
     average: bool = ...,
     knowledge: Knowledge | None = ...,
     workers: int | None = ...,
@@ -70,7 +70,7 @@ def learn_many(
     seeds: int | Iterable[int] = ...,
     *,
     keep: Callable[[LearningRun], Kept],
-    record: Record = ...,
+    history: Record = ...,
     average: bool = ...,
     knowledge: Knowledge | None = ...,
     workers: int | None = ...,
@@ -86,7 +86,7 @@ def learn_many(
     seeds: int | Iterable[int] = 0,
     *,
     keep: Callable[[LearningRun], Any] | None = None,
-    record: Record = "auto",
+    history: Record = "auto",
     average: bool = True,
     knowledge: Knowledge | None = None,
     workers: int | None = None,
@@ -101,7 +101,7 @@ def learn_many(
 
     Runs are returned in that order. `keep` says what to keep of each, for instance `lambda run: run.history`: a run
     holds its tables, and a thousand of them may not fit into memory. `workers` is the number of threads, by default
-    one for each core. `record` and `average` are those of `learn`.
+    one for each core. `history` and `average` are those of `learn`.
     """
     pairs = paired(models, seeds)
     settings, known = check_learner(learner), check_knowledge(knowledge)
@@ -111,14 +111,14 @@ def learn_many(
     threads = usable_cores() if workers is None else workers
     check_count(threads, "workers")
     refuse_undeclared(declared, [target for target, _ in pairs])
-    every = recording_interval(record, episodes)
+    every = recording_interval(history, episodes)
     done, stop = [0] * len(pairs), threading.Event()
 
     def run(index: int) -> Any:
         given, seed = pairs[index]
         own = settings.fresh() if isinstance(settings, OwnLearner) else settings
         with opened(given, declared) as target:
-            sampled = isinstance(target, TabularModel) and is_sampled(record, episodes, target)
+            sampled = isinstance(target, TabularModel) and is_sampled(history, episodes, target)
             active = ActiveRun(
                 target, own, planned=episodes, seed=seed, every=every, average=average, knowledge=known, sampled=sampled
             )

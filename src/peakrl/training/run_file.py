@@ -48,9 +48,9 @@ WORDS = {
     "knowledge": "knowledge",
     "seed": "seed",
     "planned": "number of episodes",
-    "every": "record",
+    "every": "history",
     "average": "average",
-    "sampled": "record",
+    "sampled": "history",
     "model": "problem",
     "environment": "environment",
 }

@@ -7,7 +7,7 @@
     [settings]                       # learner: a class of `peakrl.learners`, its settings beside it
     learner = "PosteriorSampling"
 
-    [run]                            # episodes, seed, record, average, checkpoint, checkpoint_every
+    [run]                            # episodes, seed, history, average, checkpoint, checkpoint_every
     episodes = 50_000
 
 Only `problem` is needed (`peakrl.specs.spec`, `peakrl.gym.env_spec`). Paths in a file are relative to the folder

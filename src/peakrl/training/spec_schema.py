@@ -27,7 +27,7 @@ class RunSection(Section):
 
     episodes: int = Field(default=50_000, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**64)
-    record: Literal["auto", "sampled", "none"] | int = "auto"
+    history: Literal["auto", "sampled", "none"] | int = "auto"
     average: bool = True
     checkpoint: str | None = None
     checkpoint_every: int | None = Field(default=None, ge=1)

@@ -90,7 +90,7 @@ class ActiveRun:
         if self.logs and model.num_nodes > MOST_INDICES:
             raise SettingsError(
                 f"{model.name!r} has {model.num_nodes:,} states by step, and a change list numbers {MOST_INDICES:,}: "
-                'learn with average=False and record="none"'
+                'learn with average=False and history="none"'
             )
         algorithm.grow(0, 0, Log(*(np.empty(0, np.int32) for _ in range(3))), 0)
         limits = Limits.declared(self.knowledge, self.space)

@@ -67,7 +67,7 @@ class Certified(LearnerSettings):
 
     The gap in value to the best safe policy and the expected violation are at most epsilon then, or at most a share
     epsilon of the best value (`relative`), except with probability `failure_probability`. `learn(..., episodes=...)` is
-    a limit; `run.stopped` says why the run ended and `run.certificate` what is certified.
+    a limit; `run.stop_reason` says why the run ended and `run.certificate` what is certified.
     """
 
     #: The largest gap to the best safe policy, and the largest expected violation; several are reached in turn.
