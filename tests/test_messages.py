@@ -26,7 +26,7 @@ POLICY = peakrl.solve(MODEL).policy
         (lambda: peakrl.learn_many(MODEL, "certified", 10), "Certified needs epsilon: give epsilon="),
         (
             lambda: peakrl.learn(MODEL, episodes=10, history="all"),
-            r"record is 'all'; it must be .*, .auto., .sampled. or .none.",
+            r"history is 'all'; it must be .*, .auto., .sampled. or .none.",
         ),
         (lambda: peakrl.learners.ConstrainedQ(), "ConstrainedQ needs slack: give slack="),
         (lambda: peakrl.learners.find_learner("Nobody"), "learner is 'Nobody'; it must be one of"),
