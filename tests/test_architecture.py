@@ -26,8 +26,8 @@ def modules() -> dict[str, Path]:
 def imported(source: str, known: dict[str, Path]) -> set[str]:
     """Return the modules that a source imports at run time, also inside of functions."""
     tree = ast.parse(source)
-    typing = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-              for inner in ast.walk(node)}  # fmt: skip
+    guarded = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    typing = {id(inner) for node in guarded for inner in ast.walk(node)}
     found = set()
     for node in ast.walk(tree):
         if id(node) in typing:

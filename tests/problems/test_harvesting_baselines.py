@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 
 import numpy as np
@@ -158,18 +157,6 @@ def test_water_filling_can_be_done_and_is_no_worse_than_whole_powers(sequence, b
     (most,) = convex_bound(sequence, battery=battery, peak_power=peak)
     assert most == pytest.approx(np.log2(1 + powers).sum(), abs=1e-9)
     assert most >= integer_bound(sequence, battery=battery, peak_power=peak)[0] - 1e-9
-
-
-@pytest.mark.slow
-def test_water_filling_is_more_than_twenty_times_as_fast_as_the_compiled_convex_program():
-    sequences = draw_arrivals(200, mean=10)
-    convex_bound(sequences, peak_power=15)
-    begun = time.process_time()
-    convex_bound(np.repeat(sequences, 10, axis=0), peak_power=15)
-    ours = (time.process_time() - begun) / 2000
-    begun = time.process_time()
-    convex_optimum(sequences.tolist(), 20, 15)
-    assert (time.process_time() - begun) / 200 > 20 * ours
 
 
 @pytest.mark.slow

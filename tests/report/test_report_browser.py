@@ -62,11 +62,6 @@ def test_tables_and_controls_answer_within_2_seconds(browser: Any, folder: Path)
     assert loading(browser, folder, "ready", 2) < 2.0
 
 
-@pytest.mark.slow
-def test_charts_answer_within_2_seconds_on_a_quiet_machine(browser: Any, folder: Path) -> None:
-    assert loading(browser, folder, "charts", 5) < 2.0
-
-
 def test_series_can_be_switched_with_the_keyboard(opened: Opened) -> None:
     chart = "figure-2-frozen-sum-rate"
     opened.draw_all()

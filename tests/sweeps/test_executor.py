@@ -152,7 +152,7 @@ def test_failures_are_listed_when_all_else_is_done(tmp_path: Path) -> None:
 
 
 def test_the_message_of_a_result_that_cannot_be_stored_names_it(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match="helpers.sweep_runs:odd_result returned 'list' as list"):
+    with pytest.raises(SweepError, match=r"helpers\.sweep_runs:odd_result returned 'list' as list"):
         run_tasks([Task("helpers.sweep_runs:odd_result", {})], tmp_path, workers=1)
 
 
