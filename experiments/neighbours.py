@@ -25,7 +25,7 @@ The problems are small enough for exact answers:
     scheduling         the paper's Example 2
 
 The first two have limits on an expected cost, as constrained MDPs do. The cost is written as a constraint of value
--cost, so that the violation of an episode is its cost: `solve_budget(problem, total=limit)` is the benchmark's problem.
+-cost, so that the violation of an episode is its cost: `solve_cmdp(problem, total=limit)` is the benchmark's problem.
 Inventory and grid are those of the public experiments with DOPE and with Triple-Q, rebuilt from their definitions; in
 the inventory's reward P(s' | s, a) is the probability of everything that leads to s', as it is there.
 """
@@ -56,7 +56,7 @@ from peakrl import (
     learn,
     scheduling_example,
     solve,
-    solve_budget,
+    solve_cmdp,
 )
 from peakrl.errors import SettingsError
 from peakrl.learners import (
@@ -300,7 +300,7 @@ class Case:
         problem, model = common_problem(self.problem), compiled(self.problem)
         if problem.safe_rule is not None:
             return Policy.from_rule(model, problem.safe_rule)
-        return solve_budget(model, total=problem.safe_limit).policy
+        return solve_cmdp(model, total=problem.safe_limit).policy
 
 
 @dataclass(frozen=True)
@@ -468,8 +468,8 @@ def tasks(case: Case, name: str, seeds: int) -> list[Task]:
 def yardstick(problem: str) -> list[Row]:
     """Return the exact optimum under the limit."""
     limit, model = common_problem(problem).limit, compiled(problem)
-    best = solve_budget(model, total=limit) if limit else solve(model)
-    price = solve_budget(model, total=limit or ALLOWANCE).multipliers
+    best = solve_cmdp(model, total=limit) if limit else solve(model)
+    price = solve_cmdp(model, total=limit or ALLOWANCE).multipliers
     assert price is not None
     pairs = {"value": best.value, "violation": best.violation, "price": float(price.ravel()[0])}
     return [

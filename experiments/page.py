@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments import EXPERIMENTS
 from experiments.efficiency import FLOOR
 from experiments.records import PAPER, Check, FigureRecord, Row, read_figure
-from peakrl import TabularModel, audit, compile_model, energy_harvesting, pac_plan, scheduling_example
+from peakrl import TabularModel, audit_slack, compile_model, energy_harvesting, pac_plan, scheduling_example
 from peakrl.report import Block, Chart, Page, Section, Series, Settings, Table, Text, slug
 
 CHECK_COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
@@ -233,7 +233,7 @@ def slack_rows(model: TabularModel) -> list[tuple[Cell, ...]]:
     """Return what figure 2's slacks leave on a model."""
     rows: list[tuple[Cell, ...]] = []
     for slack in SLACKS:
-        found = audit(model, slack, relaxed=False)
+        found = audit_slack(model, slack, relaxed=False)
         rows.append((
             slack, found.penalty, found.optimum.value, found.modified.value, found.free_violation, found.value_won,
             found.exact, found.deterred_violation, found.smallest_violation,

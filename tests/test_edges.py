@@ -14,7 +14,7 @@ from peakrl import (
     PeakError,
     Problem,
     TabularModel,
-    audit,
+    audit_slack,
     certify,
     compile_model,
     evaluate,
@@ -108,7 +108,7 @@ def test_what_is_not_refused_is_solved_learned_and_certified_with_finite_numbers
     simulate(model, best.policy, episodes=5)
     safe_set(model)
     solve_relaxed(model, slack=0.1)
-    audit(model, 0.5)
+    audit_slack(model, 0.5)
 
 
 @pytest.mark.parametrize("name", LEARNERS)

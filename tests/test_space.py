@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Policy, audit, compile_model, evaluate, load_policy, simulate, solve, solve_relaxed
+from peakrl import Policy, audit_slack, compile_model, evaluate, load_policy, simulate, solve, solve_relaxed
 from peakrl.errors import ProblemError
 from peakrl.space import StateSpace, expand, spans, starts_of
 
@@ -69,7 +69,7 @@ def test_whatever_needs_dynamics_says_that_a_space_has_none():
         solve,
         lambda space: solve_relaxed(space, 0.1),
         compile_model,
-        lambda space: audit(space, 0.1),
+        lambda space: audit_slack(space, 0.1),
         lambda space: evaluate(space, Policy.from_rule(space, lambda step, state: "stay")),
         lambda space: simulate(space, Policy.from_rule(space, lambda step, state: "stay"), episodes=2),
     ]:

@@ -122,7 +122,7 @@ def test_counts_must_be_whole_and_probabilities_below_one():
 
 @pytest.mark.parametrize("change", [{"epsilon": 1e-200}, {"states": 10**400}, {"epsilon": 1e-153}, {"epsilon": 5e-324}])
 def test_more_episodes_than_a_number_holds_is_an_error_not_a_crash(change):
-    with pytest.raises(SettingsError, match="more episodes than a number can hold"):
+    with pytest.raises(SettingsError, match="more episodes than a float can represent"):
         pac_plan(**{"epsilon": 0.5, "failure_probability": 0.1, **SIZES, **change})
 
 

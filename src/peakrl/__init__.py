@@ -46,7 +46,7 @@ __all__ = [
     "Solution",
     "StochasticPolicy",
     "TabularModel",
-    "audit",
+    "audit_slack",
     "certify",
     "compile_model",
     "energy_harvesting",
@@ -68,7 +68,7 @@ __all__ = [
     "shield",
     "simulate",
     "solve",
-    "solve_budget",
+    "solve_cmdp",
     "solve_modified",
     "solve_relaxed",
     "sweep",
@@ -81,7 +81,6 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "peakrl.theory_audit": ("Audit", "audit"),
         "peakrl.certificates.certificate": ("Certificate",),
         "peakrl.certificates.verify": ("verify",),
         "peakrl.certificates.certify": ("certify",),
@@ -93,12 +92,13 @@ _HOMES = {
         "peakrl.problems.scheduling.problem": ("machine_scheduling", "scheduling_example"),
         "peakrl.errors": ("PeakError",),
         "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
-        "peakrl.training.history": ("History", "ProofHistory"),
+        "peakrl.training.history": ("History",),
+        "peakrl.learners.base": ("ProofHistory",),
         "peakrl.training.learn": ("LearningRun", "learn", "learn_in_stages"),
         "peakrl.learners.assumptions.knowledge": ("Knowledge",),
         "peakrl.learners.custom": ("Learner",),
         "peakrl.tabular": ("TabularModel",),
-        "peakrl.planning": ("Solution", "solve", "solve_budget", "solve_modified", "solve_relaxed"),
+        "peakrl.planning": ("Solution", "solve", "solve_cmdp"),
         "peakrl.policy.mixture": ("AveragedPolicy",),
         "peakrl.policy.tables": ("Policy", "StochasticPolicy"),
         "peakrl.policy.files": ("load_policy",),
@@ -106,7 +106,7 @@ _HOMES = {
         "peakrl.problem": ("Outcome", "Problem"),
         "peakrl.safety.safe_set": ("SafeSet", "load_safe_set", "safe_set"),
         "peakrl.safety.shield": ("shield",),
-        "peakrl.theory": ("PacPlan", "pac_plan"),
+        "peakrl.theory": ("Audit", "PacPlan", "audit_slack", "pac_plan", "solve_modified", "solve_relaxed"),
         "peakrl.gym": ("to_gymnasium",),
         "peakrl.gym.transition_table": ("from_gymnasium",),
         "peakrl.training.run_file": (
@@ -153,7 +153,7 @@ if TYPE_CHECKING:
     from peakrl.learners.base import ProofHistory
     from peakrl.learners.custom import Learner
     from peakrl.model_file import load_model
-    from peakrl.planning import Solution, solve, solve_budget, solve_modified, solve_relaxed
+    from peakrl.planning import Solution, solve, solve_cmdp
     from peakrl.policy.files import load_policy
     from peakrl.policy.mixture import AveragedPolicy
     from peakrl.policy.tables import Policy, StochasticPolicy
@@ -178,8 +178,7 @@ if TYPE_CHECKING:
     from peakrl.specs.spec import ProblemSpec
     from peakrl.sweeps.sweeping import sweep
     from peakrl.tabular import TabularModel
-    from peakrl.theory import PacPlan, pac_plan
-    from peakrl.theory_audit import Audit, audit
+    from peakrl.theory import Audit, PacPlan, audit_slack, pac_plan, solve_modified, solve_relaxed
     from peakrl.training.history import History
     from peakrl.training.learn import LearningRun, learn, learn_in_stages
     from peakrl.training.many import learn_many

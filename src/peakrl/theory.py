@@ -1,33 +1,68 @@
-"""The paper's arithmetic: penalty, slack and how many episodes its theorems ask for.
+"""The paper's arithmetic and auxiliary problems: penalty, slack audit, PAC plan, modified and relaxed problem.
 
 With S states, A actions, horizon H, I constraints and l(K) = log(S A H K / p), for rewards in [0, 1] and |f_i| <= 1:
 
     slack xi = eps / (6 H I)      slater gamma = xi / 2      penalty eta = 2 H I / gamma
     K >= c * I^2 H^6 S A l(K) / eps^2            Theorem 1: an (eps, p)-PAC policy
-    K >= H^5 S^2 A^2 l(K)^3                      the regret bound that its proof rests on
-    K >= c * I^2 H^6 S A l(K) / (eps gamma)^2    Theorem 1 with the 1/gamma of eta = 2 H I / gamma kept
+    K >= H^5 S^2 A^2 l(K)^3                      the regret bound that its proof uses
+    K >= c * I^2 H^6 S A l(K) / (eps gamma)^2    Theorem 1 with the 1/gamma of eta = 2 H I / gamma included
 
 The regret bound is proportional to eta, so the value gap is c' * (I / gamma) * sqrt(H^6 S A l / K); the printed proof
-treats 1/gamma as a constant although gamma <= eps / (6 H I). Its bound on the violation is free of gamma. The theorem
-is for H >= 2; at H = 1 it holds with eps / 2 in place of eps. Since l depends on K, each line is a fixed point.
+treats 1/gamma as a constant although gamma <= eps / (6 H I). Its bound on the violation does not depend on gamma. The
+theorem is for H >= 2; at H = 1 it holds with eps / 2 in place of eps. Since l depends on K, each line is a fixed point.
+
+The two auxiliary problems are
+
+    modified:  max E[sum_h R]  with  R = r + (eta / I) * sum_i min(0, f_i^- + xi),  x^- = min(x, 0)
+    relaxed:   max E[sum_h r]  subject to  E|f_i^-| <= xi  at each step, for each constraint
+
+With V* the optimum, W* the modified optimum, pi_W its policy and V*_xi the relaxed optimum,
+
+    V* <= W* <= V*_xi <= W* + eta * H * xi       if the problem is feasible and eta = 2 H I (hi - lo) / gamma
+
+but V* = W* only if pi_W violates nothing. A violation of up to the slack is free, so pi_W may violate forever.
+`audit_slack` solves both problems, evaluates pi_W on the original one, and reports the violation that the slack permits
+and the value that is gained by it. If outcomes are deterministic, a violation larger than
+
+    xi + H (hi - lo) I / eta                     (1.25 xi for the default eta, gamma = xi / 2)
+
+costs more than all rewards of an episode can compensate.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
 
 from peakrl.checks import LARGEST_PENALTY, check_count, check_fraction, check_number
+from peakrl.compile import Target, as_model
 from peakrl.errors import SettingsError
+from peakrl.evaluation import Evaluation, evaluate
+from peakrl.planning import Solution, solve, solve_cmdp
+from peakrl.planning.backward import induction, pays_of
+from peakrl.planning.backward_kernel import Pays
+from peakrl.planning.cmdp import AnySolution
+from peakrl.planning.solution import at_start, may_violate, row_costs
+from peakrl.planning.values import value_of, value_step
+from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.space import frozen
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats
 
-if TYPE_CHECKING:
-    from peakrl.tabular import TabularModel
+__all__ = ["Audit", "PacPlan", "audit_slack", "pac_plan", "solve_modified", "solve_relaxed"]
+
+#: `audit_slack` solves the relaxed problem by default if the model has at most this many (step, state, action) entries.
+SMALL = 20_000
+#: Two exact computations of one value may differ by this much of it.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class PacPlan:
-    """What Theorem 1 asks for, in the theorem's units (rewards in [0, 1], constraints in [-1, 1])."""
+    """What Theorem 1 requires, in the theorem's units (rewards in [0, 1], constraints in [-1, 1])."""
 
     #: xi = eps / (6 H I).
     slack: float
@@ -37,13 +72,13 @@ class PacPlan:
     penalty: float
     #: l = log(S A H K / p) at K = `episodes`.
     log_term: float
-    #: K: the least number from which on K >= c * I^2 H^6 S A l / eps^2.
+    #: K: the smallest number from which on K >= c * I^2 H^6 S A l / eps^2.
     episodes: int
     #: K * H.
     steps: int
-    #: The least number from which on K >= H^5 S^2 A^2 l^3, without which the cited regret bound does not hold.
+    #: The smallest number from which on K >= H^5 S^2 A^2 l^3, which the cited regret bound requires.
     regret_episodes: int
-    #: The least number from which on K >= c * I^2 H^6 S A l / (eps * slater)^2: nothing hidden in the constant.
+    #: The smallest number from which on K >= c * I^2 H^6 S A l / (eps * slater)^2, with the factor 1/slater^2 included.
     strict_episodes: int
 
 
@@ -59,8 +94,8 @@ def pac_plan(
 ) -> PacPlan:
     """Return settings and episodes for an (epsilon, failure_probability)-PAC policy by Theorem 1.
 
-    `constant` is the c that the theorem leaves open. The other two counts are separate fields: `episodes` is the
-    printed formula and no more.
+    `constant` is the unspecified c of the theorem. `episodes` is the printed formula; `regret_episodes` and
+    `strict_episodes` are the two further conditions in this module's docstring.
     """
     epsilon, constant = check_number(epsilon, "epsilon", above=0), check_number(constant, "constant", above=0)
     p = check_fraction(failure_probability, "failure_probability")
@@ -85,16 +120,16 @@ def pac_plan(
         )
     except (OverflowError, ZeroDivisionError):
         raise SettingsError(
-            f"epsilon {epsilon:g} with {s} states, {a} actions, horizon {h} and {i} constraints asks for more episodes "
-            "than a number can hold; take a larger epsilon or a smaller problem"
+            f"epsilon {epsilon:g} with {s} states, {a} actions, horizon {h} and {i} constraints needs more episodes "
+            "than a float can represent; use a larger epsilon or a smaller problem"
         ) from None
 
 
 def least_episodes(factor: float, log_base: float, power: int) -> int:
-    """Return the least whole K from which on K >= factor * (log_base + log K)^power.
+    """Return the smallest integer K from which on K >= factor * (log_base + log K)^power.
 
-    K / (log_base + log K)^power falls until log_base + log K = power and rises after it, so the condition is settled
-    by bisection to the right of that point.
+    K / (log_base + log K)^power decreases until log_base + log K = power and increases after it, so bisection to the
+    right of that point finds K.
     """
 
     def enough(episodes: int) -> bool:
@@ -118,9 +153,9 @@ def least_episodes(factor: float, log_base: float, power: int) -> int:
 
 
 def default_penalty(model: TabularModel, slack: float, slater: float | None = None) -> float:
-    """Return eta = 2 * H * I * (hi - lo) / gamma in the model's own units; gamma = `slater`, by default slack / 2.
+    """Return eta = 2 * H * I * (hi - lo) / gamma in the model's units; gamma = `slater`, by default slack / 2.
 
-    A reward range of width 0 and a problem without constraints count as 1.
+    A reward range of width 0 and a number of constraints of 0 count as 1.
     """
     slack = check_number(slack, "slack", least=0)
     if slack == 0:
@@ -135,3 +170,353 @@ def default_penalty(model: TabularModel, slack: float, slater: float | None = No
         limit = f"is larger than {LARGEST_PENALTY:g}"
         raise SettingsError(f"slack {slack:g} is too small: the penalty {weight:g} / {gamma:g} {limit}")
     return penalty
+
+
+def solve_modified(model: Target, slack: float, penalty: float | None = None) -> Solution[Policy]:
+    """Solve the modified problem: no constraints; violations beyond `slack` reduce the reward.
+
+    `penalty` is eta; by default 2 * H * I * (hi - lo) / gamma with (lo, hi) the reward range and gamma = slack / 2.
+    Ties between actions go to the first. Violations up to the slack are free, so the optimum may violate forever.
+    """
+    model = as_model(model)
+    if penalty is None:
+        penalty = default_penalty(model, slack)
+    slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
+    pays = pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
+    found = induction(model, pays)
+    assert found.choices is not None
+    policy = Policy(model, found.choices)
+    violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
+    reason = None
+    if violation > 0:
+        reason = (
+            f"the modified optimum has an expected violation of {violation:.6g}: violations are free up to the slack "
+            f"of {slack:g} and cost {penalty / max(model.num_constraints, 1):.6g} for each unit beyond it"
+        )
+    return Solution(
+        model=model,
+        value=at_start(model, found.first_values),
+        violation=violation,
+        feasible=reason is None,
+        _policy=policy,
+        _reason=reason,
+        _tables=lambda: modified_tables(model, pays, policy),
+    )
+
+
+def modified_tables(model: TabularModel, pays: Pays, policy: Policy) -> tuple[Floats, Floats]:
+    """Return [node]: the modified value, and the expected violation under the modified optimum's policy."""
+    costs = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
+    return induction(model, pays, choices=False, values=True).values, costs
+
+
+def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
+    """Return [slot, of the first step at least]: the expected sum of a quantity [row] under a policy."""
+    if policy.choices is None or not model.stationary:
+        return value_of(model.layout, model.num_nodes, quantity, policy.rows)
+    ahead, here = np.zeros(model.num_slots), np.zeros(model.num_slots)
+    following = np.empty(len(model.outcome_start) - 1)
+    known = np.full(len(following), -1, np.int64)
+    for step in range(model.horizon - 1, -1, -1):
+        rows = frozen(policy.step_rows(step), np.int32, own=True)
+        value_step(model.layout, step, quantity, rows, ahead, here, following, known)
+        ahead, here = here, ahead
+    return ahead
+
+
+def solve_relaxed(model: Target, slack: float) -> AnySolution:
+    """Solve the relaxed problem: E|f_i^-| may reach `slack` at each step, for each constraint.
+
+    Equivalent to `solve_cmdp(model, per_step=slack)`. If the relaxed constraints cannot be satisfied either, the answer
+    has feasible=False, as that of `solve`.
+    """
+    return solve_cmdp(model, per_step=check_number(slack, "slack", least=0))
+
+
+@dataclass(frozen=True)
+class Check:
+    """One assumption of the paper: whether it holds, and the observed numbers."""
+
+    name: str
+    holds: bool
+    detail: str
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Result of `audit_slack`; print it, or read its numbers from `as_dict()`."""
+
+    #: The model's name.
+    name: str
+    #: xi, in the unit of the constraints.
+    slack: float
+    #: eta: the price of a unit of violation beyond the slack, divided by the number of constraints.
+    penalty: float
+    #: The paper's assumptions: `name`, `holds` and `detail` of each.
+    checks: tuple[Check, ...]
+    #: Sizes of the model: "states", "pairs", ...
+    sizes: dict[str, int] = field(repr=False)
+    #: Solution of the original problem.
+    optimum: Solution[Policy] = field(repr=False)
+    #: Solution of the modified problem.
+    modified: Solution[Policy] = field(repr=False)
+    #: Solution of the relaxed problem; None if it was not requested.
+    relaxed: Solution[Policy | StochasticPolicy] | None = field(repr=False)
+    #: Evaluation of the modified optimum's policy on the original problem.
+    modified_evaluation: Evaluation = field(repr=False)
+    #: A violation above this never pays if outcomes are deterministic.
+    deterred_violation: float
+    #: The smallest possible violation; None if the model has none.
+    smallest_violation: float | None
+    #: Whether any action has more than one outcome.
+    random_outcomes: bool
+    #: The accuracy that belongs to this slack in Theorem 1, in the theorem's units.
+    epsilon: float
+    #: The same as a distance from the optimal value, in the model's units.
+    promised_value_gap: float
+    #: The same as a violation, in the model's units.
+    promised_violation: float
+    #: p of Theorem 1: the probability that it may fail.
+    failure_probability: float
+    #: c of Theorem 1, which the theorem does not specify.
+    constant: float
+    #: What Theorem 1 requires; None for a slack of 0.
+    plan: PacPlan | None
+
+    @property
+    def free_violation(self) -> float:
+        """Expected violation per episode of the modified optimum's policy."""
+        return float(self.modified_evaluation.violation)
+
+    @property
+    def value_won(self) -> float:
+        """Value of the modified optimum's policy minus the optimal value."""
+        won = float(self.modified_evaluation.value) - self.optimum.value
+        return won if abs(won) > ROUNDING * max(1.0, abs(self.optimum.value)) else 0.0
+
+    @property
+    def exact(self) -> bool:
+        """True if the modified optimum violates nothing and has the optimal value."""
+        return self.optimum.feasible and self.free_violation == 0.0 and self.value_won == 0.0
+
+    @property
+    def deterred_by_rule(self) -> bool:
+        """True if `deterred_violation` alone proves that no violation of the model pays."""
+        if not self.optimum.feasible or self.random_outcomes:
+            return False
+        return self.smallest_violation is None or self.smallest_violation > self.deterred_violation
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return every number as a value that JSON can represent."""
+        return {
+            "name": self.name,
+            "slack": self.slack,
+            "penalty": self.penalty,
+            "sizes": dict(self.sizes),
+            "checks": [asdict(check) for check in self.checks],
+            "feasible": self.optimum.feasible,
+            "reason": self.optimum.reason,
+            "optimum_value": self.optimum.value,
+            "optimum_violation": self.optimum.violation,
+            "modified_value": self.modified.value,
+            "modified_policy_value": float(self.modified_evaluation.value),
+            "relaxed_value": self.relaxed.value if self.relaxed is not None and self.relaxed.feasible else None,
+            "free_violation": self.free_violation,
+            "free_violation_probability": float(self.modified_evaluation.violation_probability),
+            "value_won": self.value_won,
+            "exact": self.exact,
+            "deterred_violation": finite_or_none(self.deterred_violation),
+            "smallest_violation": self.smallest_violation,
+            "random_outcomes": self.random_outcomes,
+            "deterred_by_rule": self.deterred_by_rule,
+            "epsilon": self.epsilon,
+            "promised_value_gap": self.promised_value_gap,
+            "promised_violation": self.promised_violation,
+            "failure_probability": self.failure_probability,
+            "constant": self.constant,
+            "plan": None if self.plan is None else asdict(self.plan),
+        }
+
+    def __repr__(self) -> str:
+        failed = [check.name for check in self.checks if not check.holds]
+        found = f"fails: {', '.join(failed)}" if failed else f"all {len(self.checks)} assumptions hold"
+        return (
+            f"<Audit of {self.name!r}: slack {self.slack:g}, {found}, permitted violation {self.free_violation:.6g}, "
+            f"value gained {self.value_won:.6g}; print it for the full report>"
+        )
+
+    def __str__(self) -> str:
+        lines = [f"Audit of {self.name!r} with slack {self.slack:g} and penalty {self.penalty:g}"]
+        lines += ["", "Size"] + [f"  {label:<22}{count:,}" for label, count in self.sizes.items()]
+        lines += ["", "Assumptions"]
+        lines += [f"  {'yes' if check.holds else 'NO':<5}{check.name}: {check.detail}" for check in self.checks]
+        lines += ["", "Optima"] + [f"  {label:<44}{text}" for label, text in self._optima()]
+        lines += ["", "Effect of the slack"] + [f"  {label:<44}{text}" for label, text in self._slack_lines()]
+        lines += ["", "Theorem 1"] + [f"  {label:<44}{text}" for label, text in self._theorem_lines()]
+        return "\n".join(lines)
+
+    def _optima(self) -> list[tuple[str, str]]:
+        lines = [("original, V*", f"{self.optimum.value:.9g}")]
+        if not self.optimum.feasible:
+            lines.append(("  at the smallest expected violation", f"{self.optimum.violation:.9g}"))
+        lines.append(("modified, W*", f"{self.modified.value:.9g}"))
+        if self.relaxed is not None:
+            relaxed = f"{self.relaxed.value:.9g}" if self.relaxed.feasible else f"none: {self.relaxed.reason}"
+            lines.append(("relaxed, V*_xi", relaxed))
+        return lines
+
+    def _slack_lines(self) -> list[tuple[str, str]]:
+        smallest = "none" if self.smallest_violation is None else f"{self.smallest_violation:.6g}"
+        note = " (for deterministic outcomes)" if self.random_outcomes else ""
+        return [
+            ("permitted violation per episode", f"{self.free_violation:.9g}"),
+            ("  probability of any violation", f"{self.modified_evaluation.violation_probability:.6g}"),
+            ("value gained by it", f"{self.value_won:.9g}"),
+            ("modified optimum is the optimum", "yes" if self.exact else "no"),
+            ("violations above this never pay", f"{self.deterred_violation:.6g}{note}"),
+            ("smallest violation in the model", smallest),
+        ]
+
+    def _theorem_lines(self) -> list[tuple[str, str]]:
+        if self.plan is None:
+            return [("requires a slack above 0", "-")]
+        return [
+            ("guarantees a value within", f"{self.promised_value_gap:.6g}"),
+            ("  and a violation within", f"{self.promised_violation:.6g}"),
+            ("  with probability", f"{1 - self.failure_probability:g}"),
+            (f"episodes, with the constant c = {self.constant:g}", f"{self.plan.episodes:.6g}"),
+            ("  required by its regret bound", f"{self.plan.regret_episodes:.6g}"),
+            ("  with 1/slater^2 included", f"{self.plan.strict_episodes:.6g}"),
+        ]
+
+
+def audit_slack(
+    model: Target,
+    slack: float,
+    penalty: float | None = None,
+    *,
+    failure_probability: float = 0.05,
+    constant: float = 1.0,
+    relaxed: bool | None = None,
+) -> Audit:
+    """Check the paper's assumptions on a model or problem, and compute what a slack permits.
+
+    Parameters
+    ----------
+    slack, penalty
+        xi and eta; eta is 2 H I (hi - lo) / (slack / 2) by default. A slack of 0 requires a penalty.
+    failure_probability, constant
+        As for `pac_plan`.
+    relaxed
+        Whether to solve the relaxed problem too, a linear program; by default only for small models.
+    """
+    slack = check_number(slack, "slack", least=0)
+    model = as_model(model)
+    penalty = default_penalty(model, slack) if penalty is None else check_number(penalty, "penalty", least=0)
+    wants_relaxed = model.num_entries <= SMALL if relaxed is None else relaxed
+    optimum, modified = solve(model), solve_modified(model, slack, penalty)
+    count, (lo, hi) = max(model.num_constraints, 1), model.reward_range
+    bound = max(model.constraint_bounds, default=1.0)
+    # The theorem assumes rewards of range 1 and constraints bounded by 1; at H = 1 epsilon is doubled.
+    epsilon = 6 * model.horizon * count * slack / bound * (2 if model.horizon == 1 else 1)
+    violations = -model.payoffs.constraints[model.payoffs.constraints < 0]
+    return Audit(
+        name=model.name,
+        slack=slack,
+        penalty=penalty,
+        checks=tuple(check_assumptions(model, slack, optimum)),
+        sizes=model_sizes(model),
+        optimum=optimum,
+        modified=modified,
+        relaxed=solve_relaxed(model, slack) if wants_relaxed else None,
+        modified_evaluation=evaluate(model, modified.policy),
+        deterred_violation=slack + model.horizon * (hi - lo) * count / penalty if penalty > 0 else math.inf,
+        smallest_violation=float(violations.min()) if violations.size else None,
+        random_outcomes=bool((np.diff(model.layout.outcome_start) > 1).any()),
+        epsilon=epsilon,
+        promised_value_gap=epsilon * (hi - lo),
+        promised_violation=epsilon * bound,
+        failure_probability=failure_probability,
+        constant=constant,
+        plan=None
+        if slack == 0
+        else pac_plan(
+            epsilon=epsilon,
+            failure_probability=failure_probability,
+            states=model.max_states,
+            actions=model.max_actions,
+            horizon=model.horizon,
+            constraints=count,
+            constant=constant,
+        ),
+    )
+
+
+def check_assumptions(model: TabularModel, slack: float, optimum: Solution[Policy]) -> list[Check]:
+    """Return a check of each assumption of the paper."""
+    reward, (lo, hi) = model.payoffs.reward, model.reward_range
+    margin = 1e-9 * max(1.0, abs(lo), abs(hi))
+    seen = f"{reward.min():.6g} to {reward.max():.6g}"
+    inside = bool(reward.min() >= lo - margin and reward.max() <= hi + margin)
+    shift = (
+        "as they are"
+        if lo >= 0
+        else f"after a shift by {-lo:.6g} per step, which does not change the order of policies"
+    )
+    checks = [
+        Check("rewards stay in their declared range", inside, f"{seen}, declared {lo:.6g} to {hi:.6g}"),
+        Check("rewards are at least 0", inside, shift),
+    ]
+    for name, bound, values in zip(
+        model.constraint_names, model.constraint_bounds, model.payoffs.constraints.T, strict=True
+    ):
+        checks += check_constraint(name, bound, float(values.min()), float(values.max()), slack)
+    by_pair = model.payoffs.stride == 0
+    detail = "the next state has no influence"
+    if not by_pair:
+        detail = "the next state has an influence, which the paper does not cover; each outcome is counted by itself"
+    checks.append(Check("state and action determine reward and constraints", by_pair, detail))
+    reason = optimum.reason or "solved without any violation"
+    checks.append(Check("some policy never violates", optimum.feasible, reason))
+    return checks
+
+
+def check_constraint(name: str, bound: float, least: float, most: float, slack: float) -> list[Check]:
+    """Return checks of one constraint whose values range from `least` to `most`."""
+    size = max(-least, most)
+    sign = "can be satisfied and can be violated"
+    if most < 0:
+        sign = "every action violates it: check its sign (>= 0 is satisfied)"
+    elif least >= 0:
+        sign = "never violated, so it has no effect: check its sign (>= 0 is satisfied)"
+    checks = [
+        Check(
+            f"{name!r} stays within its bound",
+            size <= bound * (1 + 1e-9),
+            f"{least:.6g} to {most:.6g}, bound {bound:.6g}",
+        ),
+        Check(f"{name!r} can be satisfied", most >= 0, sign),
+    ]
+    if least < 0:
+        detail = f"its violations reach {-least:.6g}" + ("" if -least > slack else ", so none is charged")
+        checks.append(Check(f"{name!r} can exceed the slack", -least > slack, detail))
+    return checks
+
+
+def model_sizes(model: TabularModel) -> dict[str, int]:
+    """Return the sizes of a model."""
+    return {
+        "horizon": model.horizon,
+        "states": model.num_states,
+        "pairs": model.num_pairs,
+        "constraints": model.num_constraints,
+        "max states per step": model.max_states,
+        "max actions": model.max_actions,
+        "stored outcomes": len(model.layout.outcome_next),
+        "bytes": model.nbytes,
+    }
+
+
+def finite_or_none(number: float) -> float | None:
+    """Return a number that JSON can represent."""
+    return number if math.isfinite(number) else None

@@ -19,7 +19,7 @@ from experiments.neighbours import (
     tasks,
 )
 from experiments.records import Request, read_figure
-from peakrl import evaluate, learn, solve_budget
+from peakrl import evaluate, learn, solve_cmdp
 from peakrl.learners import OptCMDP
 
 
@@ -71,7 +71,7 @@ def test_the_record_in_small_holds_medians_and_the_optimum_and_can_be_drawn(tmp_
 def test_what_a_safe_start_is_given_costs_what_it_says():
     case = Case("inventory", 10)
     assert evaluate(compiled("inventory"), case.safe_policy()).violation == pytest.approx(0.7)
-    assert solve_budget(compiled("inventory"), total=case.limit).value == pytest.approx(6.665321527, abs=1e-6)
+    assert solve_cmdp(compiled("inventory"), total=case.limit).value == pytest.approx(6.665321527, abs=1e-6)
 
 
 def test_the_earliest_deadline_first_meets_every_deadline_of_the_scheduling_example_and_is_not_the_best_order():

@@ -292,6 +292,6 @@ def budgets():
     for name, limit in {
         "total": {"total": 3.0}, "per_constraint": {"per_constraint": [3.0]}, "chance": {"chance": 0.9},
     }.items():  # fmt: skip
-        best = peakrl.solve_budget(target, **limit)
+        best = peakrl.solve_cmdp(target, **limit)
         found[name] = [round(best.value, 9), round(best.violation, 9), best.feasible]
     return found

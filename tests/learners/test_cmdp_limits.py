@@ -10,7 +10,7 @@ import pytest
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import TabularModel, compile_model, learn, learn_many, load_run, solve, solve_budget
+from peakrl import TabularModel, compile_model, learn, learn_many, load_run, solve, solve_cmdp
 from peakrl.cli.train import report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, TripleQ, WeiMDP
@@ -82,7 +82,7 @@ def test_every_learner_refuses_a_limit_below_the_least_and_names_it(name):
 def test_of_several_limits_the_one_is_named_that_cannot_be_kept(limit, words):
     with pytest.raises(SettingsError, match=words):
         learn(DEAR, OptDual(**limit), episodes=9)
-    assert not solve_budget(DEAR, **limit).feasible
+    assert not solve_cmdp(DEAR, **limit).feasible
 
 
 def test_limits_that_can_be_kept_alone_but_not_together_are_refused_by_their_sum():
@@ -182,8 +182,8 @@ def test_the_least_that_is_named_can_be_kept_and_so_can_the_gap():
 
 
 def refused(model, limit):
-    """Raise what `solve_budget` says of a limit that cannot be kept."""
-    found = solve_budget(model, total=limit)
+    """Raise what `solve_cmdp` says of a limit that cannot be kept."""
+    found = solve_cmdp(model, total=limit)
     if not found.feasible:
         raise SettingsError(str(found.reason))
 

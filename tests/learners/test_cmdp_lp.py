@@ -24,7 +24,7 @@ from peakrl import (
     learn,
     load_run,
     resume,
-    solve_budget,
+    solve_cmdp,
     write_report,
 )
 from peakrl.errors import SettingsError
@@ -41,7 +41,7 @@ from peakrl.training.rollout import NO_CHANGES
 from peakrl.training.trainer import ActiveRun
 
 INVENTORY, TINY = compile_model(Inventory()), compile_model(tiny_harvesting())
-BEST, SAFE = solve_budget(INVENTORY, total=3.5).value, solve_budget(INVENTORY, total=0.7).policy
+BEST, SAFE = solve_cmdp(INVENTORY, total=3.5).value, solve_cmdp(INVENTORY, total=0.7).policy
 
 
 def begun(model, settings, seed=0, episodes=0):
@@ -93,7 +93,7 @@ def test_on_true_frequencies_the_plan_is_the_optimum(limit):
     algorithm.counts.begun[INVENTORY.first_slot] = 1
     algorithm.begin(1, seed_state(np.uint64(0)), NO_CHANGES, 0)
     found = evaluate(INVENTORY, StochasticPolicy(INVENTORY, algorithm.chances()))
-    best = solve_budget(INVENTORY, total=limit)
+    best = solve_cmdp(INVENTORY, total=limit)
     assert found.value == pytest.approx(best.value, abs=1e-6)
     assert found.violation == pytest.approx(limit, abs=1e-6)
 
@@ -288,7 +288,7 @@ def test_the_optimist_learns_an_environment(settings, stationary):
     problem = random_problem(31, states=3, actions=2, horizon=4, constraints=1, stationary=stationary, safe_action=True)
     model = compile_model(problem)
     run = learn(ModelEnvironment(model, 1), settings, episodes=400, states=3)
-    best = solve_budget(model, total=0.3)
+    best = solve_cmdp(model, total=0.3)
     chances = run.policy.probabilities
     assert naive.expected_sum(problem, chances, naive.plain_reward) > best.value - 0.3
     assert naive.expected_sum(problem, chances, naive.total_violation) < 0.3 + 0.3
@@ -310,7 +310,7 @@ def test_settings_store_themselves():
 
 
 def test_a_safe_policy_that_is_not_safe_is_refused_with_its_cost():
-    unsafe = solve_budget(INVENTORY, total=4.0).policy
+    unsafe = solve_cmdp(INVENTORY, total=4.0).policy
     with pytest.raises(SettingsError, match=r"is not safe: its expected violation is 4, and the limit is 3\.5"):
         learn(INVENTORY, DOPE(total=3.5, safe_policy=unsafe), episodes=5)
 

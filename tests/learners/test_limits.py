@@ -77,7 +77,7 @@ def test_with_a_declared_support_not_one_episode_violates(seed, stationary, lear
 @pytest.mark.parametrize("learner", [peakrl.learners.DOPE, peakrl.learners.OptPessLP])
 def test_a_safe_policy_on_average_is_kept_to_the_support_as_well(learner):
     problem = compile_model(tiny_harvesting())
-    allowed = peakrl.solve_budget(problem, total=0.2)
+    allowed = peakrl.solve_cmdp(problem, total=0.2)
     assert allowed.violation == pytest.approx(0.2)
     settings = learner(total=0.4, safe_policy=allowed.policy, scale=0.01)
     assert learn(problem, settings, episodes=300).violations > 0

@@ -235,7 +235,7 @@ def test_a_policy_kept_by_change_survives_its_file_and_nothing_else_passes_for_i
 
 MEASURE = """
 import sys
-from peakrl import audit, evaluate, solve
+from peakrl import audit_slack, evaluate, solve
 from benchmarks.models import random_model
 
 def peak(run, *given):
@@ -247,9 +247,9 @@ def memory(field):
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
 
 small, model = random_model(2_000, 20), random_model(1_000_000, 100)
-evaluate(small, solve(small, threads=2).policy), audit(small, 0.1)
+evaluate(small, solve(small, threads=2).policy), audit_slack(small, 0.1)
 found, most = peak(solve, model)
-print(most, peak(evaluate, model, found.policy)[1], peak(audit, model, 0.1)[1], found.policy.choices.nbytes)
+print(most, peak(evaluate, model, found.policy)[1], peak(audit_slack, model, 0.1)[1], found.policy.choices.nbytes)
 """
 
 

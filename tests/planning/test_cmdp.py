@@ -19,7 +19,7 @@ from peakrl import (
     compile_model,
     evaluate,
     solve,
-    solve_budget,
+    solve_cmdp,
     solve_modified,
     solve_relaxed,
 )
@@ -40,18 +40,18 @@ def randomised_nodes(model, policy):
 
 def test_the_inventory_at_its_limit_has_its_value_its_multiplier_and_one_randomised_node():
     model = compile_model(Inventory())
-    found = solve_budget(model, total=3.5)
+    found = solve_cmdp(model, total=3.5)
     assert found.value == pytest.approx(6.665321527, abs=EXACT)
     assert float(found.multipliers) == pytest.approx(0.921212, abs=EXACT)
     assert float(found.consumption) == pytest.approx(3.5, abs=EXACT)
     assert randomised_nodes(model, found.policy) == 1
-    tight = solve_budget(model, total=0.7)
+    tight = solve_cmdp(model, total=0.7)
     assert tight.value == pytest.approx(1.555710503, abs=EXACT)
     assert float(tight.multipliers) == pytest.approx(2.222444, abs=EXACT)
 
 
 def test_a_limit_that_does_not_bind_has_a_multiplier_of_0_and_leaves_a_plain_policy():
-    found = solve_budget(Inventory(), total=5.0)
+    found = solve_cmdp(Inventory(), total=5.0)
     assert found.value == pytest.approx(7.0, abs=EXACT)
     assert float(found.multipliers) == 0.0
     assert found.policy.deterministic
@@ -66,15 +66,15 @@ def test_a_limit_that_does_not_bind_has_a_multiplier_of_0_and_leaves_a_plain_pol
     ],
 )
 def test_the_grid_has_its_values(limit, value):
-    assert solve_budget(ObstacleGrid(), total=limit).value == pytest.approx(value, abs=1e-3)
+    assert solve_cmdp(ObstacleGrid(), total=limit).value == pytest.approx(value, abs=1e-3)
 
 
 def test_tiny_harvesting_has_its_relaxations():
     for slack, value in {0.1: 6.007104, 0.01: 5.969113, 0.001: 5.963548}.items():
-        assert solve_budget(TINY, per_step=slack).value == pytest.approx(value, abs=EXACT)
+        assert solve_cmdp(TINY, per_step=slack).value == pytest.approx(value, abs=EXACT)
     for limit, value in {0.1: 5.985123, 0.01: 5.965040, 0.001: 5.963032}.items():
-        assert solve_budget(TINY, total=limit).value == pytest.approx(value, abs=EXACT)
-    multipliers = solve_budget(TINY, per_step=0.001).multipliers
+        assert solve_cmdp(TINY, total=limit).value == pytest.approx(value, abs=EXACT)
+    multipliers = solve_cmdp(TINY, per_step=0.001).multipliers
     assert multipliers.shape == (6, 1)
     assert multipliers[:, 0] == pytest.approx([0, 0, 0.070, 0.223, 0.223, 0.223], abs=1e-3)
 
@@ -83,13 +83,13 @@ def test_tiny_harvesting_has_its_chances_and_the_union_bound_costs_a_little():
     exact = {0.01: 5.9705, 0.05: 5.9944, 0.2: 6.0544, 0.5: 6.1036}
     union = {0.01: 5.9703, 0.05: 5.9939, 0.2: 6.0510, 0.5: 6.1018}
     for chance, value in exact.items():
-        found = solve_budget(TINY, chance=chance)
+        found = solve_cmdp(TINY, chance=chance)
         assert found.value == pytest.approx(value, abs=1e-4)
         told = evaluate(found.policy.model, found.policy)
         assert told.violation_probability <= chance + 1e-9
         assert told.value == pytest.approx(found.value, abs=1e-9)
         assert float(found.consumption) == pytest.approx(told.violation_probability, abs=1e-9)
-        bound = solve_budget(TINY, union_chance=chance)
+        bound = solve_cmdp(TINY, union_chance=chance)
         assert bound.value == pytest.approx(union[chance], abs=1e-4)
         assert bound.value <= found.value + 1e-9
         assert evaluate(TINY, bound.policy).violation_probability <= chance + 1e-9
@@ -122,7 +122,7 @@ def test_cvxpy_finds_the_same_value(form, seed):
     used = {"total": total_used, "per_constraint": used_by_constraint, "union_chance": steps_used, "chance": flag_used}
     keys = range(len(problem.constraint_names)) if form == "per_constraint" else ["all"]
     value = naive.budget_programme(problem, used[form], dict.fromkeys(keys, limit), flag=form == "chance")
-    found = solve_budget(problem, **{form: limit})
+    found = solve_cmdp(problem, **{form: limit})
     assert found.feasible == (value is not None)
     if value is not None:
         assert found.value == pytest.approx(value, abs=1e-7)
@@ -133,7 +133,7 @@ def test_cvxpy_finds_the_same_value(form, seed):
 def test_the_multiplier_times_the_limit_and_the_penalised_optimum_add_up_to_the_value(seed, limit):
     # Strong duality, the dual side by backward induction: V = min over lambda of max E[r - lambda v] + lambda d.
     model = compile_model(random_problem(seed, constraints=1))
-    found = solve_budget(model, total=limit)
+    found = solve_cmdp(model, total=limit)
     if not found.feasible:
         return
     multiplier = float(found.multipliers)
@@ -149,12 +149,12 @@ def test_at_a_limit_of_0_every_form_is_the_original_problem(seed):
     model = compile_model(random_problem(seed, safe_action=True))
     best = solve(model)
     for form in ("total", "per_constraint", "per_step", "chance", "union_chance"):
-        assert solve_budget(model, **{form: 0.0}).value == best.value
+        assert solve_cmdp(model, **{form: 0.0}).value == best.value
 
 
 def test_a_constraint_whose_own_limit_is_0_is_never_violated():
     model = compile_model(random_problem(12, states=4, actions=3, horizon=4, constraints=2, safe_action=True))
-    found = solve_budget(model, per_constraint=[0.0, 0.5])
+    found = solve_cmdp(model, per_constraint=[0.0, 0.5])
     assert evaluate(model, found.policy).step_violations[:, 0].max() == 0.0
     assert math.isnan(found.multipliers[0])
     assert found.multipliers[1] >= 0.0
@@ -162,14 +162,14 @@ def test_a_constraint_whose_own_limit_is_0_is_never_violated():
 
 def test_the_relaxed_problem_is_the_budget_by_step():
     model = compile_model(random_problem(9, safe_action=True))
-    one, other = solve_relaxed(model, 0.2), solve_budget(model, per_step=0.2)
+    one, other = solve_relaxed(model, 0.2), solve_cmdp(model, per_step=0.2)
     assert one.value == other.value
     assert np.array_equal(one.multipliers, other.multipliers)
 
 
 def test_a_solution_may_have_to_toss_a_coin():
     model = TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.0, 1.0]], [[[0.0, -1.0]]], 4)
-    found = solve_budget(model, total=1.5)
+    found = solve_cmdp(model, total=1.5)
     assert found.value == pytest.approx(1.5)
     assert isinstance(found.policy, StochasticPolicy)
     assert float(found.multipliers) == pytest.approx(1.0)
@@ -190,21 +190,21 @@ def test_costs_that_are_equal_but_for_rounding_are_within_the_limit_alike():
     laws[0, 0, 1] = laws[0, 1:, 2] = laws[1, :, 1] = laws[2, :, 2] = 1.0
     rewards[0] = [10.0, 0.0, 12.0]
     costs[0], costs[1] = [0.1, 0.3, 1.0], 0.1
-    found = solve_budget(TabularModel.from_arrays(laws, rewards, -costs[None], 3), total=0.3)
+    found = solve_cmdp(TabularModel.from_arrays(laws, rewards, -costs[None], 3), total=0.3)
     assert found.value == pytest.approx(10.0, abs=EXACT)
     assert float(found.multipliers) < 10.0
 
 
 @pytest.mark.parametrize("form", ["total", "union_chance"])
 def test_a_small_limit_is_not_kept_by_what_is_small_only_beside_the_largest_cost(form):
-    found = solve_budget(one_choice([0.0, 1.0], [1e-11, 1.0], 1.0), **{form: 1e-12})
+    found = solve_cmdp(one_choice([0.0, 1.0], [1e-11, 1.0], 1.0), **{form: 1e-12})
     assert not found.feasible
     assert "the least that can be kept is 1e-11" in found.reason
 
 
 def test_an_action_of_enormous_cost_does_not_blur_the_others():
     # Costs of 0, 5e-7, 1e-6 and 1e6. By hand: 8e-7 lies between the second and the third action, 0.6 + 0.6 * 0.4.
-    found = solve_budget(one_choice([0.0, 0.6, 1.0, 100.0], [0.0, 5e-13, 1e-12, 1.0], 1e6), total=8e-7)
+    found = solve_cmdp(one_choice([0.0, 0.6, 1.0, 100.0], [0.0, 5e-13, 1e-12, 1.0], 1e6), total=8e-7)
     assert found.value == pytest.approx(0.84, abs=1e-4)
 
 
@@ -215,7 +215,7 @@ def test_an_action_of_enormous_cost_does_not_blur_the_others():
 def test_a_limit_that_no_policy_can_meet_names_the_least_that_one_can(form):
     # Both actions violate, by 0.75 or by 1, at each of two steps.
     model = TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.0, 1.0]], [[[-0.75, -1.0]]], 2)
-    found = solve_budget(model, **{form: 0.5})
+    found = solve_cmdp(model, **{form: 0.5})
     least = {"total": "1.5", "per_constraint": "1.5", "per_step": "0.75", "chance": "1", "union_chance": "2"}[form]
     assert not found.feasible
     assert f"the least that can be kept is {least}" in found.reason
@@ -229,7 +229,7 @@ def test_of_the_constraints_that_stand_against_less_three_are_named(constraints,
     model = TabularModel.from_arrays(
         np.ones((1, constraints, 1)), np.zeros((1, constraints)), -np.eye(constraints)[:, None], 1
     )
-    reason = solve_budget(model, per_constraint=[0.1] * constraints).reason
+    reason = solve_cmdp(model, per_constraint=[0.1] * constraints).reason
     named = ", ".join(map(repr, model.constraint_names[:3]))
     assert reason.endswith(f", because of {named}{more}")
 
@@ -237,12 +237,12 @@ def test_of_the_constraints_that_stand_against_less_three_are_named(constraints,
 @seeds(5)
 def test_the_least_limit_that_is_named_can_be_kept_and_less_cannot(seed):
     model = compile_model(random_problem(seed, safe_action=False))
-    found = solve_budget(model, total=0.01)
+    found = solve_cmdp(model, total=0.01)
     if found.feasible:
         return
     least = float(found.reason.split("can be kept is ")[1].split(",")[0])
-    assert solve_budget(model, total=least * 1.0001).feasible
-    assert not solve_budget(model, total=least * 0.9999).feasible
+    assert solve_cmdp(model, total=least * 1.0001).feasible
+    assert not solve_cmdp(model, total=least * 0.9999).feasible
     assert least == pytest.approx(solve(model).violation, rel=1e-5)
 
 
@@ -258,4 +258,4 @@ def test_limits_that_make_no_sense_are_refused():
         ({"per_step": "much"}, "per_step is 'much'"),
     ]:
         with pytest.raises(SettingsError, match=words):
-            solve_budget(TINY, **limits)
+            solve_cmdp(TINY, **limits)

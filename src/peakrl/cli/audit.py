@@ -32,7 +32,7 @@ def audit(
     """Check the paper's assumptions one by one. Exit code 1 where one does not hold, feasibility included."""
     from peakrl.cli.output import print_json
     from peakrl.errors import SettingsError
-    from peakrl.theory_audit import audit as examine
+    from peakrl.theory import audit_slack
 
     described = read_problem(file)
     if slack is None:
@@ -41,7 +41,9 @@ def audit(
             raise SettingsError(f"--slack is missing, and the settings of {file} have none: say how much to audit")
         penalty = own_penalty if penalty is None else penalty
     model = described.model(progress=True)
-    answer = examine(model, slack, penalty, failure_probability=failure_probability, constant=constant, relaxed=relaxed)
+    answer = audit_slack(
+        model, slack, penalty, failure_probability=failure_probability, constant=constant, relaxed=relaxed
+    )
     holds = all(check.holds for check in answer.checks)
     if as_json:
         print_json(answer.as_dict() | {"all_hold": holds})

@@ -152,7 +152,7 @@ def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
 def solve_limited(problem: Problem | TabularModel, budget: str) -> tuple[dict[str, Any], Policy | StochasticPolicy]:
     """Return the optimum under a limit on what is expected, and its policy."""
     from peakrl.compile import compile_model
-    from peakrl.planning import solve_budget
+    from peakrl.planning import solve_cmdp
     from peakrl.planning.cmdp import FORMS
 
     form, _, limit = budget.partition("=")
@@ -160,7 +160,7 @@ def solve_limited(problem: Problem | TabularModel, budget: str) -> tuple[dict[st
         raise SettingsError(f"--budget is {budget!r}; it is FORM=LIMIT with one of {', '.join(FORMS)}")
     model = compile_model(problem)
     limits: dict[str, Any] = {form: as_value(limit)}
-    best = solve_budget(model, **limits)
+    best = solve_cmdp(model, **limits)
     return {
         "problem": model.name,
         "feasible": best.feasible,

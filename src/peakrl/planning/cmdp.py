@@ -55,7 +55,7 @@ class Budget:
     names: tuple[str, ...]
 
 
-def solve_budget(
+def solve_cmdp(
     model: Target,
     *,
     total: float | None = None,
@@ -128,7 +128,7 @@ def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
         violation=at_start(model, violations),
         feasible=True,
         _policy=simplest_policy(model, weights),
-        _tables=(values, violations),
+        _tables=lambda: (values, violations),
         multipliers=multipliers.reshape(limits.shape),
         consumption=used.reshape(limits.shape),
     )

@@ -1,15 +1,15 @@
-"""The original problem and the modified one, by backward induction.
+"""`solve`: the original problem by backward induction.
 
-    original:  max E[sum_h r]  subject to  f_i >= 0 at every step with probability 1
-    modified:  max E[sum_h R]  with  R = r + (penalty / I) * sum_i min(0, f_i^- + slack),  x^- = min(x, 0)
+    max E[sum_h r]  subject to  f_i >= 0 at every step with probability 1
 
-The original problem has a deterministic optimum. It is found by minimising the expected violation
-E[sum_h sum_i |f_i^-|] first and maximising the reward second: the least violation is 0 exactly where the problem is
-feasible, and where it is not the same recursion gives the most harmless policy.
+It has a deterministic optimum, found by minimising the expected violation E[sum_h sum_i |f_i^-|] first and maximising
+the reward second. The least violation is 0 exactly if the problem is feasible; otherwise the same recursion returns a
+policy of least expected violation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,21 +17,18 @@ from typing import Generic, Literal, TypeVar, get_args
 
 import numpy as np
 
-from peakrl.checks import check_choice, check_count, check_number
+from peakrl.checks import check_choice, check_count
 from peakrl.compile import Target, as_model
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.numerics import LEAST
 from peakrl.planning.backward import induction, pays_of
 from peakrl.planning.backward_kernel import LEAST_COST, Pays
 from peakrl.planning.reasons import explain
-from peakrl.planning.values import value_of, value_step
 from peakrl.policy.choices import Table
 from peakrl.policy.files import table_room
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.safety.safe_set import SafeSet
-from peakrl.space import frozen
 from peakrl.tabular import TabularModel
-from peakrl.theory import default_penalty
 from peakrl.types import Floats
 
 PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)
@@ -52,19 +49,17 @@ class Solution(Generic[PolicyKind]):
     #: Can the solved problem's constraints be met? For `solve_modified`: does its optimum violate nothing?
     feasible: bool
     _policy: PolicyKind | None
-    #: V and C by node, and the reason; None: to be worked out for the original problem when somebody asks.
-    _tables: tuple[Floats, Floats] | None = None
+    #: Returns V and C by node, called on first use; None: solve the original problem again.
+    _tables: Callable[[], tuple[Floats, Floats]] | None = None
     _reason: str | None = None
-    #: Slack and penalty, where the modified problem was solved.
-    _modified: tuple[float, float] | None = None
-    #: Of `solve_budget`: what another unit of each limit is worth; None where no limit on expectations was solved for.
+    #: Of `solve_cmdp`: what another unit of each limit is worth; None where no limit on expectations was solved for.
     multipliers: Floats | None = None
-    #: Of `solve_budget`: how much of each limit is used.
+    #: Of `solve_cmdp`: how much of each limit is used.
     consumption: Floats | None = None
 
     @property
     def policy(self) -> PolicyKind:
-        """One that attains it: a `Policy`; for `solve_budget` a `StochasticPolicy` where actions must be drawn."""
+        """One that attains it: a `Policy`; for `solve_cmdp` a `StochasticPolicy` where actions must be drawn."""
         if self._policy is None:
             raise PolicyError('this solution was asked for its value only; solve(model, keep="policy") has a policy')
         return self._policy
@@ -87,12 +82,7 @@ class Solution(Generic[PolicyKind]):
     @cached_property
     def _by_node(self) -> tuple[Floats, Floats]:
         if self._tables is not None:
-            return self._tables
-        if self._modified is not None:
-            found = induction(self.model, modified(self.model, *self._modified), choices=False, values=True)
-            assert isinstance(self._policy, Policy)
-            costs = value_of(self.model.layout, self.model.num_nodes, row_costs(self.model), self._policy.rows)
-            return found.values, costs
+            return self._tables()
         found = induction(self.model, original(self.model), choices=False, values=True)
         return found.values, found.costs
 
@@ -138,7 +128,7 @@ def solve(
         violation=at_start(model, found.first_costs),
         feasible=not found.first_costs[model.first_slot].any(),
         _policy=policy,
-        _tables=(found.values, found.costs) if keep == "all" else None,
+        _tables=(lambda: (found.values, found.costs)) if keep == "all" else None,
     )
 
 
@@ -152,56 +142,6 @@ def why_infeasible(model: TabularModel) -> str:
     found = induction(model, original(model), values=True)
     assert found.choices is not None
     return explain(model, found.costs, found.choices)
-
-
-def solve_modified(model: Target, slack: float, penalty: float | None = None) -> Solution[Policy]:
-    """Solve the modified problem: no constraints, violations beyond `slack` are charged to the reward.
-
-    `penalty` is eta; by default 2 * H * I * (hi - lo) / gamma with (lo, hi) the reward range and gamma = slack / 2.
-    Ties between actions go to the first. Violations up to the slack are free, so the optimum may violate for ever.
-    """
-    model = as_model(model)
-    if penalty is None:
-        penalty = default_penalty(model, slack)
-    slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
-    found = induction(model, modified(model, slack, penalty))
-    assert found.choices is not None
-    policy = Policy(model, found.choices)
-    violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
-    reason = None
-    if violation > 0:
-        reason = (
-            f"the modified optimum has an expected violation of {violation:.6g}: violations are free up to the slack "
-            f"of {slack:g} and cost {penalty / max(model.num_constraints, 1):.6g} for each unit beyond it"
-        )
-    return Solution(
-        model=model,
-        value=at_start(model, found.first_values),
-        violation=violation,
-        feasible=reason is None,
-        _policy=policy,
-        _reason=reason,
-        _modified=(slack, penalty),
-    )
-
-
-def modified(model: TabularModel, slack: float, penalty: float) -> Pays:
-    """Return what the modified problem's rows pay."""
-    return pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
-
-
-def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
-    """Return [slot, of the first step at least]: the expected sum of a quantity by row under a policy."""
-    if policy.choices is None or not model.stationary:
-        return value_of(model.layout, model.num_nodes, quantity, policy.rows)
-    ahead, here = np.zeros(model.num_slots), np.zeros(model.num_slots)
-    following = np.empty(len(model.outcome_start) - 1)
-    known = np.full(len(following), -1, np.int64)
-    for step in range(model.horizon - 1, -1, -1):
-        rows = frozen(policy.step_rows(step), np.int32, own=True)
-        value_step(model.layout, step, quantity, rows, ahead, here, following, known)
-        ahead, here = here, ahead
-    return ahead
 
 
 def row_rewards(model: TabularModel) -> Floats:

@@ -22,7 +22,7 @@ from peakrl.planning import Solution, solve
 from peakrl.report.policy_tables import NodeTables, Risk, after_laws, node_tables, presence, risks
 from peakrl.report.schedules import Ordered, is_schedule, ordered
 from peakrl.safety.safe_set import SafeSet
-from peakrl.theory_audit import Audit, audit
+from peakrl.theory import Audit, audit_slack
 
 if TYPE_CHECKING:
     from peakrl.policy.binding import AnyPolicy
@@ -82,7 +82,7 @@ class ModelFindings:
         """Return what a slack leaves."""
         key = slack, penalty
         if key not in self.audits:
-            self.audits[key] = audit(self.model, slack, penalty, relaxed=False)
+            self.audits[key] = audit_slack(self.model, slack, penalty, relaxed=False)
         return self.audits[key]
 
     @cached_property
