@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.models import PlainQueues, Queues
 from peakrl import ArrayProblem, Outcome, compile_model, solve
-from peakrl import array_layers as layers
+from peakrl import array_problem as layers
 from peakrl.compile import explore
 from peakrl.errors import PeakError, ProblemError
 

@@ -18,7 +18,8 @@ from peakrl import (
 )
 from peakrl import memory as budgets
 from peakrl.errors import StorageError
-from peakrl.model_file import restored_model, store_model
+from peakrl.model_file import restored_model
+from peakrl.tabular import store_model
 
 MODELS = {
     "harvesting": compile_model(energy_harvesting(horizon=4)),

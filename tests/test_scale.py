@@ -12,9 +12,8 @@ from scipy import sparse
 from benchmarks.models import sparse_model
 from helpers.seeds import seeds
 from peakrl import TabularModel, solve
-from peakrl.assemble import check_sizes
 from peakrl.errors import ProblemError
-from peakrl.space import MOST_INDICES
+from peakrl.space import MOST_INDICES, check_sizes
 
 
 def random_arrays(seed, states=6, actions=3, horizon=4):

@@ -11,11 +11,11 @@ import pytest
 
 from helpers.random_problems import random_problem
 from peakrl import PeakError, TabularModel, compile_model, energy_harvesting, scheduling_example
-from peakrl import model_file as files
 from peakrl.errors import StorageError
-from peakrl.model_file import rebuilt, restored_model, store_model
+from peakrl.model_file import rebuilt, restored_model
 from peakrl.ragged import repeated_member
 from peakrl.space import read_only
+from peakrl.tabular import ARRAY_TYPES, store_model
 
 LAYERED = random_problem(11, states=3, actions=2, horizon=3, stationary=False, outcome_payoffs=True)
 SHARED = random_problem(12, states=3, actions=2, horizon=3, stationary=True)
@@ -29,7 +29,7 @@ def stored(model):
 
 def load(plain, arrays):
     """Load a model whose digest is right, whatever else is wrong: a digest shows damage, not honesty."""
-    own = {name: arrays[name] for name in files.TYPES if name in arrays}
+    own = {name: arrays[name] for name in ARRAY_TYPES if name in arrays}
     try:
         plain["digest"] = rebuilt(plain, own, arrays).digest
     except Exception:  # what cannot be put together at all is for `restored_model` to refuse
@@ -103,7 +103,7 @@ def test_a_stored_model_with_one_number_changed_is_refused_or_sound(block):
         plain, arrays = stored(compile_model(random_problem(100 * block + seed)))
         for _ in range(6):
             changed = {name: array.copy() for name, array in arrays.items()}
-            name = str(rng.choice([name for name in files.TYPES if arrays[name].size]))
+            name = str(rng.choice([name for name in ARRAY_TYPES if arrays[name].size]))
             array = changed[name].reshape(-1)
             place = int(rng.integers(array.size))
             whole = [array[place] + 1, array[place] - 1, 0, -1, 2**31 - 1, array.size, rng.integers(8)]
@@ -239,6 +239,6 @@ def test_a_member_that_a_list_repeats_is_found_where_a_search_of_pairs_finds_it(
 
 def test_every_field_of_a_model_is_stored():
     """A field that a model gains must be stored and checked; `infeasible_reason` and labels stand in plain values."""
-    kept = {*files.TYPES, "horizon", "payoffs", "name", "constraint_names", "reward_range", "constraint_bounds"}
+    kept = {*ARRAY_TYPES, "horizon", "payoffs", "name", "constraint_names", "reward_range", "constraint_bounds"}
     kept |= {"stationary", "state_labels", "action_labels", "infeasible_reason", "spec"}
     assert {field.name for field in dataclasses.fields(TabularModel)} <= kept

@@ -9,8 +9,7 @@ from peakrl import memory as budgets
 from peakrl.errors import PeakError, StorageError
 from peakrl.space import read_only
 from peakrl.validate import MOST_UNUSED_NAMES
-from peakrl.visited import VisitedStates
-from peakrl.visited_files import load_visited, store_visited
+from peakrl.visited import VisitedStates, load_visited, store_visited
 
 
 def space(*, stationary):

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.assemble import assemble, check_sizes
-from peakrl.builder import NO_TRUTH_VALUES
 from peakrl.checks import (
     AT_MOST,
     LARGEST,
@@ -29,15 +27,14 @@ from peakrl.checks import (
     check_tolerances,
 )
 from peakrl.errors import ProblemError
-from peakrl.header import Header
 from peakrl.memory import MOST_STEPS, check_tables
+from peakrl.problem import NO_TRUTH_VALUES, Header
 from peakrl.ragged import distribution_fault, number_lists, pick_lists
-from peakrl.space import read_only
-from peakrl.tabular import TabularModel
+from peakrl.space import check_sizes, read_only
 from peakrl.types import Floats, Payoffs
 
 
-def model_from_arrays(
+def arrays_of_model(
     transitions: Any,
     rewards: Any,
     constraints: Any,
@@ -50,8 +47,8 @@ def model_from_arrays(
     constraint_names: Sequence[str] | None,
     constraint_tolerances: Sequence[float] | None,
     name: str,
-) -> TabularModel:
-    """Build the model that `TabularModel.from_arrays` documents."""
+) -> tuple[Header, dict[str, Any]]:
+    """Return the validated header and arrays of `TabularModel.from_arrays`, by the parameters of `tabular.assemble`."""
     horizon = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
     rewards = as_floats(rewards, "rewards")
     layers, by_step, states, actions = transition_layers(transitions, horizon, rewards.shape)
@@ -92,25 +89,22 @@ def model_from_arrays(
     check_sizes(name, states=slots, pairs=len(pair), outcomes=sum(len(part.following) for part in parts))
     check_tables(name, horizon, states)
     stacked = stack(parts, 0 if stationary else states)
-    model = assemble(
-        Header(name, horizon, names, lohi, bounds, tolerances),
-        state_labels=range(states),
-        slot_state=np.arange(slots) % states,
-        action_labels=range(actions),
-        row_action=pair % actions,
-        row_start=np.concatenate([stacked.row_start, np.full(slots + 1 - len(stacked.row_start), len(pair))]),
-        row_distribution=stacked.distribution,
-        outcome_start=stacked.outcome_start,
-        outcome_next=stacked.following,
-        outcome_probability=stacked.probability,
-        payoffs=Payoffs(0, np.arange(len(pair), dtype=np.int32), row_reward, row_constraints),
-        first_slot=first_slot,
-        first_probability=first_probability,
-        layer_start=None if stationary else np.arange(horizon + 1) * states,
-        distribution_start=None if stationary else stacked.distribution_start,
-    )
-    refuse_stuck_states(model)
-    return model
+    return Header(name, horizon, names, lohi, bounds, tolerances), {
+        "state_labels": range(states),
+        "slot_state": np.arange(slots) % states,
+        "action_labels": range(actions),
+        "row_action": pair % actions,
+        "row_start": np.concatenate([stacked.row_start, np.full(slots + 1 - len(stacked.row_start), len(pair))]),
+        "row_distribution": stacked.distribution,
+        "outcome_start": stacked.outcome_start,
+        "outcome_next": stacked.following,
+        "outcome_probability": stacked.probability,
+        "payoffs": Payoffs(0, np.arange(len(pair), dtype=np.int32), row_reward, row_constraints),
+        "first_slot": first_slot,
+        "first_probability": first_probability,
+        "layer_start": None if stationary else np.arange(horizon + 1) * states,
+        "distribution_start": None if stationary else stacked.distribution_start,
+    }
 
 
 @dataclass(frozen=True)
@@ -337,16 +331,3 @@ def unique_lists(part: Rows) -> tuple[NDArray[np.int32], NDArray[np.int64], NDAr
 def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
     """Join arrays one after another; one alone is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def refuse_stuck_states(model: TabularModel) -> None:
-    """Raise where a state that can be reached before the horizon offers no action."""
-    without = np.diff(model.row_start) == 0
-    if not without[: int(model.step_slots[-1, 1])].any():
-        return  # nothing need be found out about who can be reached
-    for step, (first, last) in enumerate(model.step_slots.tolist()):
-        base = step * model.node_stride
-        stuck = np.flatnonzero(without[first:last] & model.reachable[base + first : base + last])
-        if stuck.size:
-            state = model.state_of_slot(first + int(stuck[0]))
-            raise ProblemError(f"available: state {state} can be reached at step {step} and offers no action")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
-from peakrl.schedule_states import ScheduleStates
+from peakrl.schedule_labels import ScheduleStates
 from peakrl.storage import from_json, refuse_half_signs
 
 Arrays = dict[str, NDArray[Any]]

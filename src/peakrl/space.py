@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import PolicyError, UnknownStateError
+from peakrl.errors import PolicyError, ProblemError, UnknownStateError
 from peakrl.types import Ints, Longs
 
 #: Slots, rows and outcomes are numbered with 32 bits.
@@ -292,3 +292,12 @@ def spans(horizon: int, count: int, starts: Sequence[int] | Longs | None = None)
     if starts is None:
         return frozen(np.array([[0, count]] * horizon), np.int64)
     return frozen(np.stack([starts[:horizon], starts[1 : horizon + 1]], axis=1), np.int64)
+
+
+def check_sizes(name: str, **counts: int) -> None:
+    """Raise where something is too numerous for the 32-bit indices that models are stored with."""
+    for what, count in counts.items():
+        if count > MOST_INDICES:
+            raise ProblemError(
+                f"{name!r} has {count:,} {what}; a model holds at most {MOST_INDICES:,}. Coarsen the states or actions"
+            )

@@ -2,13 +2,26 @@
 
 Everything is validated here, once; kernels trust what they are given. See `types` for the index spaces
 (slots, rows, nodes, entries) that let stationary and layered models share every kernel.
+
+
+Where a `TabularModel` is put together: what was collected, frozen in the types that kernels expect.
+
+Whoever has the arrays hands them over and keeps no hold of them. A model is layered where it is told where the slots
+and distributions of each step begin, and stationary (one set of slots for every step) where it is not.
+
+
+Violations that may be nothing but rounding: 0.3 - (0.1 + 0.2) is -5.6e-17, and forbids an action for ever.
+
+Constraints are exact unless a problem declares a tolerance, so such a pair stays forbidden; but it is told once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +30,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from peakrl.safe_steps import SafeSteps
-from peakrl.space import StateSpace, expand, frozen, starts_of
+from peakrl.checks import ROUNDING
+from peakrl.errors import ProblemError, StorageError
+from peakrl.labels import Arrays, UnstorableLabel, store_labels
+from peakrl.problem import Header
+from peakrl.space import StateSpace, check_sizes, expand, frozen, spans, starts_of
+from peakrl.storage import write_record
 from peakrl.types import Floats, Ints, Layout, Longs, Payoffs, Sampler
 
 if TYPE_CHECKING:
     from scipy.sparse import spmatrix
+
+    from peakrl.viability import SafeSteps
+
+
+#: What the file of a model is called in its head.
+FILE_KIND = "model"
+#: Larger models are not copied into every file of a run.
+LARGEST_STORED = 1 << 30
+ARRAY_TYPES: dict[str, type[Any]] = {
+    "step_slots": np.int64, "step_distributions": np.int64, "row_start": np.int64, "row_distribution": np.int32,
+    "outcome_start": np.int64, "outcome_next": np.int32, "outcome_probability": np.float64,
+    "row_payoff": np.int32, "reward": np.float64, "constraints": np.float64,
+    "slot_state": np.int32, "row_action": np.int32, "first_slot": np.int32, "first_probability": np.float64,
+}  # fmt: skip
+#: Those that belong to the payoffs; the others are the model's own.
+PAYOFF_ARRAYS = Payoffs._fields[1:]
+#: Arrays with two axes; all others have one.
+TABLES = ("step_slots", "step_distributions", "constraints")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,20 +112,24 @@ class TabularModel(StateSpace):
         (S, S). Bounds that are not given are read off the data. A constraint that is below 0 by no more than its
         tolerance (by default 0) counts as met.
         """
-        from peakrl.from_arrays import model_from_arrays
+        from peakrl.from_arrays import arrays_of_model
 
-        return model_from_arrays(
+        header, arrays = arrays_of_model(
             transitions, rewards, constraints, horizon,
             initial=initial, available=available, reward_range=reward_range,
             constraint_bounds=constraint_bounds, constraint_names=constraint_names,
             constraint_tolerances=constraint_tolerances, name=name,
         )  # fmt: skip
+        model = assemble(header, **arrays)
+        refuse_stuck_states(model)
+        return model
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file for `peakrl.load_model`; its labels must be plain values and tuples of them."""
-        from peakrl.model_file import save_model
-
-        save_model(self, path)
+        plain, arrays = store_model(self, largest=math.inf)
+        if plain["left_out"] is not None:
+            raise StorageError(f"cannot write {path}: {plain['left_out']}; use numbers, words and tuples of them")
+        write_record(path, FILE_KIND, {"model": plain}, arrays)
 
     # Derived arrays ------------------------------------------------------------------------------------------
 
@@ -208,7 +247,7 @@ class TabularModel(StateSpace):
     @cached_property
     def safe(self) -> SafeSteps:
         """Which actions and states are safe at which step (`viability`); `safe_set` is made of it."""
-        from peakrl.viability import safe_steps
+        from peakrl.viability import SafeSteps, safe_steps
 
         return SafeSteps.by_first_step(self.horizon, self.stationary, *safe_steps(self.layout, self.keeps))
 
@@ -256,3 +295,144 @@ def modified_reward(reward: Floats, constraints: Floats, slack: float, penalty: 
     beyond = np.minimum(np.minimum(constraints, 0.0) + slack, 0.0).sum(axis=-1)
     modified: Floats = reward + penalty / max(constraints.shape[-1], 1) * beyond
     return modified
+
+
+Array = NDArray[Any] | Sequence[Any]
+
+
+def assemble(
+    header: Header,
+    *,
+    state_labels: Sequence[Hashable],
+    slot_state: Array,
+    action_labels: Sequence[Hashable],
+    row_action: Array,
+    row_start: Array,
+    row_distribution: Array,
+    outcome_start: Array,
+    outcome_next: Array,
+    outcome_probability: Array,
+    payoffs: Payoffs,
+    first_slot: Array,
+    first_probability: Array,
+    layer_start: Array | None = None,
+    distribution_start: Array | None = None,
+    infeasible_reason: str | None = None,
+) -> TabularModel:
+    """Return the model of these arrays, each as the field of its name in `TabularModel` says.
+
+    `layer_start` and `distribution_start` are [step + 1] in a layered model and left out in a stationary one.
+    """
+    check_sizes(header.name, states=len(slot_state), pairs=len(row_action), outcomes=len(outcome_next))
+    model = TabularModel(
+        *header[:5],
+        stationary=layer_start is None,
+        state_labels=state_labels,
+        slot_state=owned(slot_state, np.int32),
+        action_labels=action_labels,
+        row_action=owned(row_action, np.int32),
+        step_slots=spans(header.horizon, len(slot_state), layer_start),
+        row_start=owned(row_start, np.int64),
+        step_distributions=spans(header.horizon, len(outcome_start) - 1, distribution_start),
+        row_distribution=owned(row_distribution, np.int32),
+        outcome_start=owned(outcome_start, np.int64),
+        outcome_next=owned(outcome_next, np.int32),
+        outcome_probability=owned(outcome_probability, np.float64),
+        payoffs=Payoffs(
+            payoffs.stride,
+            owned(payoffs.row_payoff, np.int32),
+            owned(payoffs.reward, np.float64),
+            owned(forgiven(payoffs.constraints, header.tolerances), np.float64),
+        ),
+        first_slot=owned(first_slot, np.int32),
+        first_probability=owned(first_probability, np.float64),
+        infeasible_reason=infeasible_reason,
+    )
+    tell_of_rounding(model)
+    return model
+
+
+def forgiven(constraints: NDArray[Any], tolerances: tuple[float, ...]) -> NDArray[Any]:
+    """Return constraint values with those met that are below 0 by no more than their tolerance: for all that follow."""
+    if not any(tolerances):
+        return constraints
+    return np.where((constraints < 0.0) & (constraints >= -np.array(tolerances)), 0.0, constraints)
+
+
+def owned(array: Array, dtype: Any) -> NDArray[Any]:
+    """Return what was handed over, contiguous, of the given type and read-only."""
+    return frozen(np.asarray(array), dtype, own=True)
+
+
+def tell_of_rounding(model: TabularModel) -> None:
+    """Warn where pairs violate by so little that it may be rounding, and name what would forgive it."""
+    lows, bounds = model.payoffs.constraints, np.array(model.constraint_bounds)
+    if not ((lows < 0.0) & (lows >= -ROUNDING * bounds)).any():
+        return
+    margin = model.row_margin
+    small = (margin < 0.0).any(axis=1) & (margin >= -ROUNDING * bounds).all(axis=1)
+    count = int(small.sum())
+    if count:
+        row = int(np.argmax(small))
+        slot = int(np.searchsorted(model.layout.row_start, row, side="right")) - 1
+        index = int(np.argmin(margin[row]))
+        who = f"{count:,} pair{'' if count == 1 else 's'} of {model.name!r}, such as state "
+        who += f"{model.state_of_slot(slot)!r} with action {model.action_of_row(row)!r},"
+        found = float(margin[row, index]), float(bounds[index])
+        warnings.warn(rounding_words(who, model.constraint_names[index], *found), RuntimeWarning, stacklevel=2)
+
+
+def rounding_words(who: str, name: str, value: float, bound: float) -> str:
+    """Return what to say of a violation that may be rounding."""
+    return (
+        f"{who} violate by what may be rounding: constraint {name!r} is {value:.3g}, and its bound is {bound:g}. That "
+        f"counts as a violation; if it is none, declare constraint_tolerances, here {ROUNDING * bound:.3g}"
+    )
+
+
+def refuse_stuck_states(model: TabularModel) -> None:
+    """Raise where a state that can be reached before the horizon offers no action."""
+    without = np.diff(model.row_start) == 0
+    if not without[: int(model.step_slots[-1, 1])].any():
+        return  # nothing need be found out about who can be reached
+    for step, (first, last) in enumerate(model.step_slots.tolist()):
+        base = step * model.node_stride
+        stuck = np.flatnonzero(without[first:last] & model.reachable[base + first : base + last])
+        if stuck.size:
+            state = model.state_of_slot(first + int(stuck[0]))
+            raise ProblemError(f"available: state {state} can be reached at step {step} and offers no action")
+
+
+def store_model(model: TabularModel, *, largest: float | None = None) -> tuple[dict[str, Any], Arrays]:
+    """Return plain values and arrays from which `restored_model` makes an equal model."""
+    plain: dict[str, Any] = {"digest": model.digest, "name": model.name, "left_out": None}
+    plain["spec"] = None if model.spec is None else dict(model.spec)
+    if model.nbytes > (LARGEST_STORED if largest is None else largest):
+        return plain | {"left_out": f"it takes {model.nbytes / 1e9:.1f} GB"}, {}
+    try:
+        states, state_arrays = store_labels(model.state_labels)
+        actions, action_arrays = store_labels(model.action_labels)
+    except UnstorableLabel as error:
+        return plain | {"left_out": f"a file cannot hold a label such as {error}"}, {}
+    numbers = {"horizon": model.horizon, "node_stride": model.node_stride, "entry_stride": model.entry_stride}
+    plain |= {
+        "states": states,
+        "actions": actions,
+        "layout": numbers,
+        "payoff_stride": int(model.payoffs.stride),
+        "stationary": bool(model.stationary),
+        "constraint_names": list(model.constraint_names),
+        "constraint_bounds": [float(bound) for bound in model.constraint_bounds],
+        "reward_range": [float(end) for end in model.reward_range],
+        "infeasible_reason": model.infeasible_reason,
+    }
+    arrays = {name: array_of(model, name) for name in ARRAY_TYPES}
+    arrays |= {f"states.{name}": array for name, array in state_arrays.items()}
+    arrays |= {f"actions.{name}": array for name, array in action_arrays.items()}
+    return plain, arrays
+
+
+def array_of(model: TabularModel, name: str) -> NDArray[Any]:
+    """Return an array of a model or of its payoffs."""
+    array: NDArray[Any] = getattr(model.payoffs if name in PAYOFF_ARRAYS else model, name)
+    return array

@@ -27,7 +27,7 @@ from peakrl.compile import explore
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.problems.scheduling import earliest_deadline_order
 from peakrl.problems.scheduling.baselines import OBJECTIVES, draw_jobs
-from peakrl.schedule_states import ScheduleState
+from peakrl.schedule_labels import ScheduleState
 
 
 def expected_totals(problem, rule):

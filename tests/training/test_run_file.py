@@ -325,7 +325,7 @@ def test_a_run_on_labels_that_no_file_can_hold_asks_for_the_model(tmp_path):
 
 
 def test_a_very_large_model_is_left_out_of_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("peakrl.model_file.LARGEST_STORED", 10)
+    monkeypatch.setattr("peakrl.tabular.LARGEST_STORED", 10)
     model = compile_model(random_problem(3))
     run = learn(model, SafeQ(), episodes=5)
     run.save(tmp_path / "run")

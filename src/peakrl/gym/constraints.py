@@ -17,7 +17,7 @@ import numpy as np
 
 from peakrl.checks import ROUNDING, shown
 from peakrl.errors import PeakError, TargetError
-from peakrl.rounding import rounding_words
+from peakrl.tabular import rounding_words
 
 
 class Transition(NamedTuple):

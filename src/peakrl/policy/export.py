@@ -25,8 +25,7 @@ from peakrl.space import StateSpace
 from peakrl.storage import quoted, write_file, write_record
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
-from peakrl.visited import VisitedStates
-from peakrl.visited_files import store_visited
+from peakrl.visited import VisitedStates, store_visited
 
 #: What a learner knows of an entry: nothing, seen to violate, seen to lead where only violations are left, and that it
 #: is not to be taken since nothing that is declared calls it safe.

@@ -23,7 +23,7 @@ from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.space import StateSpace
 from peakrl.storage import fields_of, read_record, ready, streamed_record
-from peakrl.visited_files import load_visited, part
+from peakrl.visited import load_visited, part
 
 
 def load_policy(path: str | Path, model: Target | None = None) -> AnyPolicy:

@@ -9,7 +9,7 @@ from peakrl.errors import PeakError
 from peakrl.policy.tables import Policy
 from peakrl.problems.scheduling.baselines import Schedule, dt_order_or_least_late, evaluate_order
 from peakrl.problems.scheduling.problem import MachineScheduling, order_of
-from peakrl.schedule_states import ScheduleState, ScheduleStates
+from peakrl.schedule_labels import ScheduleState, ScheduleStates
 from peakrl.specs.spec import ProblemSpec
 from peakrl.tabular import TabularModel
 

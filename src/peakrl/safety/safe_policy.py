@@ -19,11 +19,10 @@ import numpy as np
 
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.policy.tables import Policy
-from peakrl.safe_steps import SafeSteps
 from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
 from peakrl.types import Ints
-from peakrl.viability import NO_PROMISE, UNLISTED, Bools, kept_nodes, promised_tables
+from peakrl.viability import NO_PROMISE, UNLISTED, Bools, SafeSteps, kept_nodes, promised_tables
 
 
 class SafePolicy:

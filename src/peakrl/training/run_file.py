@@ -30,9 +30,9 @@ from peakrl.learners import learner_from
 from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.space import GrowingSpace
-from peakrl.model_file import restored_model, store_model
+from peakrl.model_file import restored_model
 from peakrl.storage import fields_of, kind_of, read_record, remove_leftovers, write_record
-from peakrl.tabular import TabularModel
+from peakrl.tabular import TabularModel, store_model
 from peakrl.training.checkpointing import Saver, Writer
 from peakrl.training.learn import LearningRun
 from peakrl.training.snapshots import part, restore, snapshot

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from peakrl.assemble import assemble
 from peakrl.compile import guard_memory
 from peakrl.errors import ProblemError
-from peakrl.header import header_of
+from peakrl.problem import header_of
 from peakrl.problems.harvesting.arrivals import FrozenArrivals, IndependentArrivals, MarkovArrivals
 from peakrl.space import expand, starts_of
-from peakrl.tabular import TabularModel
+from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Longs, Payoffs
 
 if TYPE_CHECKING:

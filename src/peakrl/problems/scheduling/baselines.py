@@ -26,7 +26,7 @@ from peakrl.errors import ProblemError
 from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, with_time
 from peakrl.sampling import Words, seed_state
 from peakrl.sampling import uniform as draw_uniform
-from peakrl.schedule_states import JobName
+from peakrl.schedule_labels import JobName
 from peakrl.types import Floats
 
 Order = tuple[JobName, ...]

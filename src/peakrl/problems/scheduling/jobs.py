@@ -14,7 +14,7 @@ from typing import Any
 
 from peakrl.checks import check_count, check_number, real, whole
 from peakrl.errors import ProblemError
-from peakrl.schedule_states import JobName
+from peakrl.schedule_labels import JobName
 
 Processing = int | Mapping[int, float] | Sequence[tuple[float, int]]
 #: (probability, time) pairs by increasing time.

@@ -27,7 +27,7 @@ from peakrl.problem import Outcome, Problem
 from peakrl.problems.scheduling.baselines import OBJECTIVES, Order, infeasible_reason
 from peakrl.problems.scheduling.job_tables import as_table
 from peakrl.problems.scheduling.jobs import Job, latest_end, name_of, named_jobs, uniform
-from peakrl.schedule_states import JobName, ScheduleState
+from peakrl.schedule_labels import JobName, ScheduleState
 from peakrl.specs.spec import remember
 from peakrl.tabular import TabularModel
 
@@ -126,7 +126,7 @@ class MachineScheduling(Problem):
 
     def tabulate(self, memory_limit: float) -> TabularModel:
         """Return the compiled model: what `compile.explore` would give, array for array, much sooner."""
-        from peakrl.header import header_of
+        from peakrl.problem import header_of
         from peakrl.problems.scheduling.tables import tabulate_schedule
 
         model = tabulate_schedule(

@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.assemble import assemble
 from peakrl.errors import ProblemError
-from peakrl.header import Header
+from peakrl.problem import Header
 from peakrl.problems.scheduling.jobs import Job, name_of
 from peakrl.problems.scheduling.kernels import Expansion, JobTable, expand_layer, sort_rows
 from peakrl.ragged import number_lists
-from peakrl.schedule_states import ScheduleStates, Words
+from peakrl.schedule_labels import ScheduleStates, Words
 from peakrl.space import MOST_INDICES, expand, frozen, starts_of
-from peakrl.tabular import TabularModel
+from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Ints, Longs, Payoffs
 
 #: Bytes of the finished model and its labels for a state, a pair, a distribution and a stored outcome.
