@@ -61,7 +61,7 @@ test: $(STAMP) ## run the test suite (WORKERS=2)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(STAMP) ## run the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
 
 check: $(STAMP) ## lint, formatting, types and architecture
 	$(BIN)/ruff check
