@@ -12,6 +12,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
-from peakrl.sweeps import Engine, Result, Task, run_tasks
+from peakrl.sweeps import Result, Task, run_tasks
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -93,7 +94,7 @@ class Request:
     full: bool = False
     workers: int | None = None
     #: Workers that several experiments share; otherwise each starts its own.
-    engine: str | Engine = "loky"
+    engine: str | Executor = "processes"
     progress: bool = False
     #: [sequence, slot]: recorded arrivals in place of drawn ones.
     arrivals: Longs | None = None

@@ -32,8 +32,7 @@ from peakrl import (
 )
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems.scheduling.baselines import Bar
-from peakrl.report.gantt import draw_gantt
-from peakrl.report.safety import draw_counts
+from peakrl.report.figures import draw_counts, draw_gantt
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import read_records

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from helpers.commands import TINY, caller
 from peakrl import Knowledge, learn, learners, solve
 from peakrl.cli import COMMANDS, app
-from peakrl.cli.templates import template_files, templates
+from peakrl.cli.init import template_files, templates
 from peakrl.training.spec_file import read_problem_file
 from peakrl.training.spec_schema import learner_settings
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import peakrl
-from peakrl.report.proof import draw_proof
+from peakrl.report.figures import draw_proof
 from peakrl.report.style import house_style, save
 
 problem = peakrl.energy_harvesting(horizon=10, battery=8, peak_power=5, max_arrival=6, mean=3, std=2)

@@ -107,7 +107,7 @@ _HOMES = {
         "peakrl.safety.safe_set": ("SafeSet", "load_safe_set", "safe_set"),
         "peakrl.safety.shield": ("shield",),
         "peakrl.theory": ("Audit", "PacPlan", "audit_slack", "pac_plan", "solve_modified", "solve_relaxed"),
-        "peakrl.gym": ("to_gymnasium",),
+        "peakrl.gym.export": ("to_gymnasium",),
         "peakrl.gym.transition_table": ("from_gymnasium",),
         "peakrl.training.run_file": (
             "load_run",
@@ -115,7 +115,7 @@ _HOMES = {
         ),
         "peakrl.training.many": ("learn_many",),
         "peakrl.report.page": ("write_report",),
-        "peakrl.sweeps.sweeping": ("sweep",),
+        "peakrl.sweeps.grid": ("sweep",),
     }.items()
     for name in names
 }
@@ -147,7 +147,7 @@ if TYPE_CHECKING:
     from peakrl.compile import compile_model
     from peakrl.errors import PeakError
     from peakrl.evaluation import Evaluation, RolloutStep, Simulation, evaluate, rollout, simulate
-    from peakrl.gym import to_gymnasium
+    from peakrl.gym.export import to_gymnasium
     from peakrl.gym.transition_table import from_gymnasium
     from peakrl.learners.assumptions.knowledge import Knowledge
     from peakrl.learners.base import ProofHistory
@@ -176,7 +176,7 @@ if TYPE_CHECKING:
     from peakrl.safety.safe_set import SafeSet, load_safe_set, safe_set
     from peakrl.safety.shield import shield
     from peakrl.specs.spec import ProblemSpec
-    from peakrl.sweeps.sweeping import sweep
+    from peakrl.sweeps.grid import sweep
     from peakrl.tabular import TabularModel
     from peakrl.theory import Audit, PacPlan, audit_slack, pac_plan, solve_modified, solve_relaxed
     from peakrl.training.history import History

@@ -14,7 +14,7 @@ from helpers.model_environment import EndingEnvironment
 from peakrl import Policy, TabularModel, compile_model, energy_harvesting, evaluate, learn, scheduling_example, solve
 from peakrl.compile import as_model
 from peakrl.errors import PolicyError
-from peakrl.gym.adapter import adapt
+from peakrl.gym.targets import adapt
 from peakrl.learners import Certified
 from peakrl.sweeps import Result, Task
 from peakrl.training.trainer import ActiveRun

@@ -43,7 +43,7 @@ from peakrl import (
     visited_files,
 )
 from peakrl import model_file as files
-from peakrl.gym.adapter import adapt
+from peakrl.gym.targets import adapt
 from peakrl.learners import Certified, PosteriorSampling, SafeQ
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.summary import read_records

@@ -17,9 +17,8 @@ from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, Tr
 from peakrl.planning.cmdp import step_budget
 from peakrl.planning.min_cost import least_by_step, least_cost
 from peakrl.planning.occupancy import flow, least_excess
-from peakrl.report.analysis import RunFindings
-from peakrl.report.answer import environment_answer, headline
-from peakrl.report.environment_analysis import EnvironmentFindings
+from peakrl.report.analysis import EnvironmentFindings, RunFindings
+from peakrl.report.sections import environment_answer, headline
 
 #: Two states and two constraints that every action violates now and then, by linear programming: 1.668 in all at the
 #: least, 1.25 of the first constraint, 0.35 of it at the last three steps.

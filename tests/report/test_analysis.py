@@ -10,7 +10,7 @@ from helpers.report_pages import Taken
 from peakrl.certificates import limits
 from peakrl.report.analysis import RunFindings
 from peakrl.report.page import Page
-from peakrl.report.run_sections import section_of
+from peakrl.report.sections import section_of
 
 MODEL = peakrl.compile_model(peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2, mean=1, std=1, peak_power=2))
 

@@ -7,7 +7,7 @@ import pytest
 
 import peakrl
 from helpers.report_pages import Corridor
-from peakrl.report.environment_sections import verdict
+from peakrl.report.sections import verdict
 
 
 def learned(risk=0.0, floor=0.0, **more):

@@ -9,7 +9,7 @@ from peakrl.problems.charging import vehicle_charging
 from peakrl.problems.flow_shops import flow_shop, schedule_of
 from peakrl.problems.heating import thermostat
 from peakrl.problems.robots import battery_robot
-from peakrl.report.problem_pictures import PICTURES, picture_blocks
+from peakrl.report.charts import PICTURES, picture_blocks
 
 
 def played(problem, **changes):

@@ -25,8 +25,8 @@ from peakrl import (
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, SafeQ
 from peakrl.report.analysis import RunFindings
-from peakrl.report.curve_blocks import proof_chart
-from peakrl.report.proof import draw_proof
+from peakrl.report.charts import proof_chart
+from peakrl.report.figures import draw_proof
 from peakrl.training.trainer import ActiveRun
 from peakrl.training.watch import RunView
 

@@ -33,16 +33,12 @@ from peakrl import (
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.report.analysis import RunFindings
-from peakrl.report.answer import answer_of
+from peakrl.report.analysis import RunFindings, risks
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
-from peakrl.report.episode_blocks import safe_chart
-from peakrl.report.map_blocks import field_count, run_map
+from peakrl.report.charts import safe_chart, schedule_blocks
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
-from peakrl.report.policy_blocks import explorer, kept_slots
-from peakrl.report.policy_tables import risks
-from peakrl.report.run_sections import section_of
-from peakrl.report.schedule_blocks import schedule_blocks
+from peakrl.report.policy_blocks import explorer, field_count, kept_slots, run_map
+from peakrl.report.sections import answer_of, section_of
 from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.learning import FUNCTION, learn_run
 from peakrl.sweeps.store import Store

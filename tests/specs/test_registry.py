@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from peakrl import compile_model, solve
 from peakrl.cli import app
-from peakrl.cli.templates import template_files
+from peakrl.cli.init import template_files
 from peakrl.gym.registration import register_environments
 from peakrl.specs import registry
 from peakrl.sweeps.grid import read_plan
-from peakrl.sweeps.problems import compiled_problem
+from peakrl.sweeps.learning import compiled_problem
 from peakrl.training.spec_file import read_problem_file
 
 KINDS = """

@@ -172,7 +172,7 @@ def test_one_description_is_swept_as_the_same_problem(folder, monkeypatch):
 @pytest.mark.parametrize("file", ["t.csv", "mine.py"])
 def test_a_file_that_is_edited_while_a_sweep_runs_is_noticed(file, folder):
     from peakrl.sweeps.grid import read_plan
-    from peakrl.sweeps.problems import compiled_problem
+    from peakrl.sweeps.learning import compiled_problem
 
     name = {"t.csv": "csv", "mine.py": "python"}[file]
     entry = {"seeds": 1, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [TOLD[name]]}
@@ -185,7 +185,7 @@ def test_a_file_that_is_edited_while_a_sweep_runs_is_noticed(file, folder):
 
 def test_a_function_of_the_users_own_can_be_swept_over_its_arguments_and_follow_the_seed(folder):
     from peakrl.sweeps.grid import read_plan
-    from peakrl.sweeps.problems import compiled_problem
+    from peakrl.sweeps.learning import compiled_problem
 
     own = {"name": "own", "kind": "python", "function": "mine.py:make", "grid": {"pay": [1, 2]}, "follow_seed": True}
     plan = read_plan({"seeds": 2, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [own]})

@@ -19,8 +19,7 @@ import pytest
 
 from peakrl.errors import SettingsError, StorageError, SweepError
 from peakrl.sweeps import Result, Task, local_workers, run_tasks
-from peakrl.sweeps.engines import optional
-from peakrl.sweeps.executor import complete
+from peakrl.sweeps.executor import complete, optional
 from peakrl.sweeps.store import Store
 from peakrl.sweeps.worker import BUSY, DONE, Call, perform
 
@@ -170,7 +169,7 @@ def test_a_claimed_run_is_left_to_the_one_that_claimed_it(tmp_path: Path) -> Non
         code = f"""
 from pathlib import Path
 from peakrl.sweeps.worker import perform
-from test_runner import call_of, squares
+from test_executor import call_of, squares
 task = squares(3)[2]
 print(perform(call_of(task, Path({str(store.folder)!r}), {store.token!r})).status)
 """
@@ -212,7 +211,7 @@ def test_two_sweeps_at_once_share_the_work(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = f"""
 from peakrl.sweeps import run_tasks
-from test_runner import squares
+from test_executor import squares
 run_tasks(squares(16, log={str(log)!r}, seconds=0.1), {str(tmp_path / "out")!r}, workers=1)
 """
     both = [driver(code), driver(code)]
@@ -269,7 +268,7 @@ def test_nothing_runs_in_a_folder_of_another_schema(tmp_path: Path) -> None:
     [
         ({"workers": 0}, "workers is 0"),
         ({"workers": 1.5}, "workers is 1.5"),
-        ({"engine": "spark"}, "engine is 'spark'; it must be one of 'loky', 'ray', 'dask'"),
+        ({"engine": "spark"}, "engine is 'spark'; it must be one of 'processes', 'ray', 'dask'"),
         ({"address": "host:1"}, "address is for the engines ray and dask"),
         ({"retries": -1}, "retries is -1"),
         ({"time_limit": 0}, "time_limit is 0"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import peakrl.sweeps.sweeping as sweeping
+import peakrl.sweeps.grid as sweeping
 from peakrl import (
     Job,
     PeakError,
@@ -24,8 +24,7 @@ from peakrl.errors import SweepError
 from peakrl.learners import ConstrainedQ, SafeQ, learner_from
 from peakrl.sweeps import learning
 from peakrl.sweeps.grid import read_plan
-from peakrl.sweeps.learning import learn_run
-from peakrl.sweeps.problems import compiled_problem
+from peakrl.sweeps.learning import compiled_problem, learn_run
 from peakrl.sweeps.summary import read_records
 
 GOOD = """

@@ -16,8 +16,8 @@ from peakrl import PeakError, compile_model, evaluate, learn, scheduling_example
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import learner_from
+from peakrl.sweeps.grid import SweepReport
 from peakrl.sweeps.summary import reaching, read_records, summarize, write_csv, write_parquet
-from peakrl.sweeps.sweeping import SweepReport
 from peakrl.sweeps.tasks import Result, Task
 
 SWEEP = """

@@ -25,7 +25,7 @@ from peakrl import (
     solve,
 )
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.gym.adapter import adapt
+from peakrl.gym.targets import adapt
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.training.snapshots import restore, snapshot
 from peakrl.training.trainer import ActiveRun

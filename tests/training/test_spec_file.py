@@ -26,7 +26,7 @@ from peakrl import (
     solve,
     uniform,
 )
-from peakrl.cli.templates import template_files, templates
+from peakrl.cli.init import template_files, templates
 from peakrl.errors import ProblemError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems.tables.problem import check_archive

@@ -16,7 +16,8 @@ from peakrl.checks import ROUNDING
 from peakrl.errors import PolicyError, TargetError
 from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
 from peakrl.evaluation.simulation import largest_violation, model_episodes
-from peakrl.gym.adapter import adapt, episode_seed, is_environment
+from peakrl.gym.adapter import episode_seed, is_environment
+from peakrl.gym.targets import adapt
 from peakrl.policy.binding import AnyPolicy, model_for
 from peakrl.policy.export import Exported
 from peakrl.policy.tables import Policy

@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from peakrl.cli.audit import audit as audit_command
 from peakrl.cli.certify import certify as certify_command
+from peakrl.cli.certify import evaluate as evaluate_command
 from peakrl.cli.certify import verify as verify_command
-from peakrl.cli.evaluate import evaluate as evaluate_command
 from peakrl.cli.init import init as init_command
 from peakrl.cli.output import say
-from peakrl.cli.plan import plan as plan_command
 from peakrl.cli.report import report as report_command
-from peakrl.cli.shield import shield as shield_command
+from peakrl.cli.solve import shield as shield_command
 from peakrl.cli.solve import solve as solve_command
 from peakrl.cli.sweep import summarize as summarize_command
 from peakrl.cli.sweep import sweep as sweep_command
+from peakrl.cli.theory import audit as audit_command
+from peakrl.cli.theory import plan as plan_command
 from peakrl.cli.train import train as train_command
 from peakrl.errors import PeakError
 

@@ -9,9 +9,12 @@ import typer
 
 from peakrl.cli.output import say
 from peakrl.cli.trusting import read_problem, trusting
+from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
+    from peakrl.gym.env_spec import LearningTarget
+    from peakrl.policy.binding import AnyPolicy
 
 
 @trusting
@@ -57,14 +60,14 @@ def examined(file: Path, policy: Path, **asked: Any) -> Certificate:
     Of an environment the certificate is of the policy with what it does in states that learning never met.
     """
     from peakrl.certificates.certify import certify as examine
-    from peakrl.report.environment_analysis import certified_on_table
+    from peakrl.certificates.on_table import certify_on_table
 
     target = read_problem(file).target(progress=True)
     if not target.is_environment:
         return examine(target.subject, stored_policy(policy, target.subject), **asked)
     chosen = stored_policy(policy, None)
     if target.table is not None and asked["episodes"] is None:
-        return certified_on_table(target.table, chosen, asked["epsilon"])
+        return certify_on_table(target.table, chosen, asked["epsilon"])
     declared = {name: given for name, given in target.declared.items() if name != "states"}
     return examine(target.subject, chosen, unknown="random", **asked, **declared)
 
@@ -103,3 +106,135 @@ def show(certificate: Certificate, *, as_json: bool, kept: Path | None = None) -
     say(certificate)
     if kept is not None:
         say(f"kept in {kept}; `peakrl verify {kept}` checks it")
+
+
+# ------------------------------------------------------------
+# `peakrl evaluate`: what a learned policy earns and violates, exactly and in simulated episodes.
+
+POLICIES = ("last", "averaged")
+
+
+@trusting
+def evaluate(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A run of `peakrl train --out`, or a policy of `peakrl solve --policy` with --problem."
+        ),
+    ],
+    policy: Annotated[
+        str, typer.Option(help="last (of the final episode) or averaged (Theorem 1's mixture of all).")
+    ] = "last",
+    simulate: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Also follow it for N episodes, at least 2.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the simulated episodes.")] = 0,
+    problem: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The problem file: for a policy, or a run without model."),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if the policy may violate a constraint.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+) -> None:
+    """Evaluate the policy of a run, or one that was saved, exactly, and simulate it if asked to."""
+    from peakrl.cli.output import print_json, print_table
+
+    if policy not in POLICIES:
+        raise SettingsError(f"--policy is {policy!r}; it must be {' or '.join(POLICIES)}")
+    if file.suffix in (".toml", ".json"):
+        raise SettingsError(f"{file} is a problem file; train it first: peakrl train {file} --out {file.stem}.run")
+    target = None if problem is None else read_problem(problem).target(progress=True)
+    chosen, which, episodes = read_policy(file, policy, target)
+    answer = figures(chosen, which, episodes, target)
+    if simulate is not None:
+        answer["simulation"] = simulated(chosen, simulate, seed, target)
+    if as_json:
+        print_json(answer)
+    else:
+        after = "" if episodes is None else f" after {episodes:,} episodes"
+        print_table(f"{answer['problem']}: {which} policy{after}", *table_of(answer))
+        margins = [(name, margin, margin >= 0) for name, margin in answer["worst_margin"].items()]
+        if margins:
+            print_table("Constraints", ("constraint", "least value that can come up", "always met"), margins)
+        if answer["value"] is None:
+            print("The environment shows no table: nothing exact is known of the policy (--simulate N plays it).")
+    raise typer.Exit(1 if check and answer["violation_probability"] != 0 else 0)
+
+
+def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[AnyPolicy, str, int | None]:
+    """Return the policy of a file, what to call it, and how many episodes a run had."""
+    from peakrl.policy.export import KIND
+    from peakrl.policy.files import load_policy
+    from peakrl.storage import kind_of
+    from peakrl.training.run_file import load_run
+
+    model = None if target is None or target.is_environment else target.table
+    if kind_of(file) == KIND:
+        if target is None:
+            raise SettingsError(f"{file} holds a policy without its problem; name the problem's file with --problem")
+        return load_policy(file, model), "saved", None
+    run = load_run(file, model=model)
+    return run.policy if which == "last" else run.averaged_policy, which, run.episodes
+
+
+def figures(policy: AnyPolicy, which: str, episodes: int | None, target: LearningTarget | None) -> dict[str, Any]:
+    """Return the exact figures of a policy; none where an environment shows no table to compute them from."""
+    from peakrl.certificates.on_table import policy_on_table
+    from peakrl.evaluation import evaluate as exact
+    from peakrl.tabular import TabularModel
+
+    model = policy.model
+    told = {"problem": model.name, "policy": which, "episodes": episodes}
+    if not isinstance(model, TabularModel):
+        if target is None:
+            raise SettingsError("an environment's policy is judged on it: name its problem file with --problem")
+        if target.table is None:
+            return {**told, **dict.fromkeys(("value", "violation", "violation_probability")), "worst_margin": {}}
+        model, policy = target.table, policy_on_table(target.table, policy)
+    found = exact(model, policy)
+    return {
+        **told,
+        "value": found.value,
+        "violation": found.violation,
+        "violation_probability": found.violation_probability,
+        "worst_margin": dict(zip(model.constraint_names, found.worst_margin.tolist(), strict=True)),
+        "step_rewards": found.step_rewards,
+        "step_violations": found.step_violations,
+    }
+
+
+def simulated(policy: AnyPolicy, episodes: int, seed: int, target: LearningTarget | None) -> dict[str, Any]:
+    """Return what was seen in simulated episodes, on the environment where it is one."""
+    from peakrl.evaluation import simulate
+
+    subject, declared = (policy.model, {}) if target is None else (target.subject, target.declared)
+    taken = {name: given for name, given in declared.items() if name not in ("reward_range", "states")}
+    seen = simulate(subject, policy, episodes=episodes, seed=seed, **taken)
+    return {
+        "episodes": episodes,
+        "seed": seed,
+        "confidence": seen.confidence,
+        "value": seen.value,
+        "value_interval": list(seen.value_interval),
+        "violation": seen.violation,
+        "violation_interval": list(seen.violation_interval),
+        "violation_probability": seen.violation_frequency,
+        "violation_probability_interval": list(seen.violation_frequency_interval),
+        "unknown_steps": seen.unknown_steps,
+    }
+
+
+def table_of(answer: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return columns and a row for each quantity: exact, and simulated with its interval where that was asked for."""
+    seen = answer.get("simulation")
+    columns: tuple[str, ...] = ("quantity", "exact")
+    if seen is not None:
+        columns += (f"in {seen['episodes']:,} episodes", f"{seen['confidence']:.0%} interval")
+    rows: list[tuple[Any, ...]] = []
+    for name in ("value", "violation", "violation_probability"):
+        row: tuple[Any, ...] = (name.replace("_", " "), answer[name])
+        if seen is not None:
+            low, high = seen[f"{name}_interval"]
+            row += (seen[name], f"{low:,.6g} to {high:,.6g}")
+        rows.append(row)
+    return columns, rows

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from peakrl.policy.tables import Policy, StochasticPolicy
     from peakrl.problem import Problem
     from peakrl.problems.scheduling.problem import MachineScheduling
+    from peakrl.safety.safe_set import SafeSet
     from peakrl.tabular import TabularModel
 
 
@@ -65,13 +66,13 @@ def solve(
     elif isinstance(wanted, MachineScheduling):
         answer, best = solve_jobs(wanted)
         if plot is not None:
-            draw(wanted, answer, plot)
+            draw_order(wanted, answer, plot)
     else:
         refuse_plot(plot, f"it draws jobs on a machine, and {wanted.name} has none")
         answer, best = solve_any(wanted)
     if policy is not None:
-        keep(best, policy)
-    show(answer, as_json=as_json)
+        keep_policy(best, policy)
+    show_solution(answer, as_json=as_json)
     raise typer.Exit(0 if answer["feasible"] else 1)
 
 
@@ -125,7 +126,7 @@ def as_value(text: str) -> Any:
         return text
 
 
-def keep(policy: Policy | StochasticPolicy, path: Path) -> None:
+def keep_policy(policy: Policy | StochasticPolicy, path: Path) -> None:
     """Write a policy in the form that the file's name asks for."""
     write = {".csv": policy.to_csv, ".json": policy.to_json}.get(path.suffix, policy.save)
     write(path)
@@ -207,10 +208,10 @@ def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
     return {**answer, "order": list(schedule.order), "schedule": rows}, best.policy
 
 
-def draw(problem: MachineScheduling, answer: dict[str, Any], path: Path) -> None:
+def draw_order(problem: MachineScheduling, answer: dict[str, Any], path: Path) -> None:
     """Write the Gantt chart of the optimal order."""
     from peakrl.problems.scheduling.baselines import gantt
-    from peakrl.report.gantt import draw_gantt
+    from peakrl.report.figures import draw_gantt
     from peakrl.report.style import house_style, save
 
     if "order" not in answer:
@@ -222,7 +223,7 @@ def draw(problem: MachineScheduling, answer: dict[str, Any], path: Path) -> None
         save(draw_gantt(gantt(problem.jobs, answer["order"]), title), path)
 
 
-def show(answer: dict[str, Any], *, as_json: bool) -> None:
+def show_solution(answer: dict[str, Any], *, as_json: bool) -> None:
     """Print an answer."""
     from peakrl.cli.output import print_json, print_table
 
@@ -254,3 +255,89 @@ def shown(found: Any) -> str:
     if isinstance(found, list):
         return f"[{', '.join(map(shown, found))}]"
     return f"{found:.6g}"
+
+
+# ------------------------------------------------------------
+# `peakrl shield`: the safe set of a problem, its size step by step, kept in a file, drawn.
+
+COLUMNS = ["step", "states", "safe states", "actions", "safe actions"]
+
+
+@trusting
+def shield(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the safe set: .csv or .json, else for `peakrl.load_safe_set`."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw how much is safe at each step (.png, .pdf, .svg).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+) -> None:
+    """Work out from where, and by which actions, every constraint can be kept. Exit code 1 where no policy can."""
+    from peakrl.cli.output import print_json
+    from peakrl.safety.safe_set import SafeSet
+    from peakrl.storage import ready
+
+    ready(out, plot)
+    safe = SafeSet(read_problem(file).model(progress=True))
+    if out is not None:
+        keep_safe_set(safe, out)
+    if plot is not None:
+        draw_safe_set(safe, plot)
+    answer = answer_of(safe)
+    if as_json:
+        print_json(answer)
+    else:
+        show_safe_set(answer)
+    raise typer.Exit(0 if safe.feasible else 1)
+
+
+def answer_of(safe: SafeSet) -> dict[str, Any]:
+    """Return what is told of a safe set."""
+    return {
+        "problem": safe.model.name,
+        "feasible": safe.feasible,
+        "reason": None if safe.feasible else first_reason(safe),
+        "steps": [dict(zip(COLUMNS, count, strict=True)) for count in safe.counts],
+    }
+
+
+def first_reason(safe: SafeSet) -> str:
+    """Return why the first action of a first state that is not safe is not."""
+    slot = next(slot for slot in safe.model.first_slot.tolist() if not safe.nodes[slot])
+    action = safe.model.action_of_row(safe.model.rows_of_slot(slot)[0])
+    return str(safe.reason(0, safe.model.state_of_slot(slot), action))
+
+
+def keep_safe_set(safe: SafeSet, path: Path) -> None:
+    """Write a safe set in the form that the file's name asks for."""
+    if path.suffix == ".csv":
+        safe.to_csv(path)
+    elif path.suffix == ".json":
+        safe.to_json(path)
+    else:
+        safe.save(path, with_model=True)
+
+
+def draw_safe_set(safe: SafeSet, path: Path) -> None:
+    """Write the picture of how much is safe at each step."""
+    from peakrl.report.figures import draw_counts
+    from peakrl.report.style import house_style, save
+
+    with house_style():
+        save(draw_counts(safe.counts, f"Safe set of {safe.model.name}"), path)
+
+
+def show_safe_set(answer: dict[str, Any]) -> None:
+    """Print an answer."""
+    from peakrl.cli.output import print_table
+
+    print_table(f"{answer['problem']}: what is safe", COLUMNS, [list(row.values()) for row in answer["steps"]])
+    if answer["feasible"]:
+        say("Every first state is safe: a policy that takes safe actions only never violates anything.")
+    else:
+        say(f"No policy keeps every constraint: {answer['reason']}")

@@ -13,8 +13,8 @@ from peakrl.cli.trusting import asking, trusting
 
 if TYPE_CHECKING:
     from peakrl.evaluation.statistics import Estimate
+    from peakrl.sweeps.grid import SweepReport
     from peakrl.sweeps.summary import Comparison, Group
-    from peakrl.sweeps.sweeping import SweepReport
 
 
 @trusting
@@ -24,7 +24,7 @@ def sweep(
         Path | None, typer.Option(metavar="FOLDER", help="Where the results go, in place of what the file says.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
-    engine: Annotated[str, typer.Option(help="loky (this machine), ray or dask.")] = "loky",
+    engine: Annotated[str, typer.Option(help="processes (this machine), ray or dask.")] = "processes",
     address: Annotated[str | None, typer.Option(help="Of the Ray or Dask cluster.")] = None,
     retries: Annotated[int, typer.Option(help="How often a run is tried again whose worker died.")] = 2,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="The most a run may take.")] = None,
@@ -35,7 +35,7 @@ def sweep(
 ) -> None:
     """Make the runs of a sweep that its folder does not hold yet. Exit code 1 where some failed."""
     from peakrl.cli.output import print_json
-    from peakrl.sweeps.sweeping import sweep as run_sweep
+    from peakrl.sweeps.grid import sweep as run_sweep
 
     report = asking(
         lambda trust: run_sweep(

@@ -259,8 +259,7 @@ def set_aside(path: Path | None) -> Iterator[None]:
 
 def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> dict[str, Any]:
     """Return what there is to say about a run."""
-    from peakrl.report.analysis import RunFindings
-    from peakrl.report.environment_analysis import EnvironmentFindings
+    from peakrl.report.analysis import EnvironmentFindings, RunFindings
 
     on_environment = target is not None and target.is_environment
     found = EnvironmentFindings(run, target.table) if target and on_environment else RunFindings.of(run)

@@ -14,17 +14,19 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, check_tolerances, shown
-from peakrl.errors import SettingsError, TargetError
-from peakrl.gym.constraints import ConstraintFunction, ConstraintReader, Transition
+from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, shown
+from peakrl.errors import PeakError, SettingsError, TargetError
+from peakrl.gym.constraints import ConstraintReader, Transition
 from peakrl.problem import State
-from peakrl.spaces import ActionNumbers, ActionSet, check_observation_space, space_size
+from peakrl.sampling import Words, draw_alias
+from peakrl.spaces import ActionNumbers, ActionSet
+from peakrl.tabular import TabularModel
 from peakrl.visited import label_of
 
 #: More states than this are as good as unknown: the bonus formulas need a hint.
@@ -171,90 +173,6 @@ def is_environment(target: Any) -> bool:
     return all(hasattr(target, name) for name in ("reset", "step", "observation_space", "action_space"))
 
 
-def adapt(
-    env: Any,
-    *,
-    horizon: int | None = None,
-    reward_range: tuple[float, float] | None = None,
-    constraint_bounds: Sequence[float] | None = None,
-    constraint_tolerances: Sequence[float] | None = None,
-    constraint: ConstraintFunction | None = None,
-    states: int | None = None,
-    needs_range: bool = True,
-) -> Lanes:
-    """Return the lanes of a Gymnasium environment; what is not given is taken from its `metadata["peakrl"]`."""
-    from peakrl.gym.single import SingleLane
-    from peakrl.gym.vector import VectorLanes
-
-    vector = hasattr(env, "num_envs") and hasattr(env, "single_action_space")
-    metadata = getattr(env, "metadata", None)
-    declared = metadata.get("peakrl", {}) if isinstance(metadata, dict) else {}
-    if not isinstance(declared, dict):
-        raise SettingsError(f'metadata["peakrl"] of the environment is {shown(declared)}; it must be a dict')
-    space = env.single_observation_space if vector else env.observation_space
-    check_observation_space(space)
-    if constraint is not None and not callable(constraint):
-        raise SettingsError(f"constraint is {shown(constraint)}; it must be a function of the transition")
-    bounds = constraint_bounds if constraint_bounds is not None else declared.get("constraint_bounds")
-    bounds = None if bounds is None else check_bounds(bounds, "constraint_bounds", error=SettingsError)
-    given = constraint_tolerances if constraint_tolerances is not None else declared.get("constraint_tolerances")
-    tolerances = None if given is None else check_tolerances(given, "constraint_tolerances", error=SettingsError)
-    if tolerances is not None and bounds is not None and len(tolerances) != len(bounds):
-        raise SettingsError(f"constraint_tolerances has {len(tolerances)} numbers for {len(bounds)} constraints")
-    names = declared.get("constraint_names")
-    rules = Rules(
-        name=name_of(env),
-        actions=ActionSet(env.single_action_space if vector else env.action_space),
-        observation_space=space,
-        horizon=horizon_of(env, horizon, declared),
-        reward_range=range_of(reward_range, declared, needs_range),
-        constraints=ConstraintReader(constraint, bounds, tolerances),
-        constraint_names=tuple(map(str, names)) if bounds is not None and names and len(names) == len(bounds) else (),
-        states=states_of(states, declared, space),
-        stationary=declared.get("stationary") is True,
-    )
-    return VectorLanes(env, rules) if vector else SingleLane(env, rules)
-
-
-def name_of(env: Any) -> str:
-    """Return what to call an environment."""
-    return str(getattr(getattr(env, "spec", None), "id", None) or type(getattr(env, "unwrapped", env)).__name__)
-
-
-def horizon_of(env: Any, given: Any, declared: dict[str, Any]) -> int:
-    """Return the number of steps of an episode: given, declared, or the environment's own time limit."""
-    horizon = given if given is not None else declared.get("horizon")
-    if horizon is None:
-        horizon = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    if horizon is None:
-        raise SettingsError(
-            "horizon is not given, and the environment declares none: pass horizon=, the steps of an episode"
-        )
-    return check_count(horizon, "horizon", 1, 2**31 - 1)
-
-
-def range_of(given: Any, declared: dict[str, Any], needed: bool) -> tuple[float, float]:
-    """Return the least and the largest reward of a step."""
-    found = given if given is not None else declared.get("reward_range")
-    if found is None:
-        if not needed:
-            return -math.inf, math.inf
-        raise SettingsError(
-            "reward_range is not given, and the environment declares none: pass reward_range=(lowest, highest) reward "
-            "of a step, from which the learner takes how optimistic it must be"
-        )
-    return check_range(found, "reward_range", error=SettingsError)
-
-
-def states_of(given: Any, declared: dict[str, Any], space: Any) -> int | None:
-    """Return S of the bonus formulas: given, declared, or the size of the observation space."""
-    states = given if given is not None else declared.get("states")
-    if states is None:
-        size = space_size(space)
-        return size if size <= MOST_STATES else None
-    return check_count(states, "states", 1, MOST_STATES)
-
-
 def kept(observation: Any) -> Any:
     """Return an observation that stays as it is when the environment writes to its buffers again."""
     return observation if isinstance(observation, int | str | np.integer) else copy.deepcopy(observation)
@@ -274,3 +192,226 @@ def info_of(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TargetError(f"{where} returned {shown(value)} as info; it must be a dict")
     return value
+
+
+# ------------------------------------------------------------
+# One Gymnasium environment as one lane. A step of six values (with a cost, as in Safety-Gymnasium) is taken too.
+
+#: The fields of a `Step`, which takes longer to make.
+Taken = tuple[float, tuple[float, ...], Observed | None, bool, bool]
+#: Makes a named tuple of a plain one, in half the time of naming its fields.
+named = tuple.__new__
+
+
+class SingleLane:
+    """An environment whose every episode is seeded by the learner."""
+
+    count = 1
+
+    def __init__(self, env: Any, rules: Rules) -> None:
+        self.env, self.rules = env, rules
+        #: Only a user's function asks what was seen before a step.
+        self._remembers = rules.constraints.function is not None
+        #: What was seen last.
+        self.observation: Any = None
+        self._step = 0
+        #: [number]: what `step` takes, where that is the same object every time.
+        self.actions = list(rules.actions.labels) if rules.actions.sizes is None else None
+
+    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
+        """Start an episode."""
+        with_place = guarded(self._reset, seeds[0])
+        self._step = 0
+        return [with_place]
+
+    def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
+        """Take one step."""
+        (index,) = actions
+        return [None if index is None else Step(*self.take(index))]
+
+    def take(self, index: int) -> Taken:
+        """Take one step with an action given by its number."""
+        action = self.action(index)
+        try:
+            result = self.env.step(action)
+        except Exception as error:
+            raise failure(error) from error
+        return self.after(action, result)
+
+    def action(self, index: int) -> Any:
+        """Return what `step` takes for an action given by its number."""
+        return self.rules.actions.value(index) if self.actions is None else self.actions[index]
+
+    def at(self, step: int, observation: Any) -> None:
+        """Say how many steps were taken, and what was seen last, by somebody who took them without asking here."""
+        self._step, self.observation = step, observation
+
+    def _reset(self, seed: int | None) -> Observed:
+        result = self.env.reset(seed=seed)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TargetError(f"reset() returned {shown(result)}; it must return (observation, info)")
+        seen = self.rules.seen(result[0], info_of(result[1], "reset()"))
+        self.observation = kept(result[0]) if self._remembers else None
+        return seen
+
+    def after(self, action: Any, result: Any) -> Taken:
+        """Return what a step came to, given what `step` returned."""
+        try:
+            taken = self._after(action, result)
+        except Exception as error:
+            raise failure(error) from error
+        self._step += 1
+        return taken
+
+    def _after(self, action: Any, result: Any) -> Taken:
+        rules = self.rules
+        observation, reward, over, cut_off, info = five_values(result)
+        info = info_of(info, "step()")
+        over, cut_off = truth(over, "terminated"), truth(cut_off, "truncated")
+        reward = rules.reward(reward)
+        following: Observed | None
+        if over or cut_off:
+            following = rules.seen_last(observation, info, terminated=over)
+        else:
+            following = rules.seen(observation, info)
+        fields = (self._step, self.observation, action, reward, observation, over, cut_off, info)
+        constraints = rules.constraints.read(named(Transition, fields))
+        if self._remembers:
+            self.observation = kept(observation)
+        return reward, constraints, following, over, cut_off and not over
+
+
+def five_values(result: Any) -> tuple[Any, ...]:
+    """Return what a step came to with a cost in third place moved into `info`."""
+    if not isinstance(result, tuple) or len(result) not in (5, 6):
+        raise TargetError(
+            f"step() returned {shown(result)}; it must return (observation, reward, terminated, truncated, info), "
+            "or six values with the cost in third place"
+        )
+    if len(result) == 5:
+        return result
+    observation, reward, cost, terminated, truncated, info = result
+    return observation, reward, terminated, truncated, {**info_of(info, "step()"), "cost": cost}
+
+
+def guarded(call: Any, *arguments: Any) -> Any:
+    """Call into an environment and turn whatever it raises into a LaneError."""
+    try:
+        return call(*arguments)
+    except Exception as error:
+        raise failure(error) from error
+
+
+def failure(error: Exception) -> LaneError:
+    """Return what an environment, or the reading of what it returned, raised."""
+    if isinstance(error, PeakError):
+        return LaneError(str(error), 0)
+    return LaneError(f"the environment raised {type(error).__name__}: {error}", 0)
+
+
+# ------------------------------------------------------------
+# A compiled model as one lane, for learners without a kernel: it draws as kernels do, from the run's own numbers.
+
+
+class ModelLane:
+    """Episodes of a model, step by step; actions are given by their numbers."""
+
+    count = 1
+
+    def __init__(self, model: TabularModel, generator: Words) -> None:
+        self.model, self.generator = model, generator
+        nothing: Any = None  # of an environment's spaces
+        self.rules = Rules(
+            name=model.name,
+            actions=nothing,
+            observation_space=nothing,
+            horizon=model.horizon,
+            reward_range=model.reward_range,
+            constraints=ConstraintReader(None, model.constraint_bounds),
+            constraint_names=model.constraint_names,
+            states=model.max_states,
+            stationary=model.stationary,
+        )
+        self._slot = 0
+        self._step = 0
+
+    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
+        """Start an episode."""
+        sampler = self.model.sampler
+        place = draw_alias(self.generator, sampler.first_accept, sampler.first_alias, 0, len(sampler.first_slot))
+        self._slot, self._step = int(sampler.first_slot[place]), 0
+        return [self._seen()]
+
+    def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
+        """Take one step."""
+        (action,) = actions
+        if action is None:
+            return [None]
+        model, layout, sampler = self.model, self.model.layout, self.model.sampler
+        row = next(row for row in model.rows_of_slot(self._slot) if model.row_action[row] == action)
+        law = int(layout.row_distribution[row])
+        start, end = int(layout.outcome_start[law]), int(layout.outcome_start[law + 1])
+        outcome = int(draw_alias(self.generator, sampler.accept, sampler.alias, start, end - start))
+        record = int(model.payoffs.row_payoff[row]) + model.payoffs.stride * (outcome - start)
+        self._slot, self._step = int(layout.outcome_next[outcome]), self._step + 1
+        reward, constraints = float(model.payoffs.reward[record]), tuple(model.payoffs.constraints[record].tolist())
+        last = self._step == model.horizon
+        return [Step(reward, constraints, None if last else self._seen(), terminated=False, truncated=last)]
+
+    def _seen(self) -> Observed:
+        return Observed(self.model.state_of_slot(self._slot), ())
+
+
+# ------------------------------------------------------------
+# An environment that is not at hand: what a run's file tells of it is enough to read the run, not to go on with it.
+
+
+class AbsentEnvironment:
+    """Lanes in which nothing can be played."""
+
+    count = 1
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+
+    def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> NoReturn:
+        """Refuse to start an episode."""
+        raise LaneError("the environment is not at hand: pass it as env= to go on", None)
+
+    def advance(self, actions: Sequence[int | None]) -> NoReturn:
+        """Refuse to take a step."""
+        self.begin((), ())
+
+
+def store_rules(rules: Rules) -> dict[str, Any]:
+    """Return what a file tells of an environment."""
+    return {
+        "name": rules.name,
+        "actions": rules.actions.described(),
+        "horizon": rules.horizon,
+        "reward_range": list(rules.reward_range),
+        "constraint_bounds": None if rules.constraints.bounds is None else list(rules.constraints.bounds),
+        "constraint_names": list(rules.constraint_names),
+        "states": rules.states,
+        "stationary": rules.stationary,
+    }
+
+
+def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
+    """Return what `store_rules` told; `longest` is the horizon for which the rest of the file has room."""
+    bounds, states = plain["constraint_bounds"], plain["states"]
+    bounds = None if bounds is None else check_bounds(bounds, "constraint_bounds", error=SettingsError)
+    names = tuple(map(str, plain["constraint_names"]))
+    if names and (bounds is None or len(names) != len(bounds)):
+        raise SettingsError(f"constraint_names has {len(names)} names for {len(bounds or ())} bounds")
+    return Rules(
+        name=str(plain["name"]),
+        actions=ActionSet.from_description(plain["actions"]),
+        observation_space=None,
+        horizon=check_count(plain["horizon"], "horizon", 1, longest),
+        reward_range=check_range(plain["reward_range"], "reward_range", error=SettingsError),
+        constraints=ConstraintReader(None, bounds),
+        constraint_names=names,
+        states=None if states is None else check_count(states, "states", 1, MOST_STATES),
+        stationary=plain["stationary"] is True,
+    )

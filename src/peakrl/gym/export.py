@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import gymnasium
 import numpy as np
@@ -30,10 +30,11 @@ from gymnasium.envs.registration import EnvSpec
 from peakrl.compile import compile_model
 from peakrl.errors import ProblemError
 from peakrl.gym import rendering as drawing
-from peakrl.gym.steps import needs_step, shown_with_step, space_with_step
 from peakrl.problem import Problem
 from peakrl.problems.harvesting.problem import EnergyHarvesting
 from peakrl.problems.scheduling.problem import MachineScheduling
+from peakrl.safety.safe_set import SafeSet
+from peakrl.safety.shield import Shield, shield
 from peakrl.specs.problem_file import naming, read_spec
 from peakrl.specs.registry import kind_named
 from peakrl.specs.spec import ProblemSpec, located
@@ -301,6 +302,48 @@ def make_environment(
     return env
 
 
+@overload
+def to_gymnasium(
+    problem: Problem | TabularModel | ProblemSpec,
+    render_mode: str | None = None,
+    *,
+    shielded: Literal[False] = False,
+    with_step: bool | None = None,
+) -> ProblemEnvironment: ...
+
+
+@overload
+def to_gymnasium(
+    problem: Problem | TabularModel | ProblemSpec,
+    render_mode: str | None = None,
+    *,
+    shielded: bool,
+    with_step: bool | None = None,
+) -> ProblemEnvironment | Shield: ...
+
+
+def to_gymnasium(
+    problem: Problem | TabularModel | ProblemSpec,
+    render_mode: str | None = None,
+    *,
+    shielded: bool = False,
+    with_step: bool | None = None,
+) -> ProblemEnvironment | Shield:
+    """Return a problem as a Gymnasium environment, with masks and constraints in `info`.
+
+    Observations and actions are indices into the environment's `states` and `actions`, which hold the labels.
+    `shielded` puts the `shield` of its safe set around it. `with_step` says whether observations are [step, index]; by
+    default they are where the problem changes with the step and a state can be met at several. A stationary problem
+    with a horizon may have a best policy that goes by the step as well: say with_step=True for an agent that is to
+    find it.
+    """
+    env = make_environment(problem, render_mode, with_step=with_step)
+    if not shielded:
+        return env
+    shielded_env: Shield = shield(env, SafeSet(env.model))
+    return shielded_env
+
+
 def built(problem: Any, trust: Trust) -> Any:
     """Return what data or a file stands for; anything else as it is."""
     if isinstance(problem, str | Path):
@@ -322,3 +365,36 @@ def make_built_in(
     if make is None:
         return make_environment(problem, render_mode, with_step=with_step)
     return make(problem, render_mode, with_step)
+
+
+# ------------------------------------------------------------
+# Observations that tell the step: it stands in front of numbers, and beside whatever has names.
+#
+#     Discrete(n)              ->  MultiDiscrete([H + 1, n])           [step, number]
+#     MultiDiscrete([a, b])    ->  MultiDiscrete([H + 1, a, b])        [step, ...]
+#     Dict({...})              ->  Dict({"step": Discrete(H + 1), ...})
+#
+# Step H comes after the last action.
+
+
+def needs_step(model: TabularModel) -> bool:
+    """Does a problem that changes with the step have a state that can be met at several of them?"""
+    if model.stationary:
+        return False
+    met = model.slot_state[: int(model.step_slots[-1, 1])]
+    return len(np.unique(met)) < len(met)
+
+
+def space_with_step(space: spaces.Space[Any], horizon: int) -> spaces.Space[Any]:
+    """Return the space of observations that tell the step."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({"step": spaces.Discrete(horizon + 1), **space.spaces})
+    sizes = [space.n] if isinstance(space, spaces.Discrete) else space.nvec.tolist()  # type: ignore[attr-defined]
+    return spaces.MultiDiscrete([horizon + 1, *map(int, sizes)])
+
+
+def shown_with_step(observation: Any, step: int) -> Any:
+    """Return an observation that tells the step."""
+    if isinstance(observation, dict):
+        return {"step": step, **observation}
+    return np.append(np.int64(step), observation)

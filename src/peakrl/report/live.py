@@ -16,9 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
 from peakrl.errors import SettingsError
-from peakrl.report.environment_sections import environment_section
 from peakrl.report.page import Page
-from peakrl.report.run_sections import section_of
+from peakrl.report.sections import environment_section, section_of
 from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
@@ -99,8 +98,7 @@ class LiveView:
             self._trouble = f" (the page could not be built: {error})"
 
     def _section(self, run: LearningRun) -> Section:
-        from peakrl.report.analysis import ModelFindings, RunFindings
-        from peakrl.report.environment_analysis import EnvironmentFindings
+        from peakrl.report.analysis import EnvironmentFindings, ModelFindings, RunFindings
 
         if not isinstance(run.model, TabularModel):
             return environment_section(EnvironmentFindings(run, None), self.name)

@@ -133,7 +133,7 @@ def make_page(source: str | Path, model: TabularModel | None = None, table: Tabu
         return Page(f"Report on {path.resolve().name}", path.name, sections)
     if not os.path.exists(path):
         raise StorageError(f"{path} does not exist; name a folder of runs, a sweep's folder or a run file")
-    from peakrl.report.run_sections import run_section
+    from peakrl.report.sections import run_section
 
     return Page(f"Report on {path.name}", path.name, [run_section(path, model=model, table=table)])
 
@@ -151,10 +151,10 @@ def folder_sections(folder: Path) -> list[Section]:
     from peakrl.sweeps.store import MARKER
 
     if (folder / MARKER).exists():
-        from peakrl.report.sweep_sections import sweep_sections
+        from peakrl.report.sections import sweep_sections
 
         return sweep_sections(folder)
-    from peakrl.report.run_sections import run_section
+    from peakrl.report.sections import run_section
 
     runs = sorted(folder.glob("*.run"))
     return [run_section(path, share=len(runs)) for path in runs]
@@ -197,7 +197,7 @@ def write_report(
     if not isinstance(out, str | Path | None):
         raise SettingsError(f"out is {out!r}; it must be the name of a file or a folder")
     if isinstance(source, LearningRun):
-        from peakrl.report.run_sections import section_for
+        from peakrl.report.sections import section_for
 
         page = Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run", table=table)])
         return page.write(Path(NAME if out is None else out))

@@ -1,6 +1,5 @@
 """The style of static figures: a documented interface, for figures of your own that look like those of peakrl.
 
-    from peakrl.report.style import BLUE, house_style, new_figure, save
 
     with house_style():
         figure, ((axes,),) = new_figure(1, 1)

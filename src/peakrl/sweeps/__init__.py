@@ -12,8 +12,7 @@ result is in the folder is not run again. A task that cannot be run is a `SweepE
 """
 
 from peakrl.errors import SweepError
-from peakrl.sweeps.engines import Engine
 from peakrl.sweeps.executor import local_workers, run_tasks
 from peakrl.sweeps.tasks import Result, Task
 
-__all__ = ["Engine", "Result", "SweepError", "Task", "local_workers", "run_tasks"]
+__all__ = ["Result", "SweepError", "Task", "local_workers", "run_tasks"]

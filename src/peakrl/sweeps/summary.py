@@ -16,6 +16,7 @@ knows an optimum: there is no gap then, and nothing counts as solved or as reach
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,6 @@ from peakrl.evaluation.statistics import (
 from peakrl.storage import fields_of, replacing
 from peakrl.sweeps.learning import FUNCTION
 from peakrl.sweeps.store import Store, written
-from peakrl.sweeps.stored import SAMPLED, check_result
 from peakrl.sweeps.tasks import Result, canonical
 from peakrl.types import Floats
 
@@ -50,7 +50,7 @@ RELATIVE = 0.01
 #: What tells a run from the others.
 RUN = ("problem", "settings", "episodes", "seed")
 #: How the names of a curve's columns begin.
-CURVE = "history_"
+CURVE_PREFIX = "history_"
 
 Record = dict[str, Any]
 Read = TypeVar("Read")
@@ -138,7 +138,9 @@ def named(result: Result, labels: Labels) -> Record:
 
 def curve_of(result: Result, labels: Labels) -> list[Record]:
     """Return the points of a run's learning curve; none where none was recorded."""
-    columns = {name[len(CURVE) :]: column for name, column in result.arrays.items() if name.startswith(CURVE)}
+    columns = {
+        name[len(CURVE_PREFIX) :]: column for name, column in result.arrays.items() if name.startswith(CURVE_PREFIX)
+    }
     values = [[None if value != value else value for value in column.tolist()] for column in columns.values()]
     run = named(result, labels)
     return [run | dict(zip(columns, point, strict=True)) for point in zip(*values, strict=True)]
@@ -300,3 +302,74 @@ def as_json(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[
         }
 
     return {"groups": [plain(group) for group in groups], "comparisons": [plain(one) for one in comparisons]}
+
+
+# ------------------------------------------------------------
+# Results of a sweep from a file: whatever is summed up or drawn is checked, since anybody may have written them.
+
+NUMBERS = (
+    "value", "violation", "violation_probability", "averaged_value", "averaged_violation",
+    "averaged_violation_probability",
+)  # fmt: skip
+#: Of an environment that shows no table: how many fresh episodes the figures come from, and their intervals.
+SAMPLED = ("sampled", "value_low", "value_high", "violation_probability_high")
+#: None where they are not known, of such an environment.
+OPTIMA = ("optimum", "least_violation", "gap", "averaged_gap")
+#: Columns of a stored curve.
+CURVE = ("history_episode", "history_value", "history_violation")
+
+
+def check_result(result: Result) -> None:
+    """Raise ValueError where a result is none that a run of a sweep can have."""
+    config, values = result.task.config, result.values
+    for name in ("problem", "settings"):
+        expect(isinstance(config[name], Mapping), f"config.{name}")
+    for name in ("episodes", "seed"):
+        expect(is_count(config[name]), f"config.{name}")
+    for name in NUMBERS:
+        expect(is_number(values[name]), name)
+    unknown = values["optimum"] is None
+    for name in OPTIMA:
+        expect(values[name] is None if unknown else is_number(values[name]), name)
+    expect(
+        values["problem_feasible"] is None if unknown else isinstance(values["problem_feasible"], bool),
+        "problem_feasible",
+    )
+    for name in SAMPLED:
+        expect(values.get(name) is None or is_number(values[name]), name)
+    expect(is_count(values.get("sampled")) if unknown else values.get("sampled") is None, "sampled")
+    expect(isinstance(values.get("sampled_curve", False), bool), "sampled_curve")
+    expect(values["feasible"] is None or isinstance(values["feasible"], bool), "feasible")
+    expect(is_count(values["violations"]), "violations")
+    expect(
+        values["last_violation_episode"] is None or is_count(values["last_violation_episode"]), "last_violation_episode"
+    )
+    expect(math.isfinite(result.seconds), "seconds")
+    if CURVE[0] in result.arrays:
+        check_curve(result.arrays)
+
+
+def check_curve(arrays: Mapping[str, Any]) -> None:
+    """Raise where a curve is not made of points, one after another."""
+    episode = arrays[CURVE[0]]
+    expect(episode.ndim == 1 and len(episode) > 0 and episode.dtype.kind in "iu", CURVE[0])
+    expect(bool((np.diff(episode.astype(np.float64)) > 0).all()), CURVE[0])
+    for name in CURVE[1:]:
+        column = arrays[name]
+        expect(column.dtype.kind == "f" and column.shape == episode.shape and bool(np.isfinite(column).all()), name)
+
+
+def is_number(value: Any) -> bool:
+    """Is it a finite number?"""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def is_count(value: Any) -> bool:
+    """Is it a whole number from 0 on, of at most 64 bits?"""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
+
+
+def expect(right: bool, what: str) -> None:
+    """Raise unless it is right."""
+    if not right:
+        raise ValueError(f"{what} cannot be what it is")

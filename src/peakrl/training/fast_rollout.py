@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from peakrl.gym.adapter import NUMBERS, Observed, Step
+from peakrl.gym.adapter import NUMBERS, Observed, SingleLane, Step, failure, named
 from peakrl.gym.constraints import Transition
-from peakrl.gym.single import SingleLane, failure, named
 from peakrl.learners.base import Algorithm, Episode
 from peakrl.learners.space import GrowingSpace
 from peakrl.training.kernel_rollout import Ledger

@@ -17,7 +17,8 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
 from peakrl.compile import as_model, is_problem
 from peakrl.errors import PeakError, SettingsError
-from peakrl.gym.adapter import adapt, is_environment
+from peakrl.gym.adapter import is_environment
+from peakrl.gym.targets import adapt
 from peakrl.learners import DEFAULT, make_learner
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
 from peakrl.learners.base import Algorithm, Held, LearnerSettings, ProofHistory

@@ -19,7 +19,8 @@ from peakrl.checks import check_count, check_episodes, check_seed
 from peakrl.compile import Target, as_model, is_problem
 from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError
-from peakrl.gym.adapter import Lanes, adapt, is_environment
+from peakrl.gym.adapter import Lanes, is_environment
+from peakrl.gym.targets import adapt
 from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner

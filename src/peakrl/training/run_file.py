@@ -23,8 +23,8 @@ from typing import Any, Literal
 from peakrl.checks import check_episodes, check_seed
 from peakrl.compile import Target, as_model
 from peakrl.errors import PeakError, SettingsError, StorageError
-from peakrl.gym.adapter import Lanes, adapt
-from peakrl.gym.detached import AbsentEnvironment, load_rules, store_rules
+from peakrl.gym.adapter import AbsentEnvironment, Lanes, load_rules, store_rules
+from peakrl.gym.targets import adapt
 from peakrl.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.learners import learner_from
 from peakrl.learners.assumptions.knowledge import Knowledge

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import LearnerError, PeakError, SettingsError, TargetError
-from peakrl.gym.adapter import Lanes
-from peakrl.gym.model_lane import ModelLane
-from peakrl.gym.single import SingleLane
+from peakrl.gym.adapter import Lanes, ModelLane, SingleLane
 from peakrl.learners.assumptions.contradictions import DeclarationCheck
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
 from peakrl.learners.assumptions.limits import Limits
