@@ -14,7 +14,7 @@ from peakrl.learners import Certified, ConstrainedQ, SafeQ
 from peakrl.learners.base import LearnerSettings
 from peakrl.problems.harvesting import draw_arrivals
 from peakrl.training.many import usable_cores
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 
 def problems(quick: bool) -> dict[str, tuple[TabularModel, int]]:
@@ -26,18 +26,18 @@ def problems(quick: bool) -> dict[str, tuple[TabularModel, int]]:
     }
 
 
-def bare_run(model: TabularModel, settings: LearnerSettings, episodes: int) -> Callable[[], ActiveRun]:
+def bare_run(model: TabularModel, settings: LearnerSettings, episodes: int) -> Callable[[], Trainer]:
     """Return a function that learns without history and averaged policy."""
 
-    def run() -> ActiveRun:
-        active = ActiveRun(model, settings, planned=episodes, seed=0, every=0, average=False)
+    def run() -> Trainer:
+        active = Trainer(model, settings, planned=episodes, seed=0, every=0, average=False)
         active.advance(episodes)
         return active
 
     return run
 
 
-def table_bytes(active: ActiveRun) -> int:
+def table_bytes(active: Trainer) -> int:
     """Bytes of everything that learning writes to."""
     return sum(array.nbytes for array in active.learned().arrays().values())
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from peakrl.learners.constrained_q import MODIFIED, PAYOFF_COLUMNS, ConstrainedQ, OptimisticQ, bonus_constants
 from peakrl.space import expand, starts_of
 from peakrl.tabular import TabularModel
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 from peakrl.types import Floats, Longs
 
 FOLDER = Path(__file__).parent
@@ -91,7 +91,7 @@ class ReferenceRun:
     """A run of the C version, ready to be started any number of times."""
 
     def __init__(self, model: TabularModel, settings: ConstrainedQ, episodes: int, seed: int = 0) -> None:
-        engine = ActiveRun(model, settings, planned=episodes, seed=seed, every=0, average=False).learned()
+        engine = Trainer(model, settings, planned=episodes, seed=seed, every=0, average=False).learned()
         assert isinstance(engine, OptimisticQ)
         layout, levels = model.layout, engine.levels
         bound, log_term = bonus_constants(settings, engine.penalty, engine.task.sizes, episodes)

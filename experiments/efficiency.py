@@ -18,11 +18,12 @@ from experiments.drawing import log_axes, places
 from experiments.energy import transmitter
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, numbers
 from experiments.scheduling import example_problem
-from peakrl import Knowledge, ProblemSpec, TabularModel, evaluate, learn, learn_in_stages, solve
+from peakrl import Knowledge, ProblemSpec, TabularModel, evaluate, learn, solve
 from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ, learner_from
 from peakrl.learners.base import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure
 from peakrl.sweeps import Result, Task
+from peakrl.training import learn_in_stages
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -37,7 +37,6 @@ from peakrl import (
     compile_model,
     energy_harvesting,
     evaluate,
-    learn_in_stages,
     scheduling_example,
     solve,
 )
@@ -46,6 +45,7 @@ from peakrl.problems.heating import thermostat
 from peakrl.problems.robots import Floor
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, new_figure, plain_numbers
 from peakrl.sweeps import Result, Task
+from peakrl.training import learn_in_stages
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

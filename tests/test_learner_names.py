@@ -12,8 +12,7 @@ from helpers.commands import TINY, caller
 from peakrl import Knowledge, learn, learners, solve
 from peakrl.cli import COMMANDS, app
 from peakrl.cli.init import template_files, templates
-from peakrl.training.spec_file import read_problem_file
-from peakrl.training.spec_schema import learner_settings
+from peakrl.training.spec_file import learner_settings, read_problem_file
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(page for kind in ("md", "ipynb", "py") for page in (ROOT / "docs").rglob(f"*.{kind}"))]

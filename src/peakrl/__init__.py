@@ -53,7 +53,6 @@ __all__ = [
     "evaluate",
     "from_gymnasium",
     "learn",
-    "learn_in_stages",
     "learn_many",
     "load_model",
     "load_policy",
@@ -94,7 +93,8 @@ _HOMES = {
         "peakrl.evaluation": ("Evaluation", "RolloutStep", "Simulation", "evaluate", "rollout", "simulate"),
         "peakrl.training.history": ("History",),
         "peakrl.learners.base": ("ProofHistory",),
-        "peakrl.training.learn": ("LearningRun", "learn", "learn_in_stages"),
+        "peakrl.training.learn": ("learn", "load_run", "resume"),
+        "peakrl.training.trainer": ("LearningRun",),
         "peakrl.learners.assumptions.knowledge": ("Knowledge",),
         "peakrl.learners.custom": ("Learner",),
         "peakrl.tabular": ("TabularModel",),
@@ -109,10 +109,6 @@ _HOMES = {
         "peakrl.theory": ("Audit", "PacPlan", "audit_slack", "pac_plan", "solve_modified", "solve_relaxed"),
         "peakrl.gym.export": ("to_gymnasium",),
         "peakrl.gym.transition_table": ("from_gymnasium",),
-        "peakrl.training.run_file": (
-            "load_run",
-            "resume",
-        ),
         "peakrl.training.many": ("learn_many",),
         "peakrl.report.page": ("write_report",),
         "peakrl.sweeps.grid": ("sweep",),
@@ -180,9 +176,9 @@ if TYPE_CHECKING:
     from peakrl.tabular import TabularModel
     from peakrl.theory import Audit, PacPlan, audit_slack, pac_plan, solve_modified, solve_relaxed
     from peakrl.training.history import History
-    from peakrl.training.learn import LearningRun, learn, learn_in_stages
+    from peakrl.training.learn import learn, load_run, resume
     from peakrl.training.many import learn_many
-    from peakrl.training.run_file import load_run, resume
+    from peakrl.training.trainer import LearningRun
 
 
 def __getattr__(name: str) -> Any:

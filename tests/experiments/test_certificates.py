@@ -17,7 +17,7 @@ from peakrl.errors import PolicyError
 from peakrl.gym.targets import adapt
 from peakrl.learners import Certified
 from peakrl.sweeps import Result, Task
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 
 def test_certificates_are_counted_beside_theorem_1_and_none_is_false(tmp_path, monkeypatch):
@@ -42,7 +42,7 @@ def test_certificates_are_counted_beside_theorem_1_and_none_is_false(tmp_path, m
 def test_every_declaration_of_energy_harvesting_makes_a_task_and_is_true():
     model = compile_model(energy_harvesting(horizon=3, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2))
     for names in ENERGY.values():
-        active = ActiveRun(model, Certified(1.0), planned=1, seed=0, every=0, knowledge=declared(list(names), model))
+        active = Trainer(model, Certified(1.0), planned=1, seed=0, every=0, knowledge=declared(list(names), model))
         assert len(active.learned().task.knowledge.declared()) == len(names)
 
 
@@ -116,7 +116,7 @@ def certify_ending(number, shares, episodes=3_000):
     best = solve(model).value
     settings = Certified([share * abs(best) for share in shares])
     lanes = adapt(EndingEnvironment(model, number))
-    active = ActiveRun(lanes, settings, planned=episodes, seed=number, every=0, average=False)
+    active = Trainer(lanes, settings, planned=episodes, seed=number, every=0, average=False)
     judged, false = 0, 0
     active.advance(1)
     while active.done < episodes and active.learned().stopped is None:

@@ -23,6 +23,7 @@ ALLOWED = {
     "peakrl.report",
     "peakrl.report.style",
     "peakrl.sweeps",
+    "peakrl.training",
 }
 
 
@@ -51,7 +52,7 @@ def test_experiments_import_public_names_only(path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from peakrl.training.trainer import ActiveRun",
+        "from peakrl.training.trainer import Trainer",
         "from peakrl.types import Floats",
         "from peakrl import _HOMES",
         "from peakrl import nothing",

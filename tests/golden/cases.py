@@ -139,7 +139,7 @@ def run_record(run):
         "feasible": run.feasible,
         "infeasibility_proof": len(run.infeasibility_proof),
         "multipliers": None if run.multipliers is None else digest(run.multipliers),
-        "generator": digest(run._active.generator),
+        "generator": digest(run._trainer.generator),
         "history": digest(*(column for _, column in sorted(run.history.columns().items()))),
     }
     if coverage is not None:

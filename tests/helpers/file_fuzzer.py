@@ -48,7 +48,7 @@ from peakrl.learners import Certified, PosteriorSampling, SafeQ
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.summary import read_records
 from peakrl.training.run_file import write_run
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 EXTREMES = [
     0, -1, 2, 2**31 - 1, 2**31, -(2**31), 2**64, 10**30, 0.5, -0.0, 1e308, 5e-324, True, None, "", "x", "nan", [], {},
@@ -119,7 +119,7 @@ def settings_of(name, model):
 
 def cut(path, target, settings):
     """Write a run that stopped before its planned end; those that solve linear programmes are shorter."""
-    active = ActiveRun(target, settings, planned=60, seed=3, every=5, average=True)
+    active = Trainer(target, settings, planned=60, seed=3, every=5, average=True)
     active.advance(8 if type(settings).__name__ in ("DOPE", "OptCMDP", "OptPessLP") else 40)
     write_run(path, active)
 

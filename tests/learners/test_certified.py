@@ -18,7 +18,7 @@ from peakrl.certificates.verify import verify
 from peakrl.errors import PeakError, SettingsError
 from peakrl.gym.targets import adapt
 from peakrl.learners import Certified, learner_from
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 PROBLEMS = {
     "jackpot": problems.rare_jackpot(),
@@ -86,7 +86,7 @@ def test_a_certified_policy_is_the_one_handed_out():
 
 
 def test_several_epsilons_are_passed_in_turn():
-    algorithm = certified(PROBLEMS["tie"], (0.5, 0.1, 0.2))._active.algorithm
+    algorithm = certified(PROBLEMS["tie"], (0.5, 0.1, 0.2))._trainer.algorithm
     lines = algorithm.rounds.issued
     assert [line["episodes"] for line in lines] == sorted(line["episodes"] for line in lines)
     assert len(lines) == 3
@@ -211,7 +211,7 @@ def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
 
 def test_what_the_last_episode_followed_does_not_depend_on_the_pieces_that_a_run_was_made_in():
     def followed(model, piece):
-        active = ActiveRun(model, Certified(0.7, relative=True), planned=10**6, seed=3, every=0, average=False)
+        active = Trainer(model, Certified(0.7, relative=True), planned=10**6, seed=3, every=0, average=False)
         while active.stopped is None:
             active.advance(piece)
         return active.done, active.rows.tolist()
@@ -230,7 +230,7 @@ def test_the_log_tells_what_every_episode_followed():
         before = policy.change_episode <= cut + 1
         for node, row in zip(policy.change_node[before], policy.change_row[before], strict=True):
             rows[node] = row
-        algorithm = certified(model, 0.3, episodes=cut)._active.algorithm
+        algorithm = certified(model, 0.3, episodes=cut)._trainer.algorithm
         decided = algorithm.rounds.nodes
         assert (algorithm.followed()[decided] == rows[decided]).all()
 

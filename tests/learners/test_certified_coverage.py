@@ -20,7 +20,7 @@ from peakrl.learners.certified.setup import Declared, certify_model
 from peakrl.learners.certified.tables import BEFORE, OPEN
 from peakrl.learners.episode import Log
 from peakrl.sampling import seed_state
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 PARTS = ("upper", "return", "lower", "gaps", "violation")
@@ -270,7 +270,7 @@ def upper_bound_on_environment(model, seed, episodes, *, complete):
     env = ModelEnvironment(model, seed)
     told = Knowledge(rewards=True, states=2**21)
     settings = Certified(1e-6, failure_probability=0.5)
-    active = ActiveRun(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, knowledge=told)
+    active = Trainer(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, knowledge=told)
     active.advance(1)
     if complete:
         rounds = active.algorithm.rounds

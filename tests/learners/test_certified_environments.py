@@ -23,7 +23,7 @@ from peakrl.learners.certified.confidence import KIND
 from peakrl.learners.certified.episodes import GAUGED
 from peakrl.learners.certified.learner import NO_LOG
 from peakrl.learners.certified.phases import CANDIDATE, CHALLENGE, OPTIMISTIC
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 LAKE = {
     "horizon": 5,
@@ -76,8 +76,8 @@ def on_model(model, policy, labels=None):
 
 def like_environment(model, met, seed, episodes):
     """The learner on a model that is told as little as on an environment: no states, rewards that may be random."""
-    settings, env = met.settings, met._active
-    active = ActiveRun(model, settings, planned=episodes, seed=seed, every=0, average=False)
+    settings, env = met.settings, met._trainer
+    active = Trainer(model, settings, planned=episodes, seed=seed, every=0, average=False)
     rounds, theirs = active.algorithm.rounds, env.algorithm.rounds
     shares, slots = np.full(len(rounds.terms.log_share), 50.0), np.full(model.num_slots, 50.0)
     weights = theirs.lower_logs()
@@ -136,7 +136,7 @@ def different(model, env, active, apart=0.0):
 
 def compare(model, seed, episodes, apart=0.0):
     run = certified(ModelEnvironment(model, seed), 0.5, episodes, relative=False, knowledge=UNKNOWN)
-    return different(model, run._active, like_environment(model, run, seed, run.episodes), apart)
+    return different(model, run._trainer, like_environment(model, run, seed, run.episodes), apart)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -286,7 +286,7 @@ def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_tha
         laws, [[1.2, -1.0], [1.0, 0.9]], np.ones((1, 2, 2)), 3, initial=[0.99, 0.01], reward_range=(-1.0, 1.3)
     )
     run = certified(ModelEnvironment(model, 1), 0.4, 3000, relative=False, seed=1, knowledge=UNKNOWN)
-    evidence = run._active.algorithm.rounds.evidence
+    evidence = run._trainer.algorithm.rounds.evidence
     assert evidence.gap.max() == evidence.scale[2] > 3 * (1.3 + 1.0)
     assert evidence.gaps.sum() == evidence.counts[GAUGED] > 0
     run.save(tmp_path / "run")
@@ -385,7 +385,7 @@ def test_the_log_tells_what_every_episode_followed():
         for node, row in zip(policy.change_node[before], policy.change_row[before], strict=True):
             rows[node] = row
         run = certified(Walk(), 0.1, cut, relative=False)
-        followed = decisions(run.model, run._active.algorithm.followed())
+        followed = decisions(run.model, run._trainer.algorithm.followed())
         assert followed.items() <= decisions(policy.model, rows).items()
 
 

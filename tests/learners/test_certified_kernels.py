@@ -28,7 +28,7 @@ def learned(seed, episodes=160):
     """A certified learner after some episodes of a random problem, on its way to what it cannot reach."""
     model = compile_model(random_problem(seed))
     run = learn(model, Certified(1e-3), episodes=episodes, seed=seed, history="none", average=False)
-    return run._active.algorithm
+    return run._trainer.algorithm
 
 
 @seeds(25)
@@ -381,7 +381,7 @@ def test_every_bet_has_its_part_of_the_failure_probability():
         problem = random_problem(seed)
         model = compile_model(problem)
         settings = Certified(0.1, failure_probability=0.1)
-        r = learn(model, settings, episodes=1, history="none", average=False)._active.algorithm.rounds
+        r = learn(model, settings, episodes=1, history="none", average=False)._trainer.algorithm.rounds
         joint = model.payoffs.stride > 0
         steps = (model.horizon if joint else model.horizon - 1) if model.stationary else 1
         assert float(r.terms.log_share[0]) == pytest.approx(math.log((model.num_rows * steps + 1) / 0.06))
@@ -397,4 +397,4 @@ def test_outcome_groups_share_one_bet():
     )  # fmt: skip
     laws = len(np.unique(model.layout.row_distribution))
     share = math.log((laws * 3 + 1) / (0.6 * 0.05))
-    assert float(run._active.algorithm.rounds.terms.log_share[0]) == pytest.approx(share)
+    assert float(run._trainer.algorithm.rounds.terms.log_share[0]) == pytest.approx(share)

@@ -38,7 +38,7 @@ from peakrl.planning.lagrangian import best_within
 from peakrl.planning.occupancy import most_reward
 from peakrl.sampling import draw_first, draw_outcome, seed_state, uniform
 from peakrl.training.rollout import NO_CHANGES
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 INVENTORY, TINY = compile_model(Inventory()), compile_model(tiny_harvesting())
 BEST, SAFE = solve_cmdp(INVENTORY, total=3.5).value, solve_cmdp(INVENTORY, total=0.7).policy
@@ -46,7 +46,7 @@ BEST, SAFE = solve_cmdp(INVENTORY, total=3.5).value, solve_cmdp(INVENTORY, total
 
 def begun(model, settings, seed=0, episodes=0):
     """The algorithm of a run of so many episodes."""
-    active = ActiveRun(model, settings, planned=10_000, seed=seed, every=0, average=False)
+    active = Trainer(model, settings, planned=10_000, seed=seed, every=0, average=False)
     if episodes:
         active.advance(episodes)
     return active.learned()

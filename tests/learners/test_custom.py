@@ -162,7 +162,7 @@ def test_it_is_swept_by_name_beside_ours_and_stands_in_the_summary(tmp_path):
 
 
 def test_settings_of_files_may_name_a_learner_of_ours_by_its_class():
-    from peakrl.training.spec_schema import learner_settings
+    from peakrl.training.spec_file import learner_settings
 
     assert learner_settings({"learner": "SafeQ", "trials": False}, "settings", Path()) == SafeQ(trials=False)
     with pytest.raises(ProblemError, match="settings: ConstrainedQ needs slack"):

@@ -13,7 +13,7 @@ from peakrl.learners.certified.confidence import ESTIMATE, FROZEN
 from peakrl.learners.certified.episodes import PLAYED
 from peakrl.learners.certified.forecast import AHEAD, SIZES, Outlook
 from peakrl.learners.certified.phases import TELLING
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 SPREAD = Outlook.of(mean=50.0, deviation=3.0, least=0.0, log_share=8.0, safe=0.0)
 
@@ -64,7 +64,7 @@ def test_a_candidate_about_to_be_certified_is_kept_and_one_far_from_it_is_not() 
 
 def test_a_share_of_an_estimate_of_nothing_is_no_aim_to_plan_for() -> None:
     settings = peakrl.learners.Certified(0.2, relative=True)
-    active = ActiveRun(rare_catastrophe(), settings, planned=200, seed=0, every=0, average=False)
+    active = Trainer(rare_catastrophe(), settings, planned=200, seed=0, every=0, average=False)
     active.advance(200)
     rounds = active.learned().rounds
     assert rounds.status[FROZEN]

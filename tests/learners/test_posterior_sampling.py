@@ -20,7 +20,7 @@ from peakrl.learners import PosteriorSampling
 from peakrl.learners.posterior_sampling.kernel import PLANS
 from peakrl.learners.posterior_sampling.learner import STREAM
 from peakrl.policy.export import UNKNOWN
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 SETTINGS = {"optimism": 0.05, "replan_growth": 0.005}
 CASES = {
@@ -128,7 +128,7 @@ FAMILY_INSTANCE, EPISODES = 77, 300
 def family_run(request):
     """A short run on an instance of each family, and how it stood half way."""
     model = instance(request.param, FAMILY_INSTANCE)
-    active = ActiveRun(model, PosteriorSampling(), planned=EPISODES, seed=5, every=0, average=False)
+    active = Trainer(model, PosteriorSampling(), planned=EPISODES, seed=5, every=0, average=False)
     active.advance(EPISODES // 2)
     half = active.learned().known().copy()
     active.advance(EPISODES - EPISODES // 2)

@@ -15,7 +15,7 @@ from peakrl.errors import SettingsError
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP, learner_from
 from peakrl.learners.primal_dual.kernel import plan_anew
 from peakrl.learners.ucbvi import NO_CELL
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 INVENTORY = compile_model(Inventory())
 #: Of the inventory at a limit of 3.5: the optimum and the price of the cost, by linear programming, and the two
@@ -33,7 +33,7 @@ TWINS = {
 
 def begun(model, settings, episodes, seed=0):
     """The algorithm of a run of so many episodes."""
-    active = ActiveRun(model, settings, planned=300, seed=seed, every=0, average=False)
+    active = Trainer(model, settings, planned=300, seed=seed, every=0, average=False)
     active.advance(episodes)
     return active.learned()
 
@@ -174,7 +174,7 @@ def test_the_weighted_problem_ends_at_the_corner_below_the_limit():
     compile_model(random_problem(5, stationary=False, horizon=4, states=4)),  # tables by step
 ])  # fmt: skip
 def test_with_the_model_known_a_plan_is_held_to_cost_what_it_does(model):
-    active = ActiveRun(model, WeiMDP(total=100, known_model=True), planned=30, seed=0, every=0, average=False)
+    active = Trainer(model, WeiMDP(total=100, known_model=True), planned=30, seed=0, every=0, average=False)
     active.advance(30)
     found = evaluate(model, active.result().policy)
     best = solve_modified(model, slack=0.0, penalty=0.0)  # the limit says nothing, so that the most is earned

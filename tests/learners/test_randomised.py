@@ -11,7 +11,7 @@ from peakrl.learners.base import LearnerSettings, SamplingAlgorithm
 from peakrl.planning.values import value_of_mixture
 from peakrl.sampling import draw_first, draw_outcome, uniform
 from peakrl.space import read_only
-from peakrl.training.trainer import ActiveRun, drive
+from peakrl.training.trainer import Trainer, drive
 
 MODEL = compile_model(random_problem(3, states=4, actions=3, horizon=5, constraints=1))
 
@@ -85,7 +85,7 @@ class CoinFlipper(SamplingAlgorithm):
 
 @pytest.fixture(scope="module")
 def run():
-    active = ActiveRun(MODEL, CoinFlips(), planned=400, seed=5, every=1, average=True)
+    active = Trainer(MODEL, CoinFlips(), planned=400, seed=5, every=1, average=True)
     return drive(active, 400)
 
 

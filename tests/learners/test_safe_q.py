@@ -29,7 +29,7 @@ from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
 from peakrl.learners.episode import Log
 from peakrl.sampling import seed_state
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 NONE = Knowledge()
 
@@ -49,7 +49,7 @@ def learn(model, case, **arguments):
 
 def algorithm_of(model, case, episodes):
     """The algorithm of a run that has not begun."""
-    return ActiveRun(model, case[0], planned=episodes, seed=0, every=0, average=False, knowledge=case[1]).learned()
+    return Trainer(model, case[0], planned=episodes, seed=0, every=0, average=False, knowledge=case[1]).learned()
 
 
 SETTINGS = {
@@ -203,7 +203,7 @@ def test_violations_that_hold_for_all_alike_equal_the_twins(share_outcomes):
 def test_a_violating_episode_removes_a_pair_or_ends_the_proof():
     for seed, name in enumerate([*REMEMBERING] * 3):
         model = compile_model(random_problem(seed, actions=3))
-        learner = ActiveRun(
+        learner = Trainer(
             model, SETTINGS[name][0], planned=60, seed=seed, every=0, average=False, knowledge=SETTINGS[name][1]
         )
         for _ in range(60):

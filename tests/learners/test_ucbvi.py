@@ -19,7 +19,7 @@ from peakrl.learners import SUCBVI, UCBVI, learner_from
 from peakrl.learners.ucbvi import NO_CELL, count_step, plan
 from peakrl.storage import read_record, write_record
 from peakrl.training.rollout import NO_CHANGES
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 SMALL = compile_model(
     energy_harvesting(horizon=5, battery=5, max_arrival=5, mean=3, std=2, peak_power=3, log_base=math.e)
@@ -28,7 +28,7 @@ SMALL = compile_model(
 
 def begun(bonus=0.5, seed=0, episodes=0):
     """The algorithm of a run of so many episodes."""
-    active = ActiveRun(SMALL, UCBVI(bonus=bonus), planned=10_000, seed=seed, every=0, average=False)
+    active = Trainer(SMALL, UCBVI(bonus=bonus), planned=10_000, seed=seed, every=0, average=False)
     if episodes:
         active.advance(episodes)
     return active.learned()
@@ -161,7 +161,7 @@ def failing_entries(algorithm):
 @seeds(25)
 def test_sucbvi_fails_what_its_definition_says_and_chooses_nothing_else_while_it_can(seed):
     model = compile_model(random_problem(seed, horizon=4))
-    active = ActiveRun(model, SUCBVI(), planned=200, seed=seed, every=0, average=False)
+    active = Trainer(model, SUCBVI(), planned=200, seed=seed, every=0, average=False)
     active.advance(60)
     algorithm = active.learned()
     plan(algorithm.layout, algorithm.counts, algorithm.planning, NO_CHANGES, 61, 0)

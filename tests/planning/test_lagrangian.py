@@ -17,7 +17,7 @@ from peakrl.planning.lagrangian_kernel import plan_at, reached_by, worth_of
 from peakrl.planning.occupancy import flow, most_reward
 from peakrl.planning.values import value_of_mixture
 from peakrl.space import read_only
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 
 def some_barred(model, rng):
@@ -57,7 +57,7 @@ def counted(seed, scale):
     """A chain of counts, the box around it, and what its rows pay."""
     model = compile_model(random_problem(seed, states=4, actions=2, horizon=3, constraints=1, stationary=seed % 2 == 0))
     settings = OptCMDP(total=0.3, scale=scale)
-    active = ActiveRun(model, settings, planned=1000, seed=seed, every=0, average=False)
+    active = Trainer(model, settings, planned=1000, seed=seed, every=0, average=False)
     active.advance(9)
     learner = active.learned()
     cells, visits = Cells.of(learner.counts, model.num_rows), learner.by_row["visits"].used

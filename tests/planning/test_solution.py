@@ -12,9 +12,8 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import Outcome, Problem, TabularModel, compile_model, solve, solve_modified
 from peakrl.errors import SettingsError
-from peakrl.theory import first_totals
 from peakrl.planning.values import value_of
-from peakrl.theory import default_penalty
+from peakrl.theory import default_penalty, first_totals
 
 SMALL = {"states": 2, "horizon": 3}
 

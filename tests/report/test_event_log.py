@@ -16,7 +16,7 @@ from peakrl import LearningRun, compile_model, energy_harvesting, learn, load_ru
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import SafeQ
 from peakrl.report.event_log import MEASURES, EventLog
-from peakrl.training.watch import RunView
+from peakrl.training.trainer import RunView
 
 pytest.importorskip("tensorboardX", reason="tensorboardX is not installed (pip install tensorboardX): no log to try")
 
@@ -32,7 +32,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peakrl.training.kernel_rollout.KERNEL_STEPS", (100, 100))
+    monkeypatch.setattr("peakrl.training.rollout.KERNEL_STEPS", (100, 100))
     monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 1e9)  # however long one takes
 
 

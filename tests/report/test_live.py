@@ -25,8 +25,7 @@ from peakrl import compile_model, energy_harvesting, learn, load_run
 from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
 from peakrl.report.live import LiveView
-from peakrl.training.trainer import ActiveRun
-from peakrl.training.watch import RunView
+from peakrl.training.trainer import RunView, Trainer
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
 SETTINGS = SafeQ()
@@ -67,7 +66,7 @@ def port_of(view: LiveView) -> int:
 
 
 def moment(episodes: int = 30) -> RunView:
-    learner = ActiveRun(MODEL, SETTINGS, planned=400, seed=0, every=1)
+    learner = Trainer(MODEL, SETTINGS, planned=400, seed=0, every=1)
     learner.advance(episodes)
     return RunView(learner, 400)
 

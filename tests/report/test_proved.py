@@ -27,8 +27,7 @@ from peakrl.learners import Certified, SafeQ
 from peakrl.report.analysis import RunFindings
 from peakrl.report.charts import proof_chart
 from peakrl.report.figures import draw_proof
-from peakrl.training.trainer import ActiveRun
-from peakrl.training.watch import RunView
+from peakrl.training.trainer import RunView, Trainer
 
 MODEL = problems.near_tie()
 SETTINGS = Certified((0.4, 0.2), relative=True)
@@ -55,7 +54,7 @@ def test_the_value_beside_a_bound_is_that_of_the_candidate_of_that_time(run: Lea
     proved = run.proof_history
     assert proved is not None
     for place in (0, len(proved) // 2):
-        active = ActiveRun(MODEL, SETTINGS, planned=100_000, seed=1, every=0)
+        active = Trainer(MODEL, SETTINGS, planned=100_000, seed=1, every=0)
         active.advance(int(proved.episode[place]))
         candidate = Policy(MODEL, active.learned().decided())
         assert proved.value[place] == pytest.approx(evaluate(MODEL, candidate).value, rel=1e-12)
@@ -66,7 +65,7 @@ def test_states_that_offer_nothing_after_the_last_step_do_no_harm() -> None:
     run = learn(model, Certified(0.0), episodes=60, knowledge=Knowledge(deterministic=True))
     assert run.proof_history is not None
     assert run.proof_history.value[-1] == solve(model).value
-    assert {"value", "violation"} <= ActiveRun(model, SETTINGS, planned=9, seed=1, every=0).fields().keys()
+    assert {"value", "violation"} <= Trainer(model, SETTINGS, planned=9, seed=1, every=0).fields().keys()
 
 
 def test_it_is_kept_in_files(run: LearningRun, tmp_path: Path) -> None:
@@ -128,7 +127,7 @@ def test_the_progress_line_tells_what_is_proved_and_forecasts_the_end(on: str) -
     lines = []
 
     def watch(moment: RunView) -> None:
-        lines.append((moment.episodes, moment.active.fields()))
+        lines.append((moment.episodes, moment.trainer.fields()))
 
     run = learn(target, Certified(0.2, relative=True), episodes=20_000, watch=watch, history="none")
     told = [(done, fields) for done, fields in lines if "certified gap" in fields]

@@ -27,8 +27,8 @@ from peakrl import (
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.gym.targets import adapt
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.training.snapshots import restore, snapshot
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.run_file import restore, snapshot
+from peakrl.training.trainer import Trainer
 
 SETTINGS = {
     "as printed": ConstrainedQ.paper(0.25),
@@ -438,7 +438,7 @@ def test_a_run_cut_in_two_and_taken_over_equals_the_whole(settings, depends_on):
     def make():
         lanes = adapt(gymnasium.make("peakrl/MachineScheduling-v0", example=3))
         knowledge = Knowledge(constraint_depends_on=depends_on)
-        return ActiveRun(lanes, settings, planned=90, seed=4, every=10, knowledge=knowledge)
+        return Trainer(lanes, settings, planned=90, seed=4, every=10, knowledge=knowledge)
 
     whole, first, second = make(), make(), make()
     whole.advance(90)

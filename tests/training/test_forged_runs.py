@@ -15,13 +15,13 @@ import pytest
 
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, TabularModel, compile_model, learn, learners, load_run
+from peakrl import Knowledge, TabularModel, compile_model, learn, learners, load_run, resume
 from peakrl.errors import StorageError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.base import Algorithm
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.training import run_file as checkpoint
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 PRACTICAL = SafeQ()
 
@@ -158,7 +158,7 @@ SETTINGS = [PRACTICAL, ConstrainedQ.paper(0.25), ConstrainedQ.published(0.25)]
 def test_a_run_that_is_loaded_and_saved_again_is_the_same_file(settings, tmp_path):
     for seed, done in enumerate((7, 30, 7, 30)):
         model = compile_model(random_problem(seed))
-        active = ActiveRun(model, settings, planned=30, seed=seed, every=4, average=True)
+        active = Trainer(model, settings, planned=30, seed=seed, every=4, average=True)
         active.advance(done)
         checkpoint.write_run(tmp_path / "one", active)
         load_run(tmp_path / "one").save(tmp_path / "two")
@@ -202,8 +202,8 @@ def test_a_last_save_that_fails_is_an_error_that_carries_the_run(tmp_path, monke
     with pytest.raises(StorageError, match=r"No space left.*the run is over, but it is not saved") as caught:
         learn(model, PRACTICAL, episodes=20, seed=1, checkpoint=tmp_path / "other")
     assert caught.value.run.episodes == 20
-    with pytest.raises(StorageError, match="what was saved before is still there"):
-        checkpoint.resume(path, episodes=25)
+    with pytest.raises(StorageError, match="the previous checkpoint is still there"):
+        resume(path, episodes=25)
     assert path.read_bytes() == before
     assert not (tmp_path / "other").exists()
 
@@ -238,7 +238,7 @@ def test_the_command_line_fails_where_the_run_cannot_be_kept(old, tmp_path):
 
 @pytest.mark.parametrize("name", ["a" * 256, "a\0b", "/dev/null", "/dev/full"])
 def test_a_place_that_cannot_be_written_is_refused_before_the_first_episode(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(ActiveRun, "advance", None)  # which would fail
+    monkeypatch.setattr(Trainer, "advance", None)  # which would fail
     with pytest.raises(StorageError, match="cannot write"):
         learn(compile_model(random_problem(6)), PRACTICAL, episodes=20, checkpoint=tmp_path / name)
 
@@ -248,7 +248,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_first_episode(name
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_without_a_checkpoint_carries_the_run_so_far(monkeypatch):
-    model, advance = compile_model(random_problem(6)), ActiveRun.advance
+    model, advance = compile_model(random_problem(6)), Trainer.advance
     monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 0.0)
 
     def interrupted(self, episodes):
@@ -256,12 +256,12 @@ def test_an_interrupt_without_a_checkpoint_carries_the_run_so_far(monkeypatch):
         if self.done >= 100:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(ActiveRun, "advance", interrupted)
+    monkeypatch.setattr(Trainer, "advance", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt) as caught:
         learn(model, PRACTICAL, episodes=10**5, history="none")
     assert signal.getsignal(signal.SIGINT) is handler
-    monkeypatch.setattr(ActiveRun, "advance", advance)
+    monkeypatch.setattr(Trainer, "advance", advance)
     run = caught.value.run
     assert 100 <= run.episodes < 10**5
     assert np.array_equal(run.q, learn(model, PRACTICAL, episodes=run.episodes, history="none").q)

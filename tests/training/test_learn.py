@@ -19,7 +19,7 @@ from peakrl.errors import SettingsError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.constrained_q import Rates, Tables, learn_played
 from peakrl.learners.episode import Log
-from peakrl.training import kernel_rollout as sources
+from peakrl.training import rollout as sources
 
 SETTINGS = {
     "as printed": ConstrainedQ.paper(0.25),

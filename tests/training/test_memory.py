@@ -17,7 +17,7 @@ from peakrl import TabularModel, compile_model, energy_harvesting, learn
 from peakrl.evaluation.curve_tables import new_curve
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.policy.tables import first_rows
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
 SETTINGS = {
@@ -36,7 +36,7 @@ def stated(name):
 
 def learner_of(model, settings, **choices):
     chosen = {"planned": 100_000, "seed": 0, "every": 0, "average": False} | choices
-    return ActiveRun(model, settings, **chosen)
+    return Trainer(model, settings, **chosen)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -37,8 +37,9 @@ from peakrl.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.storage import MAGIC, _digest, read_record, write_record
 from peakrl.training import run_file as checkpoint
-from peakrl.training.run_file import read_run, write_run
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.learn import read_run
+from peakrl.training.run_file import write_run
+from peakrl.training.trainer import Trainer
 
 SETTINGS = [
     ConstrainedQ.paper(0.25),
@@ -77,7 +78,7 @@ def differences(run, other):
         for name in ("change_episode", "change_node", "change_row"):
             pairs[name] = (getattr(run.averaged_policy, name), getattr(other.averaged_policy, name))
     found += [name for name, (one, two) in pairs.items() if one.tobytes() != two.tobytes()]
-    one, two = (r._active.learned().arrays() for r in (run, other))
+    one, two = (r._trainer.learned().arrays() for r in (run, other))
     return found + [name for name in one if one[name].tobytes() != two[name].tobytes()]
 
 
@@ -101,8 +102,8 @@ def test_a_run_cut_anywhere_and_resumed_equals_the_uncut_run(block, tmp_path):
     for seed in range(25 * block, 25 * block + 25):
         model, chosen, episodes, arguments, cuts = drawn_case(seed)
         whole = learn(model, chosen, episodes=episodes, **arguments)
-        every = whole._active.recorder.every if whole._active.recorder else 0
-        learner = ActiveRun(
+        every = whole._trainer.recorder.every if whole._trainer.recorder else 0
+        learner = Trainer(
             model, chosen, planned=episodes, seed=arguments["seed"], every=every, average=arguments["average"]
         )
         learner.advance(cuts[0])
@@ -140,17 +141,17 @@ def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path, monke
     model, chosen, path = compile_model(random_problem(6)), SafeQ(), tmp_path / "run"
     whole = learn(model, chosen, episodes=50, history=1)
     with monkeypatch.context() as patched:
-        patched.setattr(ActiveRun, "advance", stop_at(30))
+        patched.setattr(Trainer, "advance", stop_at(30))
         with pytest.raises(ZeroDivisionError):
             learn(model, chosen, episodes=50, history=1, checkpoint=path, checkpoint_every=10)
     assert load_run(path).episodes == 30
     ran = []
-    monkeypatch.setattr(ActiveRun, "advance", counted(ran))
+    monkeypatch.setattr(Trainer, "advance", counted(ran))
     assert differences(whole, learn(model, chosen, episodes=50, history=1, checkpoint=path)) == []
     assert sum(ran) == 20
 
 
-def stop_at(limit, advance=ActiveRun.advance):
+def stop_at(limit, advance=Trainer.advance):
     def stopping(self, episodes):
         if self.done >= limit:
             raise ZeroDivisionError
@@ -159,7 +160,7 @@ def stop_at(limit, advance=ActiveRun.advance):
     return stopping
 
 
-def counted(ran, advance=ActiveRun.advance):
+def counted(ran, advance=Trainer.advance):
     def counting(self, episodes):
         ran.append(episodes)
         advance(self, episodes)
@@ -215,13 +216,13 @@ def test_a_disk_that_fails_for_a_while_does_not_end_the_run(tmp_path, monkeypatc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_saved_before_it_stops(number, tmp_path, monkeypatch):
     model, chosen, path = compile_model(random_problem(6)), SafeQ(), tmp_path / "run"
-    monkeypatch.setattr("peakrl.training.kernel_rollout.KERNEL_STEPS", (1, 1 << 20))
+    monkeypatch.setattr("peakrl.training.rollout.KERNEL_STEPS", (1, 1 << 20))
     monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 0.0)
     heard = []
     before = signal.signal(signal.SIGTERM, lambda *_: heard.append("term"))
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(ActiveRun, "advance", interrupted_at(30, number))
+            patched.setattr(Trainer, "advance", interrupted_at(30, number))
             if number == signal.SIGINT:
                 with pytest.raises(KeyboardInterrupt):
                     learn(model, chosen, episodes=300, checkpoint=path)
@@ -235,7 +236,7 @@ def test_an_interrupted_run_is_saved_before_it_stops(number, tmp_path, monkeypat
     assert differences(learn(model, chosen, episodes=300), resume(path)) == []
 
 
-def interrupted_at(limit, number, advance=ActiveRun.advance):
+def interrupted_at(limit, number, advance=Trainer.advance):
     def advancing(self, episodes):
         advance(self, episodes)
         if self.done - episodes < limit <= self.done:

@@ -11,7 +11,7 @@ from peakrl import energy_harvesting, learn, load_run, resume, to_gymnasium
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.storage import read_record, write_record
-from peakrl.training.trainer import ActiveRun
+from peakrl.training.trainer import Trainer
 
 SETTINGS = {
     "practical": SafeQ(),
@@ -57,9 +57,9 @@ def test_a_run_on_an_environment_cut_anywhere_equals_the_uncut_run(name, make, d
     whole = learn(make(), chosen, episodes=60, seed=5, **declared)
     for number in range(4):
         path = tmp_path / f"{number}.run"
-        learner = learn(make(), chosen, episodes=60, seed=5, **declared)._active
+        learner = learn(make(), chosen, episodes=60, seed=5, **declared)._trainer
         cut = int(rng.integers(1, 60))
-        begun = ActiveRun(learner.target, chosen, planned=60, seed=5, every=learner.recorder.every)
+        begun = Trainer(learner.target, chosen, planned=60, seed=5, every=learner.recorder.every)
         begun.advance(cut)
         begun.result().save(path)
         assert differences(load_run(path), load_run(path, env=make(), **declared)) == []
@@ -104,7 +104,7 @@ def test_a_run_on_an_environment_is_read_without_it_and_asks_for_it_to_go_on(tmp
     assert list(read.model.action_labels) == list(run.model.action_labels)
     read.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
-    with pytest.raises(StorageError, match="pass that environment as env= to go on"):
+    with pytest.raises(StorageError, match="pass that environment as env= to continue"):
         resume(path, episodes=9)
     with pytest.raises(StorageError, match="FrozenLake"):
         load_run(path, env=lake(), **LAKE)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peakrl import History, LearningRun, compile_model, energy_harvesting, learn, resume, to_gymnasium
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.learners.base import LearnerSettings
-from peakrl.training.watch import RunView
+from peakrl.training.trainer import RunView
 
 PROBLEM = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
 MODEL = compile_model(PROBLEM)
@@ -35,7 +35,7 @@ def same(one: LearningRun, other: LearningRun) -> bool:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at the clock every few episodes."""
-    monkeypatch.setattr("peakrl.training.kernel_rollout.KERNEL_STEPS", (100, 100))
+    monkeypatch.setattr("peakrl.training.rollout.KERNEL_STEPS", (100, 100))
     monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 1e9)  # however long one takes
 
 

@@ -89,7 +89,7 @@ def stored_policy(path: Path, model: Any) -> Any:
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
     from peakrl.storage import kind_of
-    from peakrl.training.run_file import load_run
+    from peakrl.training.learn import load_run
 
     if kind_of(path) == KIND:
         return load_policy(path, model)
@@ -166,7 +166,7 @@ def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
     from peakrl.storage import kind_of
-    from peakrl.training.run_file import load_run
+    from peakrl.training.learn import load_run
 
     model = None if target is None or target.is_environment else target.table
     if kind_of(file) == KIND:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.env_spec import LearningTarget
     from peakrl.report.live import LiveView
-    from peakrl.training.learn import LearningRun
-    from peakrl.training.watch import RunView, Watch
+    from peakrl.training.trainer import LearningRun, RunView, Watch
 
 PROOF_LINES = 12
 #: By whether it is an environment.
@@ -189,7 +188,7 @@ def resumed(
     watch: Watch | None = None,
 ) -> tuple[LearningRun, Path | None, LearningTarget | None]:
     """Continue a run file; the problem file is needed for an environment, and where the file could not hold a model."""
-    from peakrl.training.run_file import resume
+    from peakrl.training.learn import resume
 
     target = target_for(path, file)
     place = checkpoint or out or path

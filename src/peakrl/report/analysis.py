@@ -38,7 +38,7 @@ from peakrl.types import Floats, Longs
 if TYPE_CHECKING:
     from peakrl.planning import Solution
     from peakrl.policy.binding import AnyPolicy
-    from peakrl.training.learn import LearningRun
+    from peakrl.training.trainer import LearningRun
 
 #: Places with a risk that a page lists.
 MOST_RISKS = 12

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from peakrl.problems.heating.problem import Thermostat
     from peakrl.problems.robots.problem import BatteryRobot
     from peakrl.report.analysis import ModelFindings, RunFindings
-    from peakrl.training.learn import LearningRun
+    from peakrl.training.trainer import LearningRun
 
 #: Points of a curve.
 POINTS = 2000

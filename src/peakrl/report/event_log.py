@@ -21,7 +21,7 @@ from peakrl.report.blocks import flattened
 from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
-    from peakrl.training.watch import RunView
+    from peakrl.training.trainer import RunView
 
 #: Points that are written at a time: TensorBoard shows about a thousand in all.
 MOST_POINTS = 500
@@ -74,7 +74,7 @@ class EventLog:
         named |= {name: value for name, value in flattened(moment.settings.as_dict()) if value is not None}
         rows = "\n".join(f"| {name} | {value} |" for name, value in named.items())
         self._writer.add_text("settings", f"| setting | value |\n|---|---|\n{rows}")
-        if moment.active.recorder is not None and isinstance(moment.model, TabularModel):
+        if moment.trainer.recorder is not None and isinstance(moment.model, TabularModel):
             best = ModelFindings(moment.model).optimum
             self._optimum = math.nan if best is None else best.value
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from peakrl.safety.safe_set import StepCount
-    from peakrl.training.learn import LearningRun
+    from peakrl.training.trainer import LearningRun
 
 
 def draw_gantt(bars: Sequence[Bar], title: str) -> Figure:

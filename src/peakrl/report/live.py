@@ -22,8 +22,7 @@ from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
     from peakrl.report.blocks import Section
-    from peakrl.training.learn import LearningRun
-    from peakrl.training.watch import RunView
+    from peakrl.training.trainer import LearningRun, RunView
 
 #: Seconds between two pages at least; the share of the time for building; since when a page counts as open.
 LEAST, SHARE, OPEN = 2.0, 0.1, 5.0

@@ -24,7 +24,7 @@ from peakrl.storage import reading, write_file
 
 if TYPE_CHECKING:
     from peakrl.tabular import TabularModel
-    from peakrl.training.learn import LearningRun
+    from peakrl.training.trainer import LearningRun
 
 NAME = "report.html"
 #: What pages begin with; those before 0.2 do not say who made them.
@@ -190,7 +190,7 @@ def write_report(
     file, to `report.html` in the current folder. A page of peakrl's that stood there is replaced. A run on an
     environment is judged exactly on its `table`, where that is given: `compile_model(from_gymnasium(env, ...))`.
     """
-    from peakrl.training.learn import LearningRun
+    from peakrl.training.trainer import LearningRun
 
     if not isinstance(source, LearningRun | str | Path):
         raise SettingsError(f"source is {source!r}; it must be a run, or the name of a run file or a folder")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from peakrl.report.analysis import RunFindings
     from peakrl.space import StateSpace
     from peakrl.tabular import TabularModel
-    from peakrl.training.learn import LearningRun
+    from peakrl.training.trainer import LearningRun
     from peakrl.types import Floats, Longs
 
 #: A map has this many fields beside the step, places, and values along a field, at most.

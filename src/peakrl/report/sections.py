@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.report.analysis import EnvironmentFindings, RunFindings
     from peakrl.tabular import TabularModel
-    from peakrl.training.learn import LearningRun
+    from peakrl.training.trainer import LearningRun
 
 #: Lines of a proof on the page.
 PROOF_LINES = 500
@@ -52,7 +52,7 @@ def run_section(
     path: Path, share: int = 1, model: TabularModel | None = None, table: TabularModel | None = None
 ) -> Section:
     """Return the section of a run file; `share` runs divide the page's room among them."""
-    from peakrl.training.run_file import load_run
+    from peakrl.training.learn import load_run
 
     return section_for(load_run(path, model=model), path.name, share, table)
 

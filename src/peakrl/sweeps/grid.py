@@ -56,7 +56,7 @@ from peakrl.sweeps.learning import (
 )
 from peakrl.sweeps.store import MARKER, Store
 from peakrl.sweeps.tasks import Result, Task, check_plain
-from peakrl.training.spec_schema import learner_settings
+from peakrl.training.spec_file import learner_settings
 
 KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
 RUN_KEYS = ("problems", "settings", "episodes", "seeds")

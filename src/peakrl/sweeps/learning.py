@@ -32,7 +32,8 @@ from peakrl.sweeps.tasks import canonical
 from peakrl.sweeps.worker import FOLDER
 from peakrl.tabular import TabularModel
 from peakrl.training.history import History
-from peakrl.training.learn import LearningRun, Record, is_sampled, learn
+from peakrl.training.learn import Record, is_sampled, learn
+from peakrl.training.trainer import LearningRun
 
 FUNCTION = "peakrl.sweeps.learning:learn_run"
 #: Among settings; no parameter of a learner can be called so.

@@ -25,12 +25,10 @@ from numpy.typing import NDArray
 
 from peakrl.checks import check_confidence, check_count, check_number
 from peakrl.errors import SettingsError
-from peakrl.evaluation.curve import policy_curve
-from peakrl.evaluation.curve_tables import Curve, start_curve
+from peakrl.evaluation.policy_curve import PolicyCurve
 from peakrl.learners.episode import Log
-from peakrl.policy.tables import first_rows
 from peakrl.tabular import TabularModel
-from peakrl.types import Floats, Ints, Longs
+from peakrl.types import Floats, Longs
 
 #: Sums that differ by less, relative to both, are equal.
 ROUNDING = 1e-12
@@ -247,48 +245,3 @@ def as_history(parts: list[Floats]) -> History:
     """Join points."""
     table = np.concatenate([np.empty((0, POINT_COLUMNS)), *parts])
     return History(table[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in table.T[1:]))
-
-
-class PolicyCurve:
-    """Exact value and violation of every pi^k, from the change list (formulas: `evaluation.curve`)."""
-
-    def __init__(self, model: TabularModel, rows: Ints | None = None) -> None:
-        self.model = model
-        #: [node]: the policy of the latest episode.
-        self.rows: Ints = first_rows(model) if rows is None else rows
-        self._tables: Curve | None = None
-        #: Changes that hold only from the next chunk on: episode, node, row.
-        self.pending: list[Ints] = [np.empty(0, np.int32)] * 3
-
-    @property
-    def tables(self) -> Curve:
-        """What is known of the policy, which it is a function of: made where it is needed."""
-        if self._tables is None:
-            model, violation = self.model, self.model.row_violation.sum(axis=1)
-            first = (model.first_slot, model.first_probability)
-            self._tables = start_curve(model.layout, model.row_reward, violation, *first, self.rows)
-            self.rows = self._tables.rows
-        return self._tables
-
-    def rest(self) -> None:
-        """Give back all but the policy: nothing may go on for a while."""
-        self._tables = None
-
-    def advance(self, done: int, count: int, log: Log, changes: int) -> Floats:
-        """Return [episode, 2] for episodes done+1 .. done+count."""
-        columns = [np.concatenate([old, new[:changes]]) for old, new in zip(self.pending, log, strict=True)]
-        value, violation = np.empty(count), np.empty(count)
-        for column in columns:
-            column.flags.writeable = False  # as the change list of an averaged policy is
-        episode, node, row = columns
-        used = policy_curve(self.model.layout, self.tables, episode, node, row, done + 1, value, violation)
-        self.pending = [column[used:] for column in columns]
-        return np.stack([value, violation], axis=1)
-
-
-def current_figures(model: TabularModel, rows: Ints) -> dict[str, float]:
-    """Exact value and violation of one policy, [node]."""
-    nothing = Log(*(np.empty(0, np.int32) for _ in range(3)))
-    rows = np.where(first_rows(model) < 0, np.int32(-1), rows)  # states that offer nothing may have any number
-    value, violation = PolicyCurve(model, rows).advance(0, 1, nothing, 0)[0].tolist()
-    return {"value": value, "violation": violation}

@@ -1,236 +1,44 @@
-"""`learn`: run a learner on a target and keep what came out.
-
-History is exact on a model: pi^k is evaluated for every episode k (only where it changed), so that the averages of
-pi-bar^k are over all episodes so far, not over samples. Where nothing is random, what an episode earns is its policy's
-value. Of an environment nothing exact is known: there history holds what episodes earned and violated.
-"""
+"""`learn`, `load_run` and `resume`: run a learner on a target, read a run from its file, and continue it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from peakrl.certificates.certificate import Certificate
 from peakrl.checks import check_episodes, check_seed
-from peakrl.compile import as_model, is_problem
-from peakrl.errors import PeakError, SettingsError
-from peakrl.gym.adapter import is_environment
+from peakrl.compile import Target, as_model, is_problem
+from peakrl.errors import SettingsError, StorageError
+from peakrl.gym.adapter import AbsentEnvironment, Lanes, is_environment, load_rules
 from peakrl.gym.targets import adapt
+from peakrl.labels import Arrays
 from peakrl.learners import DEFAULT, make_learner
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
-from peakrl.learners.base import Algorithm, Held, LearnerSettings, ProofHistory
-from peakrl.learners.coverage import Coverage, find_coverage
+from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
-from peakrl.learners.infeasibility import Memory, Witness
-from peakrl.policy.mixture import AveragedPolicy
-from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
-from peakrl.space import StateSpace
+from peakrl.model_file import restored_model
+from peakrl.storage import fields_of, remove_leftovers
 from peakrl.tabular import TabularModel
-from peakrl.training.history import History
-from peakrl.training.watch import Watch
-from peakrl.types import Floats, Ints, Longs
+from peakrl.training.run_file import (
+    Saver,
+    bring_back,
+    continued,
+    description,
+    kind_for,
+    part,
+    read_plain,
+    stored_learner,
+    writer,
+)
+from peakrl.training.trainer import LearningRun, Trainer, Watch, drive, pieces
 
 if TYPE_CHECKING:
     from peakrl.gym.constraints import ConstraintFunction
-    from peakrl.training.trainer import ActiveRun
 
-#: "auto" records this many points, sampled ones where the exact curve might have to look at more outcomes than this.
+#: "auto" records this many points; sampled ones if the exact curve might visit more outcomes than this.
 AUTO_POINTS, AUTO_WORK = 1000, 1e10
 
 Record = Literal["auto", "sampled", "none"] | int
-Table = Policy | StochasticPolicy
-FEASIBLE = {True: "feasible", False: "proved infeasible", None: "feasibility not proved"}
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LearningRun:
-    """What a run has learned, and how it went."""
-
-    #: What was learned on; of an environment, the states that were met.
-    model: StateSpace
-    #: Of the learner.
-    settings: LearnerSettings
-    #: What was declared of the target.
-    knowledge: Knowledge
-    #: K: how many were played.
-    episodes: int
-    #: Of the random numbers.
-    seed: int
-    #: How it went, point by point.
-    history: History
-    #: How many episodes violated a constraint.
-    violations: int
-    #: The last that did (1-based); None if none did.
-    last_violation_episode: int | None
-    #: True or False where the learner has proved it; None: unknown, since not violating so far proves nothing.
-    feasible: bool | None
-    #: What `feasible = False` rests on: every observation, from the first state on.
-    infeasibility_proof: list[Witness]
-    #: Why it ended before the planned episodes; None where it did not.
-    stop_reason: str | None
-    #: What a certified learner had proved, time by time; None of other learners.
-    proof_history: ProofHistory | None
-    #: The policies, or what makes them once they are asked for.
-    _policy: Table | Callable[[], Table]
-    _followed: Table | Callable[[], Table]
-    _averaged: AveragedPolicy | None
-    _learned: Algorithm | Held
-    _active: ActiveRun | None = None
-
-    @classmethod
-    def of(
-        cls,
-        active: ActiveRun,
-        algorithm: Algorithm,
-        states: StateSpace,
-        averaged: AveragedPolicy | None,
-        *,
-        watched: bool = False,
-        over: bool = False,
-    ) -> LearningRun:
-        """Return the result of a run in progress; `watched`: one that keeps nothing of it; `over`: none goes on."""
-        learned = Held(algorithm) if watched else algorithm
-
-        def table(rows: Callable[[], Ints]) -> Table | Callable[[], Table]:
-            make = partial(table_of, algorithm, states, rows, learned)
-            return make if over and algorithm.vouches else make()
-
-        violations, last = (int(count) for count in active.counters)
-        return cls(
-            model=states,
-            settings=active.settings,
-            knowledge=active.knowledge,
-            episodes=active.done,
-            seed=active.seed,
-            history=History.empty() if active.recorder is None else active.recorder.history(active.done),
-            violations=violations,
-            last_violation_episode=last or None,
-            feasible=algorithm.feasible(),
-            infeasibility_proof=algorithm.proof(),
-            stop_reason=algorithm.stopped,
-            proof_history=algorithm.proof_history(),
-            _policy=table(algorithm.decided),
-            _followed=table(partial(getattr, active, "rows")),  # no lambda, which could not be pickled
-            _averaged=averaged,
-            _learned=learned,
-            _active=None if watched else active,
-        )
-
-    @cached_property
-    def policy(self) -> Table:
-        """What to use: the learner's best decisions after the last episode, without exploration."""
-        return self._policy() if callable(self._policy) else self._policy
-
-    @cached_property
-    def behavior_policy(self) -> Table:
-        """pi^K, what the last episode followed."""
-        return self._followed() if callable(self._followed) else self._followed
-
-    @property
-    def averaged_policy(self) -> AveragedPolicy:
-        """pi-bar of Theorem 1: the uniform mixture of pi^1 .. pi^K."""
-        if self._averaged is None:
-            raise PeakError("this run kept no change list: learn(..., average=True) keeps one")
-        return self._averaged
-
-    @cached_property
-    def q(self) -> Floats:
-        """[entry]: what the learner holds each action to be worth (for Q-learners their Q-table)."""
-        return self._learned.values().copy()
-
-    @cached_property
-    def certificate(self) -> Certificate | None:
-        """What a certified learner has proved of `policy`, or its bounds as they stand; None of other learners."""
-        return self._learned.certificate()
-
-    @cached_property
-    def issued(self) -> list[dict[str, float]]:
-        """What a certified learner certified, one entry for each epsilon that it reached, in their order.
-
-        Each entry holds `epsilon`, `episodes`, `gap`, `violation_high` and the other bounds at that time. The list is
-        empty for other learners and for a run that is still learning.
-        """
-        return list(getattr(self._learned, "issued", ()))
-
-    @property
-    def proof_episode(self) -> int | None:
-        """The episode that completed the proof of infeasibility; None without such a proof."""
-        return getattr(self._learned, "proved_in", None)
-
-    @property
-    def stored_numbers(self) -> int | None:
-        """How many numbers the learner's tables hold; None for a run that is still learning."""
-        return None if isinstance(self._learned, Held) else sum(a.size for a in self._learned.arrays().values())
-
-    @cached_property
-    def coverage(self) -> Coverage | None:
-        """Where `policy` may come to and its action was never tried, and how likely that is.
-
-        None of learners that do not count visits or that draw their actions, and of a run that is watched.
-        """
-        model = self.model if isinstance(self.model, TabularModel) else None
-        if isinstance(self._learned, Held) or not isinstance(self.policy, Policy):
-            return None
-        return find_coverage(self._learned, self.policy.rows, model)
-
-    @cached_property
-    def visits(self) -> Longs | None:
-        """[row]: how often the learner took each action, at any step; None of learners that do not count."""
-        return self._learned.visits()
-
-    @cached_property
-    def infeasible_limits(self) -> str | None:
-        """Why no policy keeps the limits that the learner was given, by what it counted on an environment.
-
-        None where one may, and of learners that count nothing. On a model `learn` refuses such limits.
-        """
-        return self._learned.unkept()
-
-    @property
-    def multipliers(self) -> Floats | None:
-        """[cost]: what a unit of each limited violation is held to be worth; None of learners without such limits."""
-        return self._learned.multipliers()
-
-    @property
-    def multiplier_curve(self) -> Floats | None:
-        """[point, 1 + cost]: episode, and the multipliers then; None of learners that keep no such curve."""
-        return self._learned.multiplier_curve()
-
-    @property
-    def averaged_multipliers(self) -> Floats | None:
-        """[cost]: the mean of `multiplier_curve`, which is what bounds on primal-dual learners are about."""
-        curve = self.multiplier_curve
-        return None if curve is None or not len(curve) else curve[:, 1:].mean(axis=0)
-
-    def memory(self) -> Memory | None:
-        """What the learner has seen fail, and how; None where it keeps no such record."""
-        return self._learned.memory()
-
-    def save(self, path: str | Path) -> None:
-        """Write the run, its model included, to one file for `peakrl.load_run` and `peakrl.resume`."""
-        from peakrl.training.run_file import writer
-
-        if self._active is None:
-            raise PeakError("this run cannot be saved: what it learned with was not kept")
-        writer(self._active)(Path(path), self._active)
-
-    def __repr__(self) -> str:
-        last = f", last in episode {self.last_violation_episode:,}" if self.last_violation_episode else ""
-        coverage = "" if self.coverage is None else f", policy {self.coverage}"
-        limits = "" if self.infeasible_limits is None else f"; {self.infeasible_limits}"
-        return (
-            f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
-            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{coverage}{limits}>"
-        )
-
-
-def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Held) -> Table:
-    """Return a policy of an algorithm: its chances where it draws its actions, else these rows [node]."""
-    chances = algorithm.chances()
-    return Policy(states, rows(), learned) if chances is None else simplest_policy(states, chances)
 
 
 def learn(
@@ -255,23 +63,48 @@ def learn(
 ) -> LearningRun:
     """Learn a policy for `target` from experience and return the run.
 
-    `target` is a model, a `Problem` (compiled here) or a Gymnasium environment; `learner` is one of `peakrl.learners`
-    or its name, by default `PosteriorSampling()`, or your own `Learner`. `knowledge` is what you declare of the target.
-    `history`: "auto" (about a thousand points; on models so large that exact curves would take minutes what episodes
-    earned, as `history` says), "sampled" (that on any model), "none" (no history, full speed), or every how many
-    episodes. `average=False` keeps no averaged policy, so that memory does not grow with the run. `checkpoint` names a
-    file that the run is saved to every `checkpoint_every` episodes (None: about every half minute), when it is
-    interrupted and at its end; if it holds the same run already, that one goes on from there. `watch` is called about
-    twice a second with the run as it stands (`episodes`, `goal`, `violations`, `history_after(episode)`, `run()`); the
-    result is the same with and without it.
+    Parameters
+    ----------
+    target
+        A model, a `Problem` (it is compiled) or a Gymnasium environment.
+    learner
+        One of `peakrl.learners`, its name, or your own `Learner`; by default `PosteriorSampling()`.
+    episodes
+        Number of episodes; an upper limit for learners that stop by themselves.
+    knowledge
+        What you declare about the target.
+    seed
+        Seed of all random numbers. The same seed gives the same run.
+    history
+        "auto": about a thousand points, exact on models unless that would take minutes (see `History.sampled`).
+        "sampled": returns of episodes, on any model. "none": no history, full speed. A number: every so many episodes.
+    average
+        False: keep no averaged policy, so that memory does not grow with the run.
+    checkpoint
+        A file. The run is saved to it every `checkpoint_every` episodes (None: about every half minute), when it is
+        interrupted and at its end. If the file holds the same run already, that run continues.
+    progress
+        Show a progress bar.
+    watch
+        A function that is called about twice a second with the run in progress (`episodes`, `goal`, `violations`,
+        `history_after(episode)`, `run()`). The result does not depend on it.
+    horizon, reward_range, constraint_bounds, constraint_tolerances, constraint, states
+        For environments that do not declare these themselves: the horizon, the (lowest, highest) reward of a step, the
+        bounds of the constraints, how far below 0 each still counts as satisfied, a `constraint` function of the
+        transition (satisfied if >= 0; by default constraints are read from `info`), and, for learners with a bonus,
+        about how many states there are. See docs/gymnasium.md.
 
-    The rest is for environments that do not declare it themselves: `horizon`, the `reward_range` (lowest, highest) of a
-    step, `constraint_bounds`, `constraint_tolerances` (how far below 0 each still counts as met: 0 unless given), a
-    `constraint` function of the transition (>= 0 is met; otherwise constraints are read from `info`), and, where a
-    bonus is used, about how many `states` there are. See docs/gymnasium.md.
+    Returns
+    -------
+    LearningRun
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> model = peakrl.compile_model(peakrl.scheduling_example(1))
+    >>> peakrl.learn(model, episodes=500).episodes
+    500
     """
-    from peakrl.training.trainer import ActiveRun, drive
-
     settings, knowledge = check_learner(learner), check_knowledge(knowledge)
     episodes, seed = check_episodes(episodes), check_seed(seed)
     declared: dict[str, Any] = {
@@ -291,19 +124,16 @@ def learn(
         raise SettingsError(
             f"target is {type(target).__name__}; it must be a Problem, a TabularModel or a Gymnasium environment"
         )
-    active = ActiveRun(
+    trainer = Trainer(
         target, settings, planned=episodes, seed=seed, every=recording_interval(history, episodes), average=average,
         knowledge=knowledge, sampled=sampled,
     )  # fmt: skip
     if checkpoint is None:
         if checkpoint_every is not None:
             raise SettingsError("checkpoint_every says how often to save; checkpoint must say where")
-        return drive(active, episodes, progress=progress, watch=watch)
-    from peakrl.training.checkpointing import Saver
-    from peakrl.training.run_file import continued, writer
-
-    saver = Saver(checkpoint, checkpoint_every, writer(active))
-    return drive(continued(checkpoint, active), episodes, saver=saver, progress=progress, watch=watch)
+        return drive(trainer, episodes, progress=progress, watch=watch)
+    saver = Saver(checkpoint, checkpoint_every, writer(trainer))
+    return drive(continued(checkpoint, trainer), episodes, saver=saver, progress=progress, watch=watch)
 
 
 def learn_in_stages(
@@ -315,38 +145,41 @@ def learn_in_stages(
     seed: int = 0,
     history: Record = "none",
 ) -> Iterator[LearningRun]:
-    """Learn on a model and yield the run as it stands after each of `stages`, numbers of episodes in ascending order.
+    """Learn on a model and yield the run after each of `stages`, numbers of episodes in ascending order.
 
-    Use it to look at the policies of a run on its way. Every run that is yielded stays as it is while learning goes on;
-    the last one has learned what `learn(model, learner, episodes=stages[-1], ...)` learns. Other parameters: see
-    `learn`. A learner that stops by itself ends the stages early.
+    A run that was yielded does not change while learning continues. The last one has learned the same as
+    `learn(model, learner, episodes=stages[-1], ...)`. A learner that stops by itself ends the stages early.
 
+    Examples
+    --------
     >>> import peakrl
+    >>> from peakrl.training import learn_in_stages
     >>> model = peakrl.compile_model(peakrl.scheduling_example(1))
-    >>> [run.episodes for run in peakrl.learn_in_stages(model, stages=[10, 100])]
+    >>> [run.episodes for run in learn_in_stages(model, stages=[10, 100])]
     [10, 100]
     """
-    from peakrl.training.trainer import ActiveRun, pieces
-
     stages = [check_episodes(stage, "stages") for stage in stages]
     if not stages or stages != sorted(set(stages)):
         raise SettingsError(f"stages is {stages}; it must hold numbers of episodes in ascending order")
     settings = check_learner(learner)
     settings.check_model(model)
-    active = ActiveRun(
+    trainer = Trainer(
         model, settings, planned=stages[-1], seed=check_seed(seed), every=recording_interval(history, stages[-1]),
         average=False, knowledge=check_knowledge(knowledge), sampled=is_sampled(history, stages[-1], model),
     )  # fmt: skip
     for stage in stages:
-        for _ in pieces(active, stage):
+        for _ in pieces(trainer, stage):
             pass
-        yield active.result(watched=True)
-        if active.stopped is not None:
+        yield trainer.result(watched=True)
+        if trainer.stopped is not None:
             return
 
 
+# Checks -------------------------------------------------------------------------------------------------------------
+
+
 def check_learner(learner: Any) -> LearnerSettings:
-    """Return the settings to learn with; None stands for the default."""
+    """Return the settings of a learner; None stands for the default."""
     if learner is None or isinstance(learner, str):
         return make_learner(DEFAULT if learner is None else learner)
     if isinstance(learner, LearnerSettings):
@@ -360,21 +193,21 @@ def check_learner(learner: Any) -> LearnerSettings:
 
 
 def check_knowledge(knowledge: Any) -> Knowledge:
-    """Return what is declared."""
+    """Return the declarations; None stands for none."""
     if knowledge is not None and not isinstance(knowledge, Knowledge):
         raise SettingsError(f"knowledge is {knowledge!r}; it must be a peakrl.Knowledge(...)")
     return NOTHING if knowledge is None else knowledge
 
 
 def refuse_for_model(**arguments: Any) -> None:
-    """Raise where something is given that only an environment needs."""
+    """Raise if an argument for environments is given."""
     for name, value in arguments.items():
         if value is not None:
             raise SettingsError(f"{name} is given, but a model has it already; leave it out for a model")
 
 
 def recording_interval(history: Record, episodes: int) -> int:
-    """Return every how many episodes to record; 0 for never."""
+    """Return the number of episodes between two recorded points; 0 for no history."""
     if history == "none":
         return 0
     if history in ("auto", "sampled"):
@@ -387,6 +220,146 @@ def recording_interval(history: Record, episodes: int) -> int:
 
 
 def is_sampled(history: Record, episodes: int, model: TabularModel) -> bool:
-    """Does the history of a model hold what episodes earned in place of what policies are worth?"""
-    too_dear = not model.deterministic and float(episodes) * model.num_outcomes > AUTO_WORK
-    return history == "sampled" or (history == "auto" and too_dear)
+    """Return whether the history on a model holds returns of episodes instead of exact values."""
+    too_slow = not model.deterministic and float(episodes) * model.num_outcomes > AUTO_WORK
+    return history == "sampled" or (history == "auto" and too_slow)
+
+
+# Runs from files ----------------------------------------------------------------------------------------------------
+
+
+def load_run(
+    path: str | Path,
+    model: Target | None = None,
+    *,
+    env: Any = None,
+    knowledge: Knowledge | None = None,
+    **declared: Any,
+) -> LearningRun:
+    """Return the run that `LearningRun.save` or a checkpoint wrote.
+
+    The file holds its model; `model` (or the `Problem`) is needed only if its labels are of a type that a file cannot
+    hold. A run on an environment is read without it; `env` and its other arguments (`horizon`, `constraint`, ...) are
+    checked if they are given. `knowledge` is needed if it holds functions.
+    """
+    return read_any(path, model, env, None, knowledge, declared).result(over=True)
+
+
+def resume(
+    path: str | Path,
+    *,
+    episodes: int | None = None,
+    model: Target | None = None,
+    env: Any = None,
+    knowledge: Knowledge | None = None,
+    checkpoint: str | Path | Literal[False] | None = None,
+    checkpoint_every: int | None = None,
+    progress: bool = False,
+    watch: Watch | None = None,
+    **declared: Any,
+) -> LearningRun:
+    """Continue a run until `episodes` are done in total (None: the planned number) and return it.
+
+    The result equals that of a run that was never interrupted. Checkpoints are saved to the same file unless
+    `checkpoint` names another; False saves nothing. The interval of the history stays the same if the run is extended.
+    `watch`: see `learn`. `model`, `env` and the rest: see `load_run`.
+    """
+    if episodes is not None:
+        check_episodes(episodes)
+    trainer = read_any(path, model, env, episodes, knowledge, declared)
+    goal = trainer.planned if episodes is None else episodes
+    if isinstance(trainer.target, AbsentEnvironment) and goal > trainer.done:
+        raise StorageError(f"{path} holds a run on an environment: pass that environment as env= to continue")
+    if (reason := trainer.learned().not_resumable) is not None and goal > trainer.done:
+        raise SettingsError(f"{path}: {reason}")
+    if checkpoint is False:
+        return drive(trainer, goal, progress=progress, watch=watch)
+    saver = Saver(path if checkpoint is None else checkpoint, checkpoint_every, writer(trainer))
+    return drive(trainer, goal, saver=saver, progress=progress, watch=watch)
+
+
+def read_any(
+    path: str | Path,
+    model: Target | None,
+    env: Any,
+    episodes: int | None,
+    knowledge: Knowledge | None,
+    declared: dict[str, Any],
+) -> Trainer:
+    """Return the run of a file, on a model or on an environment, planned for at least `episodes`."""
+    if env is not None:
+        return read_run(path, adapt(env, **declared), episodes, knowledge)
+    if declared:
+        raise SettingsError(f"{', '.join(declared)} belong to a run on an environment: pass that as env=")
+    return read_run(path, None if model is None else as_model(model), episodes, knowledge)
+
+
+def read_run(
+    path: str | Path,
+    target: TabularModel | Lanes | None = None,
+    episodes: int | None = None,
+    knowledge: Knowledge | None = None,
+) -> Trainer:
+    """Return the run of a file; without a target on its own model, or on a placeholder for its environment."""
+    remove_leftovers(Path(path))
+    plain, arrays = read_plain(path, kind_for(path, target))
+    with fields_of(path):
+        settings, declared = stored_learner(path, plain, knowledge)
+        planned = int(plain["planned"])
+        check_plan(path, plain)
+        if episodes is not None:
+            check_goal(path, settings, episodes, planned, int(plain["done"]))
+        if target is None:
+            target = stored_target(path, plain, arrays)
+        elif isinstance(target, TabularModel) and target.digest != plain["model"]["digest"]:
+            raise StorageError(f"{path} holds a run on another model, {plain['model']['name']!r}, than {target!r}")
+        trainer = Trainer(
+            target,
+            settings,
+            planned=max(planned, episodes or 0),
+            seed=int(plain["seed"]),
+            every=int(plain["every"]),
+            average=bool(plain["average"]),
+            knowledge=declared,
+            sampled=plain["sampled"] is True,
+        )
+        found = description(trainer).get("environment")
+        if found != plain.get("environment"):
+            raise StorageError(f"{path} holds a run on {plain['environment']}, not on {found} (name, horizon, rewards)")
+    bring_back(path, trainer, plain, arrays)
+    return trainer
+
+
+def stored_target(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel | Lanes:
+    """Return the model of a file, or a placeholder for its environment."""
+    if "rules" not in plain:
+        return restored_model(path, plain["model"], part(arrays, "model."))
+    # The tables have an entry for every step, which limits the horizon.
+    longest = max(len(arrays["space.row_start"]), *arrays["greedy"].shape)
+    try:
+        return AbsentEnvironment(load_rules(plain["rules"], longest))
+    except SettingsError as error:
+        raise StorageError(f"{path} is damaged: {error}") from error
+
+
+def check_plan(path: str | Path, plain: Mapping[str, Any]) -> None:
+    """Raise if a file holds arguments that `learn` refuses."""
+    try:
+        check_episodes(plain["planned"], "planned")
+        check_seed(plain["seed"])
+        if plain["every"] != 0:
+            check_episodes(plain["every"], "every")
+    except SettingsError as error:
+        raise StorageError(f"{path} is damaged: {error}") from error
+
+
+def check_goal(path: str | Path, settings: LearnerSettings, episodes: int, planned: int, done: int) -> None:
+    """Raise if a run cannot be continued to `episodes`."""
+    if episodes < done:
+        raise SettingsError(f"episodes is {episodes:,}, but {path} has {done:,} already; episodes counts them too")
+    cause = settings.bound_to_plan
+    if episodes > planned and cause:
+        raise SettingsError(
+            f"episodes is {episodes:,}, but {path} was planned for {planned:,} and its {cause} depends on that number: "
+            f"continue to {planned:,}, or start a new run with episodes={episodes}"
+        )

@@ -27,14 +27,13 @@ from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.progress import Progress
 from peakrl.tabular import TabularModel
 from peakrl.training.learn import (
-    LearningRun,
     Record,
     check_knowledge,
     check_learner,
     is_sampled,
     recording_interval,
 )
-from peakrl.training.trainer import ActiveRun, pieces
+from peakrl.training.trainer import LearningRun, Trainer, pieces
 
 Kept = TypeVar("Kept")
 #: A Gymnasium environment, or a function that makes one.
@@ -120,7 +119,7 @@ def learn_many(
         own = settings.fresh() if isinstance(settings, OwnLearner) else settings
         with opened(given, declared) as target:
             sampled = isinstance(target, TabularModel) and is_sampled(history, episodes, target)
-            active = ActiveRun(
+            active = Trainer(
                 target, own, planned=episodes, seed=seed, every=every, average=average, knowledge=known, sampled=sampled
             )
             for count in pieces(active, episodes):

@@ -1,32 +1,106 @@
-"""Episodes of lanes that are stepped one by one: an environment's, several environments', or those of a model.
+"""Rollouts: play episodes for an algorithm and report them to a `Ledger`, the trainer.
 
-Episodes are counted in the order in which they start; pi^k is the policy as it stood when episode k started, and an
-episode is learned from when it is over. Episode k of a single environment is reset with a seed made from the run's seed
-and k, so that a resumed run sees what an uninterrupted one would have seen. An episode that is over before the horizon
-earns nothing from then on.
+`KernelSource`   a compiled model: a numba kernel samples many episodes in one call
+`LaneSource`     lanes that are stepped one by one: one environment, several that step together, or a model whose
+                 learner has no kernel
+`SingleSource`   one environment: each episode is played to its end before the learner sees it
+
+Lanes. Episodes are counted in the order in which they start; pi^k is the policy at the start of episode k, and the
+learner sees an episode when it is over. Episode k of a single environment is reset with a seed derived from the run's
+seed and k, so that a resumed run sees what an uninterrupted run would have seen. An episode that ends before the
+horizon earns nothing from then on.
+
+`SingleSource` gives the same result as `LaneSource`, bit for bit, with less work between two steps of the environment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peakrl.checks import ROUNDING
 from peakrl.errors import LearnerError, PeakError, TargetError
-from peakrl.gym.adapter import LaneError, Lanes, Observed, Step, episode_seed
+from peakrl.gym.adapter import NUMBERS, LaneError, Lanes, Observed, SingleLane, Step, episode_seed, failure, named
+from peakrl.gym.constraints import Transition
 from peakrl.learners.assumptions.contradictions import DeclarationCheck, Observations
 from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.assumptions.limits import Limits
 from peakrl.learners.base import Algorithm, Episode, SamplingAlgorithm
 from peakrl.learners.episode import Log
-from peakrl.learners.space import Space
-from peakrl.training.kernel_rollout import Ledger
+from peakrl.learners.space import GrowingSpace, Space
+from peakrl.sampling import Words
+from peakrl.types import Floats, Longs
 
-#: Steps between two looks at the clock: at first, and at most.
+#: Steps between two looks at the clock, at first and at most: kernels, lanes.
+KERNEL_STEPS = 1 << 16, 1 << 20
 LANE_STEPS = 1 << 10, 1 << 16
 NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
+#: An episode: slots (the one after the last step included), rows, rewards and constraints, those of a step together.
+Walked = tuple[list[int], list[int], list[float], list[float]]
+
+
+class Ledger(Protocol):
+    """Who is told how episodes went: the run."""
+
+    seed: int
+    planned: int
+    done: int
+    generator: Words
+    #: Violating episodes, and the last of them.
+    counters: Longs
+    #: Does anybody ask for the changes of what is followed, or for what episodes earned?
+    logs: bool
+    algorithm: Algorithm | None
+    #: [slot, column]: pi^k of the episode that was started last.
+    greedy: NDArray[np.int64]
+
+    @property
+    def recorded(self) -> bool: ...
+
+    def take(self, count: int, experience: Floats, log: Log, changes: int) -> None: ...
+
+
+class KernelSource:
+    """A compiled model whose episodes a kernel plays."""
+
+    def __init__(self, algorithm: SamplingAlgorithm) -> None:
+        self.algorithm = algorithm
+        horizon = algorithm.space.horizon
+        first = KERNEL_STEPS[1 if algorithm.quick else 0]
+        #: Episodes between two looks at the clock: at first, and at most.
+        self.pieces = max(1, first // horizon), max(1, KERNEL_STEPS[1] // horizon)
+        self._log: Log | None = None
+
+    def play(self, ledger: Ledger, episodes: int) -> None:
+        """Play some more episodes."""
+        while episodes > 0 and self.algorithm.stopped is None:
+            count = min(episodes, self.pieces[1])
+            # The last episode apart, so that its policy can be noted before it learns from it.
+            if count > 1:
+                self._run(ledger, count - 1)
+            if self.algorithm.stopped is None:
+                ledger.greedy = self.algorithm.greedy()
+                self._run(ledger, 1)
+            episodes -= count
+
+    def _run(self, ledger: Ledger, count: int) -> None:
+        if self._log is None:
+            room = self.algorithm.log_room + KERNEL_STEPS[1] if ledger.logs else 0
+            self._log = Log(*(np.empty(room, np.int32) for _ in range(3)))
+        while count > 0 and self.algorithm.stopped is None:
+            experience = np.empty((count if ledger.recorded else 0, 4 if self.algorithm.randomised else 2))
+            ran, changes = self.algorithm.run(
+                ledger.generator, ledger.done, count, self._log, experience, ledger.counters
+            )
+            ledger.take(ran, experience[:ran], self._log, changes)
+            count -= ran
+
+    def rest(self) -> None:
+        """Let go of room that a result has no use for."""
+        self._log = None
 
 
 class Lane:
@@ -332,3 +406,105 @@ class LaneSource:
 
     def rest(self) -> None:
         """Nothing to let go of."""
+
+
+class SingleSource(LaneSource):
+    """The only lane of an environment."""
+
+    lanes: SingleLane
+    space: GrowingSpace
+
+    def _play_whole(self, ledger: Ledger) -> bool:
+        """Play an episode to its end, and learn from it; say whether that could be done."""
+        (lane,), algorithm = self._running, ledger.algorithm
+        if lane is None or lane.first is None or lane.slot >= 0 or algorithm is None or algorithm.observes:
+            return False
+        played = lane.played or Episode(self.rules.horizon, self.rules.constraints.count or 0)
+        place = algorithm.place_when_new() if self.limits is None else None
+        self._waits = place is not None
+        try:
+            played.fill(*self._walk(ledger, algorithm, lane, lane.first, place or 0))
+        finally:
+            self._waits = False
+            if self._unknown is not None:
+                first, self._unknown = self._unknown, None
+                self._grow(ledger, algorithm, first)
+        self._running[0] = None
+        self._complete(ledger, algorithm, played)
+        return True
+
+    def _walk(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, first: Observed, place: int) -> Walked:
+        """Walk from the first state to the end of the episode; `place`: of the row that is taken in states that wait.
+
+        A step that goes on to a state that is shown as a plain number, and was met before or can wait, is through
+        soonest; any other goes through `SingleLane.after` and `_following`, which know all that may be.
+        """
+        alone, space, rules, last = self.lanes, self.space, self.rules, self.rules.horizon - 1
+        act, actions, advance, read = alone.action, alone.actions, alone.env.step, rules.constraints.read
+        everything = rules.actions.everything
+        (least, most), watchful, waits = rules.rewards, self._watchful, self._waits
+        lookup, offers, numbers, starts = space.lookup, space.offers, space.numbers, space.starts
+        slot, seen = self._place(ledger, algorithm, 0, first), alone.observation
+        chosen, begin, by_step, by_slot, known = self._choices(algorithm)
+        slots, rows, rewards = [slot], [], []
+        constraints: list[float] = []
+        step = 0
+        try:
+            for step in range(last + 1):
+                if slot < known:
+                    row = chosen[begin + step * by_step + slot * by_slot]
+                else:
+                    row = starts[slot] + min(place, len(offers[slot]) - 1)
+                if watchful:
+                    self._check_choice(step, slot, row)
+                action, following, new = actions[numbers[row]] if actions else act(numbers[row]), -1, None
+                try:
+                    result = advance(action)
+                    if type(result) is tuple and len(result) == 5 and not watchful:
+                        observation, reward, over, cut_off, info = result
+                        goes_on = over is False and cut_off is False and step < last
+                        if goes_on and type(observation) in NUMBERS and type(info) is dict:
+                            following = lookup[step + 1].get(observation, -1)
+                            if following >= 0:
+                                offer = rules.seen(observation, info).offer if "action_mask" in info else everything
+                                if offers[following] is not offer and offers[following] != offer:
+                                    following = -1
+                            elif waits:
+                                new = rules.seen(observation, info)
+                    if following >= 0 or new is not None:
+                        if type(reward) is int and least <= reward <= most:
+                            reward = float(reward)
+                        elif type(reward) is not float or not least <= reward <= most:
+                            reward = rules.reward(reward)
+                        values = read(named(Transition, (step, seen, action, reward, observation, False, False, info)))
+                        seen = observation
+                except Exception as error:
+                    raise failure(error) from error
+                if new is not None:
+                    following = space.add(step + 1, new)
+                    if self._unknown is None:
+                        self._unknown = known = following
+                elif following < 0:
+                    alone.at(step, seen)
+                    taken = Step(*alone.after(action, result))
+                    reward, values, over, seen = taken.reward, taken.constraints, taken.over, alone.observation
+                    following = self._following(ledger, algorithm, step, taken)
+                    chosen, begin, by_step, by_slot, known = self._choices(algorithm)
+                    if watchful:
+                        self._check_step(step, slot, row, taken, following)
+                slot = following
+                slots.append(slot)
+                rows.append(row)
+                rewards.append(reward)
+                constraints += values
+                if over:
+                    break
+        finally:
+            lane.step = step
+        return slots, rows, rewards, constraints
+
+    def _choices(self, algorithm: Algorithm) -> tuple[Any, int, int, int, int]:
+        """Return where the rows stand that are taken, and the number of slots that they are known of."""
+        rows, first, by_step, by_slot = algorithm.choices()
+        known = self.space.slots if self._unknown is None else self._unknown
+        return memoryview(rows), first, by_step, by_slot, known  # type: ignore[arg-type]  # an array is a buffer

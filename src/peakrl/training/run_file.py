@@ -1,48 +1,58 @@
-"""Runs in files: save, load, resume.
+"""Run files: write a run, bring a fresh trainer to the state of a file, and checkpoints while learning.
 
-A run file holds everything that the next episode depends on: settings, what was declared, seed, planned episodes, the
-generator's four words, the tables, the counters, the change list and the history with its running sums; of a model the
-model, of an environment the states that were met, in the order of being met. The value tables of the exact curve are a
-function of the policy in force, so its rows are kept and the tables are computed anew. Where a run is cut makes no
-difference: cut anywhere, any number of times, and resumed, it equals the uncut run bit for bit.
+A run file holds everything that the next episode depends on: settings, declarations, seed, planned episodes, the four
+words of the generator, the tables, the counters, the list of policy changes and the history with its running sums; for
+a model the model, for an environment the visited states in the order of their first visit. The value tables of the
+exact curve are a function of the current policy, so only the policy is stored. A run that is interrupted anywhere, any
+number of times, and resumed equals the uninterrupted run bit for bit.
 
-An environment is not in the file, only what it declared: the run can be read without it, and whoever continues the run
-brings the environment along, with the arguments that the run was begun with. Episodes in progress in the other lanes of
-a vectorised environment are begun anew.
+An environment is not stored, only what it declared: the run can be read without it, and whoever continues the run
+passes the environment with the same arguments again. Episodes in progress in the other lanes of a vectorised
+environment start over.
 
-Constants that depend on the number of episodes K (Theorem 2's penalty and the l = log(S A K H / p) of a bonus) are
-those of the planned K, so a run that uses them cannot go beyond it; every other run can.
+Constants that depend on the number of episodes K (the penalty of Theorem 2 and l = log(S A K H / p) of a bonus) are
+those of the planned K, so a run that uses them cannot be extended; every other run can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-from peakrl.checks import check_episodes, check_seed
-from peakrl.compile import Target, as_model
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.checks import check_episodes, whole
 from peakrl.errors import PeakError, SettingsError, StorageError
-from peakrl.gym.adapter import AbsentEnvironment, Lanes, load_rules, store_rules
-from peakrl.gym.targets import adapt
+from peakrl.evaluation.policy_curve import PolicyCurve
+from peakrl.gym.adapter import Lanes, store_rules
 from peakrl.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.learners import learner_from
 from peakrl.learners.assumptions.knowledge import Knowledge
-from peakrl.learners.base import LearnerSettings
-from peakrl.learners.space import GrowingSpace
-from peakrl.model_file import restored_model
-from peakrl.storage import fields_of, kind_of, read_record, remove_leftovers, write_record
+from peakrl.learners.base import LearnerSettings, alike, overwrite
+from peakrl.learners.space import Changes, GrowingSpace, checked_rows
+from peakrl.policy.mixture import AveragedPolicy
+from peakrl.policy.tables import Policy, first_rows
+from peakrl.space import MOST_INDICES
+from peakrl.storage import fields_of, kind_of, read_record, ready, remove_leftovers, write_record
 from peakrl.tabular import TabularModel, store_model
-from peakrl.training.checkpointing import Saver, Writer
-from peakrl.training.learn import LearningRun
-from peakrl.training.snapshots import part, restore, snapshot
-from peakrl.training.trainer import ActiveRun, drive
-from peakrl.training.watch import Watch
+from peakrl.training.history import EXPERIENCE_COLUMNS, POINT_COLUMNS, Experience, Recorder
+from peakrl.validate import within
+from peakrl.version import __version__
+
+if TYPE_CHECKING:
+    from peakrl.training.trainer import Trainer
 
 KIND, ENVIRONMENT_KIND = "learning run", "learning run on an environment"
-#: Of the fields below; files of another number are refused.
+#: Version of the fields below; other versions are refused.
 SCHEMA = 5
-#: What tells one run from another, in words.
+#: The facts by which two runs differ, for messages.
 WORDS = {
     "settings": "learner",
     "knowledge": "knowledge",
@@ -54,225 +64,107 @@ WORDS = {
     "model": "problem",
     "environment": "environment",
 }
-
-
-def load_run(
-    path: str | Path,
-    model: Target | None = None,
-    *,
-    env: Any = None,
-    knowledge: Knowledge | None = None,
-    **declared: Any,
-) -> LearningRun:
-    """Return the run that `LearningRun.save` or a checkpoint wrote.
-
-    The file holds its model; `model` (or the `Problem`) is needed only where its labels are of a type that a file
-    cannot hold. A run on an environment is read without it; `env` and what else it was begun with (`horizon`,
-    `constraint`, ...) are checked where they are given. One with functions among its `knowledge` needs that.
-    """
-    return read_any(path, model, env, None, knowledge, declared).result(over=True)
-
-
-def resume(
-    path: str | Path,
-    *,
-    episodes: int | None = None,
-    model: Target | None = None,
-    env: Any = None,
-    knowledge: Knowledge | None = None,
-    checkpoint: str | Path | Literal[False] | None = None,
-    checkpoint_every: int | None = None,
-    progress: bool = False,
-    watch: Watch | None = None,
-    **declared: Any,
-) -> LearningRun:
-    """Continue a run until `episodes` are done in total (None: as many as were planned) and return it.
-
-    The result equals that of a run that was never interrupted. It is saved on the way, to the same file unless
-    `checkpoint` names another; False saves nothing. The history keeps its interval also where the run is made longer.
-    `watch`: see `learn`. `model`, `env` and the rest: see `load_run`.
-    """
-    if episodes is not None:
-        check_episodes(episodes)
-    active = read_any(path, model, env, episodes, knowledge, declared)
-    goal = active.planned if episodes is None else episodes
-    if isinstance(active.target, AbsentEnvironment) and goal > active.done:
-        raise StorageError(f"{path} holds a run on an environment: pass that environment as env= to go on")
-    if (reason := active.learned().not_resumable) is not None and goal > active.done:
-        raise SettingsError(f"{path}: {reason}")
-    if checkpoint is False:
-        return drive(active, goal, progress=progress, watch=watch)
-    saver = Saver(path if checkpoint is None else checkpoint, checkpoint_every, writer(active))
-    return drive(active, goal, saver=saver, progress=progress, watch=watch)
-
+#: An upper limit for the number of constraints in a file.
+MOST_CONSTRAINTS = 10_000
+#: Default interval between checkpoints in seconds, and the largest share of the time that saving may take.
+SECONDS, SHARE = 30.0, 0.05
+#: Writes a run to a file.
+Writer = Callable[[Path, Any], None]
 
 # Writing ------------------------------------------------------------------------------------------------------------
 
 
-def writer(active: ActiveRun) -> Writer:
-    """Return what writes a run to a file; a model is put in the form for it once only."""
-    if not isinstance(active.target, TabularModel):
+def writer(trainer: Trainer) -> Writer:
+    """Return a function that writes a run to a file; it converts the model only once."""
+    if not isinstance(trainer.target, TabularModel):
         return write_run
-    stored = store_model(active.target)
+    stored = store_model(trainer.target)
     return lambda path, running: write_run(path, running, stored)
 
 
-def write_run(path: str | Path, active: ActiveRun, model: tuple[dict[str, Any], Arrays] | None = None) -> None:
-    """Write a run to one file; `model` is `store_model(active.model)` where that is known."""
-    from peakrl.version import __version__
-
-    plain, arrays = snapshot(active)
-    plain = {"schema": SCHEMA, "peakrl": __version__} | description(active) | plain
-    if isinstance(active.target, TabularModel):
-        kind, (plain["model"], own), prefix = KIND, model or store_model(active.target), "model."
+def write_run(path: str | Path, trainer: Trainer, model: tuple[dict[str, Any], Arrays] | None = None) -> None:
+    """Write a run to one file; `model` is `store_model(trainer.target)` if that is known."""
+    plain, arrays = snapshot(trainer)
+    plain = {"schema": SCHEMA, "peakrl": __version__} | description(trainer) | plain
+    if isinstance(trainer.target, TabularModel):
+        kind, (plain["model"], own), prefix = KIND, model or store_model(trainer.target), "model."
     else:
-        kind, (plain["labels"], own), prefix = ENVIRONMENT_KIND, stored_states(path, active), "labels."
-        plain["rules"] = store_rules(active.target.rules)
+        kind, (plain["labels"], own), prefix = ENVIRONMENT_KIND, stored_states(path, trainer), "labels."
+        plain["rules"] = store_rules(trainer.target.rules)
     write_record(path, kind, plain, arrays | {f"{prefix}{name}": array for name, array in own.items()})
 
 
-def stored_states(path: str | Path, active: ActiveRun) -> tuple[dict[str, Any], Arrays]:
-    """Return the states that were met, in the form of a file."""
-    space = active.space
-    assert isinstance(space, GrowingSpace)  # of an environment
+def stored_states(path: str | Path, trainer: Trainer) -> tuple[dict[str, Any], Arrays]:
+    """Return the visited states in the form of a file."""
+    space = trainer.space
+    assert isinstance(space, GrowingSpace)  # an environment
     try:
         return store_labels(space.labels[space.ends :])
     except UnstorableLabel as error:
         raise StorageError(f"cannot write {path}: a file cannot hold a state such as {error}") from None
 
 
-def description(active: ActiveRun) -> dict[str, Any]:
-    """Return what tells one run from another, its model aside."""
+def description(trainer: Trainer) -> dict[str, Any]:
+    """Return the facts by which two runs differ, without the model."""
     described = {
-        "settings": active.settings.as_dict(),
-        "knowledge": active.knowledge.as_dict(),
-        "seed": int(active.seed),
-        "planned": int(active.planned),
-        "every": active.recorder.every if active.recorder is not None else 0,
-        "average": active.average,
-        "sampled": active.sampled,
+        "settings": trainer.settings.as_dict(),
+        "knowledge": trainer.knowledge.as_dict(),
+        "seed": int(trainer.seed),
+        "planned": int(trainer.planned),
+        "every": trainer.recorder.every if trainer.recorder is not None else 0,
+        "average": trainer.average,
+        "sampled": trainer.sampled,
     }
-    if not isinstance(active.target, TabularModel):
-        rules = active.target.rules
+    if not isinstance(trainer.target, TabularModel):
+        rules = trainer.target.rules
         described["environment"] = [rules.name, rules.horizon, *rules.reward_range]
     return described
+
+
+def snapshot(trainer: Trainer) -> tuple[dict[str, Any], Arrays]:
+    """Return the state of a run as plain values and arrays."""
+    algorithm, recorder, space = trainer.learned(), trainer.recorder, trainer.space
+    plain: dict[str, Any] = {"done": trainer.done}
+    arrays: Arrays = {"generator": trainer.generator, "counters": trainer.counters, "greedy": trainer.greedy}
+    arrays |= {f"engine.{name}": array for name, array in algorithm.arrays().items()}
+    if trainer.average:
+        arrays["changes"] = np.stack(trainer.change_list())
+    if isinstance(space, GrowingSpace):
+        plain["constraints"] = space.rules.constraints.count
+        arrays |= {f"space.{name}": array for name, array in space.arrays().items()}
+    if isinstance(recorder, Experience):
+        arrays["history"] = recorder.table()
+    elif recorder is not None:
+        recorder.parts = [np.concatenate([np.empty((0, POINT_COLUMNS)), *recorder.parts])]
+        arrays |= {"history": recorder.parts[0], "history.last": recorder.last, "history.sums": recorder.sums}
+        if recorder.curve is not None:
+            arrays |= {"curve.rows": recorder.curve.rows, "curve.pending": np.stack(recorder.curve.pending)}
+    return plain, arrays
 
 
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
-def read_any(
-    path: str | Path,
-    model: Target | None,
-    env: Any,
-    episodes: int | None,
-    knowledge: Knowledge | None,
-    declared: dict[str, Any],
-) -> ActiveRun:
-    """Return the run that a file holds, on a model or on an environment, planned for at least `episodes`."""
-    if env is not None:
-        return read_run(path, adapt(env, **declared), episodes, knowledge)
-    if declared:
-        raise SettingsError(f"{', '.join(declared)} belong to a run on an environment: pass that as env=")
-    return read_run(path, None if model is None else as_model(model), episodes, knowledge)
-
-
-def read_run(
-    path: str | Path,
-    target: TabularModel | Lanes | None = None,
-    episodes: int | None = None,
-    knowledge: Knowledge | None = None,
-) -> ActiveRun:
-    """Return the run that a file holds; its model, or what it tells of its environment, where no target is given."""
-    remove_leftovers(Path(path))
-    plain, arrays = read_plain(path, kind_for(path, target))
+def continued(path: str | Path, trainer: Trainer) -> Trainer:
+    """Bring a fresh trainer to the checkpoint at `path`, if there is one; a checkpoint of another run is an error."""
+    if not Path(path).exists():
+        return trainer
+    plain, arrays = read_plain(path, kind_for(path, trainer.target))
     with fields_of(path):
-        settings, declared = stored_learner(path, plain, knowledge)
-        planned = int(plain["planned"])
-        check_plan(path, plain)
-        if episodes is not None:
-            check_goal(path, settings, episodes, planned, int(plain["done"]))
-        if target is None:
-            target = stored_target(path, plain, arrays)
-        elif isinstance(target, TabularModel) and target.digest != plain["model"]["digest"]:
-            raise StorageError(f"{path} holds a run on another model, {plain['model']['name']!r}, than {target!r}")
-        active = ActiveRun(
-            target,
-            settings,
-            planned=max(planned, episodes or 0),
-            seed=int(plain["seed"]),
-            every=int(plain["every"]),
-            average=bool(plain["average"]),
-            knowledge=declared,
-            sampled=plain["sampled"] is True,
-        )
-        found = description(active).get("environment")
-        if found != plain.get("environment"):
-            raise StorageError(f"{path} holds a run on {plain['environment']}, not on {found} (name, horizon, rewards)")
-    bring_back(path, active, plain, arrays)
-    return active
+        refuse_other_run(path, plain, trainer)
+    bring_back(path, trainer, plain, arrays)
+    return trainer
 
 
 def kind_for(path: str | Path, target: TabularModel | Lanes | None) -> str:
-    """Return what a file must hold to be a run on a target; on any, where there is none."""
+    """Return the kind of record that holds a run on `target`; None: the kind of the file."""
     if target is None:
         return ENVIRONMENT_KIND if kind_of(path) == ENVIRONMENT_KIND else KIND
     return KIND if isinstance(target, TabularModel) else ENVIRONMENT_KIND
 
 
-def stored_target(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel | Lanes:
-    """Return the model that a file holds, or what stands for an environment."""
-    if "rules" not in plain:
-        return restored_model(path, plain["model"], part(arrays, "model."))
-    # The tables of an environment have a place for every step: a longer horizon than theirs is forged.
-    longest = max(len(arrays["space.row_start"]), *arrays["greedy"].shape)
-    try:
-        return AbsentEnvironment(load_rules(plain["rules"], longest))
-    except SettingsError as error:
-        raise StorageError(f"{path} is damaged: {error}") from error
-
-
-def continued(path: str | Path, active: ActiveRun) -> ActiveRun:
-    """Bring a fresh run to where the checkpoint at `path` stands, if there is one; another run's is an error."""
-    if not Path(path).exists():
-        return active
-    plain, arrays = read_plain(path, kind_for(path, active.target))
-    with fields_of(path):
-        refuse_other_run(path, plain, active)
-    bring_back(path, active, plain, arrays)
-    return active
-
-
-def bring_back(path: str | Path, active: ActiveRun, plain: Mapping[str, Any], arrays: Arrays) -> None:
-    """Bring a fresh run to where the file says; whatever a kernel will trust is checked."""
-    with fields_of(path):
-        try:
-            check_episodes(plain["done"], "done", active.planned)
-            labels = None
-            if "labels" in plain:  # a state may have been met at several steps
-                labels = load_labels(plain["labels"], part(arrays, "labels."), distinct=False)
-            restore(active, plain, arrays, labels)
-        except PeakError as error:
-            raise StorageError(f"{path} is damaged: {error}") from error
-
-
-def refuse_other_run(path: str | Path, plain: Mapping[str, Any], active: ActiveRun) -> None:
-    """Raise unless a file holds the very run that is about to be made."""
-    wanted: dict[str, Any] = description(active)
-    settings, _ = stored_learner(path, plain, active.knowledge)
-    found = {key: plain[key] for key in wanted if key in plain} | {"settings": settings.as_dict()}
-    if isinstance(active.target, TabularModel):
-        wanted["model"], found["model"] = active.target.digest, plain["model"]["digest"]
-    different = [WORDS[key] for key, value in wanted.items() if found[key] != value]
-    if different:
-        raise StorageError(
-            f"{path} holds another run, with a different {' and a different '.join(different)}. Continue that one with "
-            "peakrl.resume (on the command line: --resume), save this one elsewhere, or remove the file (--overwrite)"
-        )
-
-
 def read_plain(path: str | Path, kind: str = KIND) -> tuple[dict[str, Any], Arrays]:
-    """Read a run file, and refuse one that this peakrl cannot."""
+    """Read a run file of this schema."""
     try:
         plain, arrays = read_record(path, kind)
     except StorageError as error:
@@ -291,7 +183,7 @@ def read_plain(path: str | Path, kind: str = KIND) -> tuple[dict[str, Any], Arra
 def stored_learner(
     path: str | Path, plain: Mapping[str, Any], knowledge: Knowledge | None
 ) -> tuple[LearnerSettings, Knowledge]:
-    """Return the settings and the knowledge that a file holds; knowledge that is given must agree with it."""
+    """Return the settings and the knowledge of a file; knowledge that is passed must agree with the file."""
     try:
         settings, declared = learner_from(plain["settings"]), plain["knowledge"]
         if knowledge is None:
@@ -303,24 +195,224 @@ def stored_learner(
     return settings, knowledge
 
 
-def check_plan(path: str | Path, plain: Mapping[str, Any]) -> None:
-    """Raise where a forged file asks for a run that `learn` would refuse."""
-    try:
-        check_episodes(plain["planned"], "planned")
-        check_seed(plain["seed"])
-        if plain["every"] != 0:
-            check_episodes(plain["every"], "every")
-    except SettingsError as error:
-        raise StorageError(f"{path} is damaged: {error}") from error
-
-
-def check_goal(path: str | Path, settings: LearnerSettings, episodes: int, planned: int, done: int) -> None:
-    """Raise where a run cannot be continued to `episodes`."""
-    if episodes < done:
-        raise SettingsError(f"episodes is {episodes:,}, but {path} has {done:,} already; episodes counts them too")
-    cause = settings.bound_to_plan
-    if episodes > planned and cause:
-        raise SettingsError(
-            f"episodes is {episodes:,}, but {path} was planned for {planned:,} and its {cause} depends on that number: "
-            f"continue to {planned:,}, or learn anew with episodes={episodes}"
+def refuse_other_run(path: str | Path, plain: Mapping[str, Any], trainer: Trainer) -> None:
+    """Raise unless a file holds the run that is about to start."""
+    wanted: dict[str, Any] = description(trainer)
+    settings, _ = stored_learner(path, plain, trainer.knowledge)
+    found = {key: plain[key] for key in wanted if key in plain} | {"settings": settings.as_dict()}
+    if isinstance(trainer.target, TabularModel):
+        wanted["model"], found["model"] = trainer.target.digest, plain["model"]["digest"]
+    different = [WORDS[key] for key, value in wanted.items() if found[key] != value]
+    if different:
+        raise StorageError(
+            f"{path} holds another run, with a different {' and a different '.join(different)}. Continue that one with "
+            "peakrl.resume (on the command line: --resume), save this one elsewhere, or remove the file (--overwrite)"
         )
+
+
+def bring_back(path: str | Path, trainer: Trainer, plain: Mapping[str, Any], arrays: Arrays) -> None:
+    """Bring a fresh trainer to the state of a file."""
+    with fields_of(path):
+        try:
+            check_episodes(plain["done"], "done", trainer.planned)
+            labels = None
+            if "labels" in plain:  # a state may have been visited at several steps
+                labels = load_labels(plain["labels"], part(arrays, "labels."), distinct=False)
+            restore(trainer, plain, arrays, labels)
+        except PeakError as error:
+            raise StorageError(f"{path} is damaged: {error}") from error
+
+
+def restore(trainer: Trainer, plain: Mapping[str, Any], arrays: Arrays, labels: Sequence[Hashable] | None) -> None:
+    """Bring a fresh trainer to a snapshot; `labels` are the visited states of an environment.
+
+    Sizes, types, ranges and indices are checked before a kernel reads an array.
+    """
+    trainer.done = plain["done"]
+    if labels is not None:
+        space = trainer.space
+        assert isinstance(space, GrowingSpace)  # an environment
+        space.rules.constraints.count = stored_count(plain["constraints"], space.rules.constraints.bounds)
+        space.load(labels, part(arrays, "space."))
+        trainer.begin_again()
+    algorithm = trainer.learned()
+    algorithm.load(part(arrays, "engine."))
+    overwrite(trainer.generator, arrays["generator"], "generator")
+    overwrite(trainer.counters, arrays["counters"], "counters")
+    algorithm.check(trainer.done)
+    trainer.greedy = stored_greedy(trainer, arrays)
+    if trainer.average:
+        trainer.changes = [stored_changes(trainer, arrays["changes"])]
+    restore_history(trainer, arrays)
+
+
+def stored_count(count: Any, bounds: tuple[float, ...] | None) -> int:
+    """Return the number of constraints that a file holds, which must be the number of declared bounds."""
+    found = whole(count)
+    if found is None or not 0 <= found <= MOST_CONSTRAINTS or (bounds is not None and found != len(bounds)):
+        raise ValueError(f"it has {count!r} constraints")
+    return found
+
+
+def stored_greedy(trainer: Trainer, arrays: Arrays) -> NDArray[np.int64]:
+    """Return [slot, column]: the rows of pi^k."""
+    space, columns = trainer.space, trainer.greedy.shape[1]
+    greedy = checked_rows(space, arrays["greedy"], columns, "greedy")
+    if len(greedy) < space.slots and not isinstance(space, GrowingSpace):
+        raise ValueError("greedy leaves states out")
+    return greedy
+
+
+def stored_changes(trainer: Trainer, table: NDArray[Any]) -> Changes:
+    """Return the three columns of a stored list of policy changes, checked."""
+    if table.dtype != np.int32 or table.ndim != 2 or len(table) != 3:
+        raise ValueError(f"a change list has shape {table.shape}")
+    episode, node, row = table
+    space = trainer.space
+    if isinstance(space, GrowingSpace):
+        slot = node % space.node_stride if space.shared else node
+        if not (within(node, MOST_INDICES) and within(slot, space.slots) and within(row, space.rows)):
+            raise ValueError("a change list names a state that was not visited")
+        if space.shared and node.size and int(node.max()) // space.node_stride >= space.horizon:
+            raise ValueError("a change list names a step beyond the horizon")
+    changes = space.ordered((episode, node, row))
+    policy = AveragedPolicy(trainer.model, trainer.done, space.first_rows(), *changes)
+    if isinstance(space, GrowingSpace):
+        return np.array(episode), np.array(node), np.array(row)
+    return policy.change_episode, policy.change_node, policy.change_row
+
+
+def restore_history(trainer: Trainer, arrays: Arrays) -> None:
+    """Restore the recorder."""
+    recorder = trainer.recorder
+    if recorder is None:
+        return
+    table = arrays["history"]
+    width = EXPERIENCE_COLUMNS if isinstance(recorder, Experience) else POINT_COLUMNS
+    if table.dtype != np.float64 or table.ndim != 2 or table.shape[1] != width:
+        raise ValueError(f"history has shape {table.shape}")
+    if isinstance(recorder, Experience):
+        recorder.load(table)
+    else:
+        restore_recorder(trainer, recorder, arrays)
+
+
+def restore_recorder(trainer: Trainer, recorder: Recorder, arrays: Arrays) -> None:
+    """Restore the recorder of a run on a model."""
+    recorder.parts = [arrays["history"]]
+    overwrite(recorder.last, arrays["history.last"], "history.last")
+    overwrite(recorder.sums, arrays["history.sums"], "history.sums")
+    if recorder.curve is not None:
+        like = first_rows(recorder.model)
+        rows = Policy(recorder.model, alike(like, arrays["curve.rows"], "curve.rows")).rows
+        recorder.curve = PolicyCurve(recorder.model, rows)
+        recorder.curve.pending = list(stored_changes(trainer, arrays["curve.pending"]))
+
+
+def part(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names begin with a prefix, without the prefix."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+# Checkpoints --------------------------------------------------------------------------------------------------------
+
+
+class Interrupts:
+    """Delays Ctrl-C until the current piece of work is done; the exception then carries the run so far.
+
+    A second Ctrl-C takes effect at once.
+    """
+
+    every: int | None = None
+    #: The signals that are delayed.
+    numbers: tuple[signal.Signals, ...] = (signal.SIGINT,)
+
+    def __init__(self) -> None:
+        self._asked: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in self.numbers:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # a process in the background may ignore them
+                    self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self._asked is not None:
+            self.__exit__(None, None, None)
+            signal.raise_signal(number)
+        self._asked = number
+
+    def look(self, trainer: Trainer, *, last: bool) -> None:
+        """Raise a delayed signal."""
+        if self._asked is None:
+            return
+        number, self._asked = self._asked, None
+        self.__exit__(None, None, None)
+        if signal.getsignal(number) is signal.SIG_DFL:
+            raise SystemExit(128 + number)  # what the signal would do, but progress bars and the like end properly
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt as error:
+            error.run = trainer.result()  # type: ignore[attr-defined]  # like the errors of an environment
+            error.add_note(f"{trainer.done:,} episodes were done: the run so far is this exception's `run`")
+            raise
+        self.__enter__()  # the handler returned: the run continues
+
+
+class Saver(Interrupts):
+    """Saves a run while it is learning: at intervals, when it is interrupted, and at the end.
+
+    SIGTERM is delayed as well until the run is saved. If an intermediate save fails, a warning is issued; if the last
+    one fails, an error is raised.
+    """
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, path: str | Path, every: int | None, write: Writer) -> None:
+        super().__init__()
+        if every is not None:
+            check_episodes(every, "checkpoint_every")
+        ready(path)
+        self.path, self.every, self._write = Path(path), every, write
+        self._next = time.monotonic() + SECONDS
+
+    def __enter__(self) -> Self:
+        remove_leftovers(self.path)
+        return super().__enter__()
+
+    def look(self, trainer: Trainer, *, last: bool) -> None:
+        """Save if it is time to."""
+        due = time.monotonic() >= self._next if self.every is None else trainer.done % self.every == 0
+        if last:
+            self._save_last(trainer)
+        elif due or self._asked is not None:
+            self._save(trainer)
+        super().look(trainer, last=last)
+
+    def _save(self, trainer: Trainer) -> None:
+        begun = time.monotonic()
+        try:
+            self._write(self.path, trainer)
+        except StorageError as error:
+            # A disk that is full for a while must not end a run of many hours.
+            warnings.warn(f"{error}; learning continues without that checkpoint", RuntimeWarning, stacklevel=2)
+        now = time.monotonic()
+        self._next = now + max(SECONDS, (now - begun) / SHARE)
+
+    def _save_last(self, trainer: Trainer) -> None:
+        try:
+            self._write(self.path, trainer)
+        except StorageError as error:
+            before = "; the previous checkpoint is still there" if self.path.exists() else ""
+            failed = StorageError(f"{error}: the run is over, but it is not saved{before}")
+            failed.run = trainer.result()
+            raise failed from error

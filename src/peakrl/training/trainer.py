@@ -1,46 +1,203 @@
-"""A run in progress: an algorithm, where its experience comes from, the changes of its policy and the history."""
+"""The training loop: a `Trainer` drives an algorithm on a target, a `LearningRun` is what it returns.
+
+On a model the history is exact: pi^k is evaluated for every episode k at which it changed, so the averages of pi-bar^k
+are over all episodes, not over samples. Without randomness the return of an episode is the value of its policy. For
+environments the history holds the returns and violations of the episodes.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.certificates.certificate import Certificate
 from peakrl.errors import LearnerError, PeakError, SettingsError, TargetError
+from peakrl.evaluation.policy_curve import policy_value
 from peakrl.gym.adapter import Lanes, ModelLane, SingleLane
 from peakrl.learners.assumptions.contradictions import DeclarationCheck
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
 from peakrl.learners.assumptions.limits import Limits
-from peakrl.learners.base import Algorithm, LearnerSettings, SamplingAlgorithm, Sizes, Task
+from peakrl.learners.base import Algorithm, Held, LearnerSettings, ProofHistory, SamplingAlgorithm, Sizes, Task
+from peakrl.learners.coverage import Coverage, find_coverage
 from peakrl.learners.episode import Log
+from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import Changes, GrowingSpace, ModelSpace
 from peakrl.policy.mixture import AveragedPolicy
+from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.progress import Progress
 from peakrl.sampling import seed_state
 from peakrl.space import MOST_INDICES, StateSpace
 from peakrl.tabular import TabularModel
-from peakrl.training.fast_rollout import SingleSource
-from peakrl.training.history import Experience, Recorder, current_figures
-from peakrl.training.kernel_rollout import KernelSource
-from peakrl.training.learn import LearningRun
-from peakrl.training.rollout import LaneSource
-from peakrl.training.watch import RunView, Watch
+from peakrl.training.history import Experience, History, Recorder
+from peakrl.training.rollout import NO_CHANGES, KernelSource, LaneSource, SingleSource
+from peakrl.training.run_file import Interrupts, Saver, writer
 from peakrl.types import Floats, Ints, Longs
 
-if TYPE_CHECKING:
-    from peakrl.training.checkpointing import Saver
-
-#: How long a piece of work between two looks at the clock should take, in seconds.
+#: Target duration of a piece of work between two looks at the clock, in seconds.
 SECONDS_A_PIECE = 0.5
-#: A progress line tells the current value of a run without history on models of up to this many nodes.
+#: Without a history, the progress line shows the value of the current policy on models of up to this many nodes.
 SHOWN_NODES = 200_000
 
+Table = Policy | StochasticPolicy
+FEASIBLE = {True: "feasible", False: "proved infeasible", None: "feasibility not proved"}
 
-class ActiveRun:
-    """Drives an algorithm on a target and keeps what comes out; everything that a checkpoint holds is here."""
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LearningRun:
+    """Result of `learn`: the learned policy, the history and what the learner knows."""
+
+    #: The model, or the states of an environment that were visited.
+    model: StateSpace
+    #: Settings of the learner.
+    settings: LearnerSettings
+    #: What was declared about the target.
+    knowledge: Knowledge
+    #: K: number of episodes.
+    episodes: int
+    #: Seed of the random numbers.
+    seed: int
+    #: Learning curve.
+    history: History
+    #: Number of episodes that violated a constraint.
+    violations: int
+    #: The last episode that violated a constraint (1-based), or None.
+    last_violation_episode: int | None
+    #: True or False if the learner proved it. None: unknown; the absence of violations proves nothing.
+    feasible: bool | None
+    #: The observations that `feasible = False` rests on, starting from a first state.
+    infeasibility_proof: list[Witness]
+    #: Why the run ended before the planned episodes, or None.
+    stop_reason: str | None
+    #: Bounds of a certified learner, review by review; None for other learners.
+    proof_history: ProofHistory | None
+    #: The policies, or functions that compute them on first use.
+    _policy: Table | Callable[[], Table]
+    _followed: Table | Callable[[], Table]
+    _averaged: AveragedPolicy | None
+    _learned: Algorithm | Held
+    _trainer: Trainer | None = None
+
+    @cached_property
+    def policy(self) -> Table:
+        """The learner's best decisions after the last episode, without exploration."""
+        return self._policy() if callable(self._policy) else self._policy
+
+    @cached_property
+    def behavior_policy(self) -> Table:
+        """pi^K, the policy of the last episode."""
+        return self._followed() if callable(self._followed) else self._followed
+
+    @property
+    def averaged_policy(self) -> AveragedPolicy:
+        """pi-bar of Theorem 1: the uniform mixture of pi^1 .. pi^K."""
+        if self._averaged is None:
+            raise PeakError("this run has no list of policy changes: learn(..., average=True) keeps one")
+        return self._averaged
+
+    @cached_property
+    def q(self) -> Floats:
+        """[entry]: the learner's estimate of each action's value (the Q-table of Q-learners)."""
+        return self._learned.values().copy()
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        """What a certified learner proved about `policy`, or its current bounds; None for other learners."""
+        return self._learned.certificate()
+
+    @cached_property
+    def issued(self) -> list[dict[str, float]]:
+        """What a certified learner certified, one entry for each epsilon that it reached, in their order.
+
+        Each entry holds `epsilon`, `episodes`, `gap`, `violation_high` and the other bounds at that time. The list is
+        empty for other learners and for a run that is still learning.
+        """
+        return list(getattr(self._learned, "issued", ()))
+
+    @property
+    def proof_episode(self) -> int | None:
+        """The episode that completed the proof of infeasibility; None without such a proof."""
+        return getattr(self._learned, "proved_in", None)
+
+    @property
+    def stored_numbers(self) -> int | None:
+        """Size of the learner's tables; None for a run that is still learning."""
+        return None if isinstance(self._learned, Held) else sum(a.size for a in self._learned.arrays().values())
+
+    @cached_property
+    def coverage(self) -> Coverage | None:
+        """States that `policy` may reach in which its action was never tried, and their probability.
+
+        None for learners that do not count visits, for randomised policies and for a run that is still learning.
+        """
+        model = self.model if isinstance(self.model, TabularModel) else None
+        if isinstance(self._learned, Held) or not isinstance(self.policy, Policy):
+            return None
+        return find_coverage(self._learned, self.policy.rows, model)
+
+    @cached_property
+    def visits(self) -> Longs | None:
+        """[row]: how often the learner took each action, at any step; None for learners that do not count."""
+        return self._learned.visits()
+
+    @cached_property
+    def infeasible_limits(self) -> str | None:
+        """Why the limits are infeasible under the counts observed on an environment, or None.
+
+        None also for learners that count nothing. On a model `learn` raises an error for such limits.
+        """
+        return self._learned.unkept()
+
+    @property
+    def multipliers(self) -> Floats | None:
+        """[cost]: Lagrange multipliers of the limited violations; None for learners without such limits."""
+        return self._learned.multipliers()
+
+    @property
+    def multiplier_curve(self) -> Floats | None:
+        """[point, 1 + cost]: episode, and the multipliers then; None for learners without such a curve."""
+        return self._learned.multiplier_curve()
+
+    @property
+    def averaged_multipliers(self) -> Floats | None:
+        """[cost]: mean of `multiplier_curve`, the quantity that bounds on primal-dual learners refer to."""
+        curve = self.multiplier_curve
+        return None if curve is None or not len(curve) else curve[:, 1:].mean(axis=0)
+
+    def memory(self) -> Memory | None:
+        """Return the violations that the learner recorded; None for learners that record none."""
+        return self._learned.memory()
+
+    def save(self, path: str | Path) -> None:
+        """Write the run, its model included, to one file for `peakrl.load_run` and `peakrl.resume`."""
+        if self._trainer is None:
+            raise PeakError("this run cannot be saved: it is a view of a run that is still learning")
+        writer(self._trainer)(Path(path), self._trainer)
+
+    def __repr__(self) -> str:
+        last = f", last in episode {self.last_violation_episode:,}" if self.last_violation_episode else ""
+        coverage = "" if self.coverage is None else f", policy {self.coverage}"
+        limits = "" if self.infeasible_limits is None else f"; {self.infeasible_limits}"
+        return (
+            f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
+            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{coverage}{limits}>"
+        )
+
+
+def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Held) -> Table:
+    """Return a policy of an algorithm: its action probabilities if it is randomised, else these rows [node]."""
+    chances = algorithm.chances()
+    return Policy(states, rows(), learned) if chances is None else simplest_policy(states, chances)
+
+
+class Trainer:
+    """Drives an algorithm on a target; holds everything that a checkpoint stores."""
 
     def __init__(
         self,
@@ -56,14 +213,14 @@ class ActiveRun:
     ) -> None:
         self.target, self.settings, self.knowledge = target, settings, knowledge
         self.planned, self.seed, self.average = planned, seed, average
-        #: Does the history of a model hold what episodes earned in place of what policies are worth?
+        #: On a model: does the history hold returns of episodes instead of exact values?
         self.sampled = sampled
         self.generator = seed_state(np.uint64(seed))
         self.done = 0
         #: Violating episodes, and the last of them.
         self.counters: Longs = np.zeros(2, np.int64)
         self.changes: list[Changes] = []
-        #: None until the first step has told how many constraints there are, where nobody has said so before.
+        #: None until the number of constraints is known, at the latest after the first step.
         self.algorithm: Algorithm | None = None
         self.recorder: Recorder | Experience | None = None
         self.space: ModelSpace | GrowingSpace
@@ -87,10 +244,10 @@ class ActiveRun:
         self.logs = self.average or exact is not None
         if self.logs and model.num_nodes > MOST_INDICES:
             raise SettingsError(
-                f"{model.name!r} has {model.num_nodes:,} states by step, and a change list numbers {MOST_INDICES:,}: "
-                'learn with average=False and history="none"'
+                f"{model.name!r} has {model.num_nodes:,} states by step, more than the {MOST_INDICES:,} that a list of "
+                'policy changes supports: learn with average=False and history="none"'
             )
-        algorithm.grow(0, 0, Log(*(np.empty(0, np.int32) for _ in range(3))), 0)
+        algorithm.grow(0, 0, NO_CHANGES, 0)
         limits = Limits.declared(self.knowledge, self.space)
         if limits is not None:
             DeclarationCheck(limits).check_model(model)
@@ -105,7 +262,7 @@ class ActiveRun:
             self.source = LaneSource(lane, self.space, self.knowledge, lambda: algorithm)
 
     def _note_first(self, algorithm: Algorithm) -> None:
-        """Note where the first policy is not the first row of every state, since that is declared to fail."""
+        """Log the states in which the first policy does not take the first row, which is declared to fail."""
         before, now = self.space.first_rows(), algorithm.followed()
         nodes = np.flatnonzero((before >= 0) & (before != now)).astype(np.int32)
         first: Changes = np.ones(len(nodes), np.int32), nodes, now[nodes]
@@ -119,7 +276,6 @@ class ActiveRun:
         if self.knowledge.states is not None:
             rules.states = self.knowledge.states
         settings.check_environment(rules, self.knowledge)
-        # A declaration is the user's word that nothing depends on the step.
         stationary = rules.stationary or self.knowledge.stationary is True
         self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary)
         self.greedy = np.zeros((0, rules.horizon if self.space.shared else 1), np.int64)
@@ -132,12 +288,12 @@ class ActiveRun:
         self.source = source(lanes, self.space, self.knowledge, self._make, limits)
 
     def begin_again(self) -> None:
-        """Make the algorithm for the states that a file holds."""
+        """Create the algorithm for the states of a file."""
         assert isinstance(self.source, LaneSource)
         self.source.begin_again(self)
 
     def _make(self) -> Algorithm:
-        """Make the algorithm."""
+        """Create the algorithm."""
         target = self.target
         if isinstance(target, TabularModel):
             sizes, names, model = Sizes.of_model(target), target.constraint_names, target
@@ -149,20 +305,15 @@ class ActiveRun:
     # Running -------------------------------------------------------------------------------------------------
 
     @property
-    def pieces(self) -> tuple[int, int]:
-        """Episodes between two looks at the clock: at first, and at most."""
-        return self.source.pieces
-
-    @property
     def recorded(self) -> bool:
-        """Does anybody ask what episodes earned?"""
+        """Are the returns of episodes recorded?"""
         return self.recorder is not None
 
     def advance(self, episodes: int) -> None:
         """Run some more episodes."""
         try:
             self.source.play(self, episodes)
-            if self.stopped is not None:  # how far from the end of a piece is up to the clock: note it anew
+            if self.stopped is not None:  # how far from the end of a piece depends on the clock: read it again
                 self.greedy = self.learned().greedy()
         except (TargetError, LearnerError) as error:
             if self.algorithm is not None and self.done:
@@ -170,7 +321,7 @@ class ActiveRun:
             raise
 
     def take(self, count: int, experience: Floats, log: Log, changes: int) -> None:
-        """Take in the next `count` episodes: reward and violation of each, and what they changed."""
+        """Record the next `count` episodes: reward and violation of each, and the changes of the policy."""
         if self.recorder is not None:
             self.recorder.add(self.done, count, experience, log, changes)
         if self.average and changes:
@@ -180,52 +331,53 @@ class ActiveRun:
 
     @property
     def stopped(self) -> str | None:
-        """Why the algorithm wants no more episodes."""
+        """Why the algorithm stopped, or None."""
         return None if self.algorithm is None else self.algorithm.stopped
 
-    # What came out -------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------
 
     @property
     def model(self) -> StateSpace:
-        """What is learned on: the model, or the states of an environment that were met so far."""
+        """The model, or the states of an environment that were visited so far."""
         self.learned()
         return self.space.states()
 
     def learned(self) -> Algorithm:
         """Return the algorithm, which must have begun."""
         if self.algorithm is None:
-            raise PeakError("nothing has been learned yet: not one step was taken")
+            raise PeakError("nothing has been learned yet: no step was taken")
         return self.algorithm
 
     @property
     def rows(self) -> Ints:
-        """[node]: pi^k of the last episode that was run."""
+        """[node]: pi^k of the last episode."""
         return self.space.nodes_of(self.greedy) if self.done else self.space.first_rows()
 
     def change_list(self) -> Changes:
-        """All changes so far, joined: episode, node, row, in the numbers of the tables."""
+        """All changes so far, joined: episode, node, row, in the indices of the tables."""
         if len(self.changes) != 1:
             empty = (np.empty(0, np.int32),) * 3
             episode, node, row = (np.concatenate(part) for part in zip(empty, *self.changes, strict=True))
             self.changes = [(episode, node, row)]
         for column in self.changes[0]:
-            column.flags.writeable = False  # nobody writes to it again, so the averaged policy need not copy it
+            column.flags.writeable = False  # so that the averaged policy need not copy it
         return self.changes[0]
 
     def fields(self) -> dict[str, Any]:
-        """What a progress line says of the run."""
+        """Return the fields of the progress line."""
         fields: dict[str, Any] = {} if self.algorithm is None else self.algorithm.fields()
         fields |= {"violating": int(self.counters[0])}
         if self.recorder is not None:
             return fields | self.recorder.latest()
         if isinstance(self.target, TabularModel) and self.target.num_nodes <= SHOWN_NODES:
-            return fields | current_figures(self.target, self.rows)
+            return fields | policy_value(self.target, self.rows)
         return fields
 
     def result(self, *, watched: bool = False, over: bool = False) -> LearningRun:
-        """What has been learned so far; `watched`: a copy that stays as it is while learning goes on.
+        """Return the run so far.
 
-        `over`: nothing goes on with this run, so that its policies may be made when they are asked for.
+        `watched`: return a copy that does not change while learning continues. `over`: the run does not continue, so
+        its policies may be computed on first use.
         """
         algorithm, states = self.learned(), self.model
         if not watched:
@@ -234,46 +386,125 @@ class ActiveRun:
                 self.recorder.rest()
         averaged = None
         if self.average:
-            averaged = AveragedPolicy(
-                states, self.done, self.space.first_rows(), *self.space.ordered(self.change_list())
-            )
-        return LearningRun.of(self, algorithm, states, averaged, watched=watched, over=over)
+            changes = self.space.ordered(self.change_list())
+            averaged = AveragedPolicy(states, self.done, self.space.first_rows(), *changes)
+        learned = Held(algorithm) if watched else algorithm
+
+        def table(rows: Callable[[], Ints]) -> Table | Callable[[], Table]:
+            make = partial(table_of, algorithm, states, rows, learned)
+            return make if over and algorithm.vouches else make()
+
+        violations, last = (int(count) for count in self.counters)
+        return LearningRun(
+            model=states,
+            settings=self.settings,
+            knowledge=self.knowledge,
+            episodes=self.done,
+            seed=self.seed,
+            history=History.empty() if self.recorder is None else self.recorder.history(self.done),
+            violations=violations,
+            last_violation_episode=last or None,
+            feasible=algorithm.feasible(),
+            infeasibility_proof=algorithm.proof(),
+            stop_reason=algorithm.stopped,
+            proof_history=algorithm.proof_history(),
+            _policy=table(algorithm.decided),
+            _followed=table(partial(getattr, self, "rows")),  # a lambda could not be pickled by users
+            _averaged=averaged,
+            _learned=learned,
+            _trainer=None if watched else self,
+        )
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run in progress, as passed to `learn(..., watch=...)`; valid until that function returns.
+
+    Watching does not change a run: a view reads, and `run()` copies.
+    """
+
+    trainer: Trainer
+    #: Number of episodes at the end of the run.
+    goal: int
+
+    @property
+    def model(self) -> Any:
+        """The model, or the states of an environment that were visited so far."""
+        return self.trainer.model
+
+    @property
+    def settings(self) -> LearnerSettings:
+        """Settings of the learner."""
+        return self.trainer.settings
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return self.trainer.seed
+
+    @property
+    def episodes(self) -> int:
+        """Episodes so far."""
+        return self.trainer.done
+
+    @property
+    def violations(self) -> int:
+        """Episodes so far that violated a constraint."""
+        return int(self.trainer.counters[0])
+
+    def history_after(self, episode: int, *, latest: bool = False) -> History:
+        """Return the points recorded after an episode; with `latest` also the latest episode, recorded or not."""
+        recorder = self.trainer.recorder
+        if recorder is None or not self.episodes:
+            return History.empty()
+        return recorder.history_after(episode, self.episodes if latest else 0)
+
+    def proof_history_after(self, episode: int) -> ProofHistory | None:
+        """Return the bounds of a certified learner after an episode; None for other learners."""
+        proved = None if self.trainer.algorithm is None else self.trainer.algorithm.proof_history()
+        return None if proved is None else proved.after(episode)
+
+    def run(self) -> LearningRun:
+        """Return a copy of the run so far."""
+        return self.trainer.result(watched=True)
+
+
+#: Called at the beginning and after each piece of work, about twice a second; an exception ends the run.
+Watch = Callable[[RunView], None]
 
 
 def drive(
-    active: ActiveRun,
+    trainer: Trainer,
     episodes: int,
     *,
     saver: Saver | None = None,
     progress: bool = False,
     watch: Watch | None = None,
 ) -> LearningRun:
-    """Run until `episodes` are done, with progress and checkpoints, and return what was learned."""
-    from peakrl.training.checkpointing import Interrupts
-
-    moment = RunView(active, episodes)
-    bar = Progress("Learning", total=episodes, unit="episodes", begin=active.done, enabled=progress)
-    keeper = saver if saver is not None else Interrupts()
-    with bar, keeper:
+    """Run until `episodes` are done, with progress and checkpoints, and return the run."""
+    view = RunView(trainer, episodes)
+    bar = Progress("Learning", total=episodes, unit="episodes", begin=trainer.done, enabled=progress)
+    interrupts = saver if saver is not None else Interrupts()
+    with bar, interrupts:
         if watch is not None:
-            watch(moment)
-        for done in pieces(active, episodes, keeper.every):
+            watch(view)
+        for done in pieces(trainer, episodes, interrupts.every):
             if bar.visible:
-                bar.reach(done, **active.fields())
+                bar.reach(done, **trainer.fields())
             if watch is not None:
-                watch(moment)  # before a save: what was watched is never behind a checkpoint
-            keeper.look(active, last=done == episodes or active.stopped is not None)
-    return active.result()
+                watch(view)  # before saving, so that a checkpoint is never ahead of what was watched
+            interrupts.look(trainer, last=done == episodes or trainer.stopped is not None)
+    return trainer.result()
 
 
-def pieces(active: ActiveRun, episodes: int, every: int | None = None) -> Iterator[int]:
-    """Advance to `episodes` piece by piece, telling after each how far it is; multiples of `every` end a piece."""
-    size, largest = active.pieces
-    while active.done < episodes and active.stopped is None:
-        goal = episodes if every is None else min(episodes, (active.done // every + 1) * every)
-        count, begun = min(size, goal - active.done), time.perf_counter()
-        active.advance(count)
+def pieces(trainer: Trainer, episodes: int, every: int | None = None) -> Iterator[int]:
+    """Advance to `episodes` piece by piece and yield the episodes done; multiples of `every` end a piece."""
+    size, largest = trainer.source.pieces
+    while trainer.done < episodes and trainer.stopped is None:
+        goal = episodes if every is None else min(episodes, (trainer.done // every + 1) * every)
+        count, begun = min(size, goal - trainer.done), time.perf_counter()
+        trainer.advance(count)
         if count == size:
             took = max(time.perf_counter() - begun, 1e-9)
             size = min(max(1, int(size * min(4.0, max(0.25, SECONDS_A_PIECE / took)))), largest)
-        yield active.done
+        yield trainer.done

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from peakrl.errors import SettingsError
+from peakrl.evaluation.policy_curve import policy_value
 from peakrl.learners.base import (
     Choices,
     Episode,
@@ -46,7 +47,6 @@ from peakrl.learners.episode import Log
 from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import GrowingSpace
 from peakrl.sampling import Words
-from peakrl.training.history import current_figures
 from peakrl.types import Floats, Longs
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class CertifiedLearner(SamplingAlgorithm):
         r, model = self.rounds, self.task.model
         number = int(r.status[POLICIES])
         if model is not None and model.num_nodes <= MOST_JUDGED and self._judged[0] != number:
-            figures = current_figures(model, self.decided())
+            figures = policy_value(model, self.decided())
             self._judged = number, figures["value"], figures["violation"]
         gap, violation = float(r.bounds[GAP]), float(r.bounds[VIOLATED_HIGH])
         self._lines.append((float(r.status[EPISODES]), gap, violation, *self._judged[1:]))
