@@ -9,9 +9,10 @@ from typing import Any
 
 from benchmarks.reference import NoReference, ReferenceRun
 from benchmarks.timing import Section, in_turns
-from peakrl import TabularModel, certify, compile_model, energy_harvesting, learn, learn_many, scheduling_example, solve
+from peakrl import TabularModel, certify, compile_model, learn, learn_many, solve
 from peakrl.learners import Certified, ConstrainedQ, SafeQ
 from peakrl.learners.base import LearnerSettings
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.problems.harvesting import draw_arrivals
 from peakrl.training.many import usable_cores
 from peakrl.training.trainer import Trainer

@@ -26,9 +26,10 @@ from benchmarks.learning import bare_run, table_bytes
 from benchmarks.models import SPARSE_ACTIONS, SPARSE_HORIZON, PlainQueues, Queues, random_model, sparse_model
 from benchmarks.reference import NoReference, ReferencePlan
 from benchmarks.timing import Section, in_turns
-from peakrl import TabularModel, compile_model, energy_harvesting, scheduling_example, solve
+from peakrl import TabularModel, compile_model, solve
 from peakrl.compile import explore
 from peakrl.learners import ConstrainedQ
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.storage import available_memory
 
 STATES, HORIZON = 1_000_000, 100

@@ -13,12 +13,12 @@ from benchmarks.timing import Section
 
 FIRST_RUN = """
 import peakrl
-model = peakrl.compile_model(peakrl.energy_harvesting())
+model = peakrl.compile_model(peakrl.problems.energy_harvesting())
 peakrl.learn(model, peakrl.learners.ConstrainedQ.published(0.1), episodes=10, history="none")
 """
 FIRST_LEARN = """
 import peakrl
-print(peakrl.learn(peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2), episodes=50))
+print(peakrl.learn(peakrl.problems.energy_harvesting(horizon=3, battery=3, max_arrival=2), episodes=50))
 """
 HELP = "import sys; sys.argv = ['peakrl', '--help']; from peakrl.cli import main; main()"
 PROCESSES = {

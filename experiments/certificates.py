@@ -27,7 +27,7 @@ from experiments.drawing import log_axes, places
 from experiments.energy import transmitter
 from experiments.records import ROUNDING, VERSION, Check, FigureRecord, Request, Row, at_most, numbers
 from experiments.scheduling import example_problem
-from peakrl import Knowledge, LearningRun, ProblemSpec, TabularModel, learn, pac_plan, solve
+from peakrl import Knowledge, LearningRun, TabularModel, learn, solve
 from peakrl.learners import Certified
 from peakrl.report.style import (
     BLACK,
@@ -41,7 +41,9 @@ from peakrl.report.style import (
     new_figure,
     plain_numbers,
 )
+from peakrl.specs import ProblemSpec
 from peakrl.sweeps import Result, Task
+from peakrl.theory import pac_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.records import VERSION, Check, Floats, Longs, Request
-from peakrl import LearningRun, ProblemSpec, TabularModel, compile_model, evaluate, learn, solve
+from peakrl import LearningRun, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.errors import ProblemError, StorageError
 from peakrl.learners import ConstrainedQ, SafeQ, learner_from
 from peakrl.learners.base import LearnerSettings
@@ -32,6 +32,7 @@ from peakrl.problems.harvesting import (
     integer_bound,
     recorded_sequences,
 )
+from peakrl.specs import ProblemSpec
 from peakrl.sweeps import Result, Task
 
 TASKS = "experiments.energy"

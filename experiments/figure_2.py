@@ -41,9 +41,9 @@ from experiments.records import (
     stacked,
     value_at,
 )
-from peakrl import ProblemSpec
 from peakrl.learners import ConstrainedQ
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, count_episodes, new_figure
+from peakrl.specs import ProblemSpec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,7 @@ violates nothing. The problems:
     scheduling 2        the paper's second example
     slippery grid       four moves on 5 x 6 cells with pits; a move slips to either side; never into a pit
     thermostat          heat a house for a day at the least cost; its temperature must stay in a band by the hour, and
-                        the weather is random (`peakrl.heating`)
+                        the weather is random (`peakrl.problems.heating`)
 """
 
 from __future__ import annotations
@@ -29,18 +29,9 @@ import numpy as np
 
 from experiments.drawing import log_axes, places
 from experiments.records import VERSION, Check, FigureRecord, Request, Row, at_most, numbers
-from peakrl import (
-    Knowledge,
-    Outcome,
-    Problem,
-    TabularModel,
-    compile_model,
-    energy_harvesting,
-    evaluate,
-    scheduling_example,
-    solve,
-)
+from peakrl import Knowledge, Outcome, Problem, TabularModel, compile_model, evaluate, solve
 from peakrl.learners import PosteriorSampling, learner_from
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.problems.heating import thermostat
 from peakrl.problems.robots import Floor
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, new_figure, plain_numbers

@@ -51,10 +51,8 @@ from peakrl import (
     Problem,
     TabularModel,
     compile_model,
-    energy_harvesting,
     evaluate,
     learn,
-    scheduling_example,
     solve,
     solve_cmdp,
 )
@@ -78,6 +76,7 @@ from peakrl.learners import (
     learner_from,
 )
 from peakrl.learners.base import LearnerSettings
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE
 from peakrl.sweeps import Result, Task
 

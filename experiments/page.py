@@ -8,8 +8,10 @@ from pathlib import Path
 from experiments import EXPERIMENTS
 from experiments.efficiency import FLOOR
 from experiments.records import PAPER, Check, FigureRecord, Row, read_figure
-from peakrl import TabularModel, audit_slack, compile_model, energy_harvesting, pac_plan, scheduling_example
+from peakrl import TabularModel, compile_model
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.report import Block, Chart, Page, Section, Series, Settings, Table, Text, slug
+from peakrl.theory import audit_slack, pac_plan
 
 CHECK_COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
 #: Colour and dash of curves that have the same meaning in several figures.

@@ -26,19 +26,9 @@ import numpy as np
 
 from experiments.drawing import curve, label
 from experiments.records import VERSION, Check, FigureRecord, Request, Row, curve_rows, exact, spread, stacked
-from peakrl import (
-    Job,
-    LearningRun,
-    Policy,
-    ProblemSpec,
-    TabularModel,
-    compile_model,
-    evaluate,
-    learn,
-    machine_scheduling,
-    solve,
-)
+from peakrl import LearningRun, Policy, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.learners import ConstrainedQ, learner_from
+from peakrl.problems import Job, machine_scheduling
 from peakrl.problems.scheduling import (
     MachineScheduling,
     draw_jobs,
@@ -49,6 +39,7 @@ from peakrl.problems.scheduling import (
     with_time,
 )
 from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, count_episodes, new_figure, plain_numbers
+from peakrl.specs import ProblemSpec
 from peakrl.sweeps import Result, Task
 
 if TYPE_CHECKING:

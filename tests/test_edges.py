@@ -14,28 +14,27 @@ from peakrl import (
     PeakError,
     Problem,
     TabularModel,
-    audit_slack,
     certify,
     compile_model,
     evaluate,
     learn,
     learn_many,
-    load_policy,
-    load_run,
     safe_set,
     simulate,
     solve,
-    solve_relaxed,
     sweep,
     verify,
     write_report,
 )
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.policy import load_policy
 from peakrl.problems.scheduling.baselines import Bar
 from peakrl.report.figures import draw_counts, draw_gantt
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import read_records
+from peakrl.theory import audit_slack, solve_relaxed
+from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
 #: Violations far below rounding are told of, as they should be.

@@ -13,24 +13,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from peakrl import (
-    certify,
-    compile_model,
-    energy_harvesting,
-    learn,
-    load_policy,
-    load_run,
-    safe_set,
-    scheduling_example,
-    solve,
-    verify,
-)
+from peakrl import certify, compile_model, learn, safe_set, solve, verify
 from peakrl.errors import StorageError
+from peakrl.policy import load_policy
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.report.page import Page
 from peakrl.storage import Disk, read_file, read_record, streamed_record, write_file, write_record
 from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import write_csv, write_parquet
 from peakrl.sweeps.tasks import Task
+from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
 NEW = b"something new"

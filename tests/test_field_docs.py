@@ -5,10 +5,15 @@ import dataclasses
 import inspect
 
 import peakrl
+import peakrl.evaluation
+import peakrl.policy
+import peakrl.specs
+import peakrl.training
 
+PACKAGES = (peakrl, peakrl.evaluation, peakrl.policy, peakrl.specs, peakrl.theory, peakrl.training)
 CLASSES = [
     value
-    for value in (getattr(peakrl, name) for name in peakrl.__all__)
+    for value in (getattr(package, name) for package in PACKAGES for name in package.__all__)
     if inspect.isclass(value)
     and (dataclasses.is_dataclass(value) or hasattr(value, "_fields") or hasattr(value, "model_fields"))
 ]

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from helpers.commands import caller
-from peakrl import TabularModel, compile_model, learn, load_run, storage, write_report
+from peakrl import TabularModel, compile_model, learn, storage, write_report
 from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError
 from peakrl.storage import kind_of, read_file
 from peakrl.sweeps.store import MARKER, Store
 from peakrl.sweeps.summary import read_records
 from peakrl.sweeps.tasks import Task
+from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
 DEEP = "[" * 100_000

@@ -7,8 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, energy_harvesting, learn, solve, sweep
+from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, learn, solve, sweep
 from peakrl import memory as budgets
+from peakrl.problems import energy_harvesting
 
 
 class Ticking(Problem):

@@ -31,7 +31,7 @@ POLICY = peakrl.solve(MODEL).policy
         (lambda: peakrl.learners.ConstrainedQ(), "ConstrainedQ needs slack: give slack="),
         (lambda: peakrl.learners.find_learner("Nobody"), "learner is 'Nobody'; it must be one of"),
         (lambda: peakrl.learners.ConstrainedQ(slack=1, foo=2), "foo is not a setting of ConstrainedQ"),
-        (lambda: peakrl.audit_slack(MODEL, 0), "slack is 0: give a penalty as well"),
+        (lambda: peakrl.theory.audit_slack(MODEL, 0), "slack is 0: give a penalty as well"),
         (lambda: peakrl.evaluate(POLICY, MODEL), "the problem comes first, then the policy"),
         (lambda: POLICY.action("0", 0), "step '0' is outside"),
         (lambda: peakrl.Policy.from_rule(MODEL, {0: 1}), r"\{0: 1\} is not a rule"),

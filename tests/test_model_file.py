@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 
 from helpers.random_problems import random_problem
-from peakrl import (
-    Outcome,
-    Problem,
-    TabularModel,
-    compile_model,
-    energy_harvesting,
-    load_model,
-    scheduling_example,
-    solve,
-)
+from peakrl import Outcome, Problem, TabularModel, compile_model, solve
 from peakrl import memory as budgets
 from peakrl.errors import StorageError
-from peakrl.model_file import restored_model
+from peakrl.model_file import load_model, restored_model
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.tabular import store_model
 
 MODELS = {

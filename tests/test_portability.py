@@ -22,7 +22,7 @@ builtins.open = without_proc
 
 import peakrl
 
-problem = peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2)
+problem = peakrl.problems.energy_harvesting(horizon=3, battery=3, max_arrival=2)
 learner = peakrl.learners.PosteriorSampling()
 model = peakrl.compile_model(problem)
 solution = peakrl.solve(model)
@@ -31,9 +31,9 @@ run = peakrl.learn(model, learner, episodes=50, seed=1, checkpoint="checkpoint.r
 assert peakrl.evaluate(model, run.policy).value <= solution.value + 1e-9
 assert peakrl.certify(model, solution.policy).holds
 run.save("a.run")
-assert peakrl.load_run("a.run").episodes == peakrl.resume("a.run", episodes=50).episodes == 50
+assert peakrl.load("a.run").episodes == peakrl.resume("a.run", episodes=50).episodes == 50
 model.save("a.model")
-assert peakrl.load_model("a.model").digest == model.digest
+assert peakrl.load("a.model").digest == model.digest
 assert [each.episodes for each in peakrl.learn_many(model, learner, episodes=20, seeds=[1, 2])] == [20, 20]
 assert peakrl.safe_set(model) is not None
 print(solution.value)

@@ -13,16 +13,17 @@ import peakrl
 
 def test_the_list_is_sorted_and_every_name_has_a_home():
     assert sorted(peakrl.__all__) == peakrl.__all__
-    assert set(peakrl._HOMES) == set(peakrl.__all__)
+    assert set(peakrl._HOMES) | set(peakrl._NAMESPACES) == set(peakrl.__all__)
+    assert dir(peakrl) == sorted([*peakrl.__all__, "__version__"])
 
 
 def test_a_public_name_is_what_its_module_defines():
-    for name in peakrl.__all__:
+    for name in peakrl._HOMES:
         assert getattr(peakrl, name) is getattr(importlib.import_module(peakrl._HOMES[name]), name), name
 
 
 def test_no_public_name_is_also_a_module_that_would_shadow_it():
-    for name in peakrl.__all__:
+    for name in peakrl._HOMES:
         assert importlib.util.find_spec(f"peakrl.{name}") is None, name
 
 
@@ -44,10 +45,12 @@ def test_problems_offers_every_name_that_it_lists():
         _ = peakrl.problems.nonsense
 
 
-def test_what_moved_into_a_namespace_can_still_be_imported_from_the_top():
-    for name in peakrl._ALIASES:
-        assert getattr(peakrl, name) is getattr(getattr(peakrl, peakrl._ALIASES[name]), name)
-        assert name not in peakrl.__all__
+@pytest.mark.parametrize("package", ["evaluation", "planning", "policy", "safety", "specs", "theory", "training"])
+def test_a_package_offers_every_name_that_it_lists(package):
+    module = importlib.import_module(f"peakrl.{package}")
+    assert sorted(module.__all__) == module.__all__
+    for name in module.__all__:
+        assert getattr(module, name).__name__ == name
 
 
 def test_an_unknown_name_is_an_attribute_error():

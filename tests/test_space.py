@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Policy, audit_slack, compile_model, evaluate, load_policy, simulate, solve, solve_relaxed
+from peakrl import Policy, compile_model, evaluate, simulate, solve
 from peakrl.errors import ProblemError
+from peakrl.policy import load_policy
 from peakrl.space import StateSpace, expand, spans, starts_of
+from peakrl.theory import audit_slack, solve_relaxed
 
 
 @seeds(20)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.random_problems import random_problem
-from peakrl import compile_model, pac_plan
+from peakrl import compile_model
 from peakrl.errors import SettingsError
-from peakrl.theory import default_penalty, least_episodes
+from peakrl.theory import default_penalty, least_episodes, pac_plan
 
 SIZES = {"states": 441, "actions": 9, "horizon": 20, "constraints": 1}
 

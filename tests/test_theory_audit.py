@@ -8,8 +8,9 @@ import pytest
 import naive
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import TabularModel, audit_slack, compile_model, pac_plan, solve, solve_modified, solve_relaxed
+from peakrl import TabularModel, compile_model, solve
 from peakrl.errors import SettingsError
+from peakrl.theory import audit_slack, pac_plan, solve_modified, solve_relaxed
 
 
 def temptation(violation, horizon=2, reward=1.0):

@@ -8,9 +8,10 @@ import pytest
 import naive
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Policy, StochasticPolicy, TabularModel, compile_model, solve, solve_modified, solve_relaxed
+from peakrl import Policy, TabularModel, compile_model, solve
 from peakrl.errors import SettingsError
-from peakrl.theory import default_penalty
+from peakrl.policy import StochasticPolicy
+from peakrl.theory import default_penalty, solve_modified, solve_relaxed
 
 
 def coin_model(horizon=1):

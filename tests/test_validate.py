@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from helpers.random_problems import random_problem
-from peakrl import PeakError, TabularModel, compile_model, energy_harvesting, scheduling_example
+from peakrl import PeakError, TabularModel, compile_model
 from peakrl.errors import StorageError
 from peakrl.model_file import rebuilt, restored_model
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.ragged import repeated_member
 from peakrl.space import read_only
 from peakrl.tabular import ARRAY_TYPES, store_model

@@ -10,7 +10,7 @@ import peakrl
 from peakrl.report.figures import draw_proof
 from peakrl.report.style import house_style, save
 
-problem = peakrl.energy_harvesting(horizon=10, battery=8, peak_power=5, max_arrival=6, mean=3, std=2)
+problem = peakrl.problems.energy_harvesting(horizon=10, battery=8, peak_power=5, max_arrival=6, mean=3, std=2)
 run = peakrl.learn(problem, peakrl.learners.Certified(0.03, relative=True), episodes=300_000, seed=0)
 with house_style():
     figure = draw_proof(run, peakrl.solve(problem).value)

@@ -7,7 +7,7 @@ from sb3_contrib import MaskablePPO
 
 import peakrl
 
-problem = peakrl.energy_harvesting(horizon=10, battery=6, max_arrival=6, mean=3, std=2, peak_power=3)
+problem = peakrl.problems.energy_harvesting(horizon=10, battery=6, max_arrival=6, mean=3, std=2, peak_power=3)
 model = peakrl.compile_model(problem)
 safe = peakrl.safe_set(model)
 env = peakrl.to_gymnasium(model, shielded=True)

@@ -62,7 +62,7 @@ class Problem(ABC):
     constraint_tolerances: Sequence[float] = ()
     #: True when actions and outcomes do not depend on the step.
     stationary: bool = False
-    #: The problem as data (`peakrl.ProblemSpec`), where it can be told: a compiled model and its runs keep it.
+    #: The problem as data (`peakrl.specs.ProblemSpec`), where it can be told: a compiled model and its runs keep it.
     spec: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:

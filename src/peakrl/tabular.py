@@ -125,7 +125,7 @@ class TabularModel(StateSpace):
         return model
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file for `peakrl.load_model`; its labels must be plain values and tuples of them."""
+        """Write the model to one file for `peakrl.load`; its labels must be plain values and tuples of them."""
         plain, arrays = store_model(self, largest=math.inf)
         if plain["left_out"] is not None:
             raise StorageError(f"cannot write {path}: {plain['left_out']}; use numbers, words and tuples of them")

@@ -74,7 +74,7 @@ def test_the_optimum_itself_is_within_0_of_the_optimum():
 
 
 def test_where_no_policy_is_safe_none_is_certified_and_the_reason_is_the_planners():
-    third = peakrl.compile_model(peakrl.scheduling_example(3))
+    third = peakrl.compile_model(peakrl.problems.scheduling_example(3))
     best = peakrl.solve(third)
     for epsilon in (None, 1000.0):
         certificate = peakrl.certify(third, best.policy, epsilon=epsilon)
@@ -142,7 +142,7 @@ def test_bounds_from_episodes_enclose_the_exact_figures(seed):
 @pytest.mark.parametrize("chance", [0.02, 0.5])
 def test_each_part_of_a_certificate_is_wrong_at_most_as_often_as_its_share(failure, chance):
     model, runs = lottery(chance, horizon=2), 400
-    policy = peakrl.StochasticPolicy(model, np.array([0.9, 0.1] * 2))
+    policy = peakrl.policy.StochasticPolicy(model, np.array([0.9, 0.1] * 2))
     exact = peakrl.evaluate(model, policy)
     wrong = np.zeros(4)
     for seed in range(runs):
@@ -158,7 +158,7 @@ def test_each_part_of_a_certificate_is_wrong_at_most_as_often_as_its_share(failu
 
 
 def test_episodes_are_those_of_no_other_stream_and_fresh_unless_a_seed_is_given():
-    policy = peakrl.StochasticPolicy(MODEL, chances(MODEL))
+    policy = peakrl.policy.StochasticPolicy(MODEL, chances(MODEL))
     returns = [
         peakrl.certify(MODEL, policy, episodes=50, seed=seed).evidence.arrays["returns"] for seed in (5, 5, None, None)
     ]
@@ -212,7 +212,7 @@ def test_what_is_unseen_is_not_safe_but_bounded():
 
 
 def test_lanes_side_by_side_give_bounds_too():
-    problem = peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2, mean=1, std=1, peak_power=2)
+    problem = peakrl.problems.energy_harvesting(horizon=3, battery=3, max_arrival=2, mean=1, std=1, peak_power=2)
     lanes = gymnasium.vector.SyncVectorEnv([lambda: peakrl.to_gymnasium(problem)] * 3)
     policy, one = peakrl.solve(problem).policy, peakrl.to_gymnasium(problem).unwrapped
     found = peakrl.certify(

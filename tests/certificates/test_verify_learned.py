@@ -9,11 +9,12 @@ import pytest
 
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
-from peakrl import Knowledge, compile_model, energy_harvesting, learn, scheduling_example
+from peakrl import Knowledge, compile_model, learn
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.certificates.verify import verify
 from peakrl.errors import PeakError
 from peakrl.learners import Certified
+from peakrl.problems import energy_harvesting, scheduling_example
 
 HARVESTING = energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2)
 TOLD = Knowledge(outcome_groups=True, constraint_depends_on="action", rewards=True)

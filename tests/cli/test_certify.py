@@ -34,7 +34,7 @@ def test_the_optimum_is_certified_kept_and_checked(command, best):
 def test_json_is_what_the_library_says(command, best):
     code, out, _ = command("certify", "tiny.toml", "--policy", best, "--epsilon", "0.1", "--json", "--out", "kept")
     model = read_problem_file("tiny.toml").model()
-    wanted = peakrl.certify(model, peakrl.load_policy(best, model), epsilon=0.1).as_dict()
+    wanted = peakrl.certify(model, peakrl.load(best, model), epsilon=0.1).as_dict()
     assert code == 0
     assert json.loads(out) == wanted | {"file": "kept"}
     assert json.loads(command("verify", "kept", "--json")[1]) == wanted

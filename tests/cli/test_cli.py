@@ -17,7 +17,9 @@ import pytest
 
 import peakrl.cli
 from helpers.commands import TINY, caller
-from peakrl import learn, load_run, pac_plan
+from peakrl import learn
+from peakrl.theory import pac_plan
+from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
 

@@ -15,7 +15,7 @@ def command(monkeypatch, capsys, tmp_path):
 
 def test_it_tells_how_much_is_safe_at_each_step_as_the_library_has_it(command):
     code, out, _ = command("shield", "scheduling-1", "--json")
-    found, safe = json.loads(out), peakrl.safe_set(peakrl.scheduling_example(1))
+    found, safe = json.loads(out), peakrl.safe_set(peakrl.problems.scheduling_example(1))
     assert code == 0
     assert found["feasible"] is True
     assert [tuple(row.values()) for row in found["steps"]] == [tuple(count) for count in safe.counts]
@@ -33,11 +33,11 @@ def test_a_problem_that_no_policy_keeps_gives_the_reason_and_exit_code_1(command
 
 
 def test_it_keeps_and_draws_the_safe_set(command, tmp_path):
-    problem = peakrl.scheduling_example(1)
+    problem = peakrl.problems.scheduling_example(1)
     for name in ("kept.safe", "kept.csv", "kept.json"):
         assert command("shield", "scheduling-1", "--out", name, "--plot", "picture.png")[0] == 0
     safe = peakrl.safe_set(problem)
-    assert peakrl.load_safe_set("kept.safe").entries.tolist() == safe.entries.tolist()
+    assert peakrl.load("kept.safe").entries.tolist() == safe.entries.tolist()
     with open("kept.csv") as file:
         assert file.read() == safe.to_csv()
     with open("kept.json") as file:

@@ -31,9 +31,9 @@ SETTINGS = peakrl.learners.ConstrainedQ.published(0.5)
 def test_a_problem_gives_what_its_model_gives():
     for numbers in [
         lambda target: peakrl.solve(target).value,
-        lambda target: peakrl.solve_modified(target, 0.1).value,
-        lambda target: peakrl.solve_relaxed(target, 0.1).value,
-        lambda target: peakrl.audit_slack(target, 0.1).as_dict(),
+        lambda target: peakrl.theory.solve_modified(target, 0.1).value,
+        lambda target: peakrl.theory.solve_relaxed(target, 0.1).value,
+        lambda target: peakrl.theory.audit_slack(target, 0.1).as_dict(),
         lambda target: peakrl.learn(target, SETTINGS, episodes=50).history.value.tolist(),
         lambda target: [run.violations for run in peakrl.learn_many(target, SETTINGS, 20, seeds=[0, 1])],
         lambda target: [run.violations for run in peakrl.learn_many([target, target], SETTINGS, 20)],
@@ -58,7 +58,7 @@ def test_a_policy_of_another_problem_is_refused():
 def test_a_problem_is_compiled_once_by_each_call(monkeypatch):
     asked = []
     monkeypatch.setattr(type(PROBLEM), "initial", lambda self: asked.append(1) or self.first)
-    for call in (peakrl.solve, lambda p: peakrl.audit_slack(p, 0.1), lambda p: peakrl.learn(p, episodes=5)):
+    for call in (peakrl.solve, lambda p: peakrl.theory.audit_slack(p, 0.1), lambda p: peakrl.learn(p, episodes=5)):
         asked.clear()
         call(PROBLEM)
         assert len(asked) == 1
@@ -84,7 +84,7 @@ def test_learning_without_settings_is_posterior_sampling():
 def test_a_run_file_is_read_with_the_problem_in_place_of_its_model(tmp_path):
     run = peakrl.learn(PROBLEM, SETTINGS, episodes=10)
     run.save(tmp_path / "run")
-    assert peakrl.load_run(tmp_path / "run", PROBLEM).episodes == 10
+    assert peakrl.load(tmp_path / "run", PROBLEM).episodes == 10
     assert peakrl.resume(tmp_path / "run", model=PROBLEM, episodes=15).episodes == 15
 
 
@@ -111,6 +111,9 @@ def test_models_may_be_given_by_name():
     model = peakrl.compile_model(PROBLEM)
     policy = peakrl.solve(model=model).policy
     assert peakrl.evaluate(model=model, policy=policy).value == peakrl.solve(model=PROBLEM).value
-    assert peakrl.audit_slack(model=model, slack=0.1).optimum.value == peakrl.solve_relaxed(model=model, slack=0).value
-    assert peakrl.solve_modified(model=model, slack=0.1, penalty=1.0).value is not None
+    assert (
+        peakrl.theory.audit_slack(model=model, slack=0.1).optimum.value
+        == peakrl.theory.solve_relaxed(model=model, slack=0).value
+    )
+    assert peakrl.theory.solve_modified(model=model, slack=0.1, penalty=1.0).value is not None
     assert peakrl.Policy.from_rule(model=model, rule=lambda step, state: 0).deterministic

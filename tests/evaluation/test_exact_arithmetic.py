@@ -10,20 +10,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from peakrl import (
-    AveragedPolicy,
-    Outcome,
-    Policy,
-    Problem,
-    StochasticPolicy,
-    TabularModel,
-    compile_model,
-    evaluate,
-    safe_set,
-    solve,
-    solve_modified,
-)
+from peakrl import Outcome, Policy, Problem, TabularModel, compile_model, evaluate, safe_set, solve
 from peakrl.numerics import LEAST, times
+from peakrl.policy import AveragedPolicy, StochasticPolicy
+from peakrl.theory import solve_modified
 
 #: Compiling tells of violations as small as these.
 pytestmark = pytest.mark.filterwarnings("ignore:.*may be rounding:RuntimeWarning")

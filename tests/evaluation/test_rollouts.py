@@ -36,14 +36,14 @@ def test_a_rollout_is_the_first_episode_that_is_simulated_and_the_problem_allows
 
 
 def test_equal_seeds_give_equal_episodes_and_others_another():
-    problem = peakrl.energy_harvesting(horizon=8)
-    policy = peakrl.greedy_policy(problem)
+    problem = peakrl.problems.energy_harvesting(horizon=8)
+    policy = peakrl.problems.harvesting.greedy_policy(problem)
     episodes = [peakrl.rollout(problem, policy, seed=seed) for seed in (1, 1, 2)]
     assert episodes[0] == episodes[1] != episodes[2]
 
 
 def test_an_environment_is_followed_as_it_is_simulated():
-    problem = peakrl.energy_harvesting(horizon=6, battery=3, max_arrival=3)
+    problem = peakrl.problems.energy_harvesting(horizon=6, battery=3, max_arrival=3)
     env = peakrl.to_gymnasium(problem)
     run = peakrl.learn(env, episodes=3000)
     for policy in (run.policy, run.averaged_policy):

@@ -11,11 +11,12 @@ from experiments.certificates import DEFAULT, ENERGY, NOTHING, QUICK, declared, 
 from experiments.records import Request, read_figure
 from helpers import certified_problems as tiny
 from helpers.model_environment import EndingEnvironment
-from peakrl import Policy, TabularModel, compile_model, energy_harvesting, evaluate, learn, scheduling_example, solve
+from peakrl import Policy, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.compile import as_model
 from peakrl.errors import PolicyError
 from peakrl.gym.targets import adapt
 from peakrl.learners import Certified
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.sweeps import Result, Task
 from peakrl.training.trainer import Trainer
 

@@ -12,7 +12,8 @@ import pytest
 from experiments import draw_figure
 from experiments.efficiency import QUICK, gaps, measure
 from experiments.records import FigureRecord, Request, quantile, read_figure
-from peakrl import TabularModel, compile_model, energy_harvesting, solve
+from peakrl import TabularModel, compile_model, solve
+from peakrl.problems import energy_harvesting
 
 TINY = replace(
     QUICK, peaks=(8,), episodes=200, long_episodes=3_000, places=4, schedules=((1, 200),), infeasible_episodes=600

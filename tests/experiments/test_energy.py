@@ -14,9 +14,10 @@ from experiments.energy import blocks, load_recordings, transmitter
 from experiments.figure_2 import FIGURE_2, published_checks
 from experiments.figure_3 import FIGURE_3, comparison, level_checks
 from experiments.records import PAPER, Request, read_figure
-from peakrl import compile_model, energy_harvesting, evaluate, learn
+from peakrl import compile_model, evaluate, learn
 from peakrl.errors import ProblemError, StorageError
 from peakrl.learners import ConstrainedQ
+from peakrl.problems import energy_harvesting
 from peakrl.problems.harvesting import convex_bound, draw_arrivals, greedy_rates
 
 TINY_2 = replace(

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.neighbours import Inventory, ObstacleGrid, common_problem, tiny_harvesting
-from peakrl import compile_model, solve, solve_modified
+from peakrl import compile_model, solve
 from peakrl.errors import SettingsError
+from peakrl.theory import solve_modified
 
 FREE = 0.0
 

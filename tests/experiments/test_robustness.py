@@ -23,7 +23,8 @@ from experiments.robustness import (
     measure,
     viable_chances,
 )
-from peakrl import StochasticPolicy, evaluate, learn, safe_set, simulate, solve
+from peakrl import evaluate, learn, safe_set, simulate, solve
+from peakrl.policy import StochasticPolicy
 
 
 def test_every_family_has_median_and_worst_gap_of_every_learner_and_what_it_lost(tmp_path):

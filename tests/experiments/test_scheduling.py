@@ -12,8 +12,8 @@ import pytest
 from experiments import draw_figure, run_experiment, scheduling
 from experiments.records import FigureRecord, Request, read_figure
 from experiments.scheduling import FIGURE_6, random_times
-from peakrl import scheduling_example
 from peakrl.learners import ConstrainedQ
+from peakrl.problems import scheduling_example
 from peakrl.problems.scheduling import dt_order_or_least_late, simulate_known_times
 
 EXAMPLE_3 = {"kind": "scheduling_example", "number": 3}

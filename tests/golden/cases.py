@@ -79,7 +79,7 @@ class Trap(peakrl.Problem):
 @cache
 def harvesting():
     """Stationary."""
-    return peakrl.energy_harvesting(peak_power=3, battery=4, max_arrival=4, horizon=6)
+    return peakrl.problems.energy_harvesting(peak_power=3, battery=4, max_arrival=4, horizon=6)
 
 
 @cache
@@ -90,18 +90,18 @@ def model(name):
 
 def problems() -> dict[str, Callable[[], object]]:
     """Every built-in problem, small."""
-    thermostat, charging = peakrl.heating.thermostat, peakrl.charging.vehicle_charging
+    thermostat, charging = peakrl.problems.heating.thermostat, peakrl.problems.charging.vehicle_charging
     return {
         "energy_harvesting": harvesting,
-        "fading_channel": lambda: peakrl.harvesting.fading_channel(),
-        "machine_scheduling": lambda: peakrl.scheduling_example(3),
-        "random_schedule": lambda: peakrl.machine_scheduling(
-            [peakrl.Job({2: 0.5, 3 + k: 0.5}, due=8, deadline=12 + 4 * k) for k in range(3)]
+        "fading_channel": lambda: peakrl.problems.harvesting.fading_channel(),
+        "machine_scheduling": lambda: peakrl.problems.scheduling_example(3),
+        "random_schedule": lambda: peakrl.problems.machine_scheduling(
+            [peakrl.problems.Job({2: 0.5, 3 + k: 0.5}, due=8, deadline=12 + 4 * k) for k in range(3)]
         ),
         "thermostat": lambda: thermostat(),
         "vehicle_charging": lambda: charging(),
-        "battery_robot": lambda: peakrl.robots.battery_robot(),
-        "flow_shop": lambda: peakrl.flow_shops.flow_shop(times=[[2, 3, 1], [1, 2, 2]]),
+        "battery_robot": lambda: peakrl.problems.robots.battery_robot(),
+        "flow_shop": lambda: peakrl.problems.flow_shops.flow_shop(times=[[2, 3, 1], [1, 2, 2]]),
         "corridor": Corridor,
         "trap": Trap,
     }
@@ -259,7 +259,7 @@ def certified():
 
 def solved(target):
     """Planner: original and modified problem, safe set."""
-    best, modified = peakrl.solve(target), peakrl.solve_modified(target, slack=0.1)
+    best, modified = peakrl.solve(target), peakrl.theory.solve_modified(target, slack=0.1)
     safe = best.safe_set
     return {
         "value": best.value, "violation": best.violation, "feasible": best.feasible,

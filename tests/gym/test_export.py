@@ -17,9 +17,10 @@ from gymnasium.utils.env_checker import check_env
 from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import compile_model, energy_harvesting, learn, scheduling_example, solve, to_gymnasium
+from peakrl import compile_model, learn, solve, to_gymnasium
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.learners import SafeQ
+from peakrl.problems import energy_harvesting, scheduling_example
 
 MADE = [
     ("peakrl/EnergyHarvesting-v0", {}),

@@ -29,14 +29,9 @@ from peakrl import (
     evaluate,
     learn,
     learners,
-    load_model,
-    load_policy,
-    load_run,
-    load_safe_set,
     resume,
     safe_set,
     solve,
-    solve_relaxed,
     storage,
     sweep,
     verify,
@@ -45,8 +40,13 @@ from peakrl import (
 from peakrl import model_file as files
 from peakrl.gym.targets import adapt
 from peakrl.learners import Certified, PosteriorSampling, SafeQ
+from peakrl.model_file import load_model
+from peakrl.policy import load_policy
+from peakrl.safety import load_safe_set
 from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.summary import read_records
+from peakrl.theory import solve_relaxed
+from peakrl.training import load_run
 from peakrl.training.run_file import write_run
 from peakrl.training.trainer import Trainer
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from peakrl import Job
+from peakrl.problems import Job
 
 
 def random_jobs(seed, *, most=8, random_times=False, releases=False):

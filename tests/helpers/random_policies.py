@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import naive
-from peakrl import AveragedPolicy, Policy, StochasticPolicy
+from peakrl import Policy
+from peakrl.policy import AveragedPolicy, StochasticPolicy
 
 
 def random_table(problem, rng):

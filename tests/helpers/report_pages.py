@@ -10,8 +10,9 @@ from typing import Any
 import gymnasium
 
 from experiments.records import PAPER, Check, FigureRecord, Row
-from peakrl import Outcome, Problem, compile_model, energy_harvesting, learn, scheduling_example
+from peakrl import Outcome, Problem, compile_model, learn
 from peakrl.learners import PosteriorSampling, SafeQ
+from peakrl.problems import energy_harvesting, scheduling_example
 
 #: A label that would end a script, open a tag and break a template if it were not escaped.
 HOSTILE = "</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import peakrl
-from peakrl import energy_harvesting, scheduling_example
+from peakrl.problems import energy_harvesting, scheduling_example
 
 
 class Inventory(peakrl.Problem):

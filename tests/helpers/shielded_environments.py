@@ -6,16 +6,8 @@ import gymnasium
 from gymnasium import spaces
 
 from helpers.random_problems import random_problem
-from peakrl import (
-    Outcome,
-    Problem,
-    energy_harvesting,
-    from_gymnasium,
-    safe_set,
-    scheduling_example,
-    shield,
-    to_gymnasium,
-)
+from peakrl import Outcome, Problem, from_gymnasium, safe_set, shield, to_gymnasium
+from peakrl.problems import energy_harvesting, scheduling_example
 
 TRANSMITTER = energy_harvesting(horizon=5, battery=4, max_arrival=3, mean=2, std=1, peak_power=3)
 

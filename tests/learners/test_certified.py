@@ -28,7 +28,7 @@ PROBLEMS = {
     "lottery": compile_model(problems.Lottery()),
 }
 HARVESTING = compile_model(
-    peakrl.energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2)
+    peakrl.problems.energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2)
 )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_declarations_make_it_cheaper_and_are_named(tmp_path):
 
 
 def test_where_nothing_is_random_the_best_policy_is_found_exactly(tmp_path):
-    model = compile_model(peakrl.scheduling_example(1))
+    model = compile_model(peakrl.problems.scheduling_example(1))
     run = certified(model, 0.0, knowledge=Knowledge(deterministic=True))
     assert run.episodes <= 60
     assert run.certificate.gap == 0
@@ -157,7 +157,7 @@ def test_a_false_declaration_is_an_error(knowledge, says):
 
 
 def test_where_nothing_is_random_there_is_no_noise_to_declare():
-    model = compile_model(peakrl.scheduling_example(1))
+    model = compile_model(peakrl.problems.scheduling_example(1))
     told = Knowledge(deterministic=True, outcome_map=(lambda state, action, noise: state, (0,)))
     with pytest.raises(SettingsError, match="deterministic says that there is no noise"):
         certified(model, 0.0, knowledge=told)

@@ -269,9 +269,9 @@ def test_declarations_are_used_and_named(tmp_path):
 
 
 def test_where_nothing_is_random_the_best_policy_is_found_exactly():
-    model = compile_model(peakrl.scheduling_example(1))
+    model = compile_model(peakrl.problems.scheduling_example(1))
     run = certified(
-        peakrl.to_gymnasium(peakrl.scheduling_example(1)), 0.0, 200, knowledge=Knowledge(deterministic=True)
+        peakrl.to_gymnasium(peakrl.problems.scheduling_example(1)), 0.0, 200, knowledge=Knowledge(deterministic=True)
     )
     assert run.episodes <= 60
     assert (run.certificate.gap, run.certificate.violation_high) == (0, 0)
@@ -290,7 +290,7 @@ def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_tha
     assert evidence.gap.max() == evidence.scale[2] > 3 * (1.3 + 1.0)
     assert evidence.gaps.sum() == evidence.counts[GAUGED] > 0
     run.save(tmp_path / "run")
-    assert peakrl.load_run(tmp_path / "run").episodes == run.episodes
+    assert peakrl.load(tmp_path / "run").episodes == run.episodes
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1e-6])

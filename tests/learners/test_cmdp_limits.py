@@ -10,7 +10,7 @@ import pytest
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import TabularModel, compile_model, learn, learn_many, load_run, solve, solve_cmdp
+from peakrl import TabularModel, compile_model, learn, learn_many, solve, solve_cmdp
 from peakrl.cli.train import report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, TripleQ, WeiMDP
@@ -19,6 +19,7 @@ from peakrl.planning.min_cost import least_by_step, least_cost
 from peakrl.planning.occupancy import flow, least_excess
 from peakrl.report.analysis import EnvironmentFindings, RunFindings
 from peakrl.report.sections import environment_answer, headline
+from peakrl.training import load_run
 
 #: Two states and two constraints that every action violates now and then, by linear programming: 1.668 in all at the
 #: least, 1.25 of the first constraint, 0.35 of it at the last three steps.

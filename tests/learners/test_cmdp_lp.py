@@ -16,17 +16,7 @@ from helpers.model_environment import ModelEnvironment
 from helpers.plain_kernels import plain_python
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import (
-    Policy,
-    StochasticPolicy,
-    compile_model,
-    evaluate,
-    learn,
-    load_run,
-    resume,
-    solve_cmdp,
-    write_report,
-)
+from peakrl import Policy, compile_model, evaluate, learn, resume, solve_cmdp, write_report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptPessLP, learner_from
 from peakrl.learners.cmdp_lp import rollout as following
@@ -36,7 +26,9 @@ from peakrl.learners.episode import Log
 from peakrl.learners.ucbvi import count_step
 from peakrl.planning.lagrangian import best_within
 from peakrl.planning.occupancy import most_reward
+from peakrl.policy import StochasticPolicy
 from peakrl.sampling import draw_first, draw_outcome, seed_state, uniform
+from peakrl.training import load_run
 from peakrl.training.rollout import NO_CHANGES
 from peakrl.training.trainer import Trainer
 

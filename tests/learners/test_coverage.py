@@ -13,7 +13,7 @@ from experiments.robustness import instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Learner, compile_model, learn, load_run, solve
+from peakrl import Learner, compile_model, learn, solve
 from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.coverage import (
     BY_MODEL,
@@ -25,6 +25,7 @@ from peakrl.learners.coverage import (
     survival_low,
     way_of,
 )
+from peakrl.training import load_run
 
 COUNTING = {
     "posterior": PosteriorSampling(),

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 import peakrl
-from peakrl import Learner, TabularModel, evaluate, learn, learn_many, load_run, resume, solve
+from peakrl import Learner, TabularModel, evaluate, learn, learn_many, resume, solve
 from peakrl.errors import LearnerError, ProblemError, SettingsError, SweepError
 from peakrl.learners import SafeQ
+from peakrl.training import load_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-learner.md"
 SOURCE = re.search(r"```python\n(import numpy.*?)```", PAGE.read_text(), re.DOTALL).group(1)
-MODEL = peakrl.compile_model(peakrl.energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=2, std=1, peak_power=2))
+MODEL = peakrl.compile_model(
+    peakrl.problems.energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=2, std=1, peak_power=2)
+)
 
 
 def sampler():

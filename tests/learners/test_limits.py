@@ -108,10 +108,10 @@ def interrupted(view):
 #: Episodes after which each learner has found the optimum of these small problems, with a support and without one.
 ENOUGH = {"posterior": 5_000, "practical": 20_000, "Algorithm 1": 100_000}
 FOUR = {
-    "energy harvesting": lambda: peakrl.energy_harvesting(
+    "energy harvesting": lambda: peakrl.problems.energy_harvesting(
         horizon=8, battery=6, max_arrival=6, mean=3, std=2, peak_power=3
     ),
-    "scheduling 2": lambda: peakrl.scheduling_example(2),
+    "scheduling 2": lambda: peakrl.problems.scheduling_example(2),
     "a slippery lake": lambda: peakrl.from_gymnasium(lake(), horizon=20, constraint=holes),
     "a corridor": CorridorProblem,
 }
@@ -201,7 +201,7 @@ def test_an_environment_is_learned_without_one_violation(learner):
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", horizon=5, battery=4, max_arrival=3, mean=2, std=1, peak_power=3)
     options = {"states": 20} if "bernstein" in learner or learner in LENIENT else {}
     settings = (LEARNERS | LENIENT)[learner]
-    support = peakrl.energy_harvesting(horizon=5, battery=4, max_arrival=3, mean=1, std=2, peak_power=3)
+    support = peakrl.problems.energy_harvesting(horizon=5, battery=4, max_arrival=3, mean=1, std=2, peak_power=3)
     without = learn(env, settings, episodes=100, **options)
     run = learn(env, settings, episodes=100, knowledge=Knowledge(support=support), **options)
     assert without.violations > 0
@@ -323,6 +323,6 @@ def test_a_false_declaration_is_an_error_on_a_model():
         learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(constraints=lambda h, s, a: None))
     with pytest.raises(SettingsError, match="is neither a Problem nor a TabularModel"):
         learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support="mine"))
-    stuck = peakrl.scheduling_example(3)
+    stuck = peakrl.problems.scheduling_example(3)
     with pytest.raises(SettingsError, match=r"no policy is safe from the first state .* by the declared support"):
         learn(stuck, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support=stuck))

@@ -14,12 +14,13 @@ from experiments.robustness import FAMILIES, instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from naive.posterior_sampling import Posterior
-from peakrl import Knowledge, Policy, TabularModel, compile_model, evaluate, learn, resume, scheduling_example, solve
+from peakrl import Knowledge, Policy, TabularModel, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import PeakError, SettingsError
 from peakrl.learners import PosteriorSampling
 from peakrl.learners.posterior_sampling.kernel import PLANS
 from peakrl.learners.posterior_sampling.learner import STREAM
 from peakrl.policy.export import UNKNOWN
+from peakrl.problems import scheduling_example
 from peakrl.training.trainer import Trainer
 
 SETTINGS = {"optimism": 0.05, "replan_growth": 0.005}

@@ -9,10 +9,11 @@ import pytest
 
 from benchmarks.models import sparse_model
 from helpers.shielded_environments import large_holes, latest
-from peakrl import Policy, compile_model, energy_harvesting, evaluate, from_gymnasium, learn, solve
+from peakrl import Policy, compile_model, evaluate, from_gymnasium, learn, solve
 from peakrl.errors import UnknownStateError
 from peakrl.learners.posterior_sampling.kernel import CELLS, DRAW_WORK, PLAN_WORK, PLANS, STEP_WORK
 from peakrl.learners.posterior_sampling.learner import CREDIT
+from peakrl.problems import energy_harvesting
 
 pytestmark = pytest.mark.slow
 

@@ -10,11 +10,13 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive.primal_dual import improved, lagrangian_sweep
-from peakrl import Knowledge, TabularModel, compile_model, evaluate, learn, load_run, resume, solve_modified
+from peakrl import Knowledge, TabularModel, compile_model, evaluate, learn, resume
 from peakrl.errors import SettingsError
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP, learner_from
 from peakrl.learners.primal_dual.kernel import plan_anew
 from peakrl.learners.ucbvi import NO_CELL
+from peakrl.theory import solve_modified
+from peakrl.training import load_run
 from peakrl.training.trainer import Trainer
 
 INVENTORY = compile_model(Inventory())

@@ -10,9 +10,10 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive.q_tables import masked_q, maximin_game, triple_q
-from peakrl import Knowledge, compile_model, evaluate, learn, load_run, resume, solve
+from peakrl import Knowledge, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import MaskedQ, MaximinQ, TripleQ, learner_from
+from peakrl.training import load_run
 
 TINY, INVENTORY = compile_model(tiny_harvesting()), compile_model(Inventory())
 PEAK = Knowledge(constraints=lambda step, state, action: 3.0 - action)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from helpers.random_problems import random_problem
-from peakrl import Policy, StochasticPolicy, compile_model, evaluate, solve, solve_relaxed
+from peakrl import Policy, compile_model, evaluate, solve
 from peakrl.learners.base import LearnerSettings, SamplingAlgorithm
 from peakrl.planning.values import value_of_mixture
+from peakrl.policy import StochasticPolicy
 from peakrl.sampling import draw_first, draw_outcome, uniform
 from peakrl.space import read_only
+from peakrl.theory import solve_relaxed
 from peakrl.training.trainer import Trainer, drive
 
 MODEL = compile_model(random_problem(3, states=4, actions=3, horizon=5, constraints=1))

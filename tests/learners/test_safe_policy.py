@@ -105,7 +105,7 @@ def test_what_a_promise_adds_to_the_safe_set_is_what_a_plain_recursion_finds(see
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_alone_it_is_followed_everywhere_and_nothing_violates(learner):
-    problem = peakrl.scheduling_example(2)
+    problem = peakrl.problems.scheduling_example(2)
     best = solve(problem)
     run = learn(problem, LEARNERS[learner], episodes=100, knowledge=Knowledge(safe_policy=best.policy))
     assert run.violations == 0
@@ -116,7 +116,7 @@ def test_alone_it_is_followed_everywhere_and_nothing_violates(learner):
 
 @pytest.mark.parametrize("learner", NEIGHBOURS)
 def test_neighbours_follow_it_too(learner):
-    best = solve(peakrl.scheduling_example(1))
+    best = solve(peakrl.problems.scheduling_example(1))
     known = Knowledge(safe_policy=best.policy)
     run = learn(best.policy.model, NEIGHBOURS[learner], episodes=30, knowledge=known)
     assert run.violations == 0

@@ -14,20 +14,11 @@ import pytest
 import naive
 import peakrl
 from helpers.random_problems import random_problem
-from peakrl import (
-    Knowledge,
-    Outcome,
-    Problem,
-    TabularModel,
-    compile_model,
-    energy_harvesting,
-    evaluate,
-    scheduling_example,
-    solve,
-)
+from peakrl import Knowledge, Outcome, Problem, TabularModel, compile_model, evaluate, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
 from peakrl.learners.episode import Log
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import Trainer
 

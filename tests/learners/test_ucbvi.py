@@ -13,11 +13,13 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive import optimistic_plan
-from peakrl import Knowledge, Policy, compile_model, energy_harvesting, evaluate, learn, load_run, resume, solve
+from peakrl import Knowledge, Policy, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import StorageError
 from peakrl.learners import SUCBVI, UCBVI, learner_from
 from peakrl.learners.ucbvi import NO_CELL, count_step, plan
+from peakrl.problems import energy_harvesting
 from peakrl.storage import read_record, write_record
+from peakrl.training import load_run
 from peakrl.training.rollout import NO_CHANGES
 from peakrl.training.trainer import Trainer
 

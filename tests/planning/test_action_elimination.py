@@ -11,7 +11,7 @@ import pytest
 
 import naive.planning
 from helpers.seeds import seeds
-from peakrl import TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
+from peakrl import TabularModel, compile_model, evaluate, solve
 from peakrl.errors import SettingsError, StorageError
 from peakrl.planning import action_elimination as settling
 from peakrl.planning import backward
@@ -22,7 +22,9 @@ from peakrl.planning.action_elimination_kernel import may_be_best, may_be_least
 from peakrl.planning.backward import pays_of
 from peakrl.planning.backward_kernel import TIE, Work
 from peakrl.planning.solution import row_costs
+from peakrl.policy import load_policy
 from peakrl.policy.choices import Runs, Table
+from peakrl.problems import scheduling_example
 from peakrl.storage import read_record, write_record
 
 

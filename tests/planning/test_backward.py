@@ -8,9 +8,11 @@ import pytest
 
 import naive.planning
 from helpers.random_problems import random_problem
-from peakrl import Outcome, Problem, TabularModel, compile_model, evaluate, load_policy, scheduling_example, solve
+from peakrl import Outcome, Problem, TabularModel, compile_model, evaluate, solve
 from peakrl.errors import PeakError
 from peakrl.planning import parallel as sharing
+from peakrl.policy import load_policy
+from peakrl.problems import scheduling_example
 
 
 def random_arrays(seed, *, states=40, actions=5, horizon=7, constrained=True, sharing=1, sum_to=1.0):

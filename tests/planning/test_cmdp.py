@@ -13,17 +13,10 @@ import naive
 from experiments.neighbours import Inventory, ObstacleGrid, tiny_harvesting
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import (
-    StochasticPolicy,
-    TabularModel,
-    compile_model,
-    evaluate,
-    solve,
-    solve_cmdp,
-    solve_modified,
-    solve_relaxed,
-)
+from peakrl import TabularModel, compile_model, evaluate, solve, solve_cmdp
 from peakrl.errors import SettingsError
+from peakrl.policy import StochasticPolicy
+from peakrl.theory import solve_modified, solve_relaxed
 
 TINY = compile_model(tiny_harvesting())
 EXACT = 1e-6

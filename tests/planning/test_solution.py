@@ -10,10 +10,10 @@ import pytest
 import naive
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Outcome, Problem, TabularModel, compile_model, solve, solve_modified
+from peakrl import Outcome, Problem, TabularModel, compile_model, solve
 from peakrl.errors import SettingsError
 from peakrl.planning.values import value_of
-from peakrl.theory import default_penalty, first_totals
+from peakrl.theory import default_penalty, first_totals, solve_modified
 
 SMALL = {"states": 2, "horizon": 3}
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from helpers.random_problems import random_problem
-from peakrl import Outcome, Problem, energy_harvesting, safe_set, scheduling_example, solve
+from peakrl import Outcome, Problem, safe_set, solve
 from peakrl.errors import PolicyError
+from peakrl.problems import energy_harvesting, scheduling_example
 
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler to compare with")

@@ -20,8 +20,9 @@ from helpers.random_policies import (
 )
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import AveragedPolicy, PeakError, Policy, StochasticPolicy, compile_model, load_policy
+from peakrl import PeakError, Policy, compile_model
 from peakrl.errors import PolicyError, StorageError
+from peakrl.policy import AveragedPolicy, StochasticPolicy, load_policy
 from peakrl.policy.binding import model_for
 from peakrl.policy.tables import first_rows
 from peakrl.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault

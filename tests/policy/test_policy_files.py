@@ -16,10 +16,11 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Outcome, Policy, Problem, StochasticPolicy, compile_model
+from peakrl import Outcome, Policy, Problem, compile_model
 from peakrl.cli import app
 from peakrl.errors import PolicyError, SettingsError, StorageError, UnknownStateError
 from peakrl.learners import ConstrainedQ, PosteriorSampling
+from peakrl.policy import StochasticPolicy
 from peakrl.storage import kind_of, write_record
 
 
@@ -36,7 +37,7 @@ def test_every_kind_of_policy_comes_back_from_its_file_as_it_was(tmp_path, seed)
     problem, kinds = policies(seed)
     for policy in kinds:
         policy.save(tmp_path / "kept")
-        again = peakrl.load_policy(tmp_path / "kept", problem)
+        again = peakrl.load(tmp_path / "kept", problem)
         assert type(again) is type(policy)
         assert again.to_json() == policy.to_json()
         assert peakrl.evaluate(problem, again).value == peakrl.evaluate(problem, policy).value
@@ -47,14 +48,14 @@ def test_a_policy_of_another_problem_or_of_no_form_we_know_is_refused(tmp_path):
     path = tmp_path / "kept"
     policy.save(path)
     with pytest.raises(StorageError, match=r"kept holds a policy of another problem or version of it, 'random'"):
-        peakrl.load_policy(path, random_problem(2))
+        peakrl.load(path, random_problem(2))
     write_record(path, "policy", {"model": policy.model.digest, "problem": "x", "form": "dream"}, {})
     with pytest.raises(StorageError, match="form 'dream', which this peakrl does not know"):
-        peakrl.load_policy(path, problem)
+        peakrl.load(path, problem)
     wrong = {"rows": np.full(policy.model.num_nodes, 10_000)}
     write_record(path, "policy", {"model": policy.model.digest, "problem": "x", "form": "deterministic"}, wrong)
     with pytest.raises(StorageError, match="kept is damaged: row 10000"):
-        peakrl.load_policy(path, problem)
+        peakrl.load(path, problem)
 
 
 @seeds(5)
@@ -88,7 +89,7 @@ def test_policies_show_themselves_briefly_and_as_html():
 
 
 def test_a_large_policy_is_cut_short_in_a_notebook_and_labels_are_escaped():
-    best = peakrl.solve(peakrl.energy_harvesting()).policy
+    best = peakrl.solve(peakrl.problems.energy_harvesting()).policy
     page = best._repr_html_()
     assert "more states and 5 more steps" in page
     assert len(page) < 10_000
@@ -111,8 +112,12 @@ def test_a_large_policy_is_cut_short_in_a_notebook_and_labels_are_escaped():
 
 
 def test_states_without_an_order_are_listed_all_the_same():
-    jobs = [peakrl.Job(1, 5, 5, name="mend"), peakrl.Job(1, 5, 5), peakrl.Job(1, 5, 5, name="wash")]
-    best = peakrl.solve(peakrl.machine_scheduling(jobs)).policy
+    jobs = [
+        peakrl.problems.Job(1, 5, 5, name="mend"),
+        peakrl.problems.Job(1, 5, 5),
+        peakrl.problems.Job(1, 5, 5, name="wash"),
+    ]
+    best = peakrl.solve(peakrl.problems.machine_scheduling(jobs)).policy
     assert len(best.table(1)) == 3
 
 
@@ -148,7 +153,7 @@ def test_the_shell_keeps_the_best_policy_and_evaluates_it(tmp_path):
 
 def test_a_policy_without_its_problem_is_refused_with_what_is_missing(tmp_path):
     kept = tmp_path / "best.policy"
-    peakrl.solve(peakrl.scheduling_example(1)).policy.save(kept)
+    peakrl.solve(peakrl.problems.scheduling_example(1)).policy.save(kept)
     refused = CliRunner().invoke(app, ["evaluate", str(kept)])
     assert isinstance(refused.exception, SettingsError)
     assert "--problem" in str(refused.exception)
@@ -200,7 +205,7 @@ def test_what_was_learned_on_an_environment_is_read_back_without_it(tmp_path, le
     run = peakrl.learn(ModelEnvironment(model, 5), learner, episodes=12)
     for policy in (run.policy, run.averaged_policy):
         policy.save(tmp_path / "kept")
-        again = peakrl.load_policy(tmp_path / "kept")
+        again = peakrl.load(tmp_path / "kept")
         assert type(again) is type(policy)
         assert again.model.digest == run.model.digest
         assert json.loads(again.to_json())["problem"] == run.model.name
@@ -227,7 +232,7 @@ class Rooms(gymnasium.Env):
 def test_states_and_actions_that_have_names_and_parts_come_back(tmp_path):
     run = peakrl.learn(Rooms(), episodes=60, horizon=3, reward_range=(0, 1))
     run.policy.save(tmp_path / "kept")
-    again = peakrl.load_policy(tmp_path / "kept")
+    again = peakrl.load(tmp_path / "kept")
     shown = {"room": "hall", "lit": np.array([0], np.int8)}
     assert again.action(0, shown) == run.policy.action(0, shown)
     assert peakrl.simulate(Rooms(), again, episodes=3, horizon=3, unknown=lambda *_: (-1, 1)).value == 3.0
@@ -238,4 +243,4 @@ def test_states_and_actions_that_have_names_and_parts_come_back(tmp_path):
 def test_a_policy_of_a_problem_says_that_it_wants_the_problem(tmp_path):
     policies(1)[1][0].save(tmp_path / "kept")
     with pytest.raises(StorageError, match="decisions of a policy of 'random', not that problem: pass it"):
-        peakrl.load_policy(tmp_path / "kept")
+        peakrl.load(tmp_path / "kept")

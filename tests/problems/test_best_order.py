@@ -9,7 +9,8 @@ import pytest
 
 from helpers.random_jobs import random_jobs
 from naive.scheduling import best_over_all_orders, order_costs
-from peakrl import Job, PeakError, ProblemSpec, compile_model, machine_scheduling, solve, to_gymnasium
+from peakrl import PeakError, compile_model, solve, to_gymnasium
+from peakrl.problems import Job, machine_scheduling
 from peakrl.problems.scheduling import (
     InfeasibleSchedule,
     best_order,
@@ -20,6 +21,7 @@ from peakrl.problems.scheduling import (
     shortest_processing_order,
 )
 from peakrl.problems.scheduling.baselines import OBJECTIVES
+from peakrl.specs import ProblemSpec
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

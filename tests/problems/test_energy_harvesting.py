@@ -12,9 +12,10 @@ from scipy.special import log_ndtr
 
 from helpers.seeds import seeds
 from naive import Xoshiro, harvest_expectation, harvest_value
-from peakrl import PeakError, compile_model, energy_harvesting, solve
+from peakrl import PeakError, compile_model, solve
 from peakrl.compile import explore
 from peakrl.errors import ProblemError
+from peakrl.problems import energy_harvesting
 from peakrl.problems.harvesting import (
     EnergyHarvesting,
     FrozenArrivals,

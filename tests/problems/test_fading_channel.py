@@ -7,7 +7,8 @@ from functools import cache
 
 import pytest
 
-from peakrl import PeakError, compile_model, energy_harvesting, evaluate, solve
+from peakrl import PeakError, compile_model, evaluate, solve
+from peakrl.problems import energy_harvesting
 from peakrl.problems.harvesting import (
     constant_fading_policy,
     fading_channel,

@@ -13,12 +13,15 @@ from scipy import optimize
 
 from helpers.seeds import seeds
 from naive import convex_optimum, harvest_expectation, harvest_optimum, harvest_total
-from peakrl import Policy, balanced_policy, compile_model, energy_harvesting, evaluate, greedy_policy, simulate, solve
+from peakrl import Policy, compile_model, evaluate, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
+from peakrl.problems import energy_harvesting
 from peakrl.problems.harvesting import (
+    balanced_policy,
     balanced_rates,
     convex_bound,
     draw_arrivals,
+    greedy_policy,
     greedy_rates,
     integer_bound,
     simulate_balanced,

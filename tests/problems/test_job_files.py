@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peakrl import Job, PeakError, read_jobs, uniform
+from peakrl import PeakError
 from peakrl.errors import ProblemError, StorageError
+from peakrl.problems import Job
+from peakrl.problems.scheduling import read_jobs, uniform
 from peakrl.problems.scheduling.jobs import named_jobs
 
 

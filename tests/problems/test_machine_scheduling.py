@@ -9,23 +9,19 @@ import peakrl
 from helpers.random_jobs import constraint_programme, random_jobs
 from helpers.seeds import seeds
 from naive import best_over_all_orders, expected_costs_of_order
-from peakrl import (
-    Job,
-    Policy,
-    compile_model,
-    dt_order,
-    evaluate_order,
-    infeasible_reason,
-    machine_scheduling,
-    order_of,
-    order_rule,
-    scheduling_example,
-    solve,
-    uniform,
-)
+from peakrl import Policy, compile_model, solve
 from peakrl.compile import explore
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.problems.scheduling import earliest_deadline_order
+from peakrl.problems import Job, machine_scheduling, scheduling_example
+from peakrl.problems.scheduling import (
+    dt_order,
+    earliest_deadline_order,
+    evaluate_order,
+    infeasible_reason,
+    order_of,
+    order_rule,
+    uniform,
+)
 from peakrl.problems.scheduling.baselines import OBJECTIVES, draw_jobs
 from peakrl.schedule_labels import ScheduleState
 
@@ -269,7 +265,7 @@ def test_the_planners_reason_begins_with_the_jobs_that_cannot_all_be_in_time(tmp
     jobs = [Job(3, 4, 5, name="a"), Job(4, 6, 6, name="b"), Job(2, 9, 12, name="c")]
     problem = machine_scheduling(jobs)
     reason = peakrl.solve(problem).reason
-    assert reason.startswith(f"{peakrl.infeasible_reason(jobs)}. Step by step: at step ")
+    assert reason.startswith(f"{peakrl.problems.scheduling.infeasible_reason(jobs)}. Step by step: at step ")
     peakrl.learn(problem, episodes=10).save(tmp_path / "run")
-    assert peakrl.solve(peakrl.load_run(tmp_path / "run").model).reason == reason
-    assert compile_model(peakrl.scheduling_example(1)).infeasible_reason is None
+    assert peakrl.solve(peakrl.load(tmp_path / "run").model).reason == reason
+    assert compile_model(peakrl.problems.scheduling_example(1)).infeasible_reason is None

@@ -8,16 +8,22 @@ from hypothesis import strategies as st
 from helpers.random_jobs import constraint_programme, random_jobs
 from helpers.seeds import seeds
 from naive import best_over_all_orders, expected_costs_of_order, order_costs
-from peakrl import Job, PeakError, dt_order, evaluate_order, infeasible_reason, order_rule, scheduling_example, uniform
+from peakrl import PeakError
 from peakrl.errors import ProblemError, SettingsError
+from peakrl.problems import Job, scheduling_example
 from peakrl.problems.scheduling import (
     InfeasibleSchedule,
+    dt_order,
     dt_order_or_least_late,
     earliest_deadline_order,
     earliest_due_order,
+    evaluate_order,
     gantt,
+    infeasible_reason,
+    order_rule,
     shortest_processing_order,
     simulate_known_times,
+    uniform,
 )
 from peakrl.problems.scheduling.baselines import draw_jobs
 from peakrl.problems.scheduling.jobs import named_jobs

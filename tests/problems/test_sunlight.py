@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.station_files import station_text
-from peakrl import PeakError, ProblemSpec, compile_model, solve
+from peakrl import PeakError, compile_model, solve
 from peakrl.problems.harvesting import (
     energy_harvesting,
     fit_arrivals,
@@ -20,6 +20,7 @@ from peakrl.problems.harvesting import (
     station_days,
 )
 from peakrl.problems.harvesting.sunlight import station_file
+from peakrl.specs import ProblemSpec
 
 GREENSBORO = "723170TYA.CSV"
 

@@ -12,7 +12,9 @@ from peakrl.report.analysis import RunFindings
 from peakrl.report.page import Page
 from peakrl.report.sections import section_of
 
-MODEL = peakrl.compile_model(peakrl.energy_harvesting(horizon=3, battery=3, max_arrival=2, mean=1, std=1, peak_power=2))
+MODEL = peakrl.compile_model(
+    peakrl.problems.energy_harvesting(horizon=3, battery=3, max_arrival=2, mean=1, std=1, peak_power=2)
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def test_train_and_the_page_tell_the_same_certificate(monkeypatch, capsys, tmp_p
     command = caller(monkeypatch, capsys, tmp_path)
     out = command("train", "tiny.toml", "--out", "a.run")[1]
     told = json.loads(command("train", "tiny.toml", "--out", "a.run", "--json")[1])
-    run = peakrl.load_run("a.run")
+    run = peakrl.load("a.run")
     certificate = peakrl.certify(run.model, run.policy)
     assert told["certificate"] == json.loads(json.dumps(certificate.as_dict()))
     assert str(certificate) in out

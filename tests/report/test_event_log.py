@@ -12,10 +12,12 @@ import pytest
 
 from helpers.commands import caller
 from helpers.event_files import Points, logged
-from peakrl import LearningRun, compile_model, energy_harvesting, learn, load_run, resume, solve
+from peakrl import LearningRun, compile_model, learn, resume, solve
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import SafeQ
+from peakrl.problems import energy_harvesting
 from peakrl.report.event_log import MEASURES, EventLog
+from peakrl.training import load_run
 from peakrl.training.trainer import RunView
 
 pytest.importorskip("tensorboardX", reason="tensorboardX is not installed (pip install tensorboardX): no log to try")

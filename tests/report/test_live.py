@@ -21,10 +21,12 @@ import pytest
 import peakrl
 from helpers.commands import TINY, caller
 from helpers.report_pages import Corridor, Taken
-from peakrl import compile_model, energy_harvesting, learn, load_run
+from peakrl import compile_model, learn
 from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
+from peakrl.problems import energy_harvesting
 from peakrl.report.live import LiveView
+from peakrl.training import load_run
 from peakrl.training.trainer import RunView, Trainer
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from peakrl import compile_model, energy_harvesting, rollout, solve
+from peakrl import compile_model, rollout, solve
+from peakrl.problems import energy_harvesting
 from peakrl.problems.charging import vehicle_charging
 from peakrl.problems.flow_shops import flow_shop, schedule_of
 from peakrl.problems.heating import thermostat

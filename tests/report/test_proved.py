@@ -10,23 +10,14 @@ import pytest
 from helpers import certified_problems as problems
 from helpers.event_files import logged
 from helpers.model_environment import ModelEnvironment
-from peakrl import (
-    Knowledge,
-    LearningRun,
-    Policy,
-    compile_model,
-    evaluate,
-    learn,
-    load_run,
-    resume,
-    scheduling_example,
-    solve,
-)
+from peakrl import Knowledge, LearningRun, Policy, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, SafeQ
+from peakrl.problems import scheduling_example
 from peakrl.report.analysis import RunFindings
 from peakrl.report.charts import proof_chart
 from peakrl.report.figures import draw_proof
+from peakrl.training import load_run
 from peakrl.training.trainer import RunView, Trainer
 
 MODEL = problems.near_tie()

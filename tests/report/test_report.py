@@ -15,24 +15,11 @@ from typer.testing import CliRunner
 from helpers.random_problems import random_problem
 from helpers.report_pages import HOSTILE, Taken, save_runs
 from helpers.safe_problems import BUILT_IN
-from peakrl import (
-    Outcome,
-    Problem,
-    SafeSet,
-    TabularModel,
-    compile_model,
-    energy_harvesting,
-    learn,
-    load_run,
-    machine_scheduling,
-    safe_set,
-    scheduling_example,
-    solve,
-    write_report,
-)
+from peakrl import Outcome, Problem, SafeSet, TabularModel, compile_model, learn, safe_set, solve, write_report
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.problems import energy_harvesting, machine_scheduling, scheduling_example
 from peakrl.report.analysis import RunFindings, risks
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
 from peakrl.report.charts import safe_chart, schedule_blocks
@@ -44,6 +31,7 @@ from peakrl.sweeps.learning import FUNCTION, learn_run
 from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import read_records
 from peakrl.sweeps.tasks import split_result
+from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
 OWN_LABELS = """

@@ -13,9 +13,10 @@ from experiments.records import read_figure
 from helpers.browsing import Opened, chromium
 from helpers.certified_problems import near_tie
 from helpers.report_pages import figure_record, save_all_kinds
-from peakrl import learn, load_run, sweep, write_report
+from peakrl import learn, sweep, write_report
 from peakrl.learners import Certified
 from peakrl.report.page import Page, make_page, write_page
+from peakrl.training import load_run
 
 
 @pytest.fixture(scope="module")

@@ -11,18 +11,11 @@ from helpers.random_problems import random_problem
 from helpers.safe_problems import BUILT_IN, PAPERS_SIZE, Inventory, problem_of
 from helpers.seeds import seeds
 from naive import safety as naive_safety
-from peakrl import (
-    AveragedPolicy,
-    StochasticPolicy,
-    compile_model,
-    energy_harvesting,
-    evaluate,
-    safe_set,
-    scheduling_example,
-    solve,
-)
+from peakrl import compile_model, evaluate, safe_set, solve
 from peakrl.errors import PolicyError, StorageError
+from peakrl.policy import AveragedPolicy, StochasticPolicy
 from peakrl.policy.export import plain
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.storage import write_record
 
 
@@ -239,7 +232,7 @@ def test_a_safe_set_comes_back_from_its_file_as_it_was(tmp_path, seed):
     problem = random_problem(seed, states=5, actions=3, horizon=4)
     safe = safe_set(problem)
     safe.save(tmp_path / "kept")
-    again = peakrl.load_safe_set(tmp_path / "kept", problem)
+    again = peakrl.load(tmp_path / "kept", problem)
     assert again.entries.tolist() == safe.entries.tolist()
     assert again.nodes.tolist() == safe.nodes.tolist()
 
@@ -247,12 +240,12 @@ def test_a_safe_set_comes_back_from_its_file_as_it_was(tmp_path, seed):
 def test_a_file_with_its_model_needs_nothing_else(tmp_path):
     safe = safe_set(random_problem(3, states=5, actions=3, horizon=4))
     safe.save(tmp_path / "kept", with_model=True)
-    again = peakrl.load_safe_set(tmp_path / "kept")
+    again = peakrl.load(tmp_path / "kept")
     assert again.entries.tolist() == safe.entries.tolist()
     assert again.model.digest == safe.model.digest
     safe.save(tmp_path / "kept")
     with pytest.raises(StorageError, match="kept holds a safe set without its model: pass the problem"):
-        peakrl.load_safe_set(tmp_path / "kept")
+        peakrl.load(tmp_path / "kept")
 
 
 def test_a_file_that_calls_anything_else_safe_is_refused(tmp_path):
@@ -260,19 +253,19 @@ def test_a_file_that_calls_anything_else_safe_is_refused(tmp_path):
     safe, path = safe_set(problem), tmp_path / "kept"
     safe.save(path)
     with pytest.raises(StorageError, match="kept holds the safe set of another problem or version of it, 'random'"):
-        peakrl.load_safe_set(path, random_problem(2))
+        peakrl.load(path, random_problem(2))
     head = {"problem": "random", "model": safe.model.digest}
     bits = np.packbits(safe.entries)
     for forged in (bits ^ 128, bits[:-1], bits.astype(np.int64), np.full_like(bits, 255)):
         write_record(path, "safe_set", head, {"bits": forged})
         with pytest.raises(StorageError, match="kept is damaged: what it calls safe is not the safe set"):
-            peakrl.load_safe_set(path, problem)
+            peakrl.load(path, problem)
     write_record(path, "safe_set", head, {})
     with pytest.raises(StorageError, match="kept lacks a field"):
-        peakrl.load_safe_set(path, problem)
+        peakrl.load(path, problem)
     solve(problem).policy.save(path)
     with pytest.raises(StorageError, match="holds a 'policy', not a 'safe_set'"):
-        peakrl.load_safe_set(path, problem)
+        peakrl.load(path, problem)
 
 
 def test_the_file_of_the_papers_transmitter_is_a_bit_for_each_entry(tmp_path):

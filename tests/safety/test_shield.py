@@ -14,8 +14,9 @@ from gymnasium.wrappers import TimeLimit
 import peakrl
 from helpers.random_problems import random_problem
 from helpers.shielded_environments import ENVIRONMENTS, TRANSMITTER, Corridor, holes, lake
-from peakrl import compile_model, energy_harvesting, from_gymnasium, safe_set, scheduling_example, shield, to_gymnasium
+from peakrl import compile_model, from_gymnasium, safe_set, shield, to_gymnasium
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
+from peakrl.problems import energy_harvesting, scheduling_example
 
 HARVEST = compile_model(TRANSMITTER)
 

@@ -14,26 +14,15 @@ from hypothesis import strategies as st
 
 import peakrl.problems.harvesting.kinds
 from helpers.station_files import station_text
-from peakrl import (
-    Job,
-    Outcome,
-    PeakError,
-    Problem,
-    ProblemSpec,
-    compile_model,
-    energy_harvesting,
-    learn,
-    load_run,
-    machine_scheduling,
-    scheduling_example,
-    solve,
-    sweep,
-    uniform,
-)
+from peakrl import Outcome, PeakError, Problem, compile_model, learn, solve, sweep
 from peakrl.cli.solve import wanted_problem
 from peakrl.learners import SafeQ
+from peakrl.problems import Job, energy_harvesting, machine_scheduling, scheduling_example
 from peakrl.problems.harvesting import MarkovArrivals
+from peakrl.problems.scheduling import uniform
+from peakrl.specs import ProblemSpec
 from peakrl.specs.registry import kinds
+from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
 
@@ -96,7 +85,8 @@ def test_what_is_left_at_its_default_goes_without_saying():
 # What trains can be solved, swept, stepped and stored --------------------------------------------------------------
 
 OWN = """
-from peakrl import energy_harvesting, Outcome, Problem
+from peakrl import Outcome, Problem
+from peakrl.problems import energy_harvesting
 
 class Mine(Problem):
     horizon, stationary = 2, True

@@ -41,7 +41,7 @@ def test_a_file_of_the_folder_may_be_called_as_a_part_of_python_is(tmp_path):
 
 MODULE = """
 from pathlib import Path
-from peakrl import scheduling_example
+from peakrl.problems import scheduling_example
 
 Path(__file__).with_suffix(".ran").touch()
 

@@ -9,19 +9,11 @@ from typing import Any
 import pytest
 
 import peakrl.sweeps.grid as sweeping
-from peakrl import (
-    Job,
-    PeakError,
-    Problem,
-    compile_model,
-    energy_harvesting,
-    machine_scheduling,
-    scheduling_example,
-    sweep,
-    uniform,
-)
+from peakrl import PeakError, Problem, compile_model, sweep
 from peakrl.errors import SweepError
 from peakrl.learners import ConstrainedQ, SafeQ, learner_from
+from peakrl.problems import Job, energy_harvesting, machine_scheduling, scheduling_example
+from peakrl.problems.scheduling import uniform
 from peakrl.sweeps import learning
 from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.learning import compiled_problem, learn_run

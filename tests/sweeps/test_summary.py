@@ -12,10 +12,11 @@ import pytest
 from scipy.stats import binomtest, mannwhitneyu
 from typer.testing import CliRunner
 
-from peakrl import PeakError, compile_model, evaluate, learn, scheduling_example, sweep
+from peakrl import PeakError, compile_model, evaluate, learn, sweep
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import learner_from
+from peakrl.problems import scheduling_example
 from peakrl.sweeps.grid import SweepReport
 from peakrl.sweeps.summary import reaching, read_records, summarize, write_csv, write_parquet
 from peakrl.sweeps.tasks import Result, Task

@@ -11,22 +11,11 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from helpers.certified_problems import near_tie
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import (
-    Knowledge,
-    Outcome,
-    Policy,
-    Problem,
-    compile_model,
-    energy_harvesting,
-    evaluate,
-    learn,
-    learners,
-    simulate,
-    solve,
-)
+from peakrl import Knowledge, Outcome, Policy, Problem, compile_model, evaluate, learn, learners, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.gym.targets import adapt
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.problems import energy_harvesting
 from peakrl.training.run_file import restore, snapshot
 from peakrl.training.trainer import Trainer
 

@@ -15,11 +15,12 @@ import pytest
 
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, TabularModel, compile_model, learn, learners, load_run, resume
+from peakrl import Knowledge, TabularModel, compile_model, learn, learners, resume
 from peakrl.errors import StorageError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.base import Algorithm
 from peakrl.storage import kind_of, read_record, write_record
+from peakrl.training import load_run
 from peakrl.training import run_file as checkpoint
 from peakrl.training.trainer import Trainer
 

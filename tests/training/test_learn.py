@@ -14,11 +14,12 @@ import pytest
 
 import naive
 from helpers.random_problems import random_problem
-from peakrl import TabularModel, compile_model, evaluate, learn, learners, load_run
+from peakrl import TabularModel, compile_model, evaluate, learn, learners
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.constrained_q import Rates, Tables, learn_played
 from peakrl.learners.episode import Log
+from peakrl.training import load_run
 from peakrl.training import rollout as sources
 
 SETTINGS = {

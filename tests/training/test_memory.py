@@ -13,10 +13,11 @@ import pytest
 from benchmarks.models import sparse_model
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import TabularModel, compile_model, energy_harvesting, learn
+from peakrl import TabularModel, compile_model, learn
 from peakrl.evaluation.curve_tables import new_curve
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.policy.tables import first_rows
+from peakrl.problems import energy_harvesting
 from peakrl.training.trainer import Trainer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()

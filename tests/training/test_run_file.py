@@ -20,22 +20,13 @@ from hypothesis import strategies as st
 import peakrl
 import peakrl.storage
 from helpers.random_problems import random_problem
-from peakrl import (
-    Outcome,
-    PeakError,
-    Problem,
-    TabularModel,
-    compile_model,
-    energy_harvesting,
-    learn,
-    load_run,
-    resume,
-    scheduling_example,
-)
+from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, learn, resume
 from peakrl.errors import SettingsError, StorageError
 from peakrl.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.storage import MAGIC, _digest, read_record, write_record
+from peakrl.training import load_run
 from peakrl.training import run_file as checkpoint
 from peakrl.training.learn import read_run
 from peakrl.training.run_file import write_run

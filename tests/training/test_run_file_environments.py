@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
 
-from peakrl import energy_harvesting, learn, load_run, resume, to_gymnasium
+from peakrl import learn, resume, to_gymnasium
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, SafeQ
+from peakrl.problems import energy_harvesting
 from peakrl.storage import read_record, write_record
+from peakrl.training import load_run
 from peakrl.training.trainer import Trainer
 
 SETTINGS = {

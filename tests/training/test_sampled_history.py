@@ -44,7 +44,7 @@ def test_where_the_exact_curve_is_too_dear_it_is_sampled_and_says_so(monkeypatch
 def test_a_run_with_a_sampled_history_goes_on_from_its_file_as_if_never_cut(tmp_path):
     whole = learn(MODEL, SETTINGS, episodes=90, seed=4, history="sampled")
     learn(MODEL, SETTINGS, episodes=40, seed=4, history="sampled").save(tmp_path / "run")
-    assert peakrl.load_run(tmp_path / "run").history.sampled
+    assert peakrl.load(tmp_path / "run").history.sampled
     assert same(peakrl.resume(tmp_path / "run", episodes=90).history, whole.history)
     with pytest.raises(peakrl.PeakError, match="different history"):
         learn(MODEL, SETTINGS, episodes=90, seed=4, checkpoint=tmp_path / "run", history=1)

@@ -14,21 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakrl import (
-    Job,
-    PeakError,
-    TabularModel,
-    compile_model,
-    energy_harvesting,
-    learn,
-    machine_scheduling,
-    scheduling_example,
-    solve,
-    uniform,
-)
+from peakrl import PeakError, TabularModel, compile_model, learn, solve
 from peakrl.cli.init import template_files, templates
 from peakrl.errors import ProblemError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.problems import Job, energy_harvesting, machine_scheduling, scheduling_example
+from peakrl.problems.scheduling import uniform
 from peakrl.problems.tables.problem import check_archive
 from peakrl.specs.registry import command_names
 from peakrl.training.spec_file import read_problem_file

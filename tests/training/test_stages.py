@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from peakrl import compile_model, energy_harvesting, learn, scheduling_example, solve
+from peakrl import compile_model, learn, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, PosteriorSampling, SafeQ
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.training import learn_in_stages
 
 

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakrl import History, LearningRun, compile_model, energy_harvesting, learn, resume, to_gymnasium
+from peakrl import LearningRun, compile_model, learn, resume, to_gymnasium
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.learners.base import LearnerSettings
+from peakrl.problems import energy_harvesting
+from peakrl.training import History
 from peakrl.training.trainer import RunView
 
 PROBLEM = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)

@@ -270,7 +270,7 @@ def shield(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep the safe set: .csv or .json, else for `peakrl.load_safe_set`."),
+        typer.Option(metavar="FILE", help="Keep the safe set: .csv or .json, else for `peakrl.load`."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Draw how much is safe at each step (.png, .pdf, .svg).")

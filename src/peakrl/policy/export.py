@@ -194,7 +194,7 @@ class Exported(ABC):
         return as_html(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the policy to one file for `peakrl.load_policy`.
+        """Write the policy to one file for `peakrl.load`.
 
         What was learned on an environment is read back by itself; else the problem or its model is needed again.
         """

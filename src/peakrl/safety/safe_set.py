@@ -197,7 +197,7 @@ class SafeSet:
         return written(as_json(head, self.COLUMNS, self._table()), path)
 
     def save(self, path: str | Path, *, with_model: bool = False) -> None:
-        """Write the safe set to one file for `peakrl.load_safe_set`: one bit for each step, state and action.
+        """Write the safe set to one file for `peakrl.load`: one bit for each step, state and action.
 
         `with_model` puts the model beside it, so that the file can be read without the problem.
         """

@@ -4,13 +4,21 @@
 chosen episodes.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from peakrl.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from peakrl.training.learn import learn_in_stages
+    from peakrl.learners.base import ProofHistory
+    from peakrl.learners.coverage import Coverage
+    from peakrl.training.history import History
+    from peakrl.training.learn import learn_in_stages, load_run
 
-__all__ = ["learn_in_stages"]
+__all__ = ["Coverage", "History", "ProofHistory", "learn_in_stages", "load_run"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"learn": ["learn_in_stages"]})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"history": ("History",), "learn": ("learn_in_stages", "load_run"), "trainer": ("Coverage", "ProofHistory")},
+)

@@ -101,7 +101,7 @@ def learn(
     Examples
     --------
     >>> import peakrl
-    >>> model = peakrl.compile_model(peakrl.scheduling_example(1))
+    >>> model = peakrl.compile_model(peakrl.problems.scheduling_example(1))
     >>> peakrl.learn(model, episodes=500).episodes
     500
     """
@@ -154,7 +154,7 @@ def learn_in_stages(
     --------
     >>> import peakrl
     >>> from peakrl.training import learn_in_stages
-    >>> model = peakrl.compile_model(peakrl.scheduling_example(1))
+    >>> model = peakrl.compile_model(peakrl.problems.scheduling_example(1))
     >>> [run.episodes for run in learn_in_stages(model, stages=[10, 100])]
     [10, 100]
     """

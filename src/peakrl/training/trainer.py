@@ -175,7 +175,7 @@ class LearningRun:
         return self._learned.memory()
 
     def save(self, path: str | Path) -> None:
-        """Write the run, its model included, to one file for `peakrl.load_run` and `peakrl.resume`."""
+        """Write the run, its model included, to one file for `peakrl.load` and `peakrl.resume`."""
         if self._trainer is None:
             raise PeakError("this run cannot be saved: it is a view of a run that is still learning")
         writer(self._trainer)(Path(path), self._trainer)

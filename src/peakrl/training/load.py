@@ -1,0 +1,68 @@
+"""`load`: read any file of peakrl by the kind that it declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from peakrl.certificates.certificate import FILE_KIND as CERTIFICATE
+from peakrl.certificates.certificate import Certificate
+from peakrl.errors import SettingsError, StorageError
+from peakrl.gym.adapter import is_environment
+from peakrl.model_file import load_model
+from peakrl.policy.export import KIND as POLICY
+from peakrl.policy.files import load_policy
+from peakrl.safety.safe_set import KIND as SAFE_SET
+from peakrl.safety.safe_set import load_safe_set
+from peakrl.storage import kind_of, read_record
+from peakrl.tabular import FILE_KIND as MODEL
+from peakrl.training.learn import load_run
+from peakrl.training.run_file import ENVIRONMENT_KIND
+from peakrl.training.run_file import KIND as RUN
+
+
+def load(path: str | Path, target: Any = None, **declared: Any) -> Any:
+    """Return what a file of peakrl contains: a model, policy, run, safe set or certificate.
+
+    Parameters
+    ----------
+    path
+        A file that `save` of one of these objects wrote, or a checkpoint of a run.
+    target
+        The problem, model or environment that the file belongs to, if the file does not contain it: policies of
+        problems, safe sets saved without their model, and models with labels that a file cannot hold. A run on an
+        environment can be read without it.
+    **declared
+        For runs only: what `learn` was called with and the file cannot hold, such as `knowledge` with functions or the
+        `constraint` function of an environment.
+
+    Returns
+    -------
+    TabularModel, Policy, StochasticPolicy, AveragedPolicy, LearningRun, SafeSet or Certificate
+        A certificate is returned as the file states it; `peakrl.verify` checks it.
+
+    Examples
+    --------
+    >>> import peakrl, pathlib, tempfile
+    >>> model = peakrl.compile_model(peakrl.problems.scheduling_example(1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "example.model")
+    ...     model.save(path)
+    ...     peakrl.load(path).digest == model.digest
+    True
+    """
+    kind = kind_of(path)
+    if kind in (RUN, ENVIRONMENT_KIND):
+        return load_run(path, **{"env" if is_environment(target) else "model": target}, **declared)
+    if declared:
+        raise SettingsError(f"{', '.join(declared)} belong to a run; {path} is not one")
+    if kind == MODEL:
+        return load_model(path)
+    if kind == POLICY:
+        return load_policy(path, target)
+    if kind == SAFE_SET:
+        return load_safe_set(path, target)
+    if kind == CERTIFICATE:
+        return Certificate.load(path)
+    read_record(path, str(kind))  # says what is wrong with a file that is not readable or not ours
+    raise StorageError(f"{path} holds a {kind!r}; load reads models, policies, runs, safe sets and certificates")
