@@ -170,7 +170,7 @@ def test_a_slack_of_0_needs_a_penalty_and_has_no_theorem():
     assert report.plan is None
     assert report.value_won == pytest.approx(2.0)  # a penalty of 0.5 for each unit: 0.25 against a reward of 1
     assert report.deterred_violation == pytest.approx(2 * 1 / 0.5)
-    assert "needs a slack above 0" in str(report)
+    assert "requires a slack above 0" in str(report)
 
 
 def test_a_penalty_of_0_deters_nothing():
@@ -192,7 +192,7 @@ def test_the_dictionary_is_plain_json_and_the_text_has_every_section(seed):
     report = audit_slack(compile_model(random_problem(seed)), slack=0.2)
     assert json.loads(json.dumps(report.as_dict(), allow_nan=False)) == report.as_dict()
     text = str(report)
-    for heading in ("Size", "Assumptions", "Optima", "What the slack leaves", "Theorem 1"):
+    for heading in ("Size", "Assumptions", "Optima", "Effect of the slack", "Theorem 1"):
         assert f"\n{heading}\n" in text
 
 

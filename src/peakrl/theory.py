@@ -42,11 +42,9 @@ from peakrl.compile import Target, as_model
 from peakrl.errors import SettingsError
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.planning import Solution, solve, solve_cmdp
-from peakrl.planning.backward import induction, pays_of
-from peakrl.planning.backward_kernel import Pays
+from peakrl.planning.backward import Pays, induction, pays_of, value_of, value_step
 from peakrl.planning.cmdp import AnySolution
 from peakrl.planning.solution import at_start, may_violate, row_costs
-from peakrl.planning.values import value_of, value_step
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.space import frozen
 from peakrl.tabular import TabularModel
@@ -182,8 +180,7 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     if penalty is None:
         penalty = default_penalty(model, slack)
     slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
-    pays = pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
-    found = induction(model, pays)
+    found = induction(model, modified(model, slack, penalty))
     assert found.choices is not None
     policy = Policy(model, found.choices)
     violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
@@ -200,14 +197,19 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
         feasible=reason is None,
         _policy=policy,
         _reason=reason,
-        _tables=lambda: modified_tables(model, pays, policy),
+        _tables=lambda: modified_tables(model, slack, penalty, policy),
     )
 
 
-def modified_tables(model: TabularModel, pays: Pays, policy: Policy) -> tuple[Floats, Floats]:
+def modified(model: TabularModel, slack: float, penalty: float) -> Pays:
+    """Return the modified rewards of a model."""
+    return pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
+
+
+def modified_tables(model: TabularModel, slack: float, penalty: float, policy: Policy) -> tuple[Floats, Floats]:
     """Return [node]: the modified value, and the expected violation under the modified optimum's policy."""
     costs = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
-    return induction(model, pays, choices=False, values=True).values, costs
+    return induction(model, modified(model, slack, penalty), choices=False, values=True).values, costs
 
 
 def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
@@ -414,7 +416,7 @@ def audit_slack(
     model = as_model(model)
     penalty = default_penalty(model, slack) if penalty is None else check_number(penalty, "penalty", least=0)
     wants_relaxed = model.num_entries <= SMALL if relaxed is None else relaxed
-    optimum, modified = solve(model), solve_modified(model, slack, penalty)
+    optimum, charged = solve(model), solve_modified(model, slack, penalty)
     count, (lo, hi) = max(model.num_constraints, 1), model.reward_range
     bound = max(model.constraint_bounds, default=1.0)
     # The theorem assumes rewards of range 1 and constraints bounded by 1; at H = 1 epsilon is doubled.
@@ -427,9 +429,9 @@ def audit_slack(
         checks=tuple(check_assumptions(model, slack, optimum)),
         sizes=model_sizes(model),
         optimum=optimum,
-        modified=modified,
+        modified=charged,
         relaxed=solve_relaxed(model, slack) if wants_relaxed else None,
-        modified_evaluation=evaluate(model, modified.policy),
+        modified_evaluation=evaluate(model, charged.policy),
         deterred_violation=slack + model.horizon * (hi - lo) * count / penalty if penalty > 0 else math.inf,
         smallest_violation=float(violations.min()) if violations.size else None,
         random_outcomes=bool((np.diff(model.layout.outcome_start) > 1).any()),

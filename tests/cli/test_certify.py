@@ -62,7 +62,7 @@ def test_slips_are_named(command, best):
     for arguments, words in (
         (("certify", "tiny.toml", "--policy", "none"), "cannot read none"),
         (("certify", "tiny.toml", "--policy", best, "--epsilon", "-1"), "epsilon is -1.0; it must be a finite number"),
-        (("certify", "infeasible.toml", "--policy", best), "holds a policy of another problem"),
+        (("certify", "infeasible.toml", "--policy", best), "contains a policy of another problem"),
         (("verify", best), "holds a 'policy', not a 'certificate'"),
         (("verify", "tiny.toml"), "is not a peakrl file"),
     ):

@@ -8,7 +8,7 @@ import pytest
 from helpers.random_problems import random_problem
 from peakrl import Policy, compile_model, evaluate, solve
 from peakrl.learners.base import LearnerSettings, SamplingAlgorithm
-from peakrl.planning.values import value_of_mixture
+from peakrl.planning.backward import value_of_mixture
 from peakrl.policy import StochasticPolicy
 from peakrl.sampling import draw_first, draw_outcome, uniform
 from peakrl.space import read_only

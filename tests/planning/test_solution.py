@@ -6,13 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import assume
 
 import naive
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import Outcome, Problem, TabularModel, compile_model, solve
 from peakrl.errors import SettingsError
-from peakrl.planning.values import value_of
+from peakrl.planning.backward import value_of
 from peakrl.theory import default_penalty, first_totals, solve_modified
 
 SMALL = {"states": 2, "horizon": 3}
@@ -312,8 +313,9 @@ def test_a_solution_shows_in_one_line_what_was_found_and_leaves_the_reason_to_it
 @pytest.mark.parametrize("horizon", [1, 3, 20])
 @seeds(4)
 def test_what_a_chosen_policy_adds_up_to_is_what_plain_python_finds(seed, horizon):
-    """By node from its rows, and of the first step alone from choices that are kept by step or by change."""
+    """By node from its rows, and of the first step alone from its choices."""
     model = compile_model(random_problem(seed, stationary=True, horizon=horizon, states=3))
+    assume(model.stationary)
     policy, rng = solve(model).policy, np.random.default_rng(seed)
     quantity, layout, slots = rng.normal(size=model.num_rows), model.layout, model.num_slots
     after = np.zeros(slots)

@@ -23,7 +23,7 @@ from helpers.seeds import seeds
 from peakrl import PeakError, Policy, compile_model
 from peakrl.errors import PolicyError, StorageError
 from peakrl.policy import AveragedPolicy, StochasticPolicy, load_policy
-from peakrl.policy.binding import model_for
+from peakrl.policy.mixture import model_for
 from peakrl.policy.tables import first_rows
 from peakrl.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
 from peakrl.space import read_only
@@ -78,7 +78,7 @@ def test_a_table_of_another_shape_or_with_rows_of_another_state_is_refused():
     rows = first_rows(model)
     with pytest.raises(PolicyError, match="nodes"):
         Policy(model, rows[:-1])
-    with pytest.raises(PolicyError, match=r"row -?\d+ at node 0 is no action of state"):
+    with pytest.raises(PolicyError, match=r"row -?\d+ at node 0 is not an action of state"):
         Policy(model, rows + model.num_rows)
     with pytest.raises(PolicyError, match="whole numbers, not float64"):
         Policy(model, rows + 0.5)
@@ -190,8 +190,8 @@ def test_a_sample_is_one_of_the_policies_and_reproducible():
         (5, ([2], [0, 0], [0]), "different lengths"),
         (5, ([0], [0], [0]), "order of episode, from 1 on"),
         (5, ([2], [10**6], [0]), r"node outside 0\.\."),
-        (5, ([2], [0], [10**6]), "no action of its state"),
-        (5, ([2.5], [0], [0]), "change_episode must be a flat array of whole numbers"),
+        (5, ([2], [0], [10**6]), "not an action of its state"),
+        (5, ([2.5], [0], [0]), "change_episode must be a one-dimensional array of integers"),
         (5, ([2**40], [0], [0]), "change_episode"),
     ],
 )

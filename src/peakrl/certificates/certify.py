@@ -36,7 +36,7 @@ from peakrl.evaluation.exact import Evaluation, evaluate
 from peakrl.evaluation.simulation import most_kept
 from peakrl.gym.constraints import ConstraintFunction
 from peakrl.planning import Solution, solve
-from peakrl.policy.binding import AnyPolicy
+from peakrl.policy.mixture import AnyPolicy
 from peakrl.policy.tables import Policy
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats

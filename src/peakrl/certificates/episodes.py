@@ -18,8 +18,8 @@ from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
 from peakrl.evaluation.simulation import largest_violation, model_episodes
 from peakrl.gym.adapter import episode_seed, is_environment
 from peakrl.gym.targets import adapt
-from peakrl.policy.binding import AnyPolicy, model_for
 from peakrl.policy.export import Exported
+from peakrl.policy.mixture import AnyPolicy, model_for
 from peakrl.policy.tables import Policy
 from peakrl.sampling import Words, draw_first, draw_outcome, seed_state
 from peakrl.tabular import TabularModel

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from peakrl.policy.binding import AnyPolicy
+from peakrl.policy.mixture import AnyPolicy
 from peakrl.policy.tables import Policy
 from peakrl.tabular import TabularModel
 

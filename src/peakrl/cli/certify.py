@@ -14,7 +14,7 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.env_spec import LearningTarget
-    from peakrl.policy.binding import AnyPolicy
+    from peakrl.policy.mixture import AnyPolicy
 
 
 @trusting

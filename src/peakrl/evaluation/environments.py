@@ -14,8 +14,7 @@ import numpy as np
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
 from peakrl.gym.adapter import LaneError, Lanes, Observed, Rules, Step, episode_seed, is_environment
 from peakrl.gym.targets import adapt
-from peakrl.policy.binding import AnyPolicy
-from peakrl.policy.mixture import AveragedPolicy
+from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.problem import violation_of
 from peakrl.types import Floats
 

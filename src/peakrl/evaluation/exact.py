@@ -28,8 +28,7 @@ from peakrl.evaluation.curve_tables import may_vanish, new_curve
 from peakrl.evaluation.exact_kernel import forward_totals
 from peakrl.evaluation.violation_probability import stopped_at_violation
 from peakrl.numerics import LEAST
-from peakrl.policy.binding import AnyPolicy, model_for
-from peakrl.policy.mixture import AveragedPolicy
+from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.space import frozen, read_only
 from peakrl.tabular import TabularModel

@@ -12,8 +12,7 @@ from peakrl.compile import as_model, is_problem
 from peakrl.errors import SettingsError
 from peakrl.evaluation.simulation import STREAM
 from peakrl.evaluation.simulation_kernel import draw_row, row_in_force
-from peakrl.policy.binding import AnyPolicy, model_for
-from peakrl.policy.mixture import AveragedPolicy
+from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import StochasticPolicy
 from peakrl.problem import violation_of
 from peakrl.sampling import Words, draw_first, draw_outcome, seed_state, uniform

@@ -22,8 +22,7 @@ from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.bounds import lower_mean, upper_mean
 from peakrl.evaluation.simulation_kernel import simulate_episodes
 from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interval
-from peakrl.policy.binding import AnyPolicy, model_for
-from peakrl.policy.mixture import AveragedPolicy
+from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.sampling import seed_state
 from peakrl.space import StateSpace, frozen

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakrl.policy.choices import Choices
+from peakrl.policy.tables import Choices
 from peakrl.safety.reasons import MOVES_SHOWN, dead_end, every_action, shown
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats

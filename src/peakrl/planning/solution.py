@@ -10,6 +10,7 @@ policy of least expected violation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +22,9 @@ from peakrl.checks import check_choice, check_count
 from peakrl.compile import Target, as_model
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.numerics import LEAST
-from peakrl.planning.backward import induction, pays_of
-from peakrl.planning.backward_kernel import LEAST_COST, Pays
+from peakrl.planning.backward import LEAST_COST, Pays, induction, pays_of
 from peakrl.planning.reasons import explain
-from peakrl.policy.choices import Table
-from peakrl.policy.files import table_room
+from peakrl.policy.files import choices_table
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
@@ -116,12 +115,9 @@ def solve(
     model, planned = as_model(model), keep != "value"
     if policy_file is not None and not planned:
         raise SettingsError('policy_file is given, but keep="value" keeps no policy; leave one of them out')
-    with table_room(model, policy_file) as room:
-        pays = original(model)
-        found = induction(model, pays, choices=planned, values=keep == "all", threads=threads, room=room)
+    with choices_table(model, policy_file) if planned else nullcontext() as table:
+        found = induction(model, original(model), choices=planned, values=keep == "all", threads=threads, table=table)
     policy = None if found.choices is None else Policy(model, found.choices)
-    if policy is not None and policy_file is not None and not isinstance(found.choices, Table):
-        policy.save(policy_file)
     return Solution(
         model=model,
         value=at_start(model, found.first_values),

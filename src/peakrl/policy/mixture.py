@@ -1,4 +1,7 @@
-"""The averaged policy of Theorem 1: draw an episode k uniformly from 1..K, then follow pi^k to the end."""
+"""The averaged policy of Theorem 1: draw an episode k uniformly from 1..K, then follow pi^k to the end.
+
+Also `AnyPolicy`, the union of all kinds of policies, and the check that a policy belongs to a model.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import MOST_EPISODES, check_count
+from peakrl.compile import Target, as_model
 from peakrl.errors import PolicyError
-from peakrl.policy.draws import Draws, Seed
 from peakrl.policy.export import ActionView, Exported, Table, action_views, verdict
-from peakrl.policy.tables import Policy
+from peakrl.policy.tables import Draws, Policy, Seed, StochasticPolicy
 from peakrl.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
 from peakrl.space import StateSpace, frozen
+from peakrl.tabular import TabularModel
 from peakrl.types import Ints, Longs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AveragedPolicy(Exported):
-    """pi-bar of Theorem 1: one of the K policies that learning went through, drawn at the start of an episode.
+    """pi-bar of Theorem 1: one of the K policies of a run, drawn at the start of an episode.
 
-    Stored exactly, as changes: pi^1 is given, and each change says which node takes which row from which episode on.
+    Stored exactly, as pi^1 and a list of changes: from an episode on, a node takes a row.
     """
 
-    #: What it was made for.
+    #: The model or state space it belongs to.
     model: StateSpace
     #: K, the number of policies mixed.
     episodes: int
@@ -47,9 +51,9 @@ class AveragedPolicy(Exported):
         for name in ("change_episode", "change_node", "change_row"):
             column = np.asarray(getattr(self, name))
             if column.ndim != 1 or (column.dtype.kind not in "iu" and column.size):
-                raise PolicyError(f"{name} must be a flat array of whole numbers")
+                raise PolicyError(f"{name} must be a one-dimensional array of integers")
             if column.size and not -(2**31) <= column.min() <= column.max() < 2**31:
-                raise PolicyError(f"{name} holds a number that does not fit into 32 bits")
+                raise PolicyError(f"{name} contains a number that does not fit into 32 bits")
             object.__setattr__(self, name, frozen(column, np.int32))
         episode, node, row = self.change_episode, self.change_node, self.change_row
         if not len(episode) == len(node) == len(row):
@@ -62,7 +66,7 @@ class AveragedPolicy(Exported):
         if fault == NO_NODE:
             raise PolicyError(f"the change list names a node outside 0..{self.model.num_nodes - 1}")
         if fault == NO_ROW:
-            raise PolicyError("the change list names a row that is no action of its state")
+            raise PolicyError("the change list names a row that is not an action of its state")
 
     @property
     def num_changes(self) -> int:
@@ -106,8 +110,8 @@ class AveragedPolicy(Exported):
         return self._draws.episode
 
     def action(self, step: int, state: Hashable) -> Hashable:
-        """Return the action at `step` in `state` of the policy drawn by `reset`, which comes first."""
-        _ = self._draws.generator  # which says so where `reset` is missing
+        """Return the action at `step` in `state` of the policy drawn by `reset`; call it first."""
+        _ = self._draws.generator  # raises if `reset` was not called
         return self.action_in(self._draws.episode, step, state)
 
     def action_in(self, episode: int, step: int, state: Hashable) -> Hashable:
@@ -116,8 +120,8 @@ class AveragedPolicy(Exported):
         node = step * self.model.node_stride + slot
         start, episodes, rows = self.by_node
         low, high = int(start[node]), int(start[node + 1])
-        place = low + int(np.searchsorted(episodes[low:high], episode, side="right"))
-        return self.model.action_of_row(int(rows[place - 1] if place > low else self.first[node]))
+        index = low + int(np.searchsorted(episodes[low:high], episode, side="right"))
+        return self.model.action_of_row(int(rows[index - 1] if index > low else self.first[node]))
 
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
         """Return {action: share of the K policies that take it}; an episode follows one of them throughout."""
@@ -125,7 +129,7 @@ class AveragedPolicy(Exported):
         return {view.action: view.probability for view in views if view.probability > 0}
 
     def explain(self, step: int, state: Hashable) -> list[ActionView]:
-        """Return every action on offer with the share of the K policies that take it."""
+        """Return every action of the state with the share of the K policies that take it."""
         slot = self.model.slot_of(step, state)
         node = step * self.model.node_stride + slot
         shares: dict[int, float] = {}
@@ -159,3 +163,20 @@ class AveragedPolicy(Exported):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, mixture of {self.episodes:,} policies>"
+
+
+AnyPolicy = Policy | StochasticPolicy | AveragedPolicy
+
+
+def model_for(target: Target, policy: AnyPolicy) -> TabularModel:
+    """Return the policy's model, which must equal `target` (problems are compiled for the comparison)."""
+    own = getattr(policy, "model", None)
+    if not isinstance(own, StateSpace) or not hasattr(policy, "action"):
+        hint = "pass its .policy" if hasattr(policy, "policy") else "make one with Policy.from_rule(model, rule)"
+        hint = "the problem comes first, then the policy" if isinstance(target, Exported) else hint
+        raise PolicyError(f"{policy!r} is not a policy; {hint}")
+    if own is not target:
+        model = as_model(target)
+        if own.digest != model.digest:
+            raise PolicyError(f"the policy belongs to {own!r}, not to {model!r}")
+    return as_model(own)

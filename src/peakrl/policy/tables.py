@@ -1,7 +1,8 @@
-"""Policies: what to do at a step in a state, bound to the model they were made for.
+"""Policies: the action of each step and state, bound to the model they were made for.
 
 `Policy` is a table of one action for each (step, state), `StochasticPolicy` a table of probabilities. A mixture of
-policies is in `policy.mixture`.
+policies is in `policy.mixture`. Planners store a deterministic policy as `Choices`: the index of the action among
+those of its state, row = row_start[slot] + choice, which usually needs one byte instead of the four of a row.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from numpy.typing import NDArray
 
 from peakrl.compile import Target, as_space
 from peakrl.errors import PolicyError
-from peakrl.policy.choices import Choices
-from peakrl.policy.draws import Draws, Seed
 from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views, decision, verdict
 from peakrl.space import StateSpace
 from peakrl.types import Floats, Ints
@@ -27,10 +26,98 @@ if TYPE_CHECKING:
     from peakrl.safety.safe_set import SafeSet
 
 Rule = Callable[[int, Any], Hashable]
+Seed = int | np.random.Generator | None
+#: The types of choices by width in bytes, lowest byte first.
+TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+
+
+class Draws:
+    """The random state of a policy for the current episode."""
+
+    def __init__(self) -> None:
+        self._generator: np.random.Generator | None = None
+        self.episode = 0
+
+    def begin(self, seed: Seed) -> np.random.Generator:
+        """Return the generator; a new one if a seed is given."""
+        if seed is not None or self._generator is None:
+            self._generator = np.random.default_rng(seed)
+        return self._generator
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """The generator of the last `reset`."""
+        if self._generator is None:
+            raise PolicyError("this policy draws at random: call reset(seed) before an episode, then action")
+        return self._generator
+
+
+def width_of(space: StateSpace) -> int:
+    """Return the bytes of a choice: the fewest that number the actions of every state."""
+    return 1 if space.max_actions <= 1 << 8 else 2 if space.max_actions <= 1 << 16 else 4
+
+
+def table_form(space: StateSpace) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and type of a table of choices."""
+    shape = (space.horizon, space.num_slots) if space.stationary else (space.num_slots,)
+    return shape, TYPES[width_of(space)]
+
+
+class Choices:
+    """The choices of a deterministic policy; read-only."""
+
+    def __init__(self, space: StateSpace, table: NDArray[Any]) -> None:
+        table.flags.writeable = False
+        self.space = space
+        #: [step, slot] for stationary models, else [slot].
+        self.table = table
+
+    @classmethod
+    def checked(cls, space: StateSpace, table: NDArray[Any]) -> Choices:
+        """Return choices from a file, or raise if one is not an action of its state."""
+        shape, dtype = table_form(space)
+        if table.shape != shape or table.dtype != dtype:
+            raise PolicyError(f"choices of {space!r} are {dtype} of shape {shape}, not {table.dtype} of {table.shape}")
+        choices, counts = cls(space, table), np.diff(space.row_start)
+        for step in range(space.horizon):
+            first, last = space.step_slots[step].tolist()
+            if (choices.of_step(step) >= np.maximum(counts[first:last], 1)).any():
+                raise PolicyError(f"a choice at step {step} is not an action of its state")
+        return choices
+
+    def of_step(self, step: int) -> NDArray[Any]:
+        """[slot of the step]: the choice."""
+        first, last = self.space.step_slots[step].tolist()
+        return self.table[step] if self.space.stationary else self.table[first:last]
+
+    def row(self, step: int, slot: int) -> int:
+        """Return the chosen row of a stored state; -1 if it has none."""
+        start = self.space.row_start
+        number = int(self.table[step, slot] if self.space.stationary else self.table[slot])
+        return int(start[slot]) + number if start[slot + 1] > start[slot] else -1
+
+    def rows(self, step: int) -> Ints:
+        """[slot of the step]: the chosen rows; -1 if a state has none."""
+        first, last = self.space.step_slots[step].tolist()
+        start = self.space.row_start[first : last + 1]
+        rows = start[:-1].astype(np.int32)
+        rows += self.of_step(step).astype(np.int32)
+        rows[start[1:] == start[:-1]] = -1
+        return rows
+
+    def all_rows(self) -> Ints:
+        """[node]: the chosen rows."""
+        space = self.space
+        rows = np.full(space.num_nodes, -1, np.int32)
+        for step in range(space.horizon):
+            (first, last), base = space.step_slots[step].tolist(), step * space.node_stride
+            rows[base + first : base + last] = self.rows(step)
+        rows.flags.writeable = False
+        return rows
 
 
 def first_rows(model: StateSpace) -> Ints:
-    """[node]: each node's row of lowest index; -1 where a state has none."""
+    """[node]: each node's first row; -1 if a state has none."""
     start = model.row_start
     slots = np.where(start[1:] > start[:-1], start[:-1], -1).astype(np.int32)
     rows = by_node(model, slots)
@@ -40,16 +127,16 @@ def first_rows(model: StateSpace) -> Ints:
 
 
 def by_node(model: StateSpace, slots: NDArray[Any]) -> NDArray[Any]:
-    """[node]: what holds for each slot, repeated step by step where the model is stationary."""
+    """[node]: a quantity of slots, repeated for each step of a stationary model."""
     return slots if len(slots) == model.num_nodes else np.tile(slots, model.num_nodes // len(slots))
 
 
 def checked_rows(model: StateSpace, rows: NDArray[Any]) -> Ints:
-    """Return [node] rows, read-only and with -1 where a state has none, or raise where one is not its state's."""
+    """Return [node] rows, read-only, -1 if a state has none; raise if one is not an action of its state."""
     if rows.shape != (model.num_nodes,):
         raise PolicyError(f"a policy of {model!r} has {model.num_nodes} nodes, not {rows.shape}")
     if rows.dtype.kind not in "iu":
-        raise PolicyError(f"a policy's rows are whole numbers, not {rows.dtype}")
+        raise PolicyError(f"the rows of a policy are integers, not {rows.dtype}")
     start = model.row_start
     empty = first_rows(model) < 0
     least, most = by_node(model, start[:-1]), by_node(model, start[1:])
@@ -57,7 +144,7 @@ def checked_rows(model: StateSpace, rows: NDArray[Any]) -> Ints:
     if wrong.any():
         node = int(np.flatnonzero(wrong)[0])
         state = model.state_of_slot(node % model.num_slots)
-        raise PolicyError(f"row {rows[node]} at node {node} is no action of state {state!r}")
+        raise PolicyError(f"row {rows[node]} at node {node} is not an action of state {state!r}")
     checked: Ints = np.where(empty, -1, rows.astype(np.int64)).astype(np.int32)  # of 8 unsigned bits, -1 is 255
     checked.flags.writeable = False
     return checked
@@ -67,18 +154,18 @@ class Policy(Exported):
     """A deterministic policy: one action for each step and state."""
 
     def __init__(self, model: StateSpace, rows: NDArray[Any] | Choices, learned: Learned | None = None) -> None:
-        #: What it was made for.
+        #: The model or state space it belongs to.
         self.model = model
-        #: The learner that made it, which `explain` asks; None where it was not learned.
+        #: The learner that made it, for `explain`; None if it was not learned.
         self.learned = learned
-        #: What it takes, in few bytes, where a planner made it; None where `rows` came as such.
+        #: The compact form of policies from planners; None if `rows` were given.
         self.choices = rows if isinstance(rows, Choices) else None
         if not isinstance(rows, Choices):
             self.rows = checked_rows(model, np.asarray(rows))
 
     @cached_property
     def rows(self) -> Ints:
-        """[node]: the chosen row; -1 where a state has no actions."""
+        """[node]: the chosen row; -1 if a state has no actions."""
         assert self.choices is not None
         return self.choices.all_rows()
 
@@ -91,7 +178,7 @@ class Policy(Exported):
 
     @classmethod
     def from_rule(cls, model: Target, rule: Rule) -> Policy:
-        """Return the table of `rule(step, state) -> action`, asked at every state that can be reached."""
+        """Return the table of `rule(step, state) -> action`, called for every reachable state."""
         if not callable(rule):
             raise PolicyError(f"{rule!r} is not a rule; it must be a function of step and state that returns an action")
         model = as_space(model)
@@ -101,7 +188,7 @@ class Policy(Exported):
             state = model.state_of_slot(slot)
             try:
                 action = rule(step, state)
-            except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
+            except Exception as error:  # of user code: add where it happened
                 error.add_note(f"the rule raised this for step {step}, state {state!r}")
                 raise
             try:
@@ -115,12 +202,12 @@ class Policy(Exported):
 
     @property
     def deterministic(self) -> bool:
-        """True: the same action whenever a state is met at a step."""
+        """True: the action depends on step and state only."""
         return True
 
     @property
     def likeliest(self) -> Policy:
-        """The policy itself, which draws nothing."""
+        """The policy itself."""
         return self
 
     def row(self, step: int, slot: int) -> int:
@@ -130,7 +217,7 @@ class Policy(Exported):
         return int(self.rows[step * self.model.node_stride + slot])
 
     def action(self, step: int, state: Hashable) -> Hashable:
-        """Return the action at `step` in `state`; a state that the model does not know there is an error."""
+        """Return the action at `step` in `state`; an unknown state is an error."""
         return self.model.action_of_row(self.row(step, self.model.slot_of(step, state)))
 
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
@@ -138,10 +225,10 @@ class Policy(Exported):
         return {self.action(step, state): 1.0}
 
     def reset(self, seed: Seed = None) -> None:
-        """Begin an episode: nothing is drawn."""
+        """Begin an episode; no effect on a deterministic policy."""
 
     def explain(self, step: int, state: Hashable) -> list[ActionView]:
-        """Return what is known of every action on offer: its value, and whether it is known to fail."""
+        """Return every action of the state with its value and whether it is known to be unsafe."""
         slot = self.model.slot_of(step, state)
         return action_views(self.model, step, slot, {self.row(step, slot): 1.0}, *self._learned_tables)
 
@@ -150,10 +237,10 @@ class Policy(Exported):
         return (None, None) if self.learned is None else (self.learned.values(), self.learned.known())
 
     def to_c(self, path: str | Path, *, safe_set: SafeSet | None = None, name: str | None = None) -> str:
-        """Write a C99 header: tables in the smallest integers and a function for the decision; return its text.
+        """Write a C99 header with tables in the smallest integers and a lookup function; return its text.
 
-        With `safe_set` also one that says which actions are safe. All names in it begin with `name`, by default the
-        file's. No memory is allocated and no library is called.
+        With `safe_set` also a function that returns which actions are safe. All names in it begin with `name`, by
+        default the file's. No memory is allocated and no library is called.
         """
         from peakrl.policy.c_header import write_header
 
@@ -169,7 +256,7 @@ class Policy(Exported):
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if self.choices is not None:
-            return {"form": self.choices.form}, self.choices.arrays
+            return {"form": "choices"}, {"choices": self.choices.table}
         return {"form": "deterministic"}, {"rows": self.rows}
 
 
@@ -177,7 +264,7 @@ class Policy(Exported):
 class StochasticPolicy(Exported):
     """A policy that draws its action from a distribution at each step and state."""
 
-    #: What it was made for.
+    #: The model or state space it belongs to.
     model: StateSpace
     #: [entry]: probability of the row at the step.
     weights: Floats
@@ -199,12 +286,12 @@ class StochasticPolicy(Exported):
 
     @property
     def deterministic(self) -> bool:
-        """True when every weight is 0 or 1."""
+        """True if every weight is 0 or 1."""
         return bool(np.isin(self.weights, (0.0, 1.0)).all())
 
     @cached_property
     def likeliest(self) -> Policy:
-        """The likeliest action of each step and state, of equal ones the first: simpler, but another policy."""
+        """The policy of the most probable action of each step and state, the first if several are."""
         rows, sizes = first_rows(self.model).copy(), np.diff(self.model.row_start)
         slots = np.flatnonzero(sizes)
         first, by_step = self.model.row_start[slots], self.weights.reshape(-1, self.model.num_rows)
@@ -215,7 +302,7 @@ class StochasticPolicy(Exported):
         return Policy(self.model, rows)
 
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
-        """Return {action: probability}, actions of probability 0 left out."""
+        """Return {action: probability} of the actions with a positive probability."""
         model = self.model
         base = step * model.entry_stride
         rows = model.rows_of_slot(model.slot_of(step, state))
@@ -227,14 +314,14 @@ class StochasticPolicy(Exported):
         self._draws.begin(seed)
 
     def action(self, step: int, state: Hashable) -> Hashable:
-        """Draw the action at `step` in `state`; `reset` comes first."""
+        """Draw the action at `step` in `state`; call `reset` first."""
         generator = self._draws.generator
         chances = self.probabilities(step, state)
-        place = int(np.searchsorted(np.cumsum(list(chances.values())), generator.random(), side="right"))
-        return list(chances)[min(place, len(chances) - 1)]
+        index = int(np.searchsorted(np.cumsum(list(chances.values())), generator.random(), side="right"))
+        return list(chances)[min(index, len(chances) - 1)]
 
     def explain(self, step: int, state: Hashable) -> list[ActionView]:
-        """Return what is known of every action on offer, and how likely it is."""
+        """Return every action of the state with its probability."""
         slot, base = self.model.slot_of(step, state), step * self.model.entry_stride
         chances = {row: float(self.weights[base + row]) for row in self.model.rows_of_slot(slot)}
         return action_views(self.model, step, slot, chances)
@@ -254,6 +341,6 @@ class StochasticPolicy(Exported):
 
 
 def simplest_policy(model: StateSpace, weights: Floats) -> Policy | StochasticPolicy:
-    """Return the policy with these weights [entry]: a table of one action each where no action has to be drawn."""
+    """Return the policy with these weights [entry]: a `Policy` if it is deterministic."""
     mixed = StochasticPolicy(model, weights)
     return mixed.likeliest if mixed.deterministic else mixed

@@ -23,8 +23,8 @@ from peakrl.evaluation import Evaluation, evaluate
 from peakrl.evaluation.rollouts import RolloutStep, rollout
 from peakrl.numerics import LEAST
 from peakrl.planning import Solution, solve
+from peakrl.planning.backward import value_of
 from peakrl.planning.solution import row_costs
-from peakrl.planning.values import value_of
 from peakrl.policy.tables import Policy
 from peakrl.problems.scheduling.baselines import Schedule, dt_order_or_least_late, evaluate_order
 from peakrl.problems.scheduling.problem import MachineScheduling, order_of
@@ -37,7 +37,7 @@ from peakrl.types import Floats, Longs
 
 if TYPE_CHECKING:
     from peakrl.planning import Solution
-    from peakrl.policy.binding import AnyPolicy
+    from peakrl.policy.mixture import AnyPolicy
     from peakrl.training.trainer import LearningRun
 
 #: Places with a risk that a page lists.

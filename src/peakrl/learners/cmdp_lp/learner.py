@@ -47,9 +47,9 @@ from peakrl.learners.cmdp_lp.rollout import Mixture, Path, draw_rows, follow_pla
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
 from peakrl.learners.ucbvi import UCBVI, CountingPlanner
+from peakrl.planning.backward import value_of_mixture
 from peakrl.planning.lagrangian import NOT_BARRED, Within, best_plan, best_within
 from peakrl.planning.occupancy import most_reward, policy_weights, row_weights
-from peakrl.planning.values import value_of_mixture
 from peakrl.sampling import Words
 from peakrl.space import read_only
 from peakrl.types import Bytes, Floats, Longs

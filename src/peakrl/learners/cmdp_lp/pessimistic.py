@@ -27,8 +27,8 @@ from peakrl.learners.base import Task, compiled
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, CountedChain
 from peakrl.learners.cmdp_lp.learner import LinearPlanner, LinearSettings, Margins
 from peakrl.learners.episode import Log
+from peakrl.planning.backward import value_of_mixture
 from peakrl.planning.occupancy import row_weights
-from peakrl.planning.values import value_of_mixture
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.space import read_only
 from peakrl.tabular import TabularModel

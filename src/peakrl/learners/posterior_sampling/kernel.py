@@ -58,7 +58,7 @@ from numpy.typing import NDArray
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.episode import Log, note_episode, take_row
-from peakrl.planning.backward_kernel import LEAST_COST, TIE
+from peakrl.planning.backward import LEAST_COST, TIE
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 

@@ -38,7 +38,7 @@ from peakrl.learners.posterior_sampling.kernel import (
     learn_posterior,
     make_plan,
 )
-from peakrl.planning.backward_kernel import LEAST_COST
+from peakrl.planning.backward import LEAST_COST
 from peakrl.sampling import Words, seed_state
 from peakrl.types import Floats, Ints, Longs
 
