@@ -80,7 +80,7 @@ def test_a_table_of_another_shape_or_with_rows_of_another_state_is_refused():
         Policy(model, rows[:-1])
     with pytest.raises(PolicyError, match=r"row -?\d+ at node 0 is not an action of state"):
         Policy(model, rows + model.num_rows)
-    with pytest.raises(PolicyError, match="whole numbers, not float64"):
+    with pytest.raises(PolicyError, match="integers, not float64"):
         Policy(model, rows + 0.5)
     with pytest.raises(PolicyError, match="at node 1"):
         Policy(model, np.where(np.arange(len(rows)) == 1, rows[0], rows))
