@@ -13,6 +13,7 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import PeakError, TabularModel
 from peakrl.errors import PolicyError, SettingsError, TargetError
+from peakrl.policy import StochasticPolicy
 
 PROBLEM = random_problem(3, states=3, actions=2, horizon=3, constraints=2, safe_action=True)
 MODEL = peakrl.compile_model(PROBLEM)
@@ -142,7 +143,7 @@ def test_bounds_from_episodes_enclose_the_exact_figures(seed):
 @pytest.mark.parametrize("chance", [0.02, 0.5])
 def test_each_part_of_a_certificate_is_wrong_at_most_as_often_as_its_share(failure, chance):
     model, runs = lottery(chance, horizon=2), 400
-    policy = peakrl.policy.StochasticPolicy(model, np.array([0.9, 0.1] * 2))
+    policy = StochasticPolicy(model, np.array([0.9, 0.1] * 2))
     exact = peakrl.evaluate(model, policy)
     wrong = np.zeros(4)
     for seed in range(runs):
@@ -158,7 +159,7 @@ def test_each_part_of_a_certificate_is_wrong_at_most_as_often_as_its_share(failu
 
 
 def test_episodes_are_those_of_no_other_stream_and_fresh_unless_a_seed_is_given():
-    policy = peakrl.policy.StochasticPolicy(MODEL, chances(MODEL))
+    policy = StochasticPolicy(MODEL, chances(MODEL))
     returns = [
         peakrl.certify(MODEL, policy, episodes=50, seed=seed).evidence.arrays["returns"] for seed in (5, 5, None, None)
     ]

@@ -16,6 +16,7 @@ from peakrl.errors import PolicyError, StorageError
 from peakrl.policy import AveragedPolicy, StochasticPolicy
 from peakrl.policy.export import plain
 from peakrl.problems import energy_harvesting, scheduling_example
+from peakrl.safety import load_safe_set
 from peakrl.storage import write_record
 
 
@@ -265,7 +266,7 @@ def test_a_file_that_calls_anything_else_safe_is_refused(tmp_path):
         peakrl.load(path, problem)
     solve(problem).policy.save(path)
     with pytest.raises(StorageError, match="holds a 'policy', not a 'safe_set'"):
-        peakrl.load(path, problem)
+        load_safe_set(path, problem)
 
 
 def test_the_file_of_the_papers_transmitter_is_a_bit_for_each_entry(tmp_path):

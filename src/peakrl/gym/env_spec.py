@@ -56,7 +56,7 @@ class LearningTarget:
         return self.subject is not self.table
 
     def as_arguments(self) -> dict[str, Any]:
-        """Return what `resume` and `load_run` take."""
+        """Return what `resume` and `load` take."""
         return {"env": self.subject, **self.declared} if self.is_environment else {"model": self.subject}
 
 

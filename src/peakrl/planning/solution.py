@@ -107,7 +107,7 @@ def solve(
     `keep`: "policy" (what changes from step to step, at most a byte for each step and state, more where a state offers
     over 256 actions), "value" (nothing but the numbers) or "all" (the values by step and state as well, 16 bytes each;
     otherwise they are worked out when asked for). `threads`: how many work on it, by default every core where the model
-    is large; the result is the same. `policy_file`: also write the policy there, for `load_policy`; one that takes a
+    is large; the result is the same. `policy_file`: also write the policy there, for `load`; one that takes a
     byte for each step and state is written while it is found and stays on disk, so that it need not fit into memory.
     """
     check_choice(keep, "keep", get_args(Keep))

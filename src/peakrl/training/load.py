@@ -52,16 +52,17 @@ def load(path: str | Path, target: Any = None, **declared: Any) -> Any:
     True
     """
     kind = kind_of(path)
+    env, model = (target, None) if is_environment(target) else (None, target)
     if kind in (RUN, ENVIRONMENT_KIND):
-        return load_run(path, **{"env" if is_environment(target) else "model": target}, **declared)
+        return load_run(path, model, env=env, **declared)
     if declared:
         raise SettingsError(f"{', '.join(declared)} belong to a run; {path} is not one")
     if kind == MODEL:
         return load_model(path)
     if kind == POLICY:
-        return load_policy(path, target)
+        return load_policy(path, model)
     if kind == SAFE_SET:
-        return load_safe_set(path, target)
+        return load_safe_set(path, model)
     if kind == CERTIFICATE:
         return Certificate.load(path)
     read_record(path, str(kind))  # says what is wrong with a file that is not readable or not ours
