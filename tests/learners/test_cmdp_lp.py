@@ -20,7 +20,7 @@ from peakrl import Policy, compile_model, evaluate, learn, resume, solve_cmdp, w
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptPessLP, learner_from
 from peakrl.learners.cmdp_lp import rollout as following
-from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_laws, counted_chain, extended_flow
+from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_distributions, counted_chain, extended_flow
 from peakrl.learners.cmdp_lp.rollout import Mixture
 from peakrl.learners.episode import Log
 from peakrl.learners.ucbvi import count_step
@@ -76,8 +76,8 @@ def test_on_true_frequencies_the_plan_is_the_optimum(limit):
     algorithm = begun(INVENTORY, OptCMDP.certainty_equivalent(total=limit))
     layout = INVENTORY.layout
     for row in range(INVENTORY.num_rows):
-        law = layout.row_distribution[row]
-        for outcome in range(layout.outcome_start[law], layout.outcome_start[law + 1]):
+        distribution = layout.row_distribution[row]
+        for outcome in range(layout.outcome_start[distribution], layout.outcome_start[distribution + 1]):
             for _ in range(round(20 * layout.outcome_probability[outcome])):  # all are multiples of 1/20
                 following = int(layout.outcome_next[outcome])
                 count_step(algorithm.counts, row, following, INVENTORY.row_reward[row], INVENTORY.row_violation[row, 0])
@@ -106,7 +106,7 @@ def test_cvxpy_finds_the_value_of_the_extended_programme(seed, scale):
     costs = sparse.csr_array(cost[paths.rows].T)
     found = most_reward(paths, reward[paths.rows], costs, np.array([0.3]), 1.0, (lines, bound))
     value = naive.extended_programme(seen_of(model, algorithm), model, scale * algorithm.box_log, scale, 0.3)
-    priced = best_within(chain, reward, cost[:, 0], 0.3, box_laws(chain, algorithm.space, cells, box))
+    priced = best_within(chain, reward, cost[:, 0], 0.3, box_distributions(chain, algorithm.space, cells, box))
     if found is None:
         assert value is None
         assert priced is None
@@ -156,9 +156,11 @@ def walk(model, algorithm, words, episode):
     played, slot = Episode(model.horizon, model.num_constraints), int(draw_first(words, model.sampler))
     for step in range(model.horizon):
         row = algorithm.row(step, slot)
-        law = int(model.row_distribution[row])
-        first, last = model.outcome_start[law : law + 2]
-        outcome = int(draw_outcome(words, model.layout, model.sampler, law)) if last > first + 1 else int(first)
+        distribution = int(model.row_distribution[row])
+        first, last = model.outcome_start[distribution : distribution + 2]
+        outcome = (
+            int(draw_outcome(words, model.layout, model.sampler, distribution)) if last > first + 1 else int(first)
+        )
         record = model.payoffs.row_payoff[row] + model.payoffs.stride * (outcome - first)
         following = int(model.outcome_next[outcome])
         constraints = tuple(model.payoffs.constraints[record].tolist())

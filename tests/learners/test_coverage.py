@@ -78,16 +78,16 @@ def survival_of(learner, step, slot):
     row = learner.chosen()[slot, step if space.shared else 0]
     if not learner.tried()[row]:
         return 0.0
-    law = outcomes.law_of_row[row]
-    cells = range(outcomes.start[law], outcomes.start[law + 1])
+    distribution = outcomes.distribution_of_row[row]
+    cells = range(outcomes.start[distribution], outcomes.start[distribution + 1])
     ahead = [survival_of(learner, step + 1, outcomes.following[cell]) for cell in cells]
     return least_mean(outcomes.count[list(cells)], np.array(ahead), share_of(outcomes))
 
 
 def share_of(outcomes):
-    """log of one over the failure probability of a law, the last one of all to be visited."""
-    laws = sum(last > first for first, last in pairwise(outcomes.start)) + 1
-    return math.log(laws * (laws + 1) / 0.05)
+    """log of one over the failure probability of a distribution, the last one of all to be visited."""
+    distributions = sum(last > first for first, last in pairwise(outcomes.start)) + 1
+    return math.log(distributions * (distributions + 1) / 0.05)
 
 
 @seeds(5)
@@ -114,27 +114,27 @@ def compare_with_recursion(run):
 
 
 def room_of(count, share):
-    """R of a law: log G(n + A) - log G(A) one factor at a time, A = 1/2."""
+    """R of a distribution: log G(n + A) - log G(A) one factor at a time, A = 1/2."""
     room = share + sum(math.log(t + 0.5) for t in range(int(sum(count))))
     return room - len(count) * math.log(0.5) - sum(math.log(math.factorial(int(c) - 1)) for c in count)
 
 
 def worst_of_all(count, survival, share):
-    """S of a law with two outcomes, by trying a million laws."""
+    """S of a distribution with two outcomes, by trying a million distributions."""
     first = np.linspace(0.0, 1.0, 1_000_001)[1:-1]
     allowed = (count[0] - 1) * -np.log(first) + (count[1] - 1) * -np.log1p(-first) <= room_of(count, share)
     return float((first * survival[0] + (1.0 - first) * survival[1])[allowed].min())
 
 
 @pytest.mark.parametrize(("well", "badly"), [(90, 30), (40, 2), (7, 50)])
-def test_a_place_that_was_met_often_and_never_tried_counts_as_met_with_the_worst_law_of_all(well, badly):
+def test_a_place_that_was_met_often_and_never_tried_counts_as_met_with_the_worst_distribution_of_all(well, badly):
     """Two steps; the first led to slot 1, where the action was tried, and to slot 2, where it was not."""
     share, total = 4.0, well + badly
     rows, tried = np.arange(4).reshape(-1, 1), np.array([True, True, False])
     courses = Courses(2, 0, np.array([0, 1, 2, 3, 3]), rows, tried)
-    laws, start = np.arange(3, dtype=np.int32), np.array([0, 2, 3, 3])
+    distributions, start = np.arange(3, dtype=np.int32), np.array([0, 2, 3, 3])
     begun = np.array([total, 0, 0, 0])
-    outcomes = Outcomes(laws, start, np.array([1, 2, 3]), np.array([well, badly, well]), begun)
+    outcomes = Outcomes(distributions, start, np.array([1, 2, 3]), np.array([well, badly, well]), begun)
     untried, survival = survival_low(courses, outcomes, way_of(courses, outcomes), share)
     once, first = (math.exp(-room_of([count], share) / (count - 1)) for count in (well, total))
     assert untried == 1
@@ -150,7 +150,7 @@ def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1():
 
 
 @seeds(5)
-def test_the_least_mean_of_a_law_is_that_of_a_general_optimiser(seed):
+def test_the_least_mean_of_a_distribution_is_that_of_a_general_optimiser(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 5))
     count, survival = rng.integers(1, 60, size), np.round(rng.random(size), 2)

@@ -33,11 +33,11 @@ CASES = {
 
 
 def twin_of(problem, model, settings, declared, seed):
-    """The slow learner with the same numbers; laws and groups as the model stores them."""
-    law_of = group_of = None
+    """The slow learner with the same numbers; distributions and groups as the model stores them."""
+    distribution_of = group_of = None
     if "outcome_groups" in declared:
 
-        def law_of(layer, state, action):
+        def distribution_of(layer, state, action):
             return int(model.layout.row_distribution[model.row_of(layer, state, action)])
 
     if "constraint_depends_on" in declared:
@@ -45,7 +45,7 @@ def twin_of(problem, model, settings, declared, seed):
         def group_of(layer, state, action):
             return state, action
 
-    return Posterior(problem, model, seed, int(STREAM), **settings, law_of=law_of, group_of=group_of)
+    return Posterior(problem, model, seed, int(STREAM), **settings, distribution_of=distribution_of, group_of=group_of)
 
 
 def check_twin(seed, case, episodes=150):
@@ -143,8 +143,8 @@ def viable_entries(model):
     for step in range(model.horizon):
         for slot in range(*layout.step_slots[step]):
             for row in model.rows_of_slot(slot):
-                law = layout.row_distribution[row]
-                after = layout.outcome_next[layout.outcome_start[law] : layout.outcome_start[law + 1]]
+                distribution = layout.row_distribution[row]
+                after = layout.outcome_next[layout.outcome_start[distribution] : layout.outcome_start[distribution + 1]]
                 safe = not (model.row_margin[row] < 0).any() and not cost[(step + 1) * layout.node_stride + after].any()
                 viable[step * layout.entry_stride + row] = safe
     return viable
@@ -214,7 +214,7 @@ def evaluate_table(model, run):
     return evaluate(model, Policy(model, rows)).value
 
 
-@pytest.mark.parametrize("values", [{"optimism": 0.0}, {"replan_growth": 2.0}, {"ghosts": 0.1}])
+@pytest.mark.parametrize("values", [{"optimism": 0.0}, {"replan_growth": 2.0}, {"pseudo": 0.1}])
 def test_settings_that_cannot_be_are_refused_by_name(values):
     with pytest.raises(SettingsError, match=next(iter(values))[:5]):
         PosteriorSampling(**values)

@@ -13,7 +13,7 @@ from naive.primal_dual import improved, lagrangian_sweep
 from peakrl import Knowledge, TabularModel, compile_model, evaluate, learn, resume
 from peakrl.errors import SettingsError
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP, learner_from
-from peakrl.learners.primal_dual.kernel import plan_anew
+from peakrl.learners.primal_dual.kernel import replan
 from peakrl.learners.ucbvi import NO_CELL
 from peakrl.theory import solve_modified
 from peakrl.training import load_run
@@ -50,7 +50,7 @@ def cells_of(algorithm, row):
     return found
 
 
-def test_actions_that_are_barred_leave_values_and_chances_numbers():
+def test_actions_that_are_forbidden_leave_values_and_chances_numbers():
     """With a temperature the logarithm of a chance of 0 would come in."""
     model = TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.5, 1.0]], [[[1.0, -1.0]]], 2)
     run = learn(model, TWINS["regularised"], episodes=5, knowledge=Knowledge(support=model))
@@ -76,7 +76,7 @@ def test_a_plan_or_an_improvement_equals_its_twin(name, seed):
     fall = (k + 3.0) ** -0.53 if numbers["heat"] else 1.0
     heat = numbers["heat"] * numbers["span"] * (k + 3.0) ** -0.4 if numbers["heat"] else 0.0
     policy = None if settings.rule != OptPrimalDual.rule else algorithm.dual.chance.T.tolist()
-    plan_anew(algorithm.counts, algorithm.dual, algorithm.rules, 41)
+    replan(algorithm.counts, algorithm.dual, algorithm.rules, 41)
     price = algorithm.price if name == "weighted" else before
     twin = (rows_of, horizon, seen, reward, charge, price, numbers, policy, heat)
     plans, cost, gains = lagrangian_sweep(*twin)
@@ -84,7 +84,9 @@ def test_a_plan_or_an_improvement_equals_its_twin(name, seed):
     weights = algorithm.counts.begun / algorithm.counts.begun.sum()
     expected = weights @ np.array(cost)
     if policy is None:
-        assert algorithm.dual.plan.T.tolist() == plans
+        # Rounding decides between actions that are equally good.
+        best, own = (np.take_along_axis(np.array(gains), np.array(rows), 1) for rows in (plans, algorithm.dual.plan.T))
+        assert pytest.approx(best, rel=1e-12, abs=1e-9) == own
     else:
         new = improved(rows_of, policy, gains, numbers["policy_step"] * fall, heat, numbers["mixing"])
         assert pytest.approx(np.array(new), abs=1e-9) == algorithm.dual.chance.T
@@ -172,7 +174,7 @@ def test_the_weighted_problem_ends_at_the_corner_below_the_limit():
 
 
 @pytest.mark.parametrize("model", [
-    compile_model(tiny_harvesting()),  # many pairs share a law
+    compile_model(tiny_harvesting()),  # many pairs share a distribution
     compile_model(random_problem(5, stationary=False, horizon=4, states=4)),  # tables by step
 ])  # fmt: skip
 def test_with_the_model_known_a_plan_is_held_to_cost_what_it_does(model):
@@ -227,7 +229,7 @@ def test_settings_that_cannot_be_are_refused_in_words():
 
 
 def test_a_known_model_must_be_there():
-    with pytest.raises(SettingsError, match="an environment tells no laws"):
+    with pytest.raises(SettingsError, match="an environment tells no distributions"):
         learn(ModelEnvironment(INVENTORY, 0), WeiMDP(total=3.5, known_model=True), episodes=5)
 
 

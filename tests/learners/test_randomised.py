@@ -62,9 +62,11 @@ class CoinFlipper(SamplingAlgorithm):
         slot, earned, violated = draw_first(generator, model.sampler), 0.0, 0.0
         for step in range(model.horizon):
             row = self.row(step, slot)
-            law = model.layout.row_distribution[row]
-            outcome = draw_outcome(generator, model.layout, model.sampler, law)
-            record = model.payoffs.row_payoff[row] + model.payoffs.stride * (outcome - model.outcome_start[law])
+            distribution = model.layout.row_distribution[row]
+            outcome = draw_outcome(generator, model.layout, model.sampler, distribution)
+            record = model.payoffs.row_payoff[row] + model.payoffs.stride * (
+                outcome - model.outcome_start[distribution]
+            )
             earned += model.payoffs.reward[record]
             violated += model.record_violation[record]
             slot = int(model.layout.outcome_next[outcome])

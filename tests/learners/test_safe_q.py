@@ -128,10 +128,10 @@ def test_a_restart_after_the_proof_equals_the_twins(name):
 def test_where_every_action_violates_the_first_of_the_mildest_is_taken(margins, mildest):
     """Two states, the second of which nothing leads out of without a violation; the first has a way round it."""
     actions = len(margins)
-    laws = np.zeros((2, actions, 2))
-    laws[0, 1:, 1] = laws[0, 0, 0] = laws[1, :, 1] = 1.0
+    distributions = np.zeros((2, actions, 2))
+    distributions[0, 1:, 1] = distributions[0, 0, 0] = distributions[1, :, 1] = 1.0
     limits = np.array([[[1.0] * actions, margins]])
-    model = TabularModel.from_arrays(laws, [[0.0] + [1.0] * (actions - 1), [1.0] * actions], limits, 4)
+    model = TabularModel.from_arrays(distributions, [[0.0] + [1.0] * (actions - 1), [1.0] * actions], limits, 4)
     run = learn(model, SETTINGS["as it comes"], episodes=60)
     assert [run.policy.action(step, model.state_of_slot(0)) for step in range(3)] == [0, 0, 0]
     assert run._learned.forbidden()[model.row_of(0, model.state_of_slot(1), 0)].all()

@@ -51,9 +51,9 @@ def seen_of(algorithm):
 def test_the_plan_is_the_optimum_from_true_frequencies():
     algorithm = begun(bonus=0.0)
     for row in range(SMALL.num_rows):
-        law = SMALL.row_distribution[row]
+        distribution = SMALL.row_distribution[row]
         violation = float(SMALL.row_violation[row].sum())
-        for outcome in range(*SMALL.outcome_start[law : law + 2]):
+        for outcome in range(*SMALL.outcome_start[distribution : distribution + 2]):
             following = int(SMALL.outcome_next[outcome])
             for _ in range(round(1000 * SMALL.outcome_probability[outcome])):
                 count_step(algorithm.counts, row, following, float(SMALL.row_reward[row]), violation)
@@ -71,7 +71,7 @@ def test_the_kernel_agrees_with_its_plain_twin(bonus):
         plan(algorithm.layout, algorithm.counts, algorithm.planning, NO_CHANGES, 1, 0)
         rows_of = [SMALL.rows_of_slot(slot) for slot in range(SMALL.num_slots)]
         visits = np.maximum(algorithm.counts.visits, 1)
-        reward, forbidden = (algorithm.counts.reward / visits - lo).tolist(), algorithm.counts.harm > 0
+        reward, forbidden = (algorithm.counts.reward / visits - lo).tolist(), algorithm.counts.max_violation > 0
         expected = optimistic_plan(rows_of, SMALL.horizon, seen_of(algorithm), reward, forbidden, hi - lo, bonus)
         offers = np.diff(SMALL.row_start) > 0
         assert np.array_equal(algorithm.greedy().T[:, offers], np.array(expected)[:, offers])
@@ -82,8 +82,8 @@ def test_every_step_is_counted_once_and_by_the_models_probabilities():
     visits = algorithm.counts.visits
     assert visits.sum() == 4_000 * SMALL.horizon
     row = int(visits.argmax())
-    law = SMALL.row_distribution[row]
-    first, last = SMALL.outcome_start[law : law + 2]
+    distribution = SMALL.row_distribution[row]
+    first, last = SMALL.outcome_start[distribution : distribution + 2]
     seen = dict(seen_of(algorithm)[row])
     shares = [seen.get(int(slot), 0) / visits[row] for slot in SMALL.outcome_next[first:last]]
     # Five standard errors of a share of at most 1/2.
@@ -149,7 +149,7 @@ def failing_entries(algorithm):
     dead, found = set(), []
     for step in reversed(range(space.horizon)):
         fails = [
-            bool(algorithm.counts.harm[row] > 0 or any(slot in dead for slot, _ in seen[row]))
+            bool(algorithm.counts.max_violation[row] > 0 or any(slot in dead for slot, _ in seen[row]))
             for row in range(space.rows)
         ]
         found.insert(0, fails)

@@ -34,7 +34,7 @@ class Gammas(Xoshiro):
 
 
 class Outcome:
-    """One kind of outcome of a law."""
+    """One kind of outcome of a distribution."""
 
     def __init__(self, following, reward, violation):
         self.following, self.reward, self.violation = following, reward, violation
@@ -42,17 +42,19 @@ class Outcome:
 
 
 class Pair:
-    """What was seen of a law (and, with laws of their own, of a pair)."""
+    """What was seen of a distribution (and, with distributions of their own, of a pair)."""
 
     def __init__(self):
         self.visits = self.drawn = 0
-        self.ghost, self.outcomes = 1.0, []
+        self.optimism, self.outcomes = 1.0, []
 
 
 class Posterior:
     """The learner on a model; states by (step, label), where nothing depends on the step by (0, label)."""
 
-    def __init__(self, problem, model, seed, stream, *, optimism, replan_growth, most=None, law_of=None, group_of=None):
+    def __init__(
+        self, problem, model, seed, stream, *, optimism, replan_growth, most=None, distribution_of=None, group_of=None
+    ):
         self.model, self.horizon = model, model.horizon
         self.walk, self.random = Walk(problem, seed), Gammas(seed ^ stream)
         self.mass, self.growth = optimism, replan_growth
@@ -69,14 +71,14 @@ class Posterior:
                 if rows:
                     self.offers[h, model.state_of_slot(slot)] = [model.action_of_row(row) for row in rows]
         pairs = [(*place, action) for place, actions in self.offers.items() for action in actions]
-        self.shared = law_of is not None
-        self.law_of = {pair: law_of(*pair) if self.shared else pair for pair in pairs}
+        self.shared = distribution_of is not None
+        self.distribution_of = {pair: distribution_of(*pair) if self.shared else pair for pair in pairs}
         self.group_of = {pair: group_of(*pair) if group_of else pair for pair in pairs}
-        self.laws = {}
-        numbered = sorted(set(self.law_of.values())) if self.shared else pairs
-        for law in numbered:
-            self.laws[law] = Pair()
-        self.tried, self.reward, self.cost, self.harm = {}, {}, {}, {}
+        self.distributions = {}
+        numbered = sorted(set(self.distribution_of.values())) if self.shared else pairs
+        for distribution in numbered:
+            self.distributions[distribution] = Pair()
+        self.tried, self.reward, self.cost, self.max_violation = {}, {}, {}, {}
         self.value, self.dead, self.choice = {}, {}, {}
         for h in range(self.horizon):
             for place, actions in self.offers.items():
@@ -88,31 +90,31 @@ class Posterior:
     def place(self, h, state):
         return (0 if self.model.stationary else h, state)
 
-    def draw(self, law):
-        pair = self.laws[law]
+    def draw(self, distribution):
+        pair = self.distributions[distribution]
         pair.drawn = pair.visits
         if pair.visits == 0:
-            pair.ghost = 1.0
+            pair.optimism = 1.0
             return
-        ghost = self.random.gamma(self.mass)
-        pair.ghost = ghost / (ghost + self.random.gamma(2.0 * pair.visits))
+        optimism = self.random.gamma(self.mass)
+        pair.optimism = optimism / (optimism + self.random.gamma(2.0 * pair.visits))
         for outcome in pair.outcomes:
             outcome.weight = self.random.gamma(outcome.count)
         total = 0.0
         for outcome in pair.outcomes:
             total += outcome.weight
         for outcome in pair.outcomes:
-            outcome.weight *= (1.0 - pair.ghost) / total
+            outcome.weight *= (1.0 - pair.optimism) / total
 
     def judge(self, h, state, action, value, dead, drawn):
         """Q and C of a pair at a step."""
         key = (*self.place(h, state), action)
-        pair, harm = self.laws[self.law_of[key]], self.harm.get(key, 0.0)
+        pair, max_violation = self.distributions[self.distribution_of[key]], self.max_violation.get(key, 0.0)
         if pair.visits == 0:
             if drawn:
-                return self.most[h], harm
-            return -math.inf, UNKNOWN_COST if self.proved else harm
-        q, c, fails = 0.0, 0.0, harm > 0
+                return self.most[h], max_violation
+            return -math.inf, UNKNOWN_COST if self.proved else max_violation
+        q, c, fails = 0.0, 0.0, max_violation > 0
         for outcome in pair.outcomes:
             weight = outcome.weight if drawn else outcome.count / pair.visits
             after = (h + 1, outcome.following)  # worth 0 after the last step, and if it offers no action
@@ -125,10 +127,10 @@ class Posterior:
         if self.shared:
             tried = key in self.tried
             q += self.reward[key] if tried else highest if drawn else self.least[h] - self.least[h + 1]
-            c += self.cost[key] if tried else harm
+            c += self.cost[key] if tried else max_violation
             highest = 0.0
         if drawn:
-            q = min(q + pair.ghost * (highest + self.most[h + 1]), self.most[h])
+            q = min(q + pair.optimism * (highest + self.most[h + 1]), self.most[h])
         return q, max(c, LEAST_COST) if fails else c
 
     def back_up(self, h, state, value, dead, choice, drawn):
@@ -146,7 +148,7 @@ class Posterior:
                     self.back_up(h, state, value, dead, choice, drawn)
 
     def remember(self, key, following, reward, violation):
-        pair = self.laws[self.law_of[key]]
+        pair = self.distributions[self.distribution_of[key]]
         pair.visits += 1
         n = self.tried[key] = self.tried.get(key, 0) + 1
         if self.shared:
@@ -167,8 +169,8 @@ class Posterior:
     def drop(self, key, violation):
         for other, group in self.group_of.items():
             if group == self.group_of[key]:
-                fresh = self.harm.get(other, 0.0) == 0.0
-                self.harm[other] = max(self.harm.get(other, 0.0), violation)
+                fresh = self.max_violation.get(other, 0.0) == 0.0
+                self.max_violation[other] = max(self.max_violation.get(other, 0.0), violation)
                 for h in reversed(range(self.horizon)) if self.model.stationary else [other[0]]:
                     if fresh:
                         self.back_up(h, other[1], self.value, self.dead, self.choice, True)
@@ -186,18 +188,18 @@ class Posterior:
         for _, _, key, following, reward, violation in path:
             self.remember(key, following, reward, violation)
         for _, _, key, _, _, violation in path:
-            if violation > self.harm.get(key, 0.0):
+            if violation > self.max_violation.get(key, 0.0):
                 self.drop(key, violation)
         for h, state, key, *_ in reversed(path):
-            law = self.laws[self.law_of[key]]
-            if 4 * law.visits >= 5 * law.drawn:
-                self.draw(self.law_of[key])
+            distribution = self.distributions[self.distribution_of[key]]
+            if 4 * distribution.visits >= 5 * distribution.drawn:
+                self.draw(self.distribution_of[key])
             self.back_up(h, state, self.value, self.dead, self.choice, True)
         if not self.proved and self.dead[0, path[0][1]] > 0:
             self.proved = self.episodes
         if self.episodes >= self.next_plan:
-            for law in self.laws:
-                self.draw(law)
+            for distribution in self.distributions:
+                self.draw(distribution)
             self.plan(self.value, self.dead, self.choice, True)
             self.plans += 1
             self.next_plan = self.episodes + max(1, int(self.growth * self.episodes))

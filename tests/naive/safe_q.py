@@ -31,7 +31,7 @@ class PracticalTwin:
             offers = {state: actions for (_, state), actions in points.items()}
             points = {(step, state): actions for step in range(self.horizon) for state, actions in offers.items()}
         self.nodes = points
-        self.q, self.harm, self.forbidden = {}, {}, set()
+        self.q, self.max_violation, self.forbidden = {}, {}, set()
         self.begin()
 
     def begin(self):
@@ -52,7 +52,7 @@ class PracticalTwin:
     def choice(self, h, state):
         actions = self.nodes[h, state]
         if self.w(h, state) == -math.inf:
-            return min(actions, key=lambda a: self.harm.get(self.pair(h, state, a), 0.0))
+            return min(actions, key=lambda a: self.max_violation.get(self.pair(h, state, a), 0.0))
         if (h, state) in self.tried_next:
             return self.tried_next[h, state]
         return max(actions, key=lambda a: self.q[h, state, a])
@@ -64,10 +64,10 @@ class PracticalTwin:
         """A stored pair: in a stationary model the same one at every step."""
         return (state, action) if self.stationary else (h, state, action)
 
-    def law(self, h, state, action):
+    def distribution(self, h, state, action):
         if not self.settings.share_outcomes:
             return self.pair(h, state, action)
-        # Pairs whose next states have the same probabilities share a law: at one step, or at all where steps share.
+        # Pairs whose next states have the same probabilities share a distribution: at one step, or at all where steps share.
         chances = tuple((following, p) for p, following, *_ in self.walk.outcomes(h, state, action))
         return chances if self.stationary else (h, chances)
 
@@ -94,7 +94,7 @@ class PracticalTwin:
     def forbid(self, h, state, action, violation):
         for entry in list(self.alike(h, state, action)):
             pair = self.pair(*entry)
-            self.harm[pair] = max(self.harm.get(pair, 0.0), violation)
+            self.max_violation[pair] = max(self.max_violation.get(pair, 0.0), violation)
             self.q[entry] = -math.inf
             self.forbidden.add(entry)
             for c in range(self.horizon) if self.stationary else [entry[0]]:
@@ -109,7 +109,7 @@ class PracticalTwin:
     def key(self, h, state, action):
         """What visits are counted by."""
         if self.settings.share_outcomes:
-            return self.law(h, state, action), None if self.share else h
+            return self.distribution(h, state, action), None if self.share else h
         return *self.pair(h, state, action), None if self.share else h
 
     def try_again(self, h, state):
@@ -166,24 +166,26 @@ class PracticalTwin:
                 if new == -math.inf:
                     self.forbidden.add((c, state, action))
 
-    def update_law(self, h, state, action, reward, following):
-        law, pair, most = self.law(h, state, action), self.pair(h, state, action), self.start[-1]
+    def update_distribution(self, h, state, action, reward, following):
+        distribution, pair, most = self.distribution(h, state, action), self.pair(h, state, action), self.start[-1]
         tries = self.tries[pair] = self.tries.get(pair, 0) + 1
         kept = self.mean.get(pair, most)
         share = (self.horizon + 1.0) / (self.horizon + self.patience + tries) if self.proved else 1.0 / tries
         self.mean[pair] = kept + share * (reward - kept)
-        self.follow_law(h, law, following)
+        self.follow_distribution(h, distribution, following)
         self.compose(state, self.columns(h, state))
 
-    def follow_law(self, h, law, following):
-        # A law's own column is a step; every step of a shared law is taught, whether or not the state occurs there.
+    def follow_distribution(self, h, distribution, following):
+        # A distribution's own column is a step; every step of a shared distribution is taught, whether or not the state occurs there.
         columns, most = range(self.horizon) if self.share else [h], self.start[-1]
         alpha = self.step_size(
-            (law, None if self.share else h), self.x.get((h, law), self.start[h] - most), self.w(h + 1, following)
+            (distribution, None if self.share else h),
+            self.x.get((h, distribution), self.start[h] - most),
+            self.w(h + 1, following),
         )
         for c in columns:
-            old = self.x.get((c, law), self.start[c] - most)
-            self.x[c, law] = old + alpha * (self.w(c + 1, following) - old) if old > -math.inf else old
+            old = self.x.get((c, distribution), self.start[c] - most)
+            self.x[c, distribution] = old + alpha * (self.w(c + 1, following) - old) if old > -math.inf else old
 
     def compose(self, state, columns):
         most = self.start[-1]
@@ -191,8 +193,8 @@ class PracticalTwin:
             for action in self.nodes.get((c, state), []):
                 if self.q[c, state, action] > -math.inf:
                     earns = self.mean.get(self.pair(c, state, action), most)
-                    law = self.law(c, state, action)
-                    self.q[c, state, action] = new = earns + self.x.get((c, law), self.start[c] - most)
+                    distribution = self.distribution(c, state, action)
+                    self.q[c, state, action] = new = earns + self.x.get((c, distribution), self.start[c] - most)
                     if new == -math.inf:
                         self.forbidden.add((c, state, action))
 
@@ -205,7 +207,7 @@ class PracticalTwin:
             if not self.remembers and f:
                 beyond = sum(min(0.0, min(x, 0.0) + self.settings.slack) for x in f)
                 reward = r + (self.penalty / len(f)) * beyond - self.least_reward
-            update = self.update_law if self.settings.share_outcomes else self.update_pair
+            update = self.update_distribution if self.settings.share_outcomes else self.update_pair
             update(h, state, action, reward, following)
             if self.settings.trials and not self.proved:
                 self.try_again(h, state)

@@ -11,7 +11,7 @@ from helpers.seeds import seeds
 from naive.lagrangian import priced_values
 from peakrl import TabularModel, compile_model
 from peakrl.learners import OptCMDP
-from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_laws, counted_chain, extended_flow
+from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_distributions, counted_chain, extended_flow
 from peakrl.planning.backward import value_of_mixture
 from peakrl.planning.lagrangian import NOT_BARRED, best_plan, best_within, known_laws
 from peakrl.planning.lagrangian_kernel import plan_at, reached_by, worth_of
@@ -75,13 +75,13 @@ def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
         paths, lines, bound = extended_flow(chain, learner.space, cells, box)
         costs = sparse.csr_array(cost[paths.rows].T)
         programme = most_reward(paths, reward[paths.rows], costs, np.array([limit]), 1.0, (lines, bound))
-        found = best_within(chain, reward, cost[:, 0], limit, box_laws(chain, learner.space, cells, box))
+        found = best_within(chain, reward, cost[:, 0], limit, box_distributions(chain, learner.space, cells, box))
         assert (found is None) == (programme is None)
         if found is not None:
             assert found.used <= limit + 1e-12
             best = reward[paths.rows] @ programme.shares
             # By duality: what the plan at the price is worth is the optimum.
-            laws = box_laws(chain, learner.space, cells, box)
+            laws = box_distributions(chain, learner.space, cells, box)
             value, charge, *_ = plan_at(
                 chain.layout, laws, chain.num_nodes, reward, cost[:, 0], NOT_BARRED, 1.0, found.price
             )
@@ -96,7 +96,7 @@ def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
 def test_a_plan_at_a_price_is_the_best_of_a_plain_recursion(seed, boxed):
     rng = np.random.default_rng(seed)
     learner, chain, cells, box, reward, cost = counted(seed + 10, 0.05)
-    laws = box_laws(chain, learner.space, cells, box) if boxed else known_laws(chain.layout)
+    laws = box_distributions(chain, learner.space, cells, box) if boxed else known_laws(chain.layout)
     barred = np.zeros(chain.num_entries, np.int8)
     barred[rng.integers(0, len(chain.row_of) - 3)] = 1
     written = boxes(learner, chain, cells, box) if boxed else {}
@@ -123,10 +123,15 @@ def boxes(learner, chain, cells, box):
     found = {}
     for row, own in enumerate(chain.row_of.tolist()):
         if own >= 0 and cells.start[own + 1] > cells.start[own]:
-            law = {int(chain.place[slot]): (0.0, float(box.unseen[own])) for slot in range(learner.space.slots)}
+            distribution = {
+                int(chain.place[slot]): (0.0, float(box.unseen[own])) for slot in range(learner.space.slots)
+            }
             for cell in range(cells.start[own], cells.start[own + 1]):
-                law[int(chain.place[cells.following[cell]])] = float(cells.probability[cell]), float(box.seen[cell])
-            found[row] = law
+                distribution[int(chain.place[cells.following[cell]])] = (
+                    float(cells.probability[cell]),
+                    float(box.seen[cell]),
+                )
+            found[row] = distribution
     return found
 
 

@@ -1,34 +1,28 @@
-"""The seam of learners: what an algorithm is told, what it is asked, and in which order.
+"""Base classes of learners: settings, the task, and the life cycle of an algorithm.
 
-An `Algorithm` keeps its tables on a space (`learners.space`) and knows nothing of where experience comes from.
-Its life:
+The settings class of a learner (`LearnerSettings`) stands beside its `Algorithm`; `peakrl.learners` lists all of them.
+An algorithm keeps its tables on a space (`learners.space`) and does not know where experience comes from:
 
-    settings.make(task)                 once, by `learn`; the task tells sizes, bounds and what is declared
-    grow(first, ...)                    slots from `first` on are new: make room and fill it with the start
-    forbid(first row, ...)              what is declared to fail of their rows (`learners.assumptions.limits`), if anything is
-    begin(episode, ...)                 an episode starts: draw or plan, if that is its way
-      row(step, slot), choices()        the row to take, and where all of them stand
-      observe(...)                      what it came to; only where `observes` says that it cannot wait
+    settings.make(task)                 once, by `learn`; the task has sizes, bounds and assumptions
+    grow(first, ...)                    slots from `first` on are new: enlarge the tables
+    forbid(first row, ...)              which of the new rows are declared to fail (`learners.assumptions.limits`)
+    begin(episode, ...)                 an episode starts: draw or plan, if necessary
+      row(step, slot), choices()        the row to take, and the table of all rows to take
+      observe(...)                      the outcome of a step; only called if `observes` is True
     learn(played, episode, ...)         the episode is over
-    decided(), followed(), values(), known(), feasible(), proof()            at any time, for whoever asks
-    arrays(), check(done)               for a file: everything that learning has written, and whether it can be
+    decided(), followed(), values(), known(), feasible(), proof()            at any time
+    arrays(), load(arrays), check(done)                                      for run files
 
-On a compiled model a `SamplingAlgorithm` offers `run`: many episodes in one kernel, the drawing of outcomes included.
-It gives the same, bit for bit, as the calls above on the same draws. Elsewhere episodes are played step by step
-(`training.rollout`).
+On a compiled model a `SamplingAlgorithm` offers `run`: many episodes in one kernel, which also draws the outcomes. It
+gives bit for bit the same results as the calls above with the same random numbers. On environments, episodes are played
+step by step (`training.rollout`).
 
-Changes of the policy that is followed are logged, so that every pi^k is known: from `episode` on, `node` takes `row`.
-What is called from outside of a kernel returns the new length of the log; a log without room asks for nothing.
+Changes of the behaviour policy are logged, so that every pi^k is known: from `episode` on, `node` takes `row`. Methods
+that may change it return the new length of the log; nothing is written to a log of length 0.
 
-An algorithm whose policies draw their actions (`randomised`) draws a row for every node when an episode begins, and
-logs what differs from the episode before. No node is met twice in an episode, so this is the drawn policy in law, and
-everything that goes by the log holds as it is. `chances` tells what was drawn from; the history of a model takes value
-and violation of pi^k from `run`, as those of the chances and not of the rows that were drawn.
-
-Base class of the settings of learners.
-
-The settings class of an algorithm stands beside the algorithm, and `peakrl.learners` lists all of them. In a file,
-settings are plain values with the name of their class.
+A `randomised` algorithm draws a row for every node when an episode begins and logs the differences to the previous
+episode. No node is visited twice in an episode, so the trajectory has the distribution of the randomised policy.
+`chances` returns the probabilities; on models, `run` reports the exact value and violation of the randomised policy.
 """
 
 from __future__ import annotations
@@ -57,16 +51,14 @@ if TYPE_CHECKING:
     from peakrl.gym.adapter import Rules
     from peakrl.learners.assumptions.knowledge import Knowledge
     from peakrl.learners.coverage import Outcomes
-    from peakrl.tabular import TabularModel
-    from peakrl.types import Floats
 
 
 class LearnerSettings(BaseModel, ABC):
-    """Settings of a learner, frozen and validated; `peakrl.learners` has a class for each algorithm."""
+    """Base class of settings: frozen and validated; `peakrl.learners` has a subclass for each algorithm."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=False)
 
-    #: On an environment: does the algorithm need tables of its own for each step, whatever is stationary?
+    #: For environments: does the algorithm need separate tables for each step, even if the target is stationary?
     by_step: ClassVar[bool] = False
 
     def __init__(self, **values: Any) -> None:
@@ -82,31 +74,29 @@ class LearnerSettings(BaseModel, ABC):
 
     @property
     def bound_to_plan(self) -> str | None:
-        """What of the run follows from the number of planned episodes, in a word; None where nothing does."""
+        """Name of the quantity that depends on the planned number of episodes; None if nothing does."""
         return None
 
     def tolerated(self) -> tuple[float, float | None]:
-        """Return the violation that goes unpunished and the penalty beyond, where the learner has such settings."""
+        """Return the slack (violation without penalty) and the penalty weight, if the learner has such settings."""
         return float(getattr(self, "slack", 0.0)), getattr(self, "penalty", None)
 
     def check_model(self, model: TabularModel) -> None:
-        """Raise where the settings ask for what no policy does on a model."""
+        """Raise if no policy of the model can meet the settings."""
         return
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise where the settings ask for what nobody has told of an environment."""
+        """Raise if the environment does not declare what the settings need."""
         return
 
     @property
     def aim(self) -> str | None:
-        """What is to be kept on average, in words; None where nothing is."""
+        """Description of the limits on expected violations; None if there are none."""
         return None
 
     def judged(self, step_violations: Floats) -> str | None:
-        """Say what was to be kept on average, and what a policy of violations [step, constraint] has; None: nothing."""
+        """Compare the limits with a policy's expected violations [step, constraint]; None without limits."""
         return None
-
-    # Words and files -----------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({listed(self.model_dump(exclude_defaults=True))})"
@@ -114,17 +104,17 @@ class LearnerSettings(BaseModel, ABC):
     __str__ = __repr__
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for a file."""
+        """Return plain values for a file; `peakrl.learners.learner_from` reads them."""
         return {"learner": type(self).__name__, **self.model_dump()}
 
     def brief(self) -> dict[str, Any]:
-        """Return the same without what is left at its default."""
+        """Return `as_dict` without default values."""
         return {"learner": type(self).__name__, **self.model_dump(exclude_defaults=True)}
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the formulas need to know of a problem."""
+    """Sizes and bounds of a target, for the formulas."""
 
     horizon: int
     constraints: int
@@ -135,7 +125,7 @@ class Sizes:
 
     @property
     def span(self) -> float:
-        """Width of the reward range; 1 where all rewards are equal."""
+        """Width of the reward range; 1 if all rewards are equal."""
         lo, hi = self.reward_range
         return hi - lo if hi > lo else 1.0
 
@@ -149,7 +139,7 @@ class Sizes:
 
     @classmethod
     def of_environment(cls, rules: Rules) -> Sizes:
-        """Return the sizes of an environment; bounds that nobody gave count as 1."""
+        """Return the sizes of an environment; missing bounds count as 1."""
         constraints = rules.constraints.count or 0
         bounds = rules.constraints.bounds if rules.constraints.bounds is not None else (1.0,) * constraints
         return cls(rules.horizon, constraints, rules.states or 1, len(rules.actions), rules.reward_range, bounds)
@@ -157,34 +147,33 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Task:
-    """What an algorithm is told of its target before the first episode."""
+    """What an algorithm knows about its target before the first episode."""
 
     space: Space
     sizes: Sizes
-    #: How many are planned.
+    #: Planned number of episodes.
     episodes: int
     knowledge: Knowledge
-    #: The model that experience is drawn from, for the kernels that draw and for checking declarations; never to plan.
+    #: The model that kernels draw experience from and declarations are checked on; never used to plan.
     model: TabularModel | None = None
-    #: Of the run.
     seed: int = 0
     constraint_names: tuple[str, ...] = ()
 
 
 class Episode:
-    """An episode as it was played, by step."""
+    """The trajectory of one episode."""
 
     def __init__(self, horizon: int, constraints: int) -> None:
         self.length = 0
-        #: [step]: where it was, what it took, where that led (an end where the episode is over).
+        #: [step]: slot, row taken, next slot (an end slot if the episode is over).
         self.slot, self.row, self.following = (np.zeros(horizon, np.int64) for _ in range(3))
-        #: [step]: what it earned, and the sum of the violations.
+        #: [step]: reward, and sum of the violations.
         self.reward, self.violation = np.zeros(horizon), np.zeros(horizon)
         #: [step, constraint]
         self.constraints = np.zeros((horizon, constraints))
 
     def add(self, slot: int, row: int, following: int, reward: float, constraints: tuple[float, ...]) -> float:
-        """Note a step; return its violation."""
+        """Append a step; return its violation."""
         step = self.length
         self.slot[step], self.row[step], self.following[step] = slot, row, following
         self.reward[step] = reward
@@ -198,9 +187,9 @@ class Episode:
         return violation
 
     def fill(self, slots: list[int], rows: list[int], rewards: list[float], constraints: list[float]) -> None:
-        """Note all steps at once, as `add` would one by one.
+        """Set all steps at once; equivalent to repeated `add`.
 
-        The last of `slots` is where the last step led; `constraints` come one after another, those of a step together.
+        `slots` has one entry more than `rows`: the slot after the last step. `constraints` is flat, step by step.
         """
         self.length = length = len(rows)
         self.slot[:length], self.row[:length], self.reward[:length] = slots[:-1], rows, rewards
@@ -213,12 +202,12 @@ class Episode:
             np.maximum(-given, 0.0).sum(axis=1, out=self.violation[:length])
 
     def modified_reward(self, slack: float, penalty: float) -> Floats:
-        """[step]: as `TabularModel.modified_rewards`."""
+        """[step]: modified reward, as `TabularModel.modified_rewards`."""
         return modified_reward(self.reward[: self.length], self.constraints[: self.length], slack, penalty)
 
 
 class Choices(NamedTuple):
-    """Where the rows stand that an episode takes: `rows[first + step * by_step + slot * by_slot]`."""
+    """Table of the rows that an episode takes: `rows[first + step * by_step + slot * by_slot]`."""
 
     rows: NDArray[Any]
     first: int
@@ -227,29 +216,29 @@ class Choices(NamedTuple):
 
     @classmethod
     def by_column(cls, rows: NDArray[Any]) -> Choices:
-        """Of a table [slot, column]."""
+        """Return the choices in a table [slot, column]."""
         columns = rows.shape[1]
         return cls(rows.reshape(-1), 0, int(columns > 1), columns)
 
 
 @dataclass(frozen=True, repr=False)
 class ProofHistory:
-    """What a learner that stops by itself had proved, one entry for each time that it looked."""
+    """What the certified learner had proved, one entry for each check of its stopping rule."""
 
     #: Episodes so far.
     episode: Longs
-    #: How far its candidate may lie below the best safe policy, and its violation at most.
+    #: Upper bound on the suboptimality of the candidate policy.
     gap: Floats
-    #: The bound on the violation.
+    #: Upper bound on its violation.
     violation: Floats
-    #: The candidate's exact value; not a number where nobody knows it: on an environment, or a large model.
+    #: Exact value of the candidate; NaN if unknown (environments and large models).
     value: Floats
-    #: The candidate's exact violation.
+    #: Exact violation of the candidate.
     true_violation: Floats
 
     @classmethod
     def of(cls, lines: Floats) -> ProofHistory:
-        """Return the history of lines [time, column]."""
+        """Return the history with the lines [time, column]."""
         return cls(lines[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in lines.T[1:]))
 
     def __len__(self) -> int:
@@ -260,43 +249,40 @@ class ProofHistory:
         return f"<ProofHistory of {len(self):,} points{least}>"
 
     def after(self, episode: int) -> ProofHistory:
-        """Return what came after an episode."""
+        """Return the entries after an episode."""
         later = self.episode > episode
         return ProofHistory(*(getattr(self, field.name)[later] for field in fields(self)))
 
 
 class Algorithm(ABC):
-    """One learner's tables on a space; a new learner overrides what differs from the least that there is here."""
+    """Base class of learning algorithms; override the methods you need."""
 
-    #: Must it see every step at once, or is the end of the episode soon enough?
+    #: Must `observe` be called after every step, or is `learn` at the end of the episode enough?
     observes: ClassVar[bool] = False
-    #: Does what it learns at one step hold for all?
+    #: Does experience at one step count for all steps?
     shares_steps: bool = False
-    #: Where several episodes run side by side: must all of them begin together, by what was decided before, and be
-    #: learned from in the order in which they began, once all are over?
+    #: In vector environments: must all episodes begin together and be learned from in that order, after all are over?
     together: ClassVar[bool] = False
-    #: Does it take the first row of a state that it has not met before? Then such states can wait for the end of the
-    #: episode, when it is told of all of them at once.
+    #: Does it take the first row of a new state? Then new states are added at the end of the episode, all at once.
     starts_first: bool = False
-    #: Do its policies draw their actions?
+    #: Are its policies randomised?
     randomised: ClassVar[bool] = False
-    #: Does `check` vouch for every row that it follows or hands out? Then the policies of a run from a file can wait
-    #: until somebody asks for them.
-    vouches: ClassVar[bool] = False
+    #: Does `check` validate every row of `greedy` and `chosen`? Then policies of loaded runs are built on demand.
+    checks_rows: ClassVar[bool] = False
 
     def __init__(self, task: Task) -> None:
         self.task, self.space = task, task.space
-        #: Why it wants no more episodes; None while it does.
+        #: Reason to stop; None as long as it needs more episodes.
         self.stopped: str | None = None
 
     @property
     def columns(self) -> int:
-        """Columns of its tables."""
+        """Number of columns of its tables: one for each step if steps share slots, otherwise 1."""
         return self.space.horizon if self.space.shared else 1
 
     @property
     def log_room(self) -> int:
-        """Room in the log that the next episode may need."""
+        """Upper bound on the changes that the next episode logs."""
         return 2 * self.space.slots * self.columns
 
     @property
@@ -305,25 +291,23 @@ class Algorithm(ABC):
         return 1
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on."""
+        """Enlarge the tables for the slots from `first` on."""
         return changes
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
-        """Never take what [row - first, column] marks of the rows from `first` on, new ones: it is declared to fail.
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+        """Forbid rows that are declared to fail; `forbidden` is [row - first, column] for the new rows from `first` on.
 
-        `harm` is by how much a row itself violates, 0 where it only leads to violations.
+        `max_violation` is [row - first]: the declared violation of the row itself, 0 if it only leads to violations.
         """
         if forbidden.any():
-            raise SettingsError(
-                "this learner cannot be told beforehand what fails: leave support, constraints and safe_policy out"
-            )
+            raise SettingsError("this learner cannot use support, constraints or safe_policy: leave them out")
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
         """Prepare for an episode."""
         return changes
 
     def observe(self, played: Episode) -> None:
-        """Take in the latest step of an episode in progress."""
+        """Process the latest step of an episode in progress."""
         return
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
@@ -331,15 +315,15 @@ class Algorithm(ABC):
         return changes
 
     def place_when_new(self) -> int | None:
-        """Return the place of the row that it takes in a state not met before, or the last where there are fewer.
+        """Return the index of the action taken in a new state (the last action if there are fewer).
 
-        None: it must be told of the state first.
+        None if the state must be added first.
         """
         return 0 if self.starts_first else None
 
     def choices(self) -> Choices:
-        """Say where the rows stand that are taken; asked again whenever tables may have moved."""
-        raise NotImplementedError  # by those that `observe`: they have a `row` of their own
+        """Return the table of rows to take; called again after `grow`."""
+        raise NotImplementedError  # subclasses with `observes` override `row` instead
 
     def row(self, step: int, slot: int) -> int:
         """Return the row to take."""
@@ -348,79 +332,79 @@ class Algorithm(ABC):
 
     @abstractmethod
     def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: the rows that the next episode follows."""
+        """[slot, column]: the rows of the behaviour policy of the next episode."""
 
     def followed(self) -> Ints:
-        """[node]: the same in the order of a model."""
+        """[node]: the behaviour policy in the order of a model."""
         return self.space.nodes_of(self.greedy())
 
     def chances(self) -> Floats | None:
-        """[entry]: how likely each row was in the episode begun last, to follow and to hand out; None: rows say it."""
+        """[entry]: action probabilities of the latest episode's policy; None if it is deterministic."""
         return None
 
     def chosen(self) -> NDArray[np.int64]:
-        """[slot, column]: the rows to hand out: the best decision as things stand, without exploration."""
+        """[slot, column]: the rows of the returned policy: the best decision so far, without exploration."""
         return self.greedy()
 
     def decided(self) -> Ints:
-        """[node]: the same in the order of a model."""
+        """[node]: the returned policy in the order of a model."""
         return self.space.nodes_of(self.chosen())
 
     @abstractmethod
     def values(self) -> Floats:
-        """[entry]: what it holds each action to be worth."""
+        """[entry]: estimated value of each action."""
 
     def known(self) -> NDArray[np.int8] | None:
-        """[entry]: what has been seen to fail (`policy.export`); None where no such record is kept."""
+        """[entry]: what is known to fail (codes of `policy.export`); None if this is not recorded."""
         return None
 
     def memory(self) -> Memory | None:
-        """What has been seen to fail, and how; None where no such record is kept."""
+        """What is known to fail, and why; None if this is not recorded."""
         return None
 
     def visits(self) -> Longs | None:
-        """[row]: how often it was taken, at any step; None where that is not counted."""
+        """[row]: how often it was taken, at any step; None if this is not counted."""
         return None
 
     def tried(self) -> NDArray[np.bool_] | None:
-        """[row]: was it ever taken? None where visits are not counted."""
+        """[row]: was it ever taken? None if visits are not counted."""
         visits = self.visits()
         return None if visits is None else np.asarray(visits > 0)
 
     def outcomes(self) -> Outcomes | None:
-        """What followed each row, and where episodes began; None where that is not counted."""
+        """Counted transitions and first states; None if they are not counted."""
         return None
 
     def multipliers(self) -> Floats | None:
-        """[cost]: what a unit of each limited violation is held to be worth; None where no expectation is limited."""
+        """[cost]: Lagrange multiplier of each limit on an expected violation; None if there are no such limits."""
         return None
 
     def multiplier_curve(self) -> Floats | None:
-        """[point, 1 + cost]: episode, and the multipliers then; None where that is not kept."""
+        """[point, 1 + cost]: episode and multipliers; None if this is not recorded."""
         return None
 
     def unkept(self) -> str | None:
-        """Why limits on expectations cannot be kept, by what was counted; None where they can, or nobody knows."""
+        """Why the limits on expected violations are infeasible under the empirical model; None if not known to be."""
         return None
 
     def feasible(self) -> bool | None:
-        """False where it has proved that no policy keeps every constraint."""
+        """False after a proof that no policy satisfies every constraint."""
         return None
 
     def proof(self) -> list[Witness]:
-        """Every observation that such a proof rests on, from the first state on."""
+        """Every observation that the proof of infeasibility rests on, from the first state on."""
         return []
 
     def certificate(self) -> Certificate | None:
-        """What a learner that stops by itself has proved of what it hands out; None where it proves nothing."""
+        """Certificate of the returned policy; None if the learner proves nothing."""
         return None
 
     def proof_history(self) -> ProofHistory | None:
-        """What had been proved at each time that a learner that stops by itself looked; None of other learners."""
+        """What had been proved at each check of the stopping rule; None for learners without one."""
         return None
 
     def fields(self) -> dict[str, Any]:
-        """What a progress line says of it."""
+        """Fields of a progress line."""
         return {}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -428,89 +412,116 @@ class Algorithm(ABC):
         return {}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` gave, in tables of the same sizes."""
+        """Restore the arrays from a file; the tables have their sizes already."""
         for name, array in self.arrays().items():
             overwrite(array, arrays[name], f"engine.{name}")
 
     @property
     def not_resumable(self) -> str | None:
-        """Why a run from a file cannot go on; None where it can."""
+        """Why a loaded run cannot be resumed; None if it can."""
         return None
 
     def check(self, done: int) -> None:
-        """Raise ValueError where arrays from a file hold what cannot be after `done` episodes."""
+        """Raise ValueError if loaded arrays are out of range after `done` episodes: kernels trust every index."""
         return
 
 
 class Held:
-    """What an algorithm held at one moment, for a run that is looked at while it goes on."""
+    """Copy of an algorithm's results at one moment, for runs that are watched in progress."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         known, memory, visits = algorithm.known(), algorithm.memory(), algorithm.visits()
         self._visits = None if visits is None else visits.copy()
         self._values, self._known = algorithm.values().copy(), None if known is None else known.copy()
-        self._memory = None if memory is None else Memory(memory.witness.copy(), memory.harm.copy())
+        self._memory = None if memory is None else Memory(memory.witness.copy(), memory.max_violation.copy())
         self._multipliers, self._multiplier_curve = algorithm.multipliers(), algorithm.multiplier_curve()
-        #: Computing them takes time, and a run that is watched goes on: they are asked for at the end.
+        #: Expensive to compute: only available at the end of a run.
         self._certificate: Certificate | None = None
         self._unkept: str | None = None
 
     def values(self) -> Floats:
-        """[entry]: what each action was held to be worth."""
+        """As `Algorithm.values`."""
         return self._values
 
     def known(self) -> NDArray[np.int8] | None:
-        """[entry]: what had been seen to fail."""
+        """As `Algorithm.known`."""
         return self._known
 
     def visits(self) -> Longs | None:
-        """[row]: how often it had been taken."""
+        """As `Algorithm.visits`."""
         return self._visits
 
     def memory(self) -> Memory | None:
-        """How it had been seen to fail."""
+        """As `Algorithm.memory`."""
         return self._memory
 
     def multipliers(self) -> Floats | None:
-        """[cost]: what a unit of each limited violation was held to be worth."""
+        """As `Algorithm.multipliers`."""
         return self._multipliers
 
     def multiplier_curve(self) -> Floats | None:
-        """[point, 1 + cost]: the same along the way."""
+        """As `Algorithm.multiplier_curve`."""
         return self._multiplier_curve
 
     def unkept(self) -> str | None:
-        """Why limits could not be kept, by what had been counted."""
+        """As `Algorithm.unkept`."""
         return self._unkept
 
     def certificate(self) -> Certificate | None:
-        """What it had proved."""
+        """As `Algorithm.certificate`."""
         return self._certificate
 
 
 class SamplingAlgorithm(Algorithm):
     """An algorithm whose kernel plays many episodes of a compiled model at once."""
 
-    #: Is a step of its kernel so quick on any model that its first piece of work may be a large one?
+    #: Is a step of its kernel fast on every model, so that the first chunk of episodes may be large?
     quick: ClassVar[bool] = False
 
     @abstractmethod
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes on the model, fewer where the log fills up; return their number and that of the changes.
+        """Run episodes of the model until done or until the log is full; return how many, and the number of changes.
 
-        `experience` is [episode, 2], reward and violation of each, or empty; where the algorithm is `randomised`
+        `experience` is [episode, 2]: reward and violation, or empty. If the algorithm is `randomised` it is
         [episode, 4], with the exact value and violation of the policy that the episode was drawn from.
         """
 
 
-def refuse_no_numbers(arrays: dict[str, NDArray[Any]], names: Collection[str], *, lost: bool = False) -> None:
-    """Raise ValueError where tables from a file hold no number; `lost`: minus infinity is one, of what must fail."""
-    for name in names:
-        array = arrays.get(name, np.empty(0))
-        if array.size and not (array.max() < np.inf and (array.min() > -np.inf or (lost and array.min() == -np.inf))):
-            raise ValueError(f"engine.{name} holds what is no number")
+#: The largest finite number, for `check_ranges`.
+FINITE = float(np.finfo(np.float64).max)
+
+
+def check_ranges(arrays: Mapping[str, NDArray[Any]], limits: Mapping[str, tuple[float, float]]) -> None:
+    """Raise ValueError unless the values of each array lie in their range [least, most]; NaN does not."""
+    for name, (least, most) in limits.items():
+        array = arrays.get(name)
+        if array is not None and array.size and not (array.min() >= least and array.max() <= most):
+            raise ValueError(f"engine.{name}: values must lie in [{least:g}, {most:g}]")
+
+
+def check_lists(first: NDArray[Any], following: NDArray[Any]) -> None:
+    """Raise ValueError unless linked lists end: every cell has at most one predecessor, and a first cell has none."""
+    used_cells = np.concatenate([first, following])
+    used_cells = used_cells[used_cells >= 0]
+    if len(np.unique(used_cells)) != len(used_cells) or len(used_cells) != len(following):
+        raise ValueError("the lists of counted outcomes share a cell, or leave one out")
+    cells = first[first >= 0]
+    reached = 0
+    while len(cells):  # one cell of every list at a time
+        reached += len(cells)
+        cells = following[cells]
+        cells = cells[cells >= 0]
+    if reached != len(following):
+        raise ValueError("a list of counted outcomes does not end")
+
+
+def check_starts(space: Space, begun: NDArray[Any], done: int) -> None:
+    """Raise ValueError unless `begun` [slot] counts the first states of `done` episodes."""
+    offers = np.diff(space.layout.row_start) > 0
+    if begun.min(initial=0) < 0 or begun[~offers].any() or int(begun.sum()) != done:
+        raise ValueError(f"engine.begun must count the first states of {done:,} episodes")
 
 
 def compiled(task: Task) -> TabularModel:
@@ -520,31 +531,31 @@ def compiled(task: Task) -> TabularModel:
 
 
 def used(tables: dict[str, Table]) -> dict[str, NDArray[Any]]:
-    """Return what is in use of growing tables."""
+    """Return the used part of each table."""
     return {name: table.used for name, table in tables.items()}
 
 
 def alike(like: NDArray[Any], array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return `array`, or raise where its type or shape is not that of `like`."""
+    """Return `array`, or raise if its type or shape differs from `like`."""
     if array.dtype != like.dtype or array.shape != like.shape:
         raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not {like.dtype} of shape {like.shape}")
     return array
 
 
 def overwrite(target: NDArray[Any], source: NDArray[Any], name: str) -> None:
-    """Copy bytes: in one table whole numbers stand in columns of floats."""
+    """Copy bytes: one table holds integers in columns of floats."""
     target.view(np.uint8)[...] = alike(target, source, name).view(np.uint8)
 
 
 def listed(values: Mapping[str, Any]) -> str:
-    """Return arguments as they are written in a call."""
+    """Return keyword arguments as source text."""
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 def describe(error: ValidationError, unknown: str, known: Collection[str] = ()) -> str:
     """Return pydantic's errors as one sentence that names each field and its value.
 
-    `unknown` says what a field that does not exist is not; `known` are those that exist.
+    `unknown` completes "<field> is ..." for a field that does not exist; `known` are the existing fields.
     """
     found = []
     for item in error.errors():

@@ -1,8 +1,7 @@
-"""Algorithm 1: its settings, and its tables on a space (formulas: `learners.constrained_q`; constants: `.constants`).
+"""Algorithm 1 of the paper: optimistic Q-learning on the modified reward, with one Q-table.
 
-Algorithm 1: optimistic Q-learning on the modified reward, with one Q-table.
-
-In episode k, at step h in slot s (a greedy, ties to the lowest row; W_H = 0; steps count from 0):
+In episode k, at step h in state s (a greedy, ties to the lowest row; W_H = 0; steps count from 0; constants:
+`learners.constants`):
 
     observe r, f_i and s';  t = N_h(s,a) += 1;  alpha_t = (H+1)/(H+t)
     R = r - lo + (eta/I) sum_i min(0, min(f_i, 0) + xi)
@@ -14,11 +13,13 @@ In episode k, at step h in slot s (a greedy, ties to the lowest row; W_H = 0; st
                b_t = (beta_t - (1-alpha_t) beta_{t-1}) / (2 alpha_t)
     hoeffding: b_t = c2 B sqrt(H^3 l/t)               (B bounds |R|)
 
+Optimistic Q-learning for episodic problems is due to Jin, Allen-Zhu, Bubeck and Jordan (2018); docs/references.md.
+
 Only the greedy entry of a node changes, so the largest of the others, `runner`, stays known: the actions of a node are
-looked through again only when the greedy entry falls to it. An episode meets a node at most once and needs W_{h+1} as
-it was before. It is therefore followed and learned from to its end first, without a branch on what is learned; the
-nodes that fell are looked through afterwards. Tables that a setting does not need are passed as None; numba drops what
-depends on them when it compiles. Indices are unsigned: a signed one would be tested for being negative.
+scanned again only when the greedy entry falls to it. An episode visits a node at most once and needs W_{h+1} as it was
+before. The kernel therefore plays and updates the whole episode first, without a branch on the updates, and scans the
+nodes that fell afterwards. Tables that a setting does not need are passed as None; numba drops what depends on them.
+Indices are unsigned: a signed one would be tested for being negative.
 """
 
 from __future__ import annotations
@@ -37,27 +38,29 @@ from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import (
+    FINITE,
     Choices,
     Episode,
     LearnerSettings,
     SamplingAlgorithm,
     Sizes,
     Task,
+    check_ranges,
     compiled,
-    refuse_no_numbers,
     used,
 )
 from peakrl.learners.constants import Bonus, Levels, Start, level_of, levels, slater_penalty
 from peakrl.learners.episode import Log, note_episode
 from peakrl.learners.growable import Table
+from peakrl.learners.space import checked_rows
 from peakrl.policy.export import UNKNOWN, VIOLATED
 from peakrl.sampling import U64, Words, draw_first, draw_outcome
 from peakrl.tabular import TabularModel, modified_reward
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
 ONE = U64(1)
-#: Columns of `Tables.node` and, read as integers, of `Tables.choice`, which is the same memory: what a step needs of a
-#: node lies in one cache line.
+#: Columns of `Tables.node` and, as integers, of `Tables.choice`, which is the same memory: what a step needs to know
+#: about a node lies in one cache line.
 W, RUNNER, GREEDY = U64(0), U64(1), U64(2)
 NODE_COLUMNS = U64(4)
 #: Columns of a payoff record: modified reward R, plain reward, total violation.
@@ -66,7 +69,7 @@ PAYOFF_COLUMNS = U64(4)
 
 
 class Tables(NamedTuple):
-    """What Algorithm 1 remembers."""
+    """Tables of Algorithm 1."""
 
     #: [entry]
     q: Floats
@@ -78,10 +81,10 @@ class Tables(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What Algorithm 1 is run with."""
+    """Learning rates and caps."""
 
     horizon: int
-    #: [t]: alpha_t as far as tabulated.
+    #: [t]: alpha_t for small t.
     alpha: Floats
     #: [step]: upper bound on W.
     cap: Floats
@@ -116,9 +119,7 @@ class Bernstein(NamedTuple):
 
 #: Learning rates beyond this many visits are computed, not looked up.
 TABULATED_RATES = 1 << 16
-#: A sum of squares may fall below the square of a sum by this share, which is rounding.
-ROOM = 1e-6
-#: Columns of `learners.constrained_q_kernel.Tables.node`, for use outside of kernels.
+#: Columns of `Tables.node`, for use outside of kernels.
 COLUMNS, VALUE, CHOSEN, NEXT_BEST = int(NODE_COLUMNS), int(W), int(GREEDY), int(RUNNER)
 
 
@@ -127,25 +128,25 @@ class ConstrainedQ(LearnerSettings):
 
     by_step = True
 
-    #: Violations up to the slack go unpunished; in the constraints' own unit.
+    #: xi: violations up to the slack are not penalised; in the unit of the constraints.
     slack: float = Field(ge=0)
-    #: Slater constant gamma; half the slack unless given.
+    #: Slater constant gamma; by default half the slack.
     slater: float | None = Field(default=None, gt=0)
-    #: Penalty weight eta, outright; otherwise it follows from slack and Slater constant, or from the exponent.
+    #: Penalty weight eta; by default it follows from slack and Slater constant, or from the exponent.
     penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
     #: Theorem 2's phi: eta = (K H)^phi.
     exponent: float | None = Field(default=None, gt=0, lt=0.5)
-    #: Take rewards as if they lay in [0, 1] when deriving the penalty (what the published curves use).
+    #: Assume rewards in [0, 1] when deriving the penalty, as the published curves do.
     unit_rewards: bool = False
-    #: Which exploration bonus is added.
+    #: Exploration bonus.
     bonus: Bonus = "none"
-    #: Where estimates begin.
+    #: Initial values (`learners.constants`).
     start: Start = "stepwise"
     #: Constant of the Bernstein bonus.
     c1: float = Field(default=0.001, ge=0)
     #: Constant of either bonus.
     c2: float = Field(default=0.001, ge=0)
-    #: p: how likely the theorems' promises may fail.
+    #: p: failure probability of the theorems.
     failure_probability: float = Field(default=0.05, gt=0, lt=1)
 
     @model_validator(mode="after")
@@ -160,19 +161,19 @@ class ConstrainedQ(LearnerSettings):
 
     @classmethod
     def paper(cls, slack: float, *, bonus: Bonus = "bernstein", start: Start = "flat", **settings: Any) -> ConstrainedQ:
-        """Algorithm 1 as printed: Bernstein bonus, flat start; takes `slater`, `penalty` and the constants as well."""
+        """Algorithm 1 as printed: Bernstein bonus, flat start; also takes `slater`, `penalty` and the constants."""
         return cls(slack=slack, bonus=bonus, start=start, **settings)
 
     @classmethod
     def published(cls, slack: float) -> ConstrainedQ:
-        """What the paper's published curves use: no bonus, stepwise start, eta = 2HI/gamma for rewards as they are."""
+        """Settings of the paper's published curves: no bonus, stepwise start, eta = 2HI/gamma without scaling."""
         return cls(slack=slack, unit_rewards=True)
 
     @classmethod
     def deterministic(
         cls, phi: float, *, bonus: Bonus = "bernstein", start: Start = "flat", **settings: Any
     ) -> ConstrainedQ:
-        """Theorem 2: no slack, a penalty that grows with the length of the run, and the last policy is what counts."""
+        """Theorem 2: no slack, a penalty that grows with the length of the run; the last policy counts."""
         return cls(slack=0.0, exponent=phi, bonus=bonus, start=start, **settings)
 
     def make(self, task: Task) -> OptimisticQ:
@@ -181,15 +182,15 @@ class ConstrainedQ(LearnerSettings):
 
     @property
     def bound_to_plan(self) -> str | None:
-        """The penalty of Theorem 2 and the bonus follow from the number of episodes."""
+        """The penalty of Theorem 2 and the bonus depend on the number of episodes."""
         return "penalty" if self.exponent is not None else "bonus" if self.bonus != "none" else None
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise where a bonus lacks what it is computed from."""
+        """Raise if a bonus needs sizes or bounds that are not declared."""
         if self.bonus != "none" and rules.states is None:
             raise SettingsError(
-                f"bonus is {self.bonus!r}, which needs the number of states, and the observation space is too large to "
-                "tell it: pass states="
+                f"bonus is {self.bonus!r}, which needs the number of states, and the observation space does not "
+                "determine it: pass states="
             )
         if self.bonus != "none" and rules.constraints.bounds is None:
             raise SettingsError(
@@ -208,10 +209,10 @@ class ConstrainedQ(LearnerSettings):
 
 
 class OptimisticQ(SamplingAlgorithm):
-    """The learner of the paper, with one Q-table."""
+    """Algorithm 1."""
 
     quick = True
-    vouches = True
+    checks_rows = True
     starts_first = True
 
     def __init__(self, task: Task, settings: ConstrainedQ) -> None:
@@ -226,8 +227,8 @@ class OptimisticQ(SamplingAlgorithm):
         self.by_entry = {name: Table(0.0, np.float64) for name in names} | {"visits": Table(0, np.int32)}
         #: [node * COLUMNS + column]
         self.node = Table(0.0, np.float64)
-        #: [row]: the largest violation seen; of a model it is known.
-        self.harm = Table(0.0, np.float64)
+        #: [row]: the largest violation observed; not recorded on models.
+        self.max_violation = Table(0.0, np.float64)
         self.to_rescan = ToRescan(np.empty(task.sizes.horizon, np.uint64), np.empty(task.sizes.horizon, np.uint64))
         self.lowest = task.sizes.reward_range[0]
         if task.model is not None:
@@ -238,7 +239,7 @@ class OptimisticQ(SamplingAlgorithm):
         return modified_reward(reward, constraints, self.slack, self.penalty)
 
     def _payoff_records(self, model: TabularModel) -> Floats:
-        """[record * 4 + column]: modified reward from a range that starts at 0, plain reward, violation, padding."""
+        """[record * 4 + column]: modified reward minus lo, reward, violation, padding."""
         payoffs = model.payoffs
         records = np.zeros((len(payoffs.reward), int(PAYOFF_COLUMNS)))
         records[:, 0] = self.modified(payoffs.reward, payoffs.constraints) - self.lowest
@@ -247,18 +248,18 @@ class OptimisticQ(SamplingAlgorithm):
 
     @property
     def log_room(self) -> int:
-        """Every step of an episode may change what its node takes."""
+        """Every step of an episode may change the greedy row of its node."""
         return self.task.sizes.horizon
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on, at their optimistic start."""
+        """Enlarge the tables; new entries start optimistic."""
         space, steps = self.space, self.columns
         nodes = space.slots * (steps + 1 if space.shared else 1)
         for table in self.by_entry.values():
             table.grow(space.rows * steps)
         self.node.grow(nodes * COLUMNS)
         if self.task.model is None:
-            self.harm.grow(space.rows)
+            self.max_violation.grow(space.rows)
         q, visits, node = self.by_entry["q"].room, self.by_entry["visits"].room, self.node.room
         self.tables = Tables(q, visits, node, node.view(np.uint64))
         if self._bernstein is not None:
@@ -276,7 +277,7 @@ class OptimisticQ(SamplingAlgorithm):
         return changes
 
     def _fill_by_step(self, first: int) -> None:
-        """Do what `fill_slots` does for slots of many steps, which come in any order."""
+        """As `fill_slots`, for slots that belong to many steps, in any order."""
         rows, level = self.layout.row_start[first:], self.levels.start[self.space.slot_step[first:]]
         sizes, nodes = np.diff(rows), slice(first * COLUMNS, self.space.slots * COLUMNS)
         self.tables.q[rows[0] : rows[-1]] = np.repeat(level, sizes)
@@ -284,8 +285,8 @@ class OptimisticQ(SamplingAlgorithm):
         node[:, VALUE], node[:, NEXT_BEST] = np.where(sizes > 0, level, 0.0), np.where(sizes > 1, level, -np.inf)
         self.tables.choice[nodes].reshape(-1, COLUMNS)[:, CHOSEN] = rows[:-1]
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
-        """Set Q of what is declared to fail to minus infinity, wherever something else is left."""
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+        """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
         space, columns = self.space, self.columns
         low = int(space.slot_of_row[first]) if len(forbidden) else space.slots
         best, counts = allowed_rows(self.layout.row_start[low:], forbidden, first)
@@ -305,7 +306,7 @@ class OptimisticQ(SamplingAlgorithm):
         """Learn from every transition of an episode, the first one first."""
         length = played.length
         if played.violation[:length].any():
-            np.maximum.at(self.harm.room, played.row[:length], played.violation[:length])
+            np.maximum.at(self.max_violation.room, played.row[:length], played.violation[:length])
         modified = self.modified(played.reward[:length], played.constraints[:length])
         return learn_played(
             self.layout, self.tables, self.rates, self.hoeffding, self.bernstein,
@@ -316,7 +317,7 @@ class OptimisticQ(SamplingAlgorithm):
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes of the model."""
+        """Run episodes of the model."""
         model = compiled(self.task)
         changes = learn_episodes(
             model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
@@ -340,37 +341,30 @@ class OptimisticQ(SamplingAlgorithm):
         return self.space.entries_of(self.by_entry["q"].used.reshape(self.columns, -1).T)
 
     def known(self) -> NDArray[np.int8] | None:
-        """[entry]: what was seen to violate; of a model it keeps no record."""
+        """[entry]: what was observed to violate; None for models."""
         if self.task.model is not None:
             return None
-        return self.space.entries_of(np.where(self.harm.used > 0, VIOLATED, UNKNOWN).astype(np.int8)[:, None])
+        return self.space.entries_of(np.where(self.max_violation.used > 0, VIOLATED, UNKNOWN).astype(np.int8)[:, None])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that learning has written, by name."""
-        own = {"harm": self.harm.used} if self.task.model is None else {}
+        own = {"max_violation": self.max_violation.used} if self.task.model is None else {}
         return used(self.by_entry) | {"node": self.node.used} | own
 
     def check(self, done: int) -> None:
-        """Raise where a greedy row is none of its node's, or a count cannot be."""
-        start = self.layout.row_start
-        rows = self.greedy()
-        has = np.diff(start) > 0
-        if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has[:, None]).any():
-            raise ValueError("a greedy row is none of its state's")
-        visits = self.by_entry["visits"].used
-        if visits.size and (visits.min() < 0 or visits.max() > done):
-            raise ValueError("engine.visits holds a number that cannot be")
+        """Raise if a greedy row or a number is out of range."""
+        checked_rows(self.space, self.greedy(), self.columns, "engine.node")
         arrays = self.arrays()
-        refuse_no_numbers(arrays, ("mu", "sigma", "beta", "harm"))
-        refuse_no_numbers(arrays, ("q",), lost=True)
-        node = arrays["node"].reshape(-1, COLUMNS)
-        refuse_no_numbers({"node": np.delete(node, CHOSEN, axis=1)}, ("node",), lost=True)
-        if "mu" in arrays and (arrays["sigma"] * visits < arrays["mu"] ** 2 * (1 - ROOM)).any():
-            raise ValueError("engine.sigma holds squares that cannot be")
+        arrays["node"] = np.delete(arrays["node"].reshape(-1, COLUMNS), CHOSEN, axis=1)
+        check_ranges(
+            arrays,
+            {"visits": (0, done), "q": (-np.inf, FINITE), "node": (-np.inf, FINITE), "max_violation": (0.0, FINITE)}
+            | dict.fromkeys(("mu", "sigma", "beta"), (-FINITE, FINITE)),
+        )
 
 
 def make_rates(horizon: int, episodes: int, cap: Floats) -> Rates:
-    """Return alpha_t = (H+1)/(H+t) as far as a run of this length can need it, up to a limit."""
+    """Return alpha_t = (H+1)/(H+t) for up to TABULATED_RATES visits."""
     t = np.arange(min(episodes, TABULATED_RATES) + 1, dtype=np.float64)
     return Rates(horizon, (horizon + 1.0) / (horizon + t), cap)
 
@@ -378,7 +372,7 @@ def make_rates(horizon: int, episodes: int, cap: Floats) -> Rates:
 def make_bonuses(
     settings: ConstrainedQ, penalty: float, sizes: Sizes, episodes: int
 ) -> tuple[Hoeffding | None, Bernstein | None]:
-    """Return the constants of the bonus asked for, its tables yet to come; None for the others."""
+    """Return the constants of the selected bonus, without its tables; None for the others."""
     horizon = sizes.horizon
     bound, log_term = bonus_constants(settings, penalty, sizes, episodes)
     wide = settings.c2 * bound * math.sqrt(horizon**3 * log_term)
@@ -400,7 +394,7 @@ def bonus_constants(settings: ConstrainedQ, penalty: float, sizes: Sizes, episod
 
 @loop
 def fill_slots(layout: Layout, tables: Tables, start: float, step: int, low: int, high: int) -> None:
-    """Set Q and W of slots low .. high of a step to their optimistic start and the greedy action to the first."""
+    """Initialise Q and W of slots low .. high of a step; the first action is greedy."""
     base = step * layout.entry_stride
     for slot in range(low, high):
         first, last = layout.row_start[slot], layout.row_start[slot + 1]
@@ -418,7 +412,7 @@ def bernstein_bonus(bonus: Bernstein, entry: U64, t: int, alpha: float, followin
     sigma = bonus.sigma[entry] + following * following
     mean = mu / t
     variance = sigma / t - mean * mean
-    spread = max(variance + bonus.floor, 0.0)  # rounding may leave less than nothing of huge values
+    spread = max(variance + bonus.floor, 0.0)  # rounding may make it negative for huge values
     sharp = bonus.c1 * (math.sqrt(bonus.root / t * spread) + bonus.linear / t)
     beta = min(sharp, bonus.hoeffding * math.sqrt(1.0 / t))
     b = (beta - (1.0 - alpha) * bonus.beta[entry]) / (2.0 * alpha)
@@ -444,9 +438,9 @@ def update(
     reward: float,
     following: float,
 ) -> bool:
-    """Learn from one transition of the greedy entry; return whether it fell to the runner: then `rescan` the node.
+    """Update one entry; return whether it fell to the runner, so that the node needs a `rescan`.
 
-    `cell` is where the node's columns begin, `reward` is R, `following` is W_{h+1}(s').
+    `cell` is the index of the node's first column, `reward` is R, `following` is W_{h+1}(s').
     """
     t = tables.visits[entry] + 1
     tables.visits[entry] = t
@@ -470,7 +464,7 @@ def rescan(layout: Layout, tables: Tables, rates: Rates, step: U64, slot: U64, c
     best, runner, greedy = tables.q[base + first], -np.inf, first
     for row in range(first + ONE, last):
         value = tables.q[base + row]
-        # Written so that it compiles to minima and maxima: which of them wins cannot be predicted.
+        # Written so that it compiles to minima and maxima: the branches would be unpredictable.
         lower = value if value < best else best
         runner = lower if lower > runner else runner
         greedy = row if value > best else greedy
@@ -498,14 +492,14 @@ def learn_episodes(
     generator: Words,
     done: int,
     episodes: int,
-    #: Both empty where nobody asks.
+    #: Log and experience may be empty.
     log: Log,
-    #: [episode, 2]: reward and violation as experienced.
+    #: [episode, 2]: observed reward and violation.
     experience: Floats,
-    #: violating episodes so far, the last of them
+    #: Number of episodes with violations so far, and the last of them.
     counters: Longs,
 ) -> int:
-    """Run episodes done+1 .. done+episodes; return how many changes were logged."""
+    """Run episodes done+1 .. done+episodes; return the number of logged changes."""
     node_stride, entry_stride = U64(layout.node_stride), U64(layout.entry_stride)
     changes, keep = U64(0), log.node.shape[0] > 0
     for k in range(episodes):
@@ -530,7 +524,7 @@ def learn_episodes(
             fell = update(
                 tables, rates, hoeffding, bernstein, step, cell, base + row, payoff[record + MODIFIED], following
             )
-            # Noted in any case, and counted where it fell: no branch.
+            # Always written, but only counted if it fell: no branch.
             to_rescan.step[falls], to_rescan.slot[falls] = step, slot
             falls += U64(fell)
             slot = following_slot
@@ -565,9 +559,9 @@ def learn_played(
     log: Log,
     changes: int,
 ) -> int:
-    """Learn from an episode that was played elsewhere; return the new length of the log.
+    """Learn from an episode of an environment; return the new length of the log.
 
-    A row need not be greedy any more: of environments that are stepped together another may have learned meanwhile.
+    In vector environments a row may have ceased to be greedy, because of the updates of another episode.
     """
     keep = log.node.shape[0] > 0
     for step in range(reward.shape[0]):

@@ -5,12 +5,12 @@ whatever was learned: it was not seen to be safe.
 
 How likely a policy is to come where its action was never tried: from counts alone, and exactly by a model.
 
-Counts. A law was seen n times, outcome o (a next slot) c(o) times, k different ones. Betting on the next outcome by
+Counts. A distribution was seen n times, outcome o (a next slot) c(o) times, k different ones. Betting on the next outcome by
 
     q(o) = c(o) / (t + A)  for one seen before,    q(new) = A / (t + A),    after t visits,
 
 multiplies a stake by q/p each time, p the true probability; a fair bet reaches 1/d with probability at most d, however
-long it goes on and whoever decides when the law is visited (Ville). So, except with probability d, at all times
+long it goes on and whoever decides when the distribution is visited (Ville). So, except with probability d, at all times
 
     sum_o m(o) log 1/p(o)  <=  R = log G(n+A) - log G(A) - k log A - sum_o log G(c(o)) + log 1/d,    m(o) = c(o) - 1,
 
@@ -20,7 +20,7 @@ come to an untried pair from o on (0 for outcomes never seen), the least sum_o p
     S  =  max over u >= 0 of  exp( (sum_o m(o) log((S(o) + u) / m(o)) - R) / N ) N  -  u,    N = sum_o m(o),
 
 and every u gives a lower bound. Backward from the last step this bounds a policy, whichever way it was chosen, as the
-sets of all laws hold at once: laws share the failure probability d_total, the j-th to be visited with d_total/(j(j+1)).
+sets of all distributions hold at once: distributions share the failure probability d_total, the j-th to be visited with d_total/(j(j+1)).
 
 Tables are [slot, column] as in `learners.posterior_sampling.kernel`.
 """
@@ -50,11 +50,11 @@ HALVINGS, LEAST_SHIFT, MOST_SHIFT = 60, 1e-12, 1e6
 
 
 class Outcomes(NamedTuple):
-    """What was seen to follow: outcomes of a law are start[law] .. start[law + 1]."""
+    """What was seen to follow: outcomes of a distribution are start[distribution] .. start[distribution + 1]."""
 
     #: [row]
-    law_of_row: Ints
-    #: [law + 1]
+    distribution_of_row: Ints
+    #: [distribution + 1]
     start: Longs
     #: [outcome]: next slot, and how often.
     following: Longs
@@ -87,7 +87,7 @@ class Way(NamedTuple):
     slots: Ints
     #: [slot, column + 1]: all 1 at first.
     survival: Floats
-    #: As many numbers as there are slots, and as a law has outcomes.
+    #: As many numbers as there are slots, and as a distribution has outcomes.
     ahead: Floats
     #: The slots where episodes began, and how often.
     began: Longs
@@ -101,9 +101,9 @@ MEANINGLESS = 0.99
 BY_MODEL = ("the model",)
 FROM_COUNTS = (
     "the outcomes that were counted",
-    "outcomes of a pair, and first states, are independent draws of one law",
+    "outcomes of a pair, and first states, are independent draws of one distribution",
 )
-SAME_LAW = "nothing depends on the step, as the target declares"
+SAME_DISTRIBUTION = "nothing depends on the step, as the target declares"
 NOTHING_KNOWN = ("nothing: this learner counts no outcomes",)
 
 
@@ -166,7 +166,7 @@ def find_coverage(algorithm: Algorithm, rows: Ints, model: TabularModel | None) 
         if probability is not None:
             return Coverage(states, probability, 1.0, BY_MODEL, lambda: probability)
         return Coverage(met_untried(algorithm, tried), None, 1.0, NOTHING_KNOWN, lambda: 1.0)
-    rests_on = (*FROM_COUNTS, SAME_LAW) if algorithm.space.shared else FROM_COUNTS
+    rests_on = (*FROM_COUNTS, SAME_DISTRIBUTION) if algorithm.space.shared else FROM_COUNTS
     if probability is not None:
         return Coverage(states, probability, CONFIDENCE, rests_on, lambda: by_counts(algorithm)[1])
     known, bound = by_counts(algorithm)
@@ -178,7 +178,7 @@ def by_counts(algorithm: Algorithm) -> tuple[int, float]:
     tried, outcomes, space = algorithm.tried(), algorithm.outcomes(), algorithm.space
     assert tried is not None
     assert outcomes is not None
-    seen = int(np.count_nonzero(np.diff(outcomes.start))) + 1  # the law of the first state is one more
+    seen = int(np.count_nonzero(np.diff(outcomes.start))) + 1  # the distribution of the first state is one more
     share = math.log(seen * (seen + 1) / (1.0 - CONFIDENCE))
     courses = Courses(space.horizon, int(space.shared), np.array(space.layout.row_start), algorithm.chosen(), tried)
     known, survival = survival_low(courses, outcomes, way_of(courses, outcomes), share)
@@ -192,8 +192,8 @@ def met_untried(algorithm: Algorithm, tried: NDArray[np.bool_]) -> int:
     return int(np.count_nonzero(~tried[algorithm.chosen()[offers]].all(axis=1)))
 
 
-def collect(head: Ints, link: Ints, following: Ints, count: Longs, laws: Ints, begun: Longs) -> Outcomes:
-    """Return outcomes from lists of cells, those of one next slot together; `laws` is [row]."""
+def collect(head: Ints, link: Ints, following: Ints, count: Longs, distributions: Ints, begun: Longs) -> Outcomes:
+    """Return outcomes from lists of cells, those of one next slot together; `distributions` is [row]."""
     owner = np.full(len(link), -1, np.int64)
     at = head.astype(np.int64)
     here = np.flatnonzero(at >= 0)
@@ -205,12 +205,12 @@ def collect(head: Ints, link: Ints, following: Ints, count: Longs, laws: Ints, b
     keys, place = np.unique(owner * slots + following, return_inverse=True)
     sums = np.bincount(place, weights=count, minlength=len(keys)).astype(np.int64)
     start = np.searchsorted(keys // slots, np.arange(len(head) + 1))
-    return Outcomes(laws.astype(np.int32), start, keys % slots, sums, np.array(begun))
+    return Outcomes(distributions.astype(np.int32), start, keys % slots, sums, np.array(begun))
 
 
 @loop
 def least_mean(count: Longs, survival: Floats, log_share: float) -> float:
-    """Return S of a law from the counts of its outcomes and their own S; `log_share` is log 1/d."""
+    """Return S of a distribution from the counts of its outcomes and their own S; `log_share` is log 1/d."""
     n, total, limit = 0.0, 0.0, log_share
     for i in range(count.shape[0]):
         n += count[i]
@@ -287,8 +287,8 @@ def reached_by(courses: Courses, outcomes: Outcomes, way: Way) -> int:
         place += 1
         if not courses.tried[row] or step + 1 == courses.horizon:
             continue
-        law = outcomes.law_of_row[row]
-        for i in range(outcomes.start[law], outcomes.start[law + 1]):
+        distribution = outcomes.distribution_of_row[row]
+        for i in range(outcomes.start[distribution], outcomes.start[distribution + 1]):
             following = outcomes.following[i]
             offers = courses.row_start[following + 1] > courses.row_start[following]
             if offers and not marked[following, (step + 1) * shift]:
@@ -312,8 +312,8 @@ def survival_low(courses: Courses, outcomes: Outcomes, way: Way, log_share: floa
             untried += 1
             survival[slot, step * shift] = 0.0
             continue
-        law = outcomes.law_of_row[row]
-        first, last = outcomes.start[law], outcomes.start[law + 1]
+        distribution = outcomes.distribution_of_row[row]
+        first, last = outcomes.start[distribution], outcomes.start[distribution + 1]
         for i in range(first, last):
             inside = step + 1 < courses.horizon
             ahead[i - first] = survival[outcomes.following[i], (step + 1) * shift] if inside else 1.0

@@ -140,7 +140,7 @@ class OwnAlgorithm(Algorithm):
         #: By slot and column: rows and their actions.
         self._offers: dict[tuple[int, int], tuple[list[int], tuple[Hashable, ...]]] = {}
         #: [row, column]: what is declared to fail.
-        self._barred: NDArray[np.bool_] = np.zeros((0, self.columns), np.bool_)
+        self._forbidden: NDArray[np.bool_] = np.zeros((0, self.columns), np.bool_)
         self._table: NDArray[np.int64] = np.zeros((0, self.columns), np.int64)
         self._next_look = 1
         self._place = ""
@@ -167,16 +167,18 @@ class OwnAlgorithm(Algorithm):
         inherited = method == "decide" and getattr(type(self.learner), "decide", None) is Learner.decide
         return f"{self.name}.{'act' if inherited else method}"
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Offer nothing that is declared to fail, wherever something else is left."""
-        self._barred = np.concatenate([self._barred[:first], forbidden])
+        self._forbidden = np.concatenate([self._forbidden[:first], forbidden])
 
     def _offer(self, step: int, slot: int) -> tuple[list[int], tuple[Hashable, ...]]:
         """Return the rows of a slot that are on offer, and their actions."""
         column = step if self.space.shared else 0
         if (slot, column) not in self._offers:
             every = range(*self.space.layout.row_start[slot : slot + 2].tolist())
-            rows = [row for row in every if row >= len(self._barred) or not self._barred[row, column]] or list(every)
+            rows = [row for row in every if row >= len(self._forbidden) or not self._forbidden[row, column]] or list(
+                every
+            )
             self._offers[slot, column] = rows, tuple(self.space.action_of_row(row) for row in rows)
         return self._offers[slot, column]
 

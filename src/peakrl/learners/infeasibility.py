@@ -44,12 +44,12 @@ class Memory:
     #: [row, column]: nothing (-2), violates (-1), declared (-3), else the slot that it led to and that is a dead end.
     witness: NDArray[np.int32]
     #: [row]: the largest violation seen.
-    harm: Floats
+    max_violation: Floats
 
-    def known(self, space: Space, *, harmed: bool = False) -> NDArray[np.int8]:
-        """[entry]: what is known (`policy.export`); `harmed`: whatever did harm counts as VIOLATED."""
-        did = (self.harm > 0)[:, None]
-        violates = (self.witness == VIOLATES) | ((self.witness == DECLARED) & did) | (harmed & did)
+    def known(self, space: Space, *, violated_only: bool = False) -> NDArray[np.int8]:
+        """[entry]: what is known (`policy.export`); `violated_only`: whatever did max_violation counts as VIOLATED."""
+        did = (self.max_violation > 0)[:, None]
+        violates = (self.witness == VIOLATES) | ((self.witness == DECLARED) & did) | (violated_only & did)
         failed = np.where(self.witness == NO_WITNESS, UNKNOWN, np.where(self.witness == DECLARED, BARRED, DEAD_END))
         return space.entries_of(np.where(violates, VIOLATED, failed).astype(np.int8))
 
@@ -69,7 +69,7 @@ class Memory:
                         step,
                         space.state_of_slot(slot),
                         space.action_of_row(row),
-                        None if led else float(self.harm[row]),
+                        None if led else float(self.max_violation[row]),
                         space.state_of_slot(witness) if led else None,
                     )
                 )

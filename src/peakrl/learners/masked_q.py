@@ -1,10 +1,10 @@
-"""Masked Q-learning: Algorithm 1 without a penalty, on the actions that are known to meet the constraints.
+"""Masked Q-learning: Algorithm 1 without a penalty, on the actions that are known to satisfy the constraints.
 
-    A_h(s) = { a : f_i(s,a) >= 0 for all i },  or, where none is left, the one action of least violation
+    A_h(s) = { a : f_i(s,a) >= 0 for all i },  or, if it is empty, the action of least violation
     Q_h(s,a) as in `learners.constrained_q` with eta = 0,  W_h(s) = min(cap_h, max over A_h(s))
 
-It needs what it masks by: `Knowledge(constraints=f)`, which looks one step ahead (dead ends remain), or
-`Knowledge(support=model)`, whose safe set has none. It is a yardstick: what not knowing f costs another learner.
+The mask comes from `Knowledge(constraints=f)`, which looks one step ahead (dead ends remain), or from
+`Knowledge(support=model)`, whose safe set excludes dead ends. A baseline: it shows what not knowing f costs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class MaskedQ(LearnerSettings):
 
     by_step = True
 
-    #: Which exploration bonus is added.
+    #: Exploration bonus.
     bonus: Bonus = "none"
     #: Constant of the Bernstein bonus.
     c1: float = Field(default=0.001, ge=0)
     #: Constant of either bonus.
     c2: float = Field(default=0.001, ge=0)
-    #: p: how likely the bound may fail.
+    #: p: failure probability of the bonus.
     failure_probability: float = Field(default=0.05, gt=0, lt=1)
 
     def make(self, task: Task) -> MaskedLearner:
@@ -43,45 +43,45 @@ class MaskedQ(LearnerSettings):
         return MaskedLearner(task, self.unmasked())
 
     def unmasked(self) -> ConstrainedQ:
-        """Algorithm 1 without a penalty, which knows of no constraint."""
+        """Return Algorithm 1 without a penalty."""
         return ConstrainedQ(slack=0.0, penalty=0.0, start="tight", **self.model_dump())
 
     @property
     def bound_to_plan(self) -> str | None:
-        """A bonus follows from the number of episodes."""
+        """A bonus depends on the number of episodes."""
         return self.unmasked().bound_to_plan
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise where there is nothing to mask by, or a bonus lacks what it is computed from."""
+        """Raise if nothing is declared to mask by, or a bonus lacks sizes or bounds."""
         check_mask(knowledge)
         self.unmasked().check_environment(rules, knowledge)
 
 
 class MaskedLearner(OptimisticQ):
-    """Algorithm 1 on what the mask leaves."""
+    """Algorithm 1 on the masked actions."""
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
-        """Never take what is declared to fail; where that is everything, only what violates least."""
-        super().forbid(first, spare_the_mildest(self.layout.row_start, forbidden, harm, first), harm)
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+        """Mask forbidden actions; if all are forbidden, leave the one of least violation."""
+        super().forbid(first, spare_the_mildest(self.layout.row_start, forbidden, max_violation, first), max_violation)
 
 
 def check_mask(knowledge: Knowledge) -> None:
-    """Raise where nothing is declared that could be masked by."""
+    """Raise if nothing is declared to mask by."""
     if knowledge.constraints is None and knowledge.support is None and knowledge.safe_policy is None:
         raise SettingsError(
-            "MaskedQ takes only actions that are known to meet the constraints, and none is known: pass "
-            "knowledge=peakrl.Knowledge(constraints=f) with f(step, state, action) >= 0 where met, or support=model"
+            "MaskedQ takes only actions that are known to satisfy the constraints, and none is known: pass "
+            "knowledge=peakrl.Knowledge(constraints=f) with f(step, state, action) >= 0 if satisfied, or support=model"
         )
 
 
 def spare_the_mildest(
-    row_start: NDArray[np.int64], forbidden: NDArray[np.bool_], harm: Floats, first: int
+    row_start: NDArray[np.int64], forbidden: NDArray[np.bool_], max_violation: Floats, first: int
 ) -> NDArray[np.bool_]:
-    """Return `forbidden` [row - first, column] without the row of least harm wherever a slot has no other."""
+    """Return `forbidden` [row - first, column] without the row of least violation of slots that have no other."""
     spared = forbidden.copy()
     starts = row_start[row_start >= first]
     _, counts = allowed_rows(starts, forbidden, first)
     for slot, column in np.argwhere((counts == 0) & (np.diff(starts) > 0)[:, None]).tolist():
         low, high = int(starts[slot]) - first, int(starts[slot + 1]) - first
-        spared[low + int(np.argmin(harm[low:high])), column] = False
+        spared[low + int(np.argmin(max_violation[low:high])), column] = False
     return spared

@@ -1,17 +1,17 @@
-"""Maximin Q-learning of a Markov game (after Gattami, Bai and Aggarwal, 2021), and why it is a penalty.
+"""Maximin Q-learning of a Markov game (after Gattami, Bai and Aggarwal, 2021), reduced to a penalty.
 
-The opponent o picks what is charged: nothing, or one of the constraints. In the game's table
+The opponent o chooses what is charged: nothing, or one of the constraints. In the game's table
 
     R(s,a,0) = r,   R(s,a,i) = r - L v_i(s,a),   v_i = max(-f_i, 0)
     Q(s,a,o) <- (1-alpha) Q(s,a,o) + alpha (R(s,a,o) + max_a' min_o' Q(s',a',o'))
 
-Its pick moves nothing but the reward, so that the least of Q over o is the table of the least reward, wherever a pair
-always pays the same (alpha_1 = 1 forgets the start):
+The choice of o changes only the reward. If rewards and constraints of a pair are deterministic, the minimum of Q over o
+is therefore the Q-table of the least reward (alpha_1 = 1 discards the initial value):
 
     min_o Q(s,a,o) = Q-learning on  r - L max_i v_i(s,a)
 
-So one table will do, and the game is a penalty on the worst constraint without any slack, as Algorithm 1's is one on
-their mean. It keeps to the constraints only where L is above what they are worth; nobody knows that in advance.
+One table is enough, and the game is a penalty on the largest violation without slack; Algorithm 1 penalises the mean.
+It satisfies the constraints only if L exceeds their Lagrange multipliers, which are not known in advance.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MaximinQ(LearnerSettings):
 
     by_step = True
 
-    #: L: reward lost by each unit of the worst violation; what a whole episode can earn unless given.
+    #: L: reward lost per unit of the largest violation; by default the largest return of an episode.
     penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
 
     def make(self, task: Task) -> MaximinLearner:
@@ -44,7 +44,7 @@ class MaximinQ(LearnerSettings):
 
 
 class MaximinLearner(OptimisticQ):
-    """Algorithm 1 with the least reward that the opponent leaves."""
+    """Algorithm 1 with the least reward over the opponent's choices."""
 
     def modified(self, reward: Floats, constraints: Floats) -> Floats:
         """[.., constraint] -> [..]: r - L max_i v_i."""

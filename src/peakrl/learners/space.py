@@ -379,11 +379,11 @@ class GrowingSpace:
 
 
 def checked_rows(space: Space, table: NDArray[Any], columns: int, name: str) -> NDArray[np.int64]:
-    """Return a copy of rows [slot, column] from a file, of all slots or the first; raise where one is no row."""
+    """Return a copy of rows [slot, column] from a file, for the first slots or all; raise if one is out of range."""
     start = space.layout.row_start[: len(table) + 1, None]
     if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != columns or len(table) > space.slots:
         raise ValueError(f"{name} is {table.dtype} of shape {table.shape}")
-    # A state without actions has the number of the row after it.
-    if ((table < start[:-1]) | (table >= np.maximum(start[1:], start[:-1] + 1))).any():
-        raise ValueError(f"{name} names a row that its state has not")
+    offers = start[1:] > start[:-1]  # the rows of states without actions are never used
+    if (((table < start[:-1]) | (table >= start[1:])) & offers).any():
+        raise ValueError(f"{name}: a row does not belong to its state")
     return np.array(table)

@@ -36,7 +36,7 @@ from pydantic import Field
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
-from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, compiled, refuse_no_numbers, used
+from peakrl.learners.base import FINITE, Choices, Episode, SamplingAlgorithm, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.episode import Log, note_episode, take_row
 from peakrl.learners.growable import Table
@@ -177,7 +177,7 @@ class TripleQLearner(SamplingAlgorithm):
         self.rules = Rules(shift=int(space.shared), **places, **self.constants)
         return changes
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Set Q of what is declared to fail to minus infinity, wherever something else is left."""
         start = self.space.layout.row_start
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
@@ -229,16 +229,14 @@ class TripleQLearner(SamplingAlgorithm):
         return used(self.by_entry | self.by_slot) | {"queue": self.queue, "estimate": self.estimate}
 
     def check(self, done: int) -> None:
-        """Raise where a row is none of its state's, or a number cannot be."""
+        """Raise if a row or a number is out of range."""
         arrays = self.arrays()
         checked_rows(self.space, arrays["greedy"], self.columns, "engine.greedy")
-        refuse_no_numbers(arrays, ("cost", "queue", "estimate"))
-        refuse_no_numbers(arrays, ("q",), lost=True)
-        for name in ("cost", "visits", "queue", "estimate"):
-            if arrays[name].size and arrays[name].min() < 0:
-                raise ValueError(f"engine.{name} holds a number below 0")
-        if arrays["visits"].size and arrays["visits"].max() > self.constants["frame"]:
-            raise ValueError("engine.visits holds more visits than a frame has episodes")
+        check_ranges(
+            arrays,
+            {"q": (-np.inf, FINITE), "visits": (0, self.constants["frame"])}
+            | dict.fromkeys(("cost", "queue", "estimate"), (0.0, FINITE)),
+        )
 
 
 @inlined

@@ -1,7 +1,7 @@
 """UCBVI and SUCBVI, optimistic planners on counts, as yardsticks (formulas: `learners.ucbvi`).
 
 Both remember what was seen to violate. UCBVI knows nothing of dead ends: it is for problems where every state keeps a
-safe action. SUCBVI heeds them as well, and proves infeasible what is.
+safe action. SUCBVI avoid_dead_ends them as well, and proves infeasible what is.
 
 Optimistic planning on counted transitions, in the manner of UCBVI (Azar, Osband and Munos, 2017).
 
@@ -14,7 +14,7 @@ with means and variance over the n(s,a) visits, and cap_h = span (H - h) for a p
 or declared to fail are not chosen while another is left. Plans follow each other after 10 episodes, or 2 % of the
 episodes so far.
 
-SUCBVI (after Xiong, Du and Huang, 2023) also heeds where a pair was seen to lead. With D(s,a) the next states seen,
+SUCBVI (after Xiong, Du and Huang, 2023) also avoid_dead_ends where a pair was seen to lead. With D(s,a) the next states seen,
 
     F_h = pairs seen to violate, and those with some s' in D(s,a) that is dead at h+1
     s is dead at h where all of its pairs are in F_h (at H nothing is);   W_h(s) = max over the pairs outside of F_h
@@ -38,7 +38,19 @@ from pydantic import Field
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.limits import allowed_rows
-from peakrl.learners.base import Choices, Episode, LearnerSettings, SamplingAlgorithm, Task, compiled, used
+from peakrl.learners.base import (
+    FINITE,
+    Choices,
+    Episode,
+    LearnerSettings,
+    SamplingAlgorithm,
+    Task,
+    check_lists,
+    check_ranges,
+    check_starts,
+    compiled,
+    used,
+)
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Log, note_episode, take_row
 from peakrl.learners.growable import Table
@@ -58,7 +70,7 @@ class Counts(NamedTuple):
     #: [row]: visits, sum of rewards, largest violation seen, first cell.
     visits: Longs
     reward: Floats
-    harm: Floats
+    max_violation: Floats
     first: Ints
     #: [cell]: next slot, how often, the cell before.
     following: Ints
@@ -77,7 +89,7 @@ class Counts(NamedTuple):
     #: The episode that began in a dead state, and that slot; 0 where none did.
     proved: Longs
     #: [row, column]: 1 where it is declared to fail.
-    barred: Bytes
+    forbidden: Bytes
 
 
 class Planning(NamedTuple):
@@ -91,7 +103,7 @@ class Planning(NamedTuple):
     lowest: float
     span: float
     bonus: float
-    heeds: bool
+    avoid_dead_ends: bool
 
 
 class UCBVI(LearnerSettings):
@@ -106,11 +118,11 @@ class UCBVI(LearnerSettings):
 
 
 class SUCBVI(UCBVI):
-    """Settings of the optimistic planner that heeds dead ends."""
+    """Settings of the optimistic planner that avoid_dead_ends dead ends."""
 
     def make(self, task: Task) -> CountingPlanner:
         """Return the algorithm for a target."""
-        return CountingPlanner(task, self, heeds=True)
+        return CountingPlanner(task, self, avoid_dead_ends=True)
 
 
 class CountingPlanner(SamplingAlgorithm):
@@ -118,12 +130,12 @@ class CountingPlanner(SamplingAlgorithm):
 
     starts_first = True
 
-    def __init__(self, task: Task, settings: UCBVI, *, heeds: bool = False) -> None:
+    def __init__(self, task: Task, settings: UCBVI, *, avoid_dead_ends: bool = False) -> None:
         super().__init__(task)
-        self.bonus, self.heeds = settings.bonus, heeds
+        self.bonus, self.avoid_dead_ends = settings.bonus, avoid_dead_ends
         self.shares_steps = self.space.shared
         self.by_row = {
-            "visits": Table(0, np.int64), "reward": Table(0.0, np.float64), "harm": Table(0.0, np.float64),
+            "visits": Table(0, np.int64), "reward": Table(0.0, np.float64), "max_violation": Table(0.0, np.float64),
             "first": Table(NO_CELL, np.int32),
         }  # fmt: skip
         self.by_cell = {
@@ -138,7 +150,7 @@ class CountingPlanner(SamplingAlgorithm):
         }
         self.dead = Table(0, np.int8, self.columns + int(self.space.shared))
         #: [row, column]: what is declared to fail; it follows from the declaration, so no file holds it.
-        self.barred = Table(0, np.int8, self.columns)
+        self.forbidden = Table(0, np.int8, self.columns)
         #: The episode that began in a dead state, and its slot.
         self.proved = np.zeros(2, np.int64)
         #: Cells in use, and the episode that plans next.
@@ -157,7 +169,7 @@ class CountingPlanner(SamplingAlgorithm):
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on: untried, so worth all that there may be."""
         space, sizes = self.space, self.task.sizes
-        for table in (*self.by_row.values(), self.barred):
+        for table in (*self.by_row.values(), self.forbidden):
             table.grow(space.rows)
         for table in (*self.by_slot.values(), self.dead):
             table.grow(space.slots)
@@ -179,7 +191,7 @@ class CountingPlanner(SamplingAlgorithm):
             name: table.room for name, table in (self.by_row | self.by_cell | self.by_slot).items()
         }
         self.counts = Counts(
-            state=self.state, dead=self.dead.room, proved=self.proved, barred=self.barred.room, **rooms
+            state=self.state, dead=self.dead.room, proved=self.proved, forbidden=self.forbidden.room, **rooms
         )
         self._planning: Planning | None = None
 
@@ -191,16 +203,22 @@ class CountingPlanner(SamplingAlgorithm):
             offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
             order = offering if space.shared else offering[np.argsort(-space.slot_step[offering], kind="stable")]
             self._planning = Planning(
-                int(space.shared), order, space.slot_step, sizes.reward_range[0], sizes.span, self.bonus, self.heeds
+                int(space.shared),
+                order,
+                space.slot_step,
+                sizes.reward_range[0],
+                sizes.span,
+                self.bonus,
+                self.avoid_dead_ends,
             )
         return self._planning
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Plan without what is declared to fail."""
         rows = slice(first, first + len(forbidden))
-        self.barred.room[rows] = forbidden
-        known = self.by_row["harm"].room
-        known[rows] = np.maximum(known[rows], np.where(forbidden.all(axis=1), harm, 0.0))
+        self.forbidden.room[rows] = forbidden
+        known = self.by_row["max_violation"].room
+        known[rows] = np.maximum(known[rows], np.where(forbidden.all(axis=1), max_violation, 0.0))
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
         best, _ = allowed_rows(self.layout.row_start[low:], forbidden, first)
         followed = self.by_slot["greedy"].room[low : self.space.slots]
@@ -226,8 +244,8 @@ class CountingPlanner(SamplingAlgorithm):
         count_played(
             self.counts, played.row[steps], played.following[steps], played.reward[steps], played.violation[steps]
         )
-        if self.heeds:
-            heed(self.counts, self.planning, played.slot[0], bool(played.violation[steps].any()), episode)
+        if self.avoid_dead_ends:
+            note_dead_ends(self.counts, self.planning, played.slot[0], bool(played.violation[steps].any()), episode)
         return changes
 
     def run(
@@ -273,8 +291,8 @@ class CountingPlanner(SamplingAlgorithm):
         """What was seen to violate and, where that is heeded, to lead to dead ends."""
         witness = np.empty((self.space.rows, self.columns), np.int32)
         find_witnesses(self.counts, self.planning, witness, NO_WITNESS, VIOLATES)
-        witness[(self.barred.used == 1) & (witness == NO_WITNESS)] = DECLARED
-        return Memory(witness, self.by_row["harm"].used)
+        witness[(self.forbidden.used == 1) & (witness == NO_WITNESS)] = DECLARED
+        return Memory(witness, self.by_row["max_violation"].used)
 
     def feasible(self) -> bool | None:
         """False when a first state has been seen to leave no way out."""
@@ -289,61 +307,35 @@ class CountingPlanner(SamplingAlgorithm):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that learning has written, by name."""
         cells = {name: table.room[: self.state[0]] for name, table in self.by_cell.items()}
-        heeded = {"dead": self.dead.used, "proved": self.proved} if self.heeds else {}
-        return used(self.by_row | self.by_slot) | cells | {"state": self.state} | heeded
+        dead = {"dead": self.dead.used, "proved": self.proved} if self.avoid_dead_ends else {}
+        return used(self.by_row | self.by_slot) | cells | {"state": self.state} | dead
 
     def load(self, arrays: Any) -> None:
         """Take over what `arrays` gave; so many cells were in use."""
         cells = arrays["state"]
         if cells.dtype != np.int64 or cells.shape != (2,) or not 0 <= cells[0] <= len(arrays["count"]):
-            raise ValueError("engine.state holds a number that cannot be")
+            raise ValueError("engine.state does not match engine.count")
         self.state[0] = cells[0]
         self._grow_cells(int(cells[0]))
         self._gather()
         super().load(arrays)
 
     def check(self, done: int) -> None:
-        """Raise where a list of cells leads nowhere, or a count cannot be."""
-        cells, most = int(self.state[0]), done * self.space.horizon
-        first, before = self.by_row["first"].used, self.by_cell["before"].room[:cells]
-        count, following = (self.by_cell[name].room[:cells] for name in ("count", "following"))
-        visits = self.by_row["visits"].used
-        checked_rows(self.space, self.by_slot["greedy"].used, self.columns, "engine.greedy")
-        if (first < NO_CELL).any() or (first >= cells).any() or (before < NO_CELL).any():
-            raise ValueError("engine.first leads nowhere")
-        if (before >= np.arange(cells)).any():  # a list leads to ever earlier cells, so it ends
-            raise ValueError("engine.before leads nowhere")
-        if cells and not (following.min() >= 0 and following.max() < self.space.slots and count.min() >= 0):
-            raise ValueError("engine.following names a state that there is not")
-        if visits.min(initial=0) < 0 or visits.max(initial=0) > most or int(count.sum()) != int(visits.sum()):
-            raise ValueError("engine.visits holds a number that cannot be")
-        check_chains(first, before, count, visits)
-        begun = self.by_slot["begun"].used
-        if begun.min(initial=0) < 0 or int(begun.sum()) != done:
-            raise ValueError("engine.begun holds a number that cannot be")
-        finite = all(np.isfinite(table.used).all() for table in (self.by_row["reward"], self.by_row["harm"]))
-        if not finite or not np.isfinite(self.by_slot["w"].used).all():
-            raise ValueError("engine.reward holds what is no number")
-        dead = self.dead.used
-        if ((dead < 0) | (dead > 1)).any() or not (0 <= self.proved[0] <= done and 0 <= self.proved[1] < len(dead)):
-            raise ValueError("engine.dead holds what cannot be")
-        if self.proved[0] and not dead[self.proved[1], 0]:
-            raise ValueError("engine.proved tells of a proof that rests on nothing")
-
-
-def check_chains(first: NDArray[Any], before: NDArray[Any], count: NDArray[Any], visits: NDArray[Any]) -> None:
-    """Raise unless every cell is in just one row's list, and the counts of each list are the visits of its row."""
-    led = np.concatenate([first, before])
-    led = led[led != NO_CELL]
-    if len(led) != len(count) or len(np.unique(led)) != len(led):
-        raise ValueError("engine.before leads two lists to one outcome, or none to another")
-    sums, rows = np.zeros(len(first), np.int64), np.flatnonzero(first != NO_CELL)
-    cells = first[rows]
-    while len(cells):  # all lists at once, a cell of each after the other
-        sums[rows] += count[cells]
-        rows, cells = rows[before[cells] != NO_CELL], before[cells][before[cells] != NO_CELL]
-    if (sums != visits.reshape(-1)).any():
-        raise ValueError("engine.count does not add up to engine.visits")
+        """Raise if a row, a cell or a number is out of range."""
+        arrays, cells, most = self.arrays(), int(self.state[0]), done * self.space.horizon
+        checked_rows(self.space, arrays["greedy"], self.columns, "engine.greedy")
+        check_ranges(
+            arrays,
+            {
+                "first": (NO_CELL, cells - 1), "before": (NO_CELL, cells - 1), "following": (0, self.space.slots - 1),
+                "count": (0, most), "visits": (0, most), "reward": (-FINITE, FINITE), "w": (-FINITE, FINITE),
+                "max_violation": (0.0, FINITE), "dead": (0, 1),
+            },
+        )  # fmt: skip
+        check_lists(arrays["first"], arrays["before"])
+        check_starts(self.space, arrays["begun"], done)
+        if not (0 <= self.proved[0] <= done and 0 <= self.proved[1] < self.space.slots):
+            raise ValueError("engine.proved: the episode or the state does not exist")
 
 
 @inlined
@@ -378,8 +370,8 @@ def find_witnesses(counts: Counts, planning: Planning, witness: Ints, none: int,
     """Set [row, column]: why a row is known to fail."""
     for row in range(witness.shape[0]):
         for column in range(witness.shape[1]):
-            led = dead_end(counts, planning, row, column) if planning.heeds else -1
-            witness[row, column] = violates if counts.harm[row] > 0.0 else led if led >= 0 else none
+            led = dead_end(counts, planning, row, column) if planning.avoid_dead_ends else -1
+            witness[row, column] = violates if counts.max_violation[row] > 0.0 else led if led >= 0 else none
 
 
 @loop
@@ -394,9 +386,9 @@ def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: 
             cap = planning.span * (layout.horizon - step)
             best, chosen, mildest = -math.inf, np.int64(-1), layout.row_start[slot]
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                failed = counts.harm[row] > 0.0 or counts.barred[row, column] == 1
-                if failed or (planning.heeds and dead_end(counts, planning, row, column) >= 0):
-                    if counts.harm[row] < counts.harm[mildest]:
+                failed = counts.max_violation[row] > 0.0 or counts.forbidden[row, column] == 1
+                if failed or (planning.avoid_dead_ends and dead_end(counts, planning, row, column) >= 0):
+                    if counts.max_violation[row] < counts.max_violation[mildest]:
                         mildest = row
                     continue
                 q = value_of(counts, planning, row, column, cap)
@@ -404,7 +396,7 @@ def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: 
                     best, chosen = q, row
             if chosen < 0:  # everything is known to fail: worth nothing, and the mildest is taken
                 best, chosen = 0.0, mildest
-                counts.dead[slot, column] = planning.heeds
+                counts.dead[slot, column] = planning.avoid_dead_ends
             counts.w[slot, column] = best
             if counts.greedy[slot, column] != chosen:
                 counts.greedy[slot, column] = chosen
@@ -430,7 +422,7 @@ def count_step(counts: Counts, row: int, following: int, reward: float, violatio
     """Count one more visit of a row."""
     counts.visits[row] += 1
     counts.reward[row] += reward
-    counts.harm[row] = max(counts.harm[row], violation)
+    counts.max_violation[row] = max(counts.max_violation[row], violation)
     cell = counts.first[row]
     while cell != NO_CELL and counts.following[cell] != following:
         cell = counts.before[cell]
@@ -452,9 +444,9 @@ def count_played(counts: Counts, row: Longs, following: Longs, reward: Floats, v
 
 
 @loop
-def heed(counts: Counts, planning: Planning, first: int, violated: bool, episode: int) -> None:
+def note_dead_ends(counts: Counts, planning: Planning, first: int, violated: bool, episode: int) -> None:
     """Where dead ends are heeded: plan anew after a violation, and note an episode that began in a dead state."""
-    if planning.heeds and violated:
+    if planning.avoid_dead_ends and violated:
         counts.state[1] = episode + 1
     if counts.dead[first, 0] == 1 and counts.proved[0] == 0:
         counts.proved[0], counts.proved[1] = episode, first
@@ -501,6 +493,6 @@ def learn_counting(
         for step in range(layout.horizon):
             record = records[step]
             count_step(counts, rows[step], followings[step], payoff[record, 0], payoff[record, 1])
-        heed(counts, planning, first, violated > 0.0, done + k + 1)
+        note_dead_ends(counts, planning, first, violated > 0.0, done + k + 1)
         note_episode(experience, counters, done, k, earned, violated)
     return episodes, changes

@@ -341,6 +341,6 @@ def memory(run: LearningRun, rows: Longs) -> dict[str, Any]:
     dead = np.unique(mine[mine >= 0]).tolist()
     return {
         "witness": run_lengths(mine),
-        "harm": packed(found.harm[rows], "<f4"),
+        "harm": packed(found.max_violation[rows], "<f4"),
         "dead": {str(slot): place_words(run.model, run.model.state_of_slot(slot)) for slot in dead},
     }

@@ -392,7 +392,7 @@ class Trainer:
 
         def table(rows: Callable[[], Ints]) -> Table | Callable[[], Table]:
             make = partial(table_of, algorithm, states, rows, learned)
-            return make if over and algorithm.vouches else make()
+            return make if over and algorithm.checks_rows else make()
 
         violations, last = (int(count) for count in self.counters)
         return LearningRun(

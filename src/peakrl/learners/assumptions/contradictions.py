@@ -10,7 +10,7 @@ What an environment does against what is declared of it: the run then ends with 
     outcome_map      an action led where no noise leads
 
 `most_reward` and the number of states are looked at where they are used, `support` and `constraints` in `limits`. What
-pairs are declared to share, the law of the next state or the constraints, may be random: no observation contradicts it.
+pairs are declared to share, the distribution of the next state or the constraints, may be random: no observation contradicts it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ What is declared of a target, checked on a model and put into the form that kern
 
 Where each noise leads, as `Knowledge(outcome_map=(g, noises))` declares it of states that are met as they come.
 
-s' = g(s, a, noise), None where the episode ends; the noises are drawn independently, with one law. Which noise came up
+s' = g(s, a, noise), None where the episode ends; the noises are drawn independently, with one distribution. Which noise came up
 is told by where a step led, so that no two may lead from one pair to the same state.
 """
 
@@ -49,11 +49,11 @@ class Knowledge(BaseModel):
     rewards: bool | Function | None = None
     #: What the constraints depend on: an observed violation then holds for everything that shares it.
     constraint_depends_on: Dependence | None = None
-    #: Which pairs share the law of the next state: True, as the model stores them, or a function (step, state, action)
+    #: Which pairs share the distribution of the next state: True, as the model stores them, or a function (step, state, action)
     #: whose value is the same for those that do.
     outcome_groups: bool | Function | None = None
     #: The next state as a function of (state, action, noise), None where an episode ends, and the noises there are:
-    #: they are independent of each other and of everything before, with one law that is not known.
+    #: they are independent of each other and of everything before, with one distribution that is not known.
     outcome_map: tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]] | None = None
     #: True: nothing is random, neither the first state nor what follows.
     deterministic: bool | None = None
@@ -122,21 +122,21 @@ NOTHING = Knowledge()
 ROUNDING = 1e-12
 
 
-def laws_of_rows(model: TabularModel | None, knowledge: Knowledge) -> Ints:
-    """[row]: the law of the next state that it shares, as declared; empty where nothing is."""
+def distributions_of_rows(model: TabularModel | None, knowledge: Knowledge) -> Ints:
+    """[row]: the distribution of the next state that it shares, as declared; empty where nothing is."""
     if model is None:
         return np.empty(0, np.int32)
     groups = knowledge.outcome_groups
     if groups is True:
         return model.layout.row_distribution.astype(np.int32)
     if callable(groups):
-        return grouped_laws(model, groups)
+        return grouped_distributions(model, groups)
     return np.empty(0, np.int32)
 
 
-def grouped_laws(model: TabularModel, key_of: Any) -> Ints:
+def grouped_distributions(model: TabularModel, key_of: Any) -> Ints:
     """[row]: the number of its group, from a function of step, state and action that every step must agree on."""
-    laws = np.empty(model.num_rows, np.int32)
+    distributions = np.empty(model.num_rows, np.int32)
     numbers: dict[Any, int] = {}
     for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
         if step and model.stationary:
@@ -147,29 +147,29 @@ def grouped_laws(model: TabularModel, key_of: Any) -> Ints:
                     0 if model.stationary else step,
                     key_of(step, model.state_of_slot(slot), model.action_of_row(row)),
                 )
-                laws[row] = numbers.setdefault(key, len(numbers))
+                distributions[row] = numbers.setdefault(key, len(numbers))
     first_of = np.full(len(numbers), -1)
-    first_of[laws[::-1]] = np.arange(model.num_rows)[::-1]
-    own, shared = model.layout.row_distribution, model.layout.row_distribution[first_of[laws]]
+    first_of[distributions[::-1]] = np.arange(model.num_rows)[::-1]
+    own, shared = model.layout.row_distribution, model.layout.row_distribution[first_of[distributions]]
     wrong = np.flatnonzero(own != shared)
     if wrong.size:
-        row, other = int(wrong[0]), int(first_of[laws[wrong[0]]])
+        row, other = int(wrong[0]), int(first_of[distributions[wrong[0]]])
         raise SettingsError(
             f"outcome_groups puts {pair_label(model, row)} and {pair_label(model, other)} "
-            "into one group, but they have not the same law of the next state"
+            "into one group, but they have not the same distribution of the next state"
         )
-    return laws
+    return distributions
 
 
-def law_starts(space: Space, law_of_row: Ints, start: Floats) -> Floats:
-    """[law, column]: the optimistic start of what follows, from `start` by column or, in a layered model, by slot."""
-    laws = int(law_of_row.max()) + 1
+def distribution_starts(space: Space, distribution_of_row: Ints, start: Floats) -> Floats:
+    """[distribution, column]: the optimistic start of what follows, from `start` by column or, in a layered model, by slot."""
+    distributions = int(distribution_of_row.max()) + 1
     if space.shared:
-        return np.tile(start, (laws, 1))
-    by_law = np.zeros((laws, 1))
-    # All rows of a law belong to one step: their next slots do.
-    by_law[law_of_row, 0] = start[space.slot_of_row]
-    return by_law
+        return np.tile(start, (distributions, 1))
+    by_distribution = np.zeros((distributions, 1))
+    # All rows of a distribution belong to one step: their next slots do.
+    by_distribution[distribution_of_row, 0] = start[space.slot_of_row]
+    return by_distribution
 
 
 NO_INTS: Ints = np.empty(0, np.int32)
@@ -182,8 +182,8 @@ class Groups(NamedTuple):
     start: Longs
     rows: Ints
     slot_of_row: Ints
-    #: [row]: its law of the next state; empty where laws are not learned.
-    law_of_row: Ints = NO_INTS
+    #: [row]: its distribution of the next state; empty where distributions are not learned.
+    distribution_of_row: Ints = NO_INTS
 
 
 def make_groups(space: Space, depends_on: str | None, model: TabularModel | None) -> Groups:

@@ -66,7 +66,7 @@ class Limits:
         space = self.space
         columns = space.horizon if space.shared else 1
         forbidden = np.zeros((space.rows - first, columns), np.bool_)
-        harm = np.zeros(space.rows - first)
+        max_violation = np.zeros(space.rows - first)
         if self.safe is not None and self.same(self.safe.model):
             forbidden |= ~self.safe.entries.reshape(-1, space.rows).T
         elif self.proves:
@@ -74,8 +74,8 @@ class Limits:
         if self.function is not None:
             values = self.declared_values(first)
             forbidden |= values < 0
-            harm = np.maximum(-values.min(axis=1, initial=0.0), 0.0)
-        return forbidden, harm
+            max_violation = np.maximum(-values.min(axis=1, initial=0.0), 0.0)
+        return forbidden, max_violation
 
     def same(self, support: TabularModel) -> bool:
         """Is the support the very model that is learned on?"""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from peakrl.errors import SettingsError
-from peakrl.learners.assumptions.knowledge import Knowledge, check_most_reward, laws_of_rows, make_groups
+from peakrl.learners.assumptions.knowledge import Knowledge, check_most_reward, distributions_of_rows, make_groups
 from peakrl.learners.certified.confidence import UPPER, Goal
 from peakrl.learners.certified.declared import Told, declared_map, declared_rewards, declares_safety
 from peakrl.learners.certified.environment import GrowingRounds
@@ -44,7 +44,7 @@ def declared_on_model(model: TabularModel, knowledge: Knowledge) -> Declared:
     groups = None
     if knowledge.constraint_depends_on is not None:
         groups = make_groups(ModelSpace(model), knowledge.constraint_depends_on, model).of_row
-    laws = None if knowledge.outcome_groups is None else laws_of_rows(model, knowledge)
+    laws = None if knowledge.outcome_groups is None else distributions_of_rows(model, knowledge)
     if laws is not None and model.payoffs.stride > 0 and not knowledge.deterministic:
         raise SettingsError(
             "outcome_groups is declared, but rewards depend on the outcome: pairs of one group would have to share the "

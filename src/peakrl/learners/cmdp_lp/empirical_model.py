@@ -8,7 +8,7 @@ earns 0, which counts from the lowest reward as all others do, and costs nothing
     ordinary   flow on P^ with given rewards and costs of the pairs
     extended   z_h(s,a,s') >= 0 in place of x_h(s,a) P^(s'):  sum_s' z = x,  (P^ - beta) x <= z <= (P^ + beta) x
 
-Programmes of one limit are solved by a search for its price (`planning.lagrangian`), the extended one with `box_laws`.
+Programmes of one limit are solved by a search for its price (`planning.lagrangian`), the extended one with `box_distributions`.
 """
 
 from __future__ import annotations
@@ -137,14 +137,14 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     beyond = np.append(slots + np.minimum(row_step + 1, extra - 1), ends if space.shared else ends + 1)
     untried = np.concatenate([visits == 0, np.ones(extra + len(ends), bool)])
     counted = np.concatenate([np.diff(cells.start), np.zeros(extra + len(ends), np.int64)])
-    laws = np.where(untried, 1, counted)[row_of]
-    outcome_start = starts_of(laws)
+    num_outcomes = np.where(untried, 1, counted)[row_of]
+    outcome_start = starts_of(num_outcomes)
     following, probability = np.empty(outcome_start[-1], np.int64), np.ones(outcome_start[-1])
     lone = untried[row_of]
     following[outcome_start[:-1][lone]] = beyond[row_of[lone]]
     tried = np.flatnonzero(~lone)
-    here = expand(outcome_start[:-1][tried], laws[tried])
-    there = expand(cells.start[row_of[tried]], laws[tried])
+    here = expand(outcome_start[:-1][tried], num_outcomes[tried])
+    there = expand(cells.start[row_of[tried]], num_outcomes[tried])
     following[here], probability[here] = cells.following[there], cells.probability[there]
 
     bounds = np.searchsorted(step[order], np.arange(horizon + 1)) if not space.shared else None
@@ -213,7 +213,7 @@ class Box:
         return total
 
 
-def box_laws(chain: CountedChain, space: Space, cells: Cells, box: Box) -> Laws:
+def box_distributions(chain: CountedChain, space: Space, cells: Cells, box: Box) -> Laws:
     """Return the box around P^ for plans at a price: pairs that were tried may lead to every state of the next step."""
     layout, row_of = chain.layout, chain.row_of
     tried = np.flatnonzero((row_of >= 0) & (np.diff(cells.start, append=cells.start[-1])[row_of] > 0))
@@ -248,7 +248,7 @@ def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> 
         )
     of_x = np.repeat(wide, counts)
     slot = np.concatenate([targets[step + 1] for step in plain.steps[wide]] or [np.empty(0, np.int64)])
-    probability, beta = laws(cells, box, row_of[of_x], slot, space.slots)
+    probability, beta = estimates(cells, box, row_of[of_x], slot, space.slots)
     z = len(of_x)
 
     def matrix(values: Any, lines: Any, columns: Any, shape: tuple[int, int]) -> Any:
@@ -300,7 +300,7 @@ def by_step(space: Space) -> list[Longs]:
     return [np.flatnonzero(steps == step) for step in range(space.horizon)]
 
 
-def laws(cells: Cells, box: Box, rows: Longs, slots: Longs, width: int) -> tuple[Floats, Floats]:
+def estimates(cells: Cells, box: Box, rows: Longs, slots: Longs, width: int) -> tuple[Floats, Floats]:
     """Return P^ and beta of next slots of rows."""
     of_row = np.repeat(np.arange(len(cells.start) - 1), np.diff(cells.start))
     keys = of_row * width + cells.following

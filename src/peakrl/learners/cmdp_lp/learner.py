@@ -15,7 +15,7 @@ until they know better. (Efroni, Mannor and Pirotta, 2020.) The pessimists are i
 
 One limit is kept by a search for its price (`planning.lagrangian`), which finds the programme's optimum; several by the
 programme itself. Rewards and costs of pairs are observed, so there is no margin for them. Plans are made anew when the
-visits of some pair have doubled, and no more often than every `episodes_per_plan` episodes. Nobody doubts the law of
+visits of some pair have doubled, and no more often than every `episodes_per_plan` episodes. Nobody doubts the distribution of
 the first state: it is as it was counted. What is declared to fail has no part in any programme.
 """
 
@@ -32,13 +32,13 @@ from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
-from peakrl.learners.base import Episode, Task, compiled, used
+from peakrl.learners.base import FINITE, Episode, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.cmdp_lp.empirical_model import (
     Box,
     Cells,
     CountedChain,
-    box_laws,
+    box_distributions,
     counted_chain,
     extended_flow,
     unkept_by_counts,
@@ -84,7 +84,7 @@ class LinearSettings(BudgetSettings):
 class OptCMDP(LinearSettings):
     """Settings of OptCMDP, of its form with bonuses, and of the plan on plain means."""
 
-    #: Add bonuses to rewards and take them from costs, in place of a box around the transition law.
+    #: Add bonuses to rewards and take them from costs, in place of a box around the transition distribution.
     bonus: bool = False
 
     @classmethod
@@ -124,11 +124,11 @@ class LinearPlanner(CountingPlanner):
         if task.model is not None:
             self.charges = self.budget.charges(task.model.payoffs.constraints)
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Leave what is declared to fail out of every programme, wherever something else is left."""
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
         start = self.layout.row_start
-        super().forbid(first, avoidable(start[low:], forbidden, first), harm)
+        super().forbid(first, avoidable(start[low:], forbidden, first), max_violation)
         best, _ = allowed_rows(start[low:], forbidden, first)
         slot, column = np.nonzero(best >= 0)
         chance = self.own["chance"].used
@@ -208,28 +208,28 @@ class LinearPlanner(CountingPlanner):
         if shares is None:
             return self._cheapest(chain, reward, cost)
         charged = cost @ self.prices.reshape(-1, self.budget.quantities).max(axis=0)
-        rows = best_plan(chain, reward, charged, 1.0, self._barred(chain)).rows
+        rows = best_plan(chain, reward, charged, 1.0, self._forbidden(chain)).rows
         return policy_weights(row_weights(chain, rows), chain.flow, shares)
 
-    def _barred(self, chain: CountedChain) -> Bytes:
+    def _forbidden(self, chain: CountedChain) -> Bytes:
         """[entry of the chain]: what is declared to fail, if anything is."""
-        barred = self.barred.used
-        if not barred.any():
+        forbidden = self.forbidden.used
+        if not forbidden.any():
             return NOT_BARRED
-        own = barred[np.maximum(chain.row_of, 0)]
+        own = forbidden[np.maximum(chain.row_of, 0)]
         found: Bytes = np.where(chain.row_of[:, None] >= 0, own, 0).T.astype(np.int8).ravel()
         return found
 
     def _cheapest(self, chain: CountedChain, reward: Floats, cost: Floats) -> Floats:
         """[entry of the chain]: the plan of least cost, where no limit can be kept."""
         least = np.maximum(cost, 0.0).sum(axis=1)
-        return row_weights(chain, best_plan(chain, reward, least, None, self._barred(chain)).rows)
+        return row_weights(chain, best_plan(chain, reward, least, None, self._forbidden(chain)).rows)
 
     def _within(self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats) -> Within | None:
         """Return the optimum within the one limit, by its price; None where it cannot be kept."""
-        laws = box_laws(chain, self.space, cells, box) if self.extended else None
+        distributions = box_distributions(chain, self.space, cells, box) if self.extended else None
         limit = float(self.budget.limits[0])
-        found = best_within(chain, reward, cost[:, 0], limit, laws, self._barred(chain))
+        found = best_within(chain, reward, cost[:, 0], limit, distributions, self._forbidden(chain))
         if found is not None:
             self.prices[0] = found.price
         return found
@@ -251,8 +251,8 @@ class LinearPlanner(CountingPlanner):
         else:
             costs = sparse.csr_array(charged.T)
         span = max(self.task.sizes.span, float(np.abs(reward).max()))
-        barred = self._barred(chain)
-        closed = np.flatnonzero(barred[paths.entries]) if len(barred) else None
+        forbidden = self._forbidden(chain)
+        closed = np.flatnonzero(forbidden[paths.entries]) if len(forbidden) else None
         found = most_reward(paths, reward[paths.rows], costs, self.budget.limits, span, further, closed)
         if found is None:
             return None
@@ -356,19 +356,11 @@ class LinearPlanner(CountingPlanner):
         return super().arrays() | used(self.own) | {"plans": self.plans, "prices": self.prices}
 
     def check(self, done: int) -> None:
-        """Raise where a count or a chance cannot be."""
+        """Raise if a number is out of range."""
         super().check(done)
-        chance, charge = self.own["chance"].used, self.own["charge"].used
-        start = self.space.layout.row_start
-        some = np.flatnonzero(np.diff(start))
-        whole = np.add.reduceat(chance, start[some], axis=0) if len(some) else np.ones(1)
-        if not ((chance >= 0.0).all() and np.allclose(whole, 1.0, rtol=0, atol=1e-9)):
-            raise ValueError("engine.chance holds what are no chances")
-        if not np.isfinite(charge).all() or (charge < 0).any():
-            raise ValueError("engine.charge holds what cannot be")
-        if not np.isfinite(self.prices).all() or (self.prices < 0).any():
-            raise ValueError("engine.prices holds what cannot be")
+        limits = {"chance": (0.0, 1.0), "charge": (0.0, FINITE), "prices": (0.0, FINITE)}
+        check_ranges(used(self.own) | {"prices": self.prices}, limits)
         if self.plans[0] < 0 or self.plans[1] not in (0, 1) or not 0 <= self.plans[2] <= done + self.batch + 1:
-            raise ValueError("engine.plans holds a number that cannot be")
+            raise ValueError("engine.plans: a number is out of range")
         self._mix()
         self._exact = None

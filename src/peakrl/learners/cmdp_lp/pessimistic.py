@@ -107,13 +107,13 @@ class Pessimist(LinearPlanner):
         self.own["chance"].used[...] = self.safe_table
         return changes
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Leave what is declared to fail out of every programme, and out of pi0: what is left of it is drawn."""
-        super().forbid(first, forbidden, harm)
+        super().forbid(first, forbidden, max_violation)
         start = self.layout.row_start
         some = np.flatnonzero(np.diff(start))
         sizes = np.diff(start)[some]
-        own = np.where(self.barred.used, 0.0, self.safe_table)
+        own = np.where(self.forbidden.used, 0.0, self.safe_table)
         left = np.repeat(np.add.reduceat(own, start[some], axis=0), sizes, axis=0)
         # Where nothing is left: the first action that may be taken.
         own = np.where(left > 0.0, own / np.where(left > 0.0, left, 1.0), self.own["chance"].used)

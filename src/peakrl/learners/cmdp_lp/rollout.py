@@ -1,7 +1,7 @@
 """Follow a plan that may draw its actions, and count, until some count has doubled.
 
 An episode draws one row for every node whose action the plan leaves to chance; no node is met twice, so this is the
-plan in law. Transitions are counted as in `learners.ucbvi`, the charges of each pair beside them. A new plan is due
+plan in distribution. Transitions are counted as in `learners.ucbvi`, the charges of each pair beside them. A new plan is due
 when the visits of some pair have come to a power of two, 1 included, since the last: some log2(n) + 1 plans for each.
 """
 

@@ -1,13 +1,13 @@
-"""Posterior sampling with a memory of violations: plan on a law that is drawn from what was seen.
+"""Posterior sampling with a memory of violations: plan on a distribution that is drawn from what was seen.
 
 With n(o) the times that outcome o (next state, reward, violation) followed a pair, n of them in all, one draw is
 
-    p(ghost) ~ Beta(m, 2n),    (p(o), ...) ~ (1 - p(ghost)) Dirichlet(n(o), ...),
+    p(optimism) ~ Beta(m, 2n),    (p(o), ...) ~ (1 - p(optimism)) Dirichlet(n(o), ...),
 
-m the mass of the *ghost*, an outcome not seen yet that is as good as can be. A plan on it, from the last step back,
+m the mass of the *optimism*, an outcome not seen yet that is as good as can be. A plan on it, from the last step back,
 holds violation C first and value V second (steps count from 0; V_H = C_H = 0):
 
-    Q_h(s,a) = sum_o p(o) (r(o) + V_{h+1}(s'(o))) + p(ghost) (hi + most_{h+1}),    at most most_h = (H-h) hi
+    Q_h(s,a) = sum_o p(o) (r(o) + V_{h+1}(s'(o))) + p(optimism) (hi + most_{h+1}),    at most most_h = (H-h) hi
     C_h(s,a) = sum_o p(o) (v(o) + C_{h+1}(s'(o)))
     pi_h(s)  = a pair of least C_h(s,a), of these one of the largest Q_h(s,a), of these the first.
 
@@ -22,17 +22,17 @@ more than the order of the two. What is not zero is at least `LEAST_COST`, so th
 * Large spaces: a plan looks at every seen outcome for every step. Its work is put off until all plans together have
   taken at most twice the work of the backups along paths, after a first credit. Between two plans only paths are
   backed up, as in real-time dynamic programming.
-* Hand-out: the same plan with p(o) = n(o)/n, without a ghost. A pair not tried has Q = -inf and C = 0: it is taken only
+* Hand-out: the same plan with p(o) = n(o)/n, without a optimism. A pair not tried has Q = -inf and C = 0: it is taken only
   where everything else is known to fail, and after a proof only where nothing was tried.
 * Declared: a pair that is declared to fail has C of at least `LEAST_COST` before it is ever tried.
-* Shared laws: outcomes of pairs that are declared to have one law are counted together, by next state; then
-  Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p(ghost) most_{h+1}, with hi as the mean of a pair not
+* Shared distributions: outcomes of pairs that are declared to have one distribution are counted together, by next state; then
+  Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p(optimism) most_{h+1}, with hi as the mean of a pair not
   tried. C likewise.
 
 What posterior sampling remembers and is run with (formulas: `learners.posterior_sampling.kernel`).
 
-A *law* is what follows a row: its own, or one that several rows are declared to share. A *cell* is an outcome of a law
-that was seen: where it led, what it earned and how it violated. The cells of a law are a list: `head[law]`, then
+A *distribution* is what follows a row: its own, or one that several rows are declared to share. A *cell* is an outcome of a distribution
+that was seen: where it led, what it earned and how it violated. The cells of a distribution are a list: `head[distribution]`, then
 `link[cell]`, until -1. Tables of a plan are [slot, column]; a column is a step where steps share slots, and there is
 just one where slots belong to steps.
 
@@ -67,32 +67,32 @@ from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 #: what episodes have cost so far, in cells looked at.
 CELLS, EPISODES, PLANS, PROVED, DEAD_FIRST, NEXT_PLAN, PLAN_WORK, STEP_WORK = range(8)
 STATUS_SIZE = 8
-#: Cells of a law from which on outcomes that differ only in what they earn share one.
+#: Cells of a distribution from which on outcomes that differ only in what they earn share one.
 MOST_KINDS = 64
 #: End of a list of cells, and of slots.
 NO_CELL = NO_SLOT = -1
 
 
 class Counts(NamedTuple):
-    """What was seen, and the law that was drawn from it."""
+    """What was seen, and the distribution that was drawn from it."""
 
     status: Longs
     #: The learner's own random numbers.
     words: Words
     #: [slot]: episodes that began there.
     begun: Longs
-    #: [law]: first cell, number of cells, how often it was seen, and how often by its latest draw; the ghost's share.
+    #: [distribution]: first cell, number of cells, how often it was seen, and how often by its latest draw; the optimism's share.
     head: Ints
     kinds: Ints
     visits: Longs
     drawn: Longs
-    ghost: Floats
-    #: [row]: how often it was taken; mean reward and violation where the law is shared, else 0; largest violation.
+    optimism: Floats
+    #: [row]: how often it was taken; mean reward and violation where the distribution is shared, else 0; largest violation.
     tried: Longs
     row_reward: Floats
     row_cost: Floats
-    harm: Floats
-    #: [cell]: next slot, next cell of the same law, how often it came; mean reward and violation; drawn probability.
+    max_violation: Floats
+    #: [cell]: next slot, next cell of the same distribution, how often it came; mean reward and violation; drawn probability.
     cell_next: Ints
     cell_link: Ints
     cell_count: Longs
@@ -122,7 +122,7 @@ class Places(NamedTuple):
     row_start: Longs
     #: [row]
     slot_of_row: Ints
-    law_of_row: Ints
+    distribution_of_row: Ints
     #: [slot]: its step; [step]: the first of its slots; [slot]: the next one of the same step. Without meaning where
     #: steps share slots.
     slot_step: Longs
@@ -133,7 +133,7 @@ class Places(NamedTuple):
     group_start: Longs
     group_rows: Ints
     #: [row, column]: what is declared to fail; empty where nothing is.
-    barred: NDArray[np.bool_]
+    forbidden: NDArray[np.bool_]
 
 
 class Rules(NamedTuple):
@@ -142,10 +142,10 @@ class Rules(NamedTuple):
     #: [step, 0 .. H]: the most and the least that can be earned from there on.
     most: Floats
     least: Floats
-    #: Are laws shared by rows, so that rewards and violations are kept by row?
+    #: Are distributions shared by rows, so that rewards and violations are kept by row?
     shared: bool
-    #: Mass of the ghost.
-    ghost: float
+    #: Mass of the optimism.
+    optimism: float
     #: A plan is due when episodes have grown by this share.
     growth: float
     #: Work that plans may take before they have to keep to twice that of the episodes.
@@ -169,33 +169,33 @@ LEAST_UNIFORM = 2.0**-54
 SQUEEZE = 0.0331
 #: A gamma number costs about as much as so many cells of a backup.
 DRAW_WORK = 10
-#: What one visit counts for against the ghost.
-GHOST_VISITS = 2.0
+#: What one visit counts for against the optimism.
+OPTIMISM_VISITS = 2.0
 #: Cost of a pair not tried, in the hand-out after a proof: more than any that was seen.
 UNKNOWN_COST = 1e200
-#: By the drawn laws, not by plain means. No literal True: numba would compile what takes it once more for that.
+#: By the drawn distributions, not by plain means. No literal True: numba would compile what takes it once more for that.
 DRAWN = np.bool_(True)
 
 
 @loop
-def draw_law(counts: Counts, rules: Rules, law: int) -> None:
-    """Draw the probabilities of a law's outcomes and of its ghost; before its first visit all is the ghost's."""
-    counts.drawn[law] = counts.visits[law]
-    if counts.visits[law] == 0:
-        counts.ghost[law] = 1.0
+def draw_distribution(counts: Counts, rules: Rules, distribution: int) -> None:
+    """Draw the probabilities of a distribution's outcomes and of its optimism; before its first visit all is the optimism's."""
+    counts.drawn[distribution] = counts.visits[distribution]
+    if counts.visits[distribution] == 0:
+        counts.optimism[distribution] = 1.0
         return
-    ghost = draw_gamma(counts.words, rules.ghost)
-    ghost /= ghost + draw_gamma(counts.words, GHOST_VISITS * counts.visits[law])
+    optimism = draw_gamma(counts.words, rules.optimism)
+    optimism /= optimism + draw_gamma(counts.words, OPTIMISM_VISITS * counts.visits[distribution])
     total = 0.0
-    cell = counts.head[law]
+    cell = counts.head[distribution]
     while cell != NO_CELL:
         counts.cell_weight[cell] = draw_gamma(counts.words, np.float64(counts.cell_count[cell]))
         total += counts.cell_weight[cell]
         cell = counts.cell_link[cell]
-    counts.ghost[law] = ghost
-    cell = counts.head[law]
+    counts.optimism[distribution] = optimism
+    cell = counts.head[distribution]
     while cell != NO_CELL:
-        counts.cell_weight[cell] *= (1.0 - ghost) / total
+        counts.cell_weight[cell] *= (1.0 - optimism) / total
         cell = counts.cell_link[cell]
 
 
@@ -203,19 +203,19 @@ def draw_law(counts: Counts, rules: Rules, law: int) -> None:
 def judge(
     places: Places, counts: Counts, rules: Rules, plan: Plan, drawn: bool, step: int, row: int
 ) -> tuple[float, float]:
-    """Return Q and C of a row: by the drawn law, or by plain means."""
-    law = places.law_of_row[row]
+    """Return Q and C of a row: by the drawn distribution, or by plain means."""
+    distribution = places.distribution_of_row[row]
     there = (step + 1) * places.shift
-    visits = counts.visits[law]
+    visits = counts.visits[distribution]
     q, c = 0.0, 0.0
     if visits == 0:
-        c = counts.harm[row]
+        c = counts.max_violation[row]
         q = rules.most[step] if drawn else -np.inf
         if not drawn and counts.status[PROVED] > 0:
             c = UNKNOWN_COST
     else:
-        fails = counts.harm[row] > 0.0
-        cell = counts.head[law]
+        fails = counts.max_violation[row] > 0.0
+        cell = counts.head[distribution]
         while cell != NO_CELL:
             weight = counts.cell_weight[cell] if drawn else counts.cell_count[cell] / visits
             following = counts.cell_next[cell]
@@ -230,10 +230,10 @@ def judge(
             tried = counts.tried[row] > 0
             lowest = rules.least[step] - rules.least[step + 1]
             q += counts.row_reward[row] if tried else (highest if drawn else lowest)
-            c += counts.row_cost[row] if tried else counts.harm[row]
+            c += counts.row_cost[row] if tried else counts.max_violation[row]
             highest = 0.0
         if drawn:
-            q = min(q + counts.ghost[law] * (highest + rules.most[step + 1]), rules.most[step])
+            q = min(q + counts.optimism[distribution] * (highest + rules.most[step + 1]), rules.most[step])
         if fails:
             c = max(c, LEAST_COST)
     return q, c
@@ -258,7 +258,7 @@ def back_up(
     least, best, chosen = np.inf, -np.inf, first
     for row in range(first, last):
         q, c = judge(places, counts, rules, plan, drawn, step, row)
-        if places.barred.shape[0] > 0 and places.barred[row, column]:
+        if places.forbidden.shape[0] > 0 and places.forbidden[row, column]:
             c = max(c, LEAST_COST)
         if c < least / TIE or (c <= least * TIE and q > best):
             least, best, chosen = min(c, least), q, row
@@ -294,10 +294,10 @@ def make_plan(
 
 
 @inlined
-def cell_of(counts: Counts, law: int, following: int, reward: float, violation: float) -> int:
+def cell_of(counts: Counts, distribution: int, following: int, reward: float, violation: float) -> int:
     """Return the cell of an outcome, a new one if it was not seen before."""
     last, similar = NO_CELL, NO_CELL
-    cell = np.int64(counts.head[law])
+    cell = np.int64(counts.head[distribution])
     while cell != NO_CELL:
         if counts.cell_next[cell] == following:
             if counts.cell_reward[cell] == reward and counts.cell_cost[cell] == violation:
@@ -307,16 +307,16 @@ def cell_of(counts: Counts, law: int, following: int, reward: float, violation: 
                 similar = cell
         last = cell
         cell = np.int64(counts.cell_link[cell])
-    if cell == NO_CELL and similar != NO_CELL and counts.kinds[law] >= MOST_KINDS:
+    if cell == NO_CELL and similar != NO_CELL and counts.kinds[distribution] >= MOST_KINDS:
         cell = similar
     if cell == NO_CELL:
         cell = counts.status[CELLS]
         counts.status[CELLS] += 1
-        counts.kinds[law] += 1
+        counts.kinds[distribution] += 1
         counts.cell_next[cell], counts.cell_link[cell], counts.cell_count[cell] = following, NO_CELL, 0
         counts.cell_reward[cell], counts.cell_cost[cell], counts.cell_weight[cell] = reward, violation, 0.0
         if last == NO_CELL:
-            counts.head[law] = cell
+            counts.head[distribution] = cell
         else:
             counts.cell_link[last] = cell
     return cell
@@ -327,14 +327,14 @@ def remember(
     places: Places, counts: Counts, rules: Rules, row: int, following: int, reward: float, violation: float
 ) -> None:
     """Count what followed a row."""
-    law = places.law_of_row[row]
-    counts.visits[law] += 1
+    distribution = places.distribution_of_row[row]
+    counts.visits[distribution] += 1
     counts.tried[row] += 1
     if rules.shared:
         counts.row_reward[row] += (reward - counts.row_reward[row]) / counts.tried[row]
         counts.row_cost[row] += (violation - counts.row_cost[row]) / counts.tried[row]
         reward, violation = 0.0, 0.0
-    cell = cell_of(counts, law, following, reward, violation)
+    cell = cell_of(counts, distribution, following, reward, violation)
     counts.cell_count[cell] += 1
     counts.cell_reward[cell] += (reward - counts.cell_reward[cell]) / counts.cell_count[cell]
     counts.cell_cost[cell] += (violation - counts.cell_cost[cell]) / counts.cell_count[cell]
@@ -359,8 +359,8 @@ def drop_row(
         first, last = places.group_start[group], places.group_start[group + 1]
     for i in range(first, last):
         other = np.int64(places.group_rows[i]) if places.group_of_row.shape[0] > 0 else row
-        fresh = counts.harm[other] == 0.0
-        counts.harm[other] = max(counts.harm[other], violation)
+        fresh = counts.max_violation[other] == 0.0
+        counts.max_violation[other] = max(counts.max_violation[other], violation)
         if fresh:
             slot = np.int64(places.slot_of_row[other])
             for back in range(places.horizon if places.shift == 1 else 1):
@@ -370,11 +370,11 @@ def drop_row(
 
 
 @loop
-def plan_anew(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log, episode: int, changes: int) -> int:
-    """Draw every law and plan; return the new length of the log."""
+def replan(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log, episode: int, changes: int) -> int:
+    """Draw every distribution and plan; return the new length of the log."""
     status = counts.status
-    for law in range(counts.head.shape[0]):
-        draw_law(counts, rules, law)
+    for distribution in range(counts.head.shape[0]):
+        draw_distribution(counts, rules, distribution)
     changes = make_plan(places, counts, rules, plan, DRAWN, log, episode, changes)
     steps = places.horizon if places.shift == 1 else 1
     rows = places.row_start[places.row_start.shape[0] - 1]
@@ -393,26 +393,26 @@ def learn_path(
     for step in range(length):
         remember(places, counts, rules, path.row[step], path.following[step], path.reward[step], path.violation[step])
     for step in range(length):
-        if path.violation[step] > counts.harm[path.row[step]]:
+        if path.violation[step] > counts.max_violation[path.row[step]]:
             changes = drop_row(
                 places, counts, rules, plan, path.row[step], path.violation[step], log, episode + 1, changes
             )
     status = counts.status
     for back in range(length):
         step = length - 1 - back
-        slot, law = path.slot[step], np.int64(places.law_of_row[path.row[step]])
-        if 4 * counts.visits[law] >= 5 * counts.drawn[law]:
-            draw_law(counts, rules, law)
+        slot, distribution = path.slot[step], np.int64(places.distribution_of_row[path.row[step]])
+        if 4 * counts.visits[distribution] >= 5 * counts.drawn[distribution]:
+            draw_distribution(counts, rules, distribution)
         changes = back_up(places, counts, rules, plan, DRAWN, step, slot, log, episode + 1, changes)
         for row in range(places.row_start[slot], places.row_start[slot + 1]):
-            status[STEP_WORK] += 1 + counts.kinds[places.law_of_row[row]]
+            status[STEP_WORK] += 1 + counts.kinds[places.distribution_of_row[row]]
     first = path.slot[0]
     counts.begun[first] += 1
     if status[PROVED] == 0 and plan.cost[first, 0] > 0.0:
         status[PROVED], status[DEAD_FIRST] = episode, first
     status[EPISODES] += 1
     if status[EPISODES] >= status[NEXT_PLAN] and status[PLAN_WORK] <= rules.credit + 2 * status[STEP_WORK]:
-        changes = plan_anew(places, counts, rules, plan, log, episode + 1, changes)
+        changes = replan(places, counts, rules, plan, log, episode + 1, changes)
     return changes
 
 
@@ -491,12 +491,12 @@ def judge_all(
                 q, c = judge(places, counts, rules, plan, False, step, row)
                 value[row, column] = q
                 witness[row, column] = no_witness
-                if counts.harm[row] > 0.0:
+                if counts.max_violation[row] > 0.0:
                     witness[row, column] = violates
-                elif places.barred.shape[0] > 0 and places.barred[row, column]:
+                elif places.forbidden.shape[0] > 0 and places.forbidden[row, column]:
                     witness[row, column] = declared
                 elif 0.0 < c < UNKNOWN_COST:
-                    cell = counts.head[places.law_of_row[row]]
+                    cell = counts.head[places.distribution_of_row[row]]
                     while cell != NO_CELL and plan.cost[counts.cell_next[cell], (step + 1) * places.shift] == 0.0:
                         cell = counts.cell_link[cell]
                     witness[row, column] = violates if cell == NO_CELL else counts.cell_next[cell]

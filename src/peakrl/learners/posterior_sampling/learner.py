@@ -13,9 +13,21 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.errors import SettingsError
-from peakrl.learners.assumptions.knowledge import check_most_reward, laws_of_rows, make_groups
+from peakrl.learners.assumptions.knowledge import check_most_reward, distributions_of_rows, make_groups
 from peakrl.learners.assumptions.limits import allowed_rows
-from peakrl.learners.base import Choices, Episode, LearnerSettings, SamplingAlgorithm, Task, compiled, used
+from peakrl.learners.base import (
+    FINITE,
+    Choices,
+    Episode,
+    LearnerSettings,
+    SamplingAlgorithm,
+    Task,
+    check_lists,
+    check_ranges,
+    check_starts,
+    compiled,
+    used,
+)
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
@@ -38,6 +50,7 @@ from peakrl.learners.posterior_sampling.kernel import (
     learn_posterior,
     make_plan,
 )
+from peakrl.learners.space import checked_rows
 from peakrl.planning.backward import LEAST_COST
 from peakrl.sampling import Words, seed_state
 from peakrl.types import Floats, Ints, Longs
@@ -71,7 +84,7 @@ class PosteriorSampling(LearnerSettings):
 class PosteriorLearner(SamplingAlgorithm):
     """Counts of what was seen, and the plan on the latest draw."""
 
-    vouches = True
+    checks_rows = True
 
     def __init__(self, task: Task, settings: PosteriorSampling) -> None:
         super().__init__(task)
@@ -94,11 +107,11 @@ class PosteriorLearner(SamplingAlgorithm):
         }  # fmt: skip
         self.by_row = {
             "tried": Table(0, np.int64), "row_reward": Table(0.0, np.float64), "row_cost": Table(0.0, np.float64),
-            "harm": Table(0.0, np.float64),
+            "max_violation": Table(0.0, np.float64),
         }  # fmt: skip
-        self.by_law = {
+        self.by_distribution = {
             "head": Table(NO_CELL, np.int32), "kinds": Table(0, np.int32), "visits": Table(0, np.int64),
-            "drawn": Table(0, np.int64), "ghost": Table(1.0, np.float64),
+            "drawn": Table(0, np.int64), "optimism": Table(1.0, np.float64),
         }  # fmt: skip
         self.by_cell = {
             "cell_next": Table(0, np.int32), "cell_link": Table(NO_CELL, np.int32), "cell_count": Table(0, np.int64),
@@ -107,13 +120,13 @@ class PosteriorLearner(SamplingAlgorithm):
         }  # fmt: skip
         self.status: Longs = np.zeros(STATUS_SIZE, np.int64)
         self.words: Words = seed_state(np.uint64(task.seed) ^ STREAM)
-        self.laws = Table(0, np.int32)
+        self.distributions = Table(0, np.int32)
         #: The slots of a step as a list: [step] the first, [slot] the next; [step] the last.
         self.links = Table(NO_SLOT, np.int64)
         self.heads, self._tails = (np.full(task.sizes.horizon, NO_SLOT, np.int64) for _ in range(2))
         #: [row, column]: what is declared to fail; not in use where nothing is.
-        self.barred = Table(False, np.bool_, self.columns)
-        self._law_numbers: dict[Hashable, int] = {}
+        self.forbidden = Table(False, np.bool_, self.columns)
+        self._distribution_numbers: dict[Hashable, int] = {}
         #: How rows are known to fail, by what the constraints are declared to depend on.
         self.failed: dict[Hashable, float] = {}
         self._group_size: int | None = None
@@ -130,15 +143,15 @@ class PosteriorLearner(SamplingAlgorithm):
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on, at their optimistic start."""
         space = self.space
-        new_row = self.by_row["harm"].size
+        new_row = self.by_row["max_violation"].size
         for table in (*self.by_slot.values(), self.links):
             table.grow(space.slots)
-        for table in (*self.by_row.values(), self.laws):
+        for table in (*self.by_row.values(), self.distributions):
             table.grow(space.rows)
-        self._number_laws(new_row)
-        laws = len(self._law_numbers) if self.grouping else space.rows
-        for table in self.by_law.values():
-            table.grow(laws)
+        self._number_distributions(new_row)
+        distributions = len(self._distribution_numbers) if self.grouping else space.rows
+        for table in self.by_distribution.values():
+            table.grow(distributions)
         self._reserve_cells()
         start = space.layout.row_start
         value, row = self.by_slot["value"].room, self.by_slot["row"].room
@@ -150,7 +163,7 @@ class PosteriorLearner(SamplingAlgorithm):
             value[offers, -1] = 0.0
         if self.failed:
             for new in range(new_row, space.rows):
-                self.by_row["harm"].room[new] = self.failed.get(self._key(new), 0.0)
+                self.by_row["max_violation"].room[new] = self.failed.get(self._key(new), 0.0)
             changes = self._begin_with_others(first, episode, log, changes)
         self._gather()
         return changes
@@ -171,9 +184,9 @@ class PosteriorLearner(SamplingAlgorithm):
 
     def _begin_with_others(self, first: int, episode: int, log: Log, changes: int) -> int:
         """In slots from `first` on, begin with a row that is not known to fail where there is one, and note it."""
-        space, start, harm = self.space, self.space.layout.row_start, self.by_row["harm"].room
+        space, start, max_violation = self.space, self.space.layout.row_start, self.by_row["max_violation"].room
         for slot in range(first, space.slots):
-            good = np.flatnonzero(harm[start[slot] : start[slot + 1]] == 0.0)
+            good = np.flatnonzero(max_violation[start[slot] : start[slot + 1]] == 0.0)
             if not good.size or good[0] == 0:
                 continue
             self.by_slot["row"].room[slot] = chosen = start[slot] + good[0]
@@ -184,12 +197,12 @@ class PosteriorLearner(SamplingAlgorithm):
                 changes += 1
         return changes
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Take what is declared to fail for something known to fail."""
-        self.barred.grow(self.space.rows)
-        self.barred.room[first : self.space.rows] = forbidden
-        self.by_row["harm"].room[first : self.space.rows] = np.maximum(
-            self.by_row["harm"].room[first : self.space.rows], harm
+        self.forbidden.grow(self.space.rows)
+        self.forbidden.room[first : self.space.rows] = forbidden
+        self.by_row["max_violation"].room[first : self.space.rows] = np.maximum(
+            self.by_row["max_violation"].room[first : self.space.rows], max_violation
         )
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
         best, counts = allowed_rows(self.space.layout.row_start[low:], forbidden, first)
@@ -199,20 +212,22 @@ class PosteriorLearner(SamplingAlgorithm):
         self.by_slot["cost"].room[low : self.space.slots, : self.columns][dead] = LEAST_COST
         self._gather()
 
-    def _number_laws(self, new_row: int) -> None:
-        """Give the new rows their laws: each its own, or the one that its group has."""
+    def _number_distributions(self, new_row: int) -> None:
+        """Give the new rows their distributions: each its own, or the one that its group has."""
         space, model = self.space, self.task.model
         if not self.grouping:
-            self.laws.room[new_row : space.rows] = np.arange(new_row, space.rows)
+            self.distributions.room[new_row : space.rows] = np.arange(new_row, space.rows)
         elif model is not None:
-            self.laws.room[: space.rows] = laws_of_rows(model, self.task.knowledge)
-            self._law_numbers = {number: number for number in range(int(self.laws.used.max()) + 1)}
+            self.distributions.room[: space.rows] = distributions_of_rows(model, self.task.knowledge)
+            self._distribution_numbers = {number: number for number in range(int(self.distributions.used.max()) + 1)}
         elif callable(self.grouping):
             for row in range(new_row, space.rows):
                 slot = int(space.slot_of_row[row])
                 step = 0 if space.shared else int(space.slot_step[slot])
                 key = (step, self.grouping(step, space.state_of_slot(slot), space.action_of_row(row)))
-                self.laws.room[row] = self._law_numbers.setdefault(key, len(self._law_numbers))
+                self.distributions.room[row] = self._distribution_numbers.setdefault(
+                    key, len(self._distribution_numbers)
+                )
 
     def _reserve_cells(self) -> bool:
         """Make room for the outcomes of one more episode; say whether there was none."""
@@ -226,8 +241,10 @@ class PosteriorLearner(SamplingAlgorithm):
     def _gather(self) -> None:
         """Put the arrays, which may have moved, before the kernels."""
         space, settings = self.space, self.settings
-        rooms = {name: table.room for name, table in {**self.by_law, **self.by_row, **self.by_cell}.items()}
-        rooms |= {name: table.used for name, table in self.by_law.items()} | {"begun": self.by_slot["begun"].room}
+        rooms = {name: table.room for name, table in {**self.by_distribution, **self.by_row, **self.by_cell}.items()}
+        rooms |= {name: table.used for name, table in self.by_distribution.items()} | {
+            "begun": self.by_slot["begun"].room
+        }
         self.counts = Counts(status=self.status, words=self.words, **rooms)
         self.plan = Plan(*(self.by_slot[name].room for name in ("value", "cost", "row")))
         steps = np.zeros(1, np.int64) if space.shared else space.slot_step
@@ -239,8 +256,8 @@ class PosteriorLearner(SamplingAlgorithm):
         self.places = Places(
             space.horizon, int(space.shared), space.layout.node_stride, np.array(space.layout.row_start),
             space.slot_of_row,
-            self.laws.room, steps, self.heads, self.links.room, *groups,
-            self.barred.room,
+            self.distributions.room, steps, self.heads, self.links.room, *groups,
+            self.forbidden.room,
         )  # fmt: skip
         self.rules = Rules(
             self.most, self.least, bool(self.grouping), settings.optimism, settings.replan_growth, CREDIT,
@@ -323,11 +340,11 @@ class PosteriorLearner(SamplingAlgorithm):
         return np.asarray(self.by_row["tried"].used)
 
     def outcomes(self) -> Outcomes:
-        """What followed each law."""
+        """What followed each distribution."""
         cells = {name: table.room[: self.status[CELLS]] for name, table in self.by_cell.items()}
         return collect(
-            self.by_law["head"].used, cells["cell_link"], cells["cell_next"], cells["cell_count"],
-            self.laws.used, self.by_slot["begun"].used,
+            self.by_distribution["head"].used, cells["cell_link"], cells["cell_next"], cells["cell_count"],
+            self.distributions.used, self.by_slot["begun"].used,
         )  # fmt: skip
 
     def _judged(self) -> tuple[Floats, NDArray[np.int32]]:
@@ -357,7 +374,7 @@ class PosteriorLearner(SamplingAlgorithm):
 
     def memory(self) -> Memory:
         """What has been seen to fail, and how."""
-        return Memory(self._judged()[1], self.by_row["harm"].used)
+        return Memory(self._judged()[1], self.by_row["max_violation"].used)
 
     def feasible(self) -> bool | None:
         """False when the first state has been seen to leave no way out."""
@@ -378,7 +395,9 @@ class PosteriorLearner(SamplingAlgorithm):
         """Everything that learning has written, by name."""
         cells = {name: table.room[: self.status[CELLS]] for name, table in self.by_cell.items()}
         return (
-            used({**self.by_slot, **self.by_row, **self.by_law}) | cells | {"status": self.status, "words": self.words}
+            used({**self.by_slot, **self.by_row, **self.by_distribution})
+            | cells
+            | {"status": self.status, "words": self.words}
         )
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -389,55 +408,29 @@ class PosteriorLearner(SamplingAlgorithm):
         super().load(arrays)
 
     def check(self, done: int) -> None:
-        """Raise where an index leads nowhere or a count cannot be, and note what groups are known to fail."""
-        check_posterior(self, done)
+        """Raise if a row, a cell or a number is out of range; restore what is known about groups."""
+        arrays, status, cells = self.arrays(), self.status, int(self.status[CELLS])
+        checked_rows(self.space, arrays["row"], self.columns, "engine.row")
+        counted = (0, done * self.space.horizon)
+        check_ranges(
+            arrays,
+            {"head": (NO_CELL, cells - 1), "cell_link": (NO_CELL, cells - 1), "cell_next": (0, self.space.slots - 1)}
+            | {"cell_count": (1, counted[1]), "kinds": (0, cells), "optimism": (0.0, 1.0), "cell_weight": (0.0, 1.0)}
+            | dict.fromkeys(("visits", "drawn", "tried"), counted)
+            | dict.fromkeys(("max_violation", "cell_cost", "row_cost", "cost"), (0.0, FINITE))
+            | dict.fromkeys(("cell_reward", "row_reward", "value"), (-FINITE, FINITE)),
+        )
+        check_lists(arrays["head"], arrays["cell_link"])
+        check_starts(self.space, arrays["begun"], done)
+        if (
+            status[EPISODES] != done
+            or (status < 0).any()
+            or status[PROVED] > done
+            or status[DEAD_FIRST] >= self.space.slots
+        ):
+            raise ValueError("engine.status: a number is out of range")
         if self.depends_on is not None and self.task.model is None:
-            harm = self.by_row["harm"].used
-            self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
-        self.proof()  # which must rest on something
-
-
-def check_posterior(learner: PosteriorLearner, done: int) -> None:
-    """Raise where tables from a file hold what posterior sampling cannot have written after `done` episodes."""
-    space, status, arrays = learner.space, learner.status, learner.arrays()
-    start, rows = space.layout.row_start, arrays["row"]
-    has = np.diff(start) > 0
-    if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has[:, None]).any():
-        raise ValueError("engine.row names a row that its state has not")
-    cells, steps = int(status[CELLS]), done * space.horizon
-    limits = {
-        "head": (NO_CELL, cells - 1), "cell_link": (NO_CELL, cells - 1), "cell_next": (0, space.slots - 1),
-        "cell_count": (1, steps), "visits": (0, steps), "drawn": (0, steps), "tried": (0, steps), "kinds": (0, cells),
-        "ghost": (0.0, 1.0), "cell_weight": (0.0, 1.0), "harm": (0.0, np.finfo(float).max),
-        "cell_cost": (0.0, np.finfo(float).max), "row_cost": (0.0, np.finfo(float).max),
-    }  # fmt: skip
-    for name, (least, most) in limits.items():
-        if arrays[name].size and not (arrays[name].min() >= least and arrays[name].max() <= most):
-            raise ValueError(f"engine.{name} holds a number that cannot be")
-    for name in ("cell_reward", "row_reward", "value", "cost"):
-        if not np.isfinite(arrays[name]).all():
-            raise ValueError(f"engine.{name} holds a number that cannot be")
-    for name in ("value", "cost"):
-        if arrays[name][:, learner.columns :].any() or arrays[name][~has].any():
-            raise ValueError(f"engine.{name} tells of something after the last step")
-    if (arrays["begun"] < 0).any() or arrays["begun"][~has].any() or int(arrays["begun"].sum()) != done:
-        raise ValueError("engine.begun holds a number that cannot be")
-    if status[EPISODES] != done or (status < 0).any() or status[PROVED] > done or status[DEAD_FIRST] >= space.slots:
-        raise ValueError("engine.status holds a number that cannot be")
-    check_lists(arrays["head"], arrays["cell_link"], arrays["kinds"])
-
-
-def check_lists(head: Ints, link: Ints, kinds: Ints) -> None:
-    """Raise unless every cell is in just one list, and each list is as long as it says."""
-    seen = np.zeros(len(link), np.bool_)
-    for law in np.flatnonzero(kinds).tolist():
-        cell, length = int(head[law]), 0
-        while cell != NO_CELL:
-            if seen[cell]:
-                raise ValueError("engine.cell_link leads in a circle")
-            seen[cell] = True
-            cell, length = int(link[cell]), length + 1
-        if length != kinds[law]:
-            raise ValueError("engine.kinds holds a number that cannot be")
-    if not seen.all() or (head[kinds == 0] != NO_CELL).any():
-        raise ValueError("engine.head leaves out an outcome")
+            max_violation = self.by_row["max_violation"].used
+            self.failed = {
+                self._key(row): float(max_violation[row]) for row in np.flatnonzero(max_violation > 0).tolist()
+            }

@@ -20,7 +20,7 @@ Either way, with C^j the cost from where episodes began so far and d_j its limit
 
 Steps are constant, or fall as (k+3)^-0.53 with the temperature T ~ (k+3)^-0.4 (regularised). WeiMDP has no steps: it
 looks for the least price at which the plan keeps its limit, by bisection, and takes the plan there. What is declared
-to fail (`Counts.barred`) is never planned, and its pi is 0.
+to fail (`Counts.forbidden`) is never planned, and its pi is 0.
 
 What primal-dual learners on counts work on (formulas: `primal_dual`).
 """
@@ -55,8 +55,8 @@ class Dual(NamedTuple):
     cost: Floats
     #: [slot, 1 + cost]: V and C of the step after, or in tables by step of all of them.
     near: Floats
-    #: [row]: its law, where laws are known; [law, 1 + cost]: what comes after it; [law]: the column of that.
-    law: Longs
+    #: [row]: its distribution, where distributions are known; [distribution, 1 + cost]: what comes after it; [distribution]: the column of that.
+    distribution: Longs
     ahead: Floats
     found: Longs
     #: [row, column]: log pi, pi, and L as it was found last.
@@ -167,8 +167,8 @@ def widen(counts: Counts, dual: Dual, rules: Rules) -> None:
 
 @inlined
 def look_ahead(counts: Counts, dual: Dual, rules: Rules, row: int, column: int) -> int:
-    """Return where `dual.ahead` has what comes after a row; rows of one known law share it, and it is found once."""
-    place = np.int64(dual.law[row] if rules.known else 0)
+    """Return where `dual.ahead` has what comes after a row; rows of one known distribution share it, and it is found once."""
+    place = np.int64(dual.distribution[row] if rules.known else 0)
     if not rules.known or dual.found[place] != column:
         dual.found[place] = column
         share = 1.0 / (counts.visits[row] + rules.hoeffding)
@@ -232,7 +232,7 @@ def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
                     value += p * (q - heat * dual.preference[row, column]) if p > 0.0 else 0.0
                     for j in range(costs):
                         dual.cost[slot, column, j] += p * dual.row_cost[j]
-                elif lagrangian > best and counts.barred[row, column] == 0:
+                elif lagrangian > best and counts.forbidden[row, column] == 0:
                     best, value = lagrangian, q
                     dual.plan[slot, column] = row
                     for j in range(costs):
@@ -268,7 +268,7 @@ def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: fl
             most = -math.inf
             for row in range(first, last):
                 old = dual.preference[row, column]
-                if rules.mixing > 0.0 and counts.barred[row, column] == 0:
+                if rules.mixing > 0.0 and counts.forbidden[row, column] == 0:
                     old = math.log((1.0 - rules.mixing) * dual.chance[row, column] + rules.mixing / (last - first))
                 new = (1.0 - step_size * heat) * old + step_size * dual.gain[row, column]
                 dual.preference[row, column] = new
@@ -317,7 +317,7 @@ def bisect(counts: Counts, dual: Dual, rules: Rules) -> None:
 
 
 @loop
-def plan_anew(counts: Counts, dual: Dual, rules: Rules, episode: int) -> None:
+def replan(counts: Counts, dual: Dual, rules: Rules, episode: int) -> None:
     """Plan or improve on the counts so far, and move the prices."""
     k = dual.status[PLANS]
     dual.status[PLANS] += 1
@@ -353,7 +353,7 @@ def begin_episode(counts: Counts, dual: Dual, rules: Rules, log: Log, episode: i
     """Plan where it is time to, and take the plan or draw from the policy; return the log's new length."""
     due = episode >= dual.status[NEXT_PLAN]
     if due:
-        plan_anew(counts, dual, rules, episode)
+        replan(counts, dual, rules, episode)
     if episode % rules.keep == 0 and dual.status[POINTS] < dual.curve.shape[0]:
         dual.curve[dual.status[POINTS], 0] = episode
         for j in range(dual.price.shape[0]):

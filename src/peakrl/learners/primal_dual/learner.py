@@ -37,7 +37,7 @@ class PricedSettings(BudgetSettings):
     bonus: float = Field(default=0.001, ge=0)
     #: p: how likely the bonus may be too small.
     failure_probability: float = Field(default=0.1, gt=0, lt=1)
-    #: Take the laws as the model has them: nothing has to be explored.
+    #: Take the distributions as the model has them: nothing has to be explored.
     known_model: bool = False
 
     def make(self, task: Task) -> PricedPlanner:
@@ -53,7 +53,7 @@ class PricedSettings(BudgetSettings):
     def check_environment(self, rules: TargetRules, knowledge: Knowledge) -> None:
         """Raise where the model must be known."""
         if self.known_model:
-            raise SettingsError("known_model is True, but an environment tells no laws: learn on a model")
+            raise SettingsError("known_model is True, but an environment tells no distributions: learn on a model")
 
     def numbers(self, sizes: Sizes, episodes: int) -> dict[str, Any]:
         """What `learners.primal_dual.tables.Rules` has of the settings."""
@@ -130,7 +130,7 @@ class OptPrimalDual(OptDual):
 
     #: By how much the logarithm of a probability moves for each unit of value.
     policy_step: float | None = Field(default=None, gt=0)
-    #: Which bonus: of the box around each law, or Hoeffding's with one more visit.
+    #: Which bonus: of the box around each distribution, or Hoeffding's with one more visit.
     width: Literal["box", "hoeffding"] = "box"
     #: Share of the uniform policy that is mixed in before each improvement.
     mixing: float = Field(default=0.0, ge=0, lt=1)

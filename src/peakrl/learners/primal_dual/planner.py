@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
-from peakrl.learners.base import Episode, Task, compiled, refuse_no_numbers, used
+from peakrl.learners.base import FINITE, Episode, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import Budget
 from peakrl.learners.cmdp_lp.empirical_model import unkept_by_counts
 from peakrl.learners.coverage import Outcomes
@@ -39,7 +39,7 @@ from peakrl.types import Floats, Longs
 STREAM = np.uint64(0x7072696D616C6475)
 #: Points of the curve of prices.
 CURVE_POINTS = 1000
-#: A known law is counted as so many visits: probabilities are right to about 1e-12.
+#: A known distribution is counted as so many visits: probabilities are right to about 1e-12.
 KNOWN_VISITS = float(1 << 40)
 
 
@@ -78,18 +78,18 @@ class PricedPlanner(CountingPlanner):
                 ahead=np.zeros((distributions, 2)), known=np.zeros(distributions, np.int64), found=np.zeros(2),
             )  # fmt: skip
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Plan without what is declared to fail, and never draw it, wherever something else is left."""
         start = self.layout.row_start
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        barred = avoidable(start[low:], forbidden, first)
-        super().forbid(first, barred, harm)
+        avoided = avoidable(start[low:], forbidden, first)
+        super().forbid(first, avoided, max_violation)
         best, counts = allowed_rows(start[low:], forbidden, first)
         self.plan.room[low : self.space.slots] = np.where(best >= 0, best, start[low:-1, None])
         each = np.repeat(np.where(counts > 0, counts, np.diff(start[low:])[:, None]), np.diff(start[low:]), axis=0)
         rows = slice(first, first + len(forbidden))
-        self.by_pair["chance"].room[rows] = np.where(barred, 0.0, 1.0 / each)
-        self.by_pair["preference"].room[rows] = np.where(barred, -np.inf, -np.log(each))
+        self.by_pair["chance"].room[rows] = np.where(avoided, 0.0, 1.0 / each)
+        self.by_pair["preference"].room[rows] = np.where(avoided, -np.inf, -np.log(each))
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
         """Make room for the slots from `first` on: untried, and every action as likely as the others."""
@@ -104,13 +104,13 @@ class PricedPlanner(CountingPlanner):
         changes = super().grow(first, episode, log, changes)
         self.plan.room[first : space.slots] = space.layout.row_start[first:-1, None]
         if self.numbers["known"] and first == 0:
-            self._take_laws()
+            self._take_distributions()
         if first > 0 and self.randomised:  # met in the middle of an episode: what is done there is drawn as anywhere
             changes = follow(self.counts, self.dual, self.rules, first, log, max(episode, 1), changes)
         return changes
 
-    def _take_laws(self) -> None:
-        """Write the laws of the model as if they had been counted."""
+    def _take_distributions(self) -> None:
+        """Write the distributions of the model as if they had been counted."""
         model = compiled(self.task)
         layout, rows = model.layout, self.by_row
         last = layout.outcome_start[1:] - 1
@@ -130,12 +130,12 @@ class PricedPlanner(CountingPlanner):
     def _gather(self) -> None:
         super()._gather()
         rooms: dict[str, Any] = {name: table.room for name, table in self.by_pair.items()}
-        law = np.array(compiled(self.task).layout.row_distribution if self.numbers["known"] else [0], np.int64)
-        costs, laws = len(self.price), int(law.max(initial=0)) + 1
+        distribution = np.array(compiled(self.task).layout.row_distribution if self.numbers["known"] else [0], np.int64)
+        costs, distributions = len(self.price), int(distribution.max(initial=0)) + 1
         self.dual = Dual(
             width=self.width.room, plan=self.plan.room, cost=self.cost.room, price=self.price, expected=self.expected,
-            near=np.zeros((len(self.cost.room), 1 + costs)), law=law, ahead=np.zeros((laws, 1 + costs)),
-            found=np.zeros(laws, np.int64), row_cost=np.zeros(costs), status=self.status, curve=self.curve,
+            near=np.zeros((len(self.cost.room), 1 + costs)), distribution=distribution, ahead=np.zeros((distributions, 1 + costs)),
+            found=np.zeros(distributions, np.int64), row_cost=np.zeros(costs), status=self.status, curve=self.curve,
             words=self.words, **rooms,
         )  # fmt: skip
         # Copies: arrays of a model are read-only, and kernels would be compiled once more for them.
@@ -189,7 +189,7 @@ class PricedPlanner(CountingPlanner):
         return unkept_by_counts(self, self.budget, self.by_pair["charge"].used)
 
     def visits(self) -> Longs | None:
-        """[row]: how often it was taken. Where laws are known that is not counted."""
+        """[row]: how often it was taken. Where distributions are known that is not counted."""
         return None if self.numbers["known"] else super().visits()
 
     def outcomes(self) -> Outcomes | None:
@@ -203,7 +203,7 @@ class PricedPlanner(CountingPlanner):
     # Files ---------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written, by name; known laws are not learned."""
+        """Everything that learning has written, by name; known distributions are not learned."""
         own = {"price": self.price, "status": self.status, "curve": self.curve, "words": self.words}
         counted = {"greedy": self.by_slot["greedy"].used} if self.numbers["known"] else super().arrays()
         return used(self.by_pair) | own | counted
@@ -216,21 +216,16 @@ class PricedPlanner(CountingPlanner):
             super().load(arrays)
 
     def check(self, done: int) -> None:
-        """Raise where a table holds what cannot be."""
+        """Raise if a number is out of range."""
         if not self.numbers["known"]:
             super().check(done)
-        arrays = self.arrays()
-        refuse_no_numbers(arrays, ("charge", "chance", "gain", "price", "curve"))
-        preference = arrays["preference"][self.barred.used == 0]
-        if not np.isfinite(preference).all() or (arrays["preference"][self.barred.used == 1] != -np.inf).any():
-            raise ValueError("engine.preference holds what is no number, or draws what is declared to fail")
-        if (self.price < 0).any() or (self.status < 0).any() or self.status[POINTS] > len(self.curve):
-            raise ValueError("engine.status holds a number that cannot be")
-        chance, start = arrays["chance"], self.space.layout.row_start
-        offering = np.flatnonzero(np.diff(start) > 0)
-        sums = np.add.reduceat(chance, start[offering], axis=0) if offering.size else np.ones(1)
-        if chance.size and (chance.min() < 0 or not np.allclose(sums, 1.0)):
-            raise ValueError("engine.chance holds what is no probability")
+        check_ranges(
+            self.arrays(),
+            {"preference": (-np.inf, FINITE), "chance": (0.0, 1.0), "price": (0.0, FINITE)}
+            | dict.fromkeys(("charge", "gain", "curve"), (-FINITE, FINITE)),
+        )
+        if (self.status < 0).any() or self.status[POINTS] > len(self.curve):
+            raise ValueError("engine.status: a number is out of range")
 
 
 class PricedPolicy(PricedPlanner):

@@ -9,7 +9,7 @@ first, so that what the end of an episode shows reaches its beginning at once:
 * Tight optimism: Q_h starts at span * (H - h), the most that steps h .. H-1 can earn above the range's lower end.
 * Constraint memory: R = r - lo. An observed violation sets Q(s,a) to minus infinity at every step; W = -inf marks a
   dead state, and -inf spreads through the update to every pair that was seen to lead to one. An entry at -inf stays.
-  In a dead state the action of least known harm is taken. A dead first state proves the problem infeasible: the tables
+  In a dead state the action of least known max_violation is taken. A dead first state proves the problem infeasible: the tables
   start afresh with R = r - lo - penalty * violation and nothing is forbidden any more. Penalties are rare and large, so
   from then on alpha = (H+1)/(H+m+t): the start counts for m visits, and no action is given up for one unlucky outcome.
 * All-step sharing: where nothing depends on the step, a transition updates Q_h(s,a) for every h with one shared count.
@@ -30,12 +30,12 @@ first, so that what the end of an episode shows reaches its beginning at once:
   and W hold no trace of it, nor does what is handed out, and what is forbidden is not tried. There are none after a
   proof of infeasibility.
 
-* Outcome sharing: pairs that are declared to have one law of the next state learn it together (post-decision states):
+* Outcome sharing: pairs that are declared to have one distribution of the next state learn it together (post-decision states):
 
-      X_h(law) <- X_h(law) + alpha (W_{h+1}(s') - X_h(law)),   Q_h(s,a) = mean reward of (s,a) + X_h(law of (s,a)),
+      X_h(distribution) <- X_h(distribution) + alpha (W_{h+1}(s') - X_h(distribution)),   Q_h(s,a) = mean reward of (s,a) + X_h(distribution of (s,a)),
 
-  with the count of the law in place of N(s,a), and the most that one step can earn as the reward of a pair not yet
-  tried. A law seen to lead to a dead state forbids every pair that has it. Q of a state is computed when it is met.
+  with the count of the distribution in place of N(s,a), and the most that one step can earn as the reward of a pair not yet
+  tried. A distribution seen to lead to a dead state forbids every pair that has it. Q of a state is computed when it is met.
 
 Tables and their columns: `learners.safe_q.kernel`; updates: `learners.safe_q.kernel`.
 
@@ -44,7 +44,7 @@ How the practical learner takes in one transition: step sizes, Q and X (formulas
 What the practical learner remembers and is run with (formulas: `learners.safe_q.kernel`).
 
 Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and there is just one in a
-layered model, whose slots belong to a step already. A law is a distribution over next slots that several rows may
+layered model, whose slots belong to a step already. A distribution is a distribution over next slots that several rows may
 share.
 """
 
@@ -82,7 +82,7 @@ class PracticalTables(NamedTuple):
 
     #: [row, column]
     q: Floats
-    #: [row, column, or one column where the count is shared]; by law where outcomes are shared.
+    #: [row, column, or one column where the count is shared]; by distribution where outcomes are shared.
     visits: Ints
     #: [slot, column + 1 in a stationary model]
     w: Floats
@@ -91,13 +91,13 @@ class PracticalTables(NamedTuple):
     #: [as visits, 3]: b, v and l of the adaptive step size; nothing where it is not used.
     errors: Floats
     #: [row]: the largest violation seen.
-    harm: Floats
+    max_violation: Floats
     #: [row, column]
     witness: Ints
     status: Longs
-    #: Where laws are learned: X [law, column], why it is minus infinity [law, column], mean reward and count [row].
+    #: Where distributions are learned: X [distribution, column], why it is minus infinity [distribution, column], mean reward and count [row].
     x: Floats = NO_FLOATS
-    law_witness: Ints = NO_WITNESSES
+    distribution_witness: Ints = NO_WITNESSES
     reward: Floats = NO_REWARDS
     tried: Ints = NO_INTS
     #: Where there are trials: [as visits] the mean square of its errors, and [slot] how often it was met.
@@ -129,9 +129,9 @@ class Options(NamedTuple):
     reserve: int
     #: so many slots, the first ones, are the end of an episode
     ends: int = 0
-    #: Where laws are learned: the most that one step can earn, and the start of X.
+    #: Where distributions are learned: the most that one step can earn, and the start of X.
     most: float = 0.0
-    law_start: Floats = NO_FLOATS
+    distribution_start: Floats = NO_FLOATS
 
 
 @loop
@@ -149,15 +149,15 @@ def fill_slots(layout: Layout, tables: PracticalTables, options: Options, low: i
 
 @loop
 def forget(tables: PracticalTables, options: Options) -> None:
-    """Set counts to 0 and laws to their start."""
+    """Set counts to 0 and distributions to their start."""
     tables.visits[:] = 0
     tables.errors[:] = 0.0
     tables.tried[:] = 0
     tables.square[:] = 0.0
     tables.met[:] = 0
-    for law in range(tables.x.shape[0]):
+    for distribution in range(tables.x.shape[0]):
         for column in range(tables.x.shape[1]):
-            tables.x[law, column] = options.law_start[law, column]
+            tables.x[distribution, column] = options.distribution_start[distribution, column]
 
 
 @inlined
@@ -177,14 +177,14 @@ def refresh(layout: Layout, tables: PracticalTables, slot: int, low: int, high: 
         if tables.w[slot, column] == -np.inf:
             mildest = first
             for row in range(first + 1, last):
-                if tables.harm[row] < tables.harm[mildest]:
+                if tables.max_violation[row] < tables.max_violation[mildest]:
                     mildest = row
             tables.greedy[slot, column] = mildest
 
 
 @inlined
 def doubt(tables: PracticalTables, options: Options, place: int, counted: int) -> float:
-    """Return by how much a row (or law) may be better than its estimate; nothing where it has not been tried."""
+    """Return by how much a row (or distribution) may be better than its estimate; nothing where it has not been tried."""
     spread = 0.0
     if tables.errors.shape[0] > 0:
         spread = tables.errors[place, counted, 2]
@@ -201,7 +201,7 @@ def try_again(
     for column in range(low, high):
         most = -np.inf
         for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-            place = np.int64(groups.law_of_row[row]) if tables.x.shape[0] > 0 else row
+            place = np.int64(groups.distribution_of_row[row]) if tables.x.shape[0] > 0 else row
             value = tables.q[row, column] + doubt(tables, options, place, 0 if options.share else column)
             if value > most:
                 most = value
@@ -249,7 +249,7 @@ def forbid(
     for i in range(groups.start[group], groups.start[group + 1]):
         other = groups.rows[i]
         slot = groups.slot_of_row[other]
-        tables.harm[other] = max(tables.harm[other], violation)
+        tables.max_violation[other] = max(tables.max_violation[other], violation)
         for column in range(columns):
             before[column] = tables.greedy[slot, column]
             tables.q[other, column] = -np.inf
@@ -296,7 +296,7 @@ def learn_path(
     """Learn from the `length` steps of `path` that make up episode `episode`; return the new length of the log."""
     columns = tables.q.shape[1]
     remembers = tables.status[REMEMBERS] == 1
-    laws = tables.x.shape[0] > 0
+    distributions = tables.x.shape[0] > 0
     trials = tables.met.shape[0] > 0 and tables.status[PROVED] == 0
     for back in range(length):
         step = length - 1 - back
@@ -309,9 +309,9 @@ def learn_path(
         reward = payoff[record, 0] if remembers else payoff[record, 1]
         for column in range(low, high):
             before[column] = tables.greedy[slot, column]
-        if laws:
+        if distributions:
             note_reward(layout, tables, options, row, reward)
-            update_law(layout, tables, groups, options, row, following, own, low, high)
+            update_distribution(layout, tables, groups, options, row, following, own, low, high)
             recompose(layout, tables, groups, options.most, slot, low, high)
         else:
             update_row(layout, tables, options, row, following, reward, own, low, high)
@@ -431,7 +431,7 @@ def patient_rate(horizon: int, t: int) -> float:
 def step_size(
     layout: Layout, tables: PracticalTables, options: Options, place: int, counted: int, old: float, target: float
 ) -> float:
-    """Count one more visit of a row (or law) and return its step size; `old` and `target` are its own column's."""
+    """Count one more visit of a row (or distribution) and return its step size; `old` and `target` are its own column's."""
     t = tables.visits[place, counted] + 1
     tables.visits[place, counted] = t
     if tables.status[PROVED] > 0:
@@ -485,7 +485,7 @@ def note_reward(layout: Layout, tables: PracticalTables, options: Options, row: 
 
 
 @inlined
-def update_law(
+def update_distribution(
     layout: Layout,
     tables: PracticalTables,
     groups: Groups,
@@ -496,29 +496,31 @@ def update_law(
     low: int,
     high: int,
 ) -> None:
-    """Move X of a row's law towards W(following) in columns low .. high."""
-    law = groups.law_of_row[row]
+    """Move X of a row's distribution towards W(following) in columns low .. high."""
+    distribution = groups.distribution_of_row[row]
     counted = 0 if options.share else low
     ahead = options.shift
-    alpha = step_size(layout, tables, options, law, counted, tables.x[law, own], tables.w[following, own + ahead])
+    alpha = step_size(
+        layout, tables, options, distribution, counted, tables.x[distribution, own], tables.w[following, own + ahead]
+    )
     for column in range(low, high):
-        old = tables.x[law, column]
+        old = tables.x[distribution, column]
         target = tables.w[following, column + ahead]
-        tables.x[law, column] = old + alpha * (target - old) if old > -np.inf else old
+        tables.x[distribution, column] = old + alpha * (target - old) if old > -np.inf else old
         if old > -np.inf and target == -np.inf:
-            tables.law_witness[law, column] = following
+            tables.distribution_witness[distribution, column] = following
 
 
 @inlined
 def recompose(
     layout: Layout, tables: PracticalTables, groups: Groups, most: float, slot: int, low: int, high: int
 ) -> None:
-    """Compute Q of a slot anew from what its rows earn and what their laws lead to; what is forbidden stays so."""
+    """Compute Q of a slot anew from what its rows earn and what their distributions lead to; what is forbidden stays so."""
     for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-        law = groups.law_of_row[row]
+        distribution = groups.distribution_of_row[row]
         reward = tables.reward[row] if tables.tried[row] > 0 else most
         for column in range(low, high):
             if tables.q[row, column] > -np.inf:
-                tables.q[row, column] = reward + tables.x[law, column]
-                if tables.x[law, column] == -np.inf:
-                    tables.witness[row, column] = tables.law_witness[law, column]
+                tables.q[row, column] = reward + tables.x[distribution, column]
+                if tables.x[distribution, column] == -np.inf:
+                    tables.witness[row, column] = tables.distribution_witness[distribution, column]

@@ -19,20 +19,21 @@ from peakrl.learners.assumptions.knowledge import (
     Groups,
     Knowledge,
     check_most_reward,
-    law_starts,
-    laws_of_rows,
+    distribution_starts,
+    distributions_of_rows,
     make_groups,
 )
 from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import (
+    FINITE,
     Choices,
     Episode,
     LearnerSettings,
     SamplingAlgorithm,
     Sizes,
     Task,
+    check_ranges,
     compiled,
-    refuse_no_numbers,
     used,
 )
 from peakrl.learners.constants import levels, slater_penalty
@@ -52,7 +53,7 @@ from peakrl.learners.safe_q.kernel import (
     learn_played,
     learn_practical,
 )
-from peakrl.learners.space import Space
+from peakrl.learners.space import Space, checked_rows
 from peakrl.sampling import Words
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Longs
@@ -87,7 +88,7 @@ class SafeQ(LearnerSettings):
         return PracticalLearner(task, self)
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise where laws are to be learned, which takes a model that tells how many there are."""
+        """Raise where distributions are to be learned, which takes a model that tells how many there are."""
         if knowledge.outcome_groups:
             raise SettingsError("outcome_groups is declared, but this learner shares outcomes on a model only")
 
@@ -102,7 +103,7 @@ class SafeQ(LearnerSettings):
 class PracticalLearner(SamplingAlgorithm):
     """SafeQ, which learns from an episode when it is over, backwards."""
 
-    vouches = True
+    checks_rows = True
 
     def __init__(self, task: Task, settings: SafeQ) -> None:
         super().__init__(task)
@@ -116,19 +117,19 @@ class PracticalLearner(SamplingAlgorithm):
         ).start
         self.lowest = task.sizes.reward_range[0]
         columns, counted = self.columns, 1 if self.shares_steps else self.columns
-        self.law_of_row = laws_of_rows(task.model, task.knowledge)
-        laws = int(self.law_of_row.max()) + 1 if self.law_of_row.size else 0
-        self.by_law = laws > 0
+        self.distribution_of_row = distributions_of_rows(task.model, task.knowledge)
+        distributions = int(self.distribution_of_row.max()) + 1 if self.distribution_of_row.size else 0
+        self.by_distribution = distributions > 0
         self.by_slot = {
             "w": Table(0.0, np.float64, columns + int(self.space.shared)),
             "greedy": Table(0, np.int64, columns),
         } | ({"met": Table(0, np.int32)} if settings.trials else {})
         self.by_row = {
             "q": Table(0.0, np.float64, columns),
-            "harm": Table(0.0, np.float64),
+            "max_violation": Table(0.0, np.float64),
             "witness": Table(NO_WITNESS, np.int32, columns),
-        } | ({"reward": Table(0.0, np.float64), "tried": Table(0, np.int32)} if self.by_law else {})
-        #: By row, or by law where laws are learned.
+        } | ({"reward": Table(0.0, np.float64), "tried": Table(0, np.int32)} if self.by_distribution else {})
+        #: By row, or by distribution where distributions are learned.
         self.by_place = {"visits": Table(0, np.int32, counted)}
         if settings.adaptive_steps:
             self.by_place["errors"] = Table(0.0, np.float64, counted, 3)
@@ -136,8 +137,8 @@ class PracticalLearner(SamplingAlgorithm):
             self.by_place["square"] = Table(0.0, np.float64, counted)
         self.fixed: dict[str, NDArray[Any]] = {
             "status": np.array([int(settings.constraint_memory), 0, 0], np.int64),
-            "x": np.empty((laws, columns)),
-            "law_witness": np.full((laws, columns), NO_WITNESS, np.int32),
+            "x": np.empty((distributions, columns)),
+            "distribution_witness": np.full((distributions, columns), NO_WITNESS, np.int32),
         }
         #: [slot]: optimistic start where slots belong to steps.
         self.slot_start = Table(0.0, np.float64)
@@ -174,12 +175,12 @@ class PracticalLearner(SamplingAlgorithm):
             changes = self._join_groups(new_row, episode, log, changes)
         return changes
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Take what is declared to fail for something seen to fail."""
         tables, rows = self.tables, slice(first, first + len(forbidden))
         tables.q[rows][forbidden] = -np.inf
         tables.witness[rows][forbidden & (tables.witness[rows] == NO_WITNESS)] = DECLARED
-        tables.harm[rows] = np.maximum(tables.harm[rows], harm)
+        tables.max_violation[rows] = np.maximum(tables.max_violation[rows], max_violation)
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
         best, counts = allowed_rows(self.layout.row_start[low:], forbidden, first)
         tables.greedy[low : self.space.slots] = np.where(best >= 0, best, tables.greedy[low : self.space.slots])
@@ -194,15 +195,17 @@ class PracticalLearner(SamplingAlgorithm):
         rooms: dict[str, Any] = {name: table.room for name, table in grown.items()}
         self.tables = PracticalTables(**{"errors": np.empty((0, 1, 3)), **rooms, **self.fixed})
         start = self.start if shared else self.slot_start.room
-        laws = NO_FLOATS
+        distributions = NO_FLOATS
         most = float(self.start[-1])
-        if self.by_law:
-            laws = law_starts(space, self.law_of_row, (self.start if shared else self.slot_start.room) - most)
+        if self.by_distribution:
+            distributions = distribution_starts(
+                space, self.distribution_of_row, (self.start if shared else self.slot_start.room) - most
+            )
         reserve = self.log_room if self.task.model is not None else 0  # played episodes are given room one by one
         offset = ERROR_WINDOW if self.settings.adaptive_steps else float(self.task.sizes.horizon)
         self.options = Options(
             int(shared), self.shares_steps, offset, start, reserve, space.ends,
-            most, laws,
+            most, distributions,
         )  # fmt: skip
 
     def _fill_ends(self) -> None:
@@ -231,7 +234,7 @@ class PracticalLearner(SamplingAlgorithm):
         """Rows whose constraints are declared to be the same."""
         if self._groups is None:
             self._groups = make_groups(self.space, self.depends_on, self.task.model)._replace(
-                law_of_row=self.law_of_row
+                distribution_of_row=self.distribution_of_row
             )
         return self._groups
 
@@ -242,13 +245,13 @@ class PracticalLearner(SamplingAlgorithm):
             key = self._key(row)
             if key in self.failed and tables.status[REMEMBERS]:
                 tables.q[row] = -np.inf
-                tables.harm[row] = self.failed[key]
+                tables.max_violation[row] = self.failed[key]
                 tables.witness[row] = VIOLATES
         for slot in np.unique(space.slot_of_row[first:]).tolist():
             low, high = int(self.layout.row_start[slot]), int(self.layout.row_start[slot + 1])
             q = tables.q[low:high]
             tables.w[slot, : q.shape[1]] = q.max(axis=0)
-            best = np.where(q.max(axis=0) > -np.inf, q.argmax(axis=0), tables.harm[low:high].argmin())
+            best = np.where(q.max(axis=0) > -np.inf, q.argmax(axis=0), tables.max_violation[low:high].argmin())
             tables.greedy[slot] = low + best
             for column in np.flatnonzero(best).tolist() if len(log.node) else []:
                 log.episode[changes] = episode
@@ -279,7 +282,7 @@ class PracticalLearner(SamplingAlgorithm):
         payoff[:length, 2], payoff[:length, 3] = reward, violation
         remembers = bool(tables.status[REMEMBERS])
         if not remembers:
-            np.maximum.at(tables.harm, played.row[:length], violation)
+            np.maximum.at(tables.max_violation, played.row[:length], violation)
         elif self.depends_on is not None:
             for step in np.flatnonzero(violation > 0).tolist():
                 key = self._key(int(played.row[step]))
@@ -308,11 +311,11 @@ class PracticalLearner(SamplingAlgorithm):
 
     def chosen(self) -> NDArray[np.int64]:
         """[slot, column]: the largest Q of each state; nothing known to fail while anything else is left."""
-        return best_rows(self.space, self.by_row["q"].used, self.by_row["harm"].used)
+        return best_rows(self.space, self.by_row["q"].used, self.by_row["max_violation"].used)
 
     def visits(self) -> Longs:
         """[row]: how often it was taken, since a proof of infeasibility if there is one."""
-        counts = self.by_row["tried"].used[:, None] if self.by_law else self.by_place["visits"].used
+        counts = self.by_row["tried"].used[:, None] if self.by_distribution else self.by_place["visits"].used
         return np.asarray(counts.sum(axis=1, dtype=np.int64))
 
     def values(self) -> Floats:
@@ -321,11 +324,11 @@ class PracticalLearner(SamplingAlgorithm):
 
     def known(self) -> NDArray[np.int8]:
         """[entry]: what has been seen to violate, or to lead where only violations are left."""
-        return self.memory().known(self.space, harmed=self.task.model is None)
+        return self.memory().known(self.space, violated_only=self.task.model is None)
 
     def memory(self) -> Memory:
         """What has been seen to fail, and how."""
-        return Memory(self.by_row["witness"].used, self.by_row["harm"].used)
+        return Memory(self.by_row["witness"].used, self.by_row["max_violation"].used)
 
     def feasible(self) -> bool | None:
         """False when the first state has been seen to leave no way out."""
@@ -357,11 +360,26 @@ class PracticalLearner(SamplingAlgorithm):
         return used({**self.by_slot, **self.by_row, **self.by_place}) | self.fixed
 
     def check(self, done: int) -> None:
-        """Raise where an index leads nowhere or a count cannot be, and note what groups are known to fail."""
-        check_practical(self, done)
+        """Raise if a row, a witness or a number is out of range; restore what is known about groups."""
+        arrays, last = self.arrays(), self.space.slots - 1
+        checked_rows(self.space, arrays["greedy"], self.columns, "engine.greedy")
+        counted = (0, min(done * self.space.horizon, MOST_VISITS))
+        check_ranges(
+            arrays,
+            {"witness": (DECLARED, last), "distribution_witness": (NO_WITNESS, last), "errors": (-FINITE, FINITE)}
+            | dict.fromkeys(("visits", "tried", "met"), counted)
+            | dict.fromkeys(("q", "w", "x"), (-np.inf, FINITE))
+            | dict.fromkeys(("max_violation", "square"), (0.0, FINITE))
+            | {"reward": (-FINITE, FINITE)},
+        )
+        remembers, proved, dead = self.fixed["status"].tolist()
+        if remembers not in (0, 1) or not 0 <= proved <= done or not 0 <= dead <= last:
+            raise ValueError("engine.status: a number is out of range")
         if self.depends_on is not None and self.task.model is None:
-            harm = self.by_row["harm"].used
-            self.failed = {self._key(row): float(harm[row]) for row in np.flatnonzero(harm > 0).tolist()}
+            max_violation = self.by_row["max_violation"].used
+            self.failed = {
+                self._key(row): float(max_violation[row]) for row in np.flatnonzero(max_violation > 0).tolist()
+            }
 
 
 # What is declared -------------------------------------------------------------------------------------------------
@@ -384,78 +402,18 @@ def practical_payoffs(model: TabularModel, slack: float, penalty: float) -> Floa
     return np.stack([plain, penalised, model.payoffs.reward, model.record_violation], axis=1)
 
 
-def best_rows(space: Space, values: Floats, harm: Floats) -> NDArray[np.int64]:
-    """[slot, column]: the row of the largest value, of those of -inf only the one of least harm; ties to the lowest."""
+def best_rows(space: Space, values: Floats, max_violation: Floats) -> NDArray[np.int64]:
+    """[slot, column]: the row of the largest value, of those of -inf only the one of least max_violation; ties to the lowest."""
     start = space.layout.row_start
     rows = np.repeat(start[:-1, None], values.shape[1], axis=1)
     sizes = np.diff(start)
     offering = np.flatnonzero(sizes > 0)
-    best, least = values[start[offering]], np.repeat(harm[start[offering], None], values.shape[1], axis=1)
+    best, least = values[start[offering]], np.repeat(max_violation[start[offering], None], values.shape[1], axis=1)
     for number in range(1, int(sizes.max(initial=0))):  # the second action of every slot that has one, the third ...
         some = np.flatnonzero(sizes[offering] > number)
         row = start[offering[some]] + number
-        value, hurt = values[row], harm[row, None]
+        value, hurt = values[row], max_violation[row, None]
         better = (value > best[some]) | ((best[some] == -np.inf) & (value == -np.inf) & (hurt < least[some]))
         best[some], least[some] = np.where(better, value, best[some]), np.where(better, hurt, least[some])
         rows[offering[some]] = np.where(better, row[:, None], rows[offering[some]])
     return rows
-
-
-def check_practical(learner: PracticalLearner, done: int) -> None:
-    """Raise where an index leads nowhere or a count cannot be after `done` episodes."""
-    space, start = learner.space, learner.layout.row_start
-    rows, has = learner.by_slot["greedy"].used, (np.diff(start) > 0)[:, None]
-    if (((rows < start[:-1, None]) | (rows >= start[1:, None])) & has).any():
-        raise ValueError("a greedy row is none of its state's")
-    most = min(done * space.horizon, MOST_VISITS)
-    limits = {
-        "visits": (0, most), "witness": (DECLARED, space.slots - 1),
-        "law_witness": (NO_WITNESS, space.slots - 1), "tried": (0, most), "met": (0, most),
-    }  # fmt: skip
-    arrays = learner.arrays()
-    for name, (least, most) in limits.items():
-        array = arrays.get(name, np.empty(0))
-        if array.size and not (array.min() >= least and array.max() <= most):
-            raise ValueError(f"engine.{name} holds a number that cannot be")
-    remembers, proved, dead = learner.fixed["status"].tolist()
-    if remembers not in (0, 1) or not 0 <= proved <= done or not 0 <= dead < space.slots:
-        raise ValueError("engine.status holds a number that cannot be")
-    refuse_no_numbers(arrays, ("q", "w", "x"), lost=True)
-    refuse_no_numbers(arrays, ("errors", "harm", "reward", "square"))
-    spread = arrays["errors"][..., 1:] if "errors" in arrays else np.empty(0)
-    squares = arrays.get("square", np.empty(0))
-    if min(part.min(initial=0.0) for part in (arrays["harm"], squares, spread)) < 0.0:
-        raise ValueError("engine.harm, engine.square or engine.errors is below 0")
-    check_lost(learner)
-    check_witnesses(learner)
-    if proved and (dead < space.ends or not has[dead] or (not space.shared and space.slot_step[dead] != 0)):
-        raise ValueError("engine.status names a first state that is none")
-    learner.proof()
-
-
-def check_lost(learner: PracticalLearner) -> None:
-    """Raise where an action is given up without a reason, or a state of which an action is not: proofs rest on it."""
-    q, start = learner.by_row["q"].used, learner.layout.row_start
-    lost = q == -np.inf
-    if (lost & (learner.by_row["witness"].used == NO_WITNESS)).any():
-        raise ValueError("engine.q gives up an action that was never seen to fail")
-    if ((learner.fixed["x"] == -np.inf) & (learner.fixed["law_witness"] == NO_WITNESS)).any():
-        raise ValueError("engine.x gives up a law that was never seen to fail")
-    some = np.flatnonzero(np.diff(start) > 0)
-    if some.size:
-        left = ~np.logical_and.reduceat(lost, start[some], axis=0)
-        if (left & (learner.by_slot["w"].used[some, : q.shape[1]] == -np.inf)).any():
-            raise ValueError("engine.w gives up a state that has an action left")
-
-
-def check_witnesses(learner: PracticalLearner) -> None:
-    """Raise where an action is said to lead to a dead state that is not one of the next step: proofs end."""
-    space, witness = learner.space, learner.by_row["witness"].used
-    rows, columns = np.nonzero(witness >= 0)
-    dead = witness[rows, columns]
-    if (dead < space.ends).any() or not (np.diff(learner.layout.row_start)[dead] > 0).all():
-        raise ValueError("engine.witness names the end of an episode")
-    steps = columns if space.shared else space.slot_step[space.slot_of_row[rows]]
-    after = steps + 1 if space.shared else space.slot_step[dead]
-    if (after != steps + 1).any() or (after >= space.horizon).any():
-        raise ValueError("engine.witness names a state of another step than the next")
