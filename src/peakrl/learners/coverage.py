@@ -67,7 +67,7 @@ class Courses(NamedTuple):
     """Where a policy leads."""
 
     horizon: int
-    #: 1 where a column is a step, 0 where slots belong to steps.
+    #: 1 if a column is a step, 0 if slots belong to steps.
     shift: int
     #: [slot + 1]
     row_start: Longs

@@ -235,7 +235,7 @@ class OwnAlgorithm(Algorithm):
         self._call("end_episode")
         return changes
 
-    # What came out -------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------
 
     def decisions(self) -> NDArray[np.int64]:
         """[slot, column]: what the learner would do now; asked wherever an episode may come by."""

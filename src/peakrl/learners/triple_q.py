@@ -62,7 +62,7 @@ class Tables(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Numbers that the settings come to."""
+    """Constants derived from settings and sizes."""
 
     #: Of the space (`arrays.Layout`); 1 where a column is a step, 0 where slots belong to steps.
     node_stride: int
@@ -202,14 +202,14 @@ class TripleQLearner(SamplingAlgorithm):
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes of the model, fewer where the log fills up."""
+        """Run episodes of the model, fewer if the log is full."""
         model = compiled(self.task)
         return learn_triple_q(
             model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff, self.charges,
             self.tables, self.rules, self.path, generator, done, episodes, log, experience, counters,
         )  # fmt: skip
 
-    # What came out -------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------
 
     def multipliers(self) -> Floats:
         """[cost]: Z/eta."""

@@ -93,9 +93,9 @@ class Counts(NamedTuple):
 
 
 class Planning(NamedTuple):
-    """Numbers that the settings come to."""
+    """Constants derived from settings and sizes."""
 
-    #: 1 where a column is a step, 0 where slots belong to steps.
+    #: 1 if a column is a step, 0 if slots belong to steps.
     shift: int
     #: [slot]: in the order of planning, the last step first; where steps share slots any order.
     order: Longs
@@ -185,7 +185,7 @@ class CountingPlanner(SamplingAlgorithm):
         return changes
 
     def _gather(self) -> None:
-        """Put the arrays, which may have moved, before the kernels."""
+        """Collect the arrays for the kernels; growing may have reallocated them."""
         self.layout = self.space.layout
         rooms: dict[str, Any] = {
             name: table.room for name, table in (self.by_row | self.by_cell | self.by_slot).items()
@@ -225,7 +225,7 @@ class CountingPlanner(SamplingAlgorithm):
         followed[:] = np.where(best >= 0, best, followed)
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
-        """Plan, where it is time to."""
+        """Plan if it is due."""
         if episode < self.state[1]:
             return changes
         return plan_if_due(self.layout, self.counts, self.planning, log, episode, changes)
@@ -251,7 +251,7 @@ class CountingPlanner(SamplingAlgorithm):
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes of the model, fewer where the log fills up."""
+        """Run episodes of the model, fewer if the log is full."""
         model = compiled(self.task)
         return learn_counting(
             model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
@@ -259,7 +259,7 @@ class CountingPlanner(SamplingAlgorithm):
             generator, done, episodes, log, experience, counters,
         )  # fmt: skip
 
-    # What came out -------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------
 
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the latest plan."""
@@ -295,7 +295,7 @@ class CountingPlanner(SamplingAlgorithm):
         return Memory(witness, self.by_row["max_violation"].used)
 
     def feasible(self) -> bool | None:
-        """False when a first state has been seen to leave no way out."""
+        """False if every action of a first state is known to fail."""
         return False if self.proved[0] else None
 
     def proof(self) -> list[Witness]:

@@ -309,7 +309,7 @@ class LinearPlanner(CountingPlanner):
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes of the model, fewer where the log fills up."""
+        """Run episodes of the model, fewer if the log is full."""
         model, ran, changes = compiled(self.task), 0, 0
         while ran < episodes:
             if len(log.node) and changes + self.log_room > len(log.node):

@@ -1,51 +1,49 @@
-"""Posterior sampling with a memory of violations: plan on a distribution that is drawn from what was seen.
+"""Posterior sampling with a memory of violations: plan with transition probabilities drawn from the posterior.
 
-With n(o) the times that outcome o (next state, reward, violation) followed a pair, n of them in all, one draw is
+Let n(o) be the number of times that outcome o (next state, reward, violation) of a pair was observed, and n their sum.
+One draw from the posterior is
 
-    p(optimism) ~ Beta(m, 2n),    (p(o), ...) ~ (1 - p(optimism)) Dirichlet(n(o), ...),
+    p* ~ Beta(m, 2n),    (p(o), ...) ~ (1 - p*) Dirichlet(n(o), ...),
 
-m the mass of the *optimism*, an outcome not seen yet that is as good as can be. A plan on it, from the last step back,
-holds violation C first and value V second (steps count from 0; V_H = C_H = 0):
+with p* the probability of an optimistic pseudo-outcome of prior mass m, which earns as much as possible. The plan by
+backward induction minimises the expected violation C first and maximises the value V second (steps count from 0;
+V_H = C_H = 0):
 
-    Q_h(s,a) = sum_o p(o) (r(o) + V_{h+1}(s'(o))) + p(optimism) (hi + most_{h+1}),    at most most_h = (H-h) hi
+    Q_h(s,a) = sum_o p(o) (r(o) + V_{h+1}(s'(o))) + p* (hi + most_{h+1}),    at most most_h = (H-h) hi
     C_h(s,a) = sum_o p(o) (v(o) + C_{h+1}(s'(o)))
-    pi_h(s)  = a pair of least C_h(s,a), of these one of the largest Q_h(s,a), of these the first.
+    pi_h(s)  = argmin_a C_h(s,a), ties by the largest Q_h(s,a), then by the first.
 
-A pair not tried yet has Q = most_h and C = 0. C_h(s,a) > 0 says: this pair was seen to violate, or to lead where every
-pair was. Nothing forgets that, and such a pair is not taken while there is another. C_0 > 0 of a first state proves the
-problem infeasible; from then on the same rule looks for the least violation. The memory of violations is therefore no
-more than the order of the two. What is not zero is at least `LEAST_COST`, so that no product rounds it away.
+An untried pair has Q = most_h and C = 0. C_h(s,a) > 0 means that the pair was observed to violate, or to lead to a
+state in which every pair was. This is never forgotten, and such a pair is only taken if there is no other. C_0 > 0 in a
+first state proves the problem infeasible; from then on the same rule minimises the violation. A positive C is at least
+`LEAST_COST`, so that no product underflows to 0.
 
-* When: after each episode its steps are backed up along its path, the last one first; a pair whose visits have grown by
-  a quarter since it was drawn is drawn anew on the way. A pair seen to violate for the first time is dropped at every
-  step at once. All pairs are drawn anew and planned with when episodes have grown by `growth`.
-* Large spaces: a plan looks at every seen outcome for every step. Its work is put off until all plans together have
-  taken at most twice the work of the backups along paths, after a first credit. Between two plans only paths are
+* Updates: after each episode its states are backed up along the path, last step first; a pair whose visits have grown
+  by a quarter since its last draw is drawn again on the way. After the first violation of a pair, its state is backed
+  up at every step. All pairs are drawn again, and a full plan is made, when episodes have grown by `growth`.
+* Large spaces: a full plan visits every observed outcome at every step. It is postponed until all plans together have
+  taken at most twice the work of the backups along paths, after an initial credit. Between two plans only paths are
   backed up, as in real-time dynamic programming.
-* Hand-out: the same plan with p(o) = n(o)/n, without a optimism. A pair not tried has Q = -inf and C = 0: it is taken only
-  where everything else is known to fail, and after a proof only where nothing was tried.
-* Declared: a pair that is declared to fail has C of at least `LEAST_COST` before it is ever tried.
-* Shared distributions: outcomes of pairs that are declared to have one distribution are counted together, by next state; then
-  Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p(optimism) most_{h+1}, with hi as the mean of a pair not
-  tried. C likewise.
+* Returned policy: the plan with p(o) = n(o)/n and p* = 0. An untried pair has Q = -inf and C = 0: it is taken only if
+  everything else is known to fail, and after a proof of infeasibility only if nothing was tried.
+* Assumptions: a pair that is declared to fail has C of at least `LEAST_COST` before it is tried.
+* Shared distributions: outcomes of pairs that are declared to have the same distribution are counted together, by next
+  state; then Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p* most_{h+1}, with hi as the mean reward of
+  an untried pair. C likewise.
 
-What posterior sampling remembers and is run with (formulas: `learners.posterior_sampling.kernel`).
+Posterior sampling for reinforcement learning is due to Strens (2000) and Osband, Russo and Van Roy (2013), the
+optimistic pseudo-outcome to Tiapkin et al. (2022); docs/references.md.
 
-A *distribution* is what follows a row: its own, or one that several rows are declared to share. A *cell* is an outcome of a distribution
-that was seen: where it led, what it earned and how it violated. The cells of a distribution are a list: `head[distribution]`, then
-`link[cell]`, until -1. Tables of a plan are [slot, column]; a column is a step where steps share slots, and there is
-just one where slots belong to steps.
+Tables. A *distribution* belongs to one row, or to several that are declared to share it. A *cell* is an observed
+outcome of a distribution. The cells of a distribution are a linked list: `head[distribution]`, then `cell_link[cell]`,
+until -1. Tables of a plan are [slot, column]; a column is a step if steps share slots, otherwise there is one column.
 
-Gamma numbers, from which a Dirichlet draw is made.
+Random numbers. A Dirichlet draw normalises gamma numbers. A normal number is drawn by Marsaglia's polar method, a gamma
+number of shape a >= 1 by Marsaglia and Tsang (2000): with d = a - 1/3 and c = 1/sqrt(9d),
 
-A normal number is drawn by Marsaglia's polar method, a gamma number of shape a >= 1 from it by Marsaglia and Tsang
-(2000): with d = a - 1/3 and c = 1/sqrt(9d),
+    v = (1 + c x)^3, x normal;  accept d v if  log u < x^2/2 + d - d v + d log v,  u uniform.
 
-    v = (1 + c x)^3, x normal;  d v is taken where  log u < x^2/2 + d - d v + d log v,  u uniform, else again.
-
-Wherever u < 1 - 0.0331 x^4 that holds, and no logarithm is needed (their "squeeze").
-For a shape below 1: gamma(a) = gamma(a + 1) u^(1/a). Gamma numbers of shapes a_1 .. a_m, divided by their sum, are
-Dirichlet(a_1 .. a_m).
+It holds if u < 1 - 0.0331 x^4, so that most draws need no logarithm. For a < 1: gamma(a) = gamma(a + 1) u^(1/a).
 """
 
 from __future__ import annotations
@@ -67,32 +65,32 @@ from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 #: what episodes have cost so far, in cells looked at.
 CELLS, EPISODES, PLANS, PROVED, DEAD_FIRST, NEXT_PLAN, PLAN_WORK, STEP_WORK = range(8)
 STATUS_SIZE = 8
-#: Cells of a distribution from which on outcomes that differ only in what they earn share one.
+#: From this many cells on, outcomes of a distribution that differ only in their reward share a cell.
 MOST_KINDS = 64
 #: End of a list of cells, and of slots.
 NO_CELL = NO_SLOT = -1
 
 
 class Counts(NamedTuple):
-    """What was seen, and the distribution that was drawn from it."""
+    """Counted outcomes, and the latest draw from the posterior."""
 
     status: Longs
     #: The learner's own random numbers.
     words: Words
-    #: [slot]: episodes that began there.
+    #: [slot]: episodes that began in it.
     begun: Longs
-    #: [distribution]: first cell, number of cells, how often it was seen, and how often by its latest draw; the optimism's share.
+    #: [distribution]: first cell, number of cells, visits, visits at its latest draw; probability of the pseudo-outcome.
     head: Ints
     kinds: Ints
     visits: Longs
     drawn: Longs
     optimism: Floats
-    #: [row]: how often it was taken; mean reward and violation where the distribution is shared, else 0; largest violation.
+    #: [row]: visits; mean reward and violation if distributions are shared, otherwise 0; largest violation.
     tried: Longs
     row_reward: Floats
     row_cost: Floats
     max_violation: Floats
-    #: [cell]: next slot, next cell of the same distribution, how often it came; mean reward and violation; drawn probability.
+    #: [cell]: next slot, next cell of the list, count; mean reward and violation; drawn probability.
     cell_next: Ints
     cell_link: Ints
     cell_count: Longs
@@ -104,7 +102,7 @@ class Counts(NamedTuple):
 class Plan(NamedTuple):
     """A plan by backward induction."""
 
-    #: [slot, column], with a column of zeros after the last step where steps share slots.
+    #: [slot, column], with a column of zeros after the last step if steps share slots.
     value: Floats
     cost: Floats
     #: [slot, column]: the chosen row.
@@ -112,10 +110,10 @@ class Plan(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where rows and slots belong."""
+    """Indices of rows and slots."""
 
     horizon: int
-    #: 1 where a column is a step, 0 where slots belong to steps
+    #: 1 if a column is a step, 0 if slots belong to steps
     shift: int
     node_stride: int
     #: [slot + 1]
@@ -123,39 +121,38 @@ class Places(NamedTuple):
     #: [row]
     slot_of_row: Ints
     distribution_of_row: Ints
-    #: [slot]: its step; [step]: the first of its slots; [slot]: the next one of the same step. Without meaning where
-    #: steps share slots.
+    #: [slot]: its step; [step]: the first of its slots; [slot]: the next slot of the step. Unused if steps share slots.
     slot_step: Longs
     step_head: Longs
     slot_link: Longs
-    #: Rows whose constraints are declared to be the same, as in `practical_tables.Groups`; empty where none are.
+    #: Rows that are declared to have the same constraints (`assumptions.knowledge.Groups`); may be empty.
     group_of_row: Ints
     group_start: Longs
     group_rows: Ints
-    #: [row, column]: what is declared to fail; empty where nothing is.
+    #: [row, column]: declared to fail; may be empty.
     forbidden: NDArray[np.bool_]
 
 
 class Rules(NamedTuple):
-    """Numbers that the settings come to."""
+    """Constants derived from settings and sizes."""
 
-    #: [step, 0 .. H]: the most and the least that can be earned from there on.
+    #: [step, 0 .. H]: largest and least reward of the remaining steps.
     most: Floats
     least: Floats
-    #: Are distributions shared by rows, so that rewards and violations are kept by row?
+    #: Do rows share distributions? Then rewards and violations are counted by row.
     shared: bool
-    #: Mass of the optimism.
+    #: m: prior mass of the optimistic pseudo-outcome.
     optimism: float
     #: A plan is due when episodes have grown by this share.
     growth: float
-    #: Work that plans may take before they have to keep to twice that of the episodes.
+    #: Work of plans that is allowed in addition to twice the work of the episodes.
     credit: int
-    #: Room in the change list that an episode may need.
+    #: Upper bound on the changes that an episode logs.
     reserve: int
 
 
 class Path(NamedTuple):
-    """[step]: the episode at hand."""
+    """[step]: the current episode."""
 
     slot: Longs
     row: Longs
@@ -164,22 +161,22 @@ class Path(NamedTuple):
     violation: Floats
 
 
-#: Stands for a uniform number of exactly 0, whose logarithm there is not.
+#: Replaces a uniform number of exactly 0, which has no logarithm.
 LEAST_UNIFORM = 2.0**-54
 SQUEEZE = 0.0331
-#: A gamma number costs about as much as so many cells of a backup.
+#: A gamma number takes about as long as this many cells of a backup.
 DRAW_WORK = 10
-#: What one visit counts for against the optimism.
+#: Weight of a visit in the draw of the pseudo-outcome's probability.
 OPTIMISM_VISITS = 2.0
-#: Cost of a pair not tried, in the hand-out after a proof: more than any that was seen.
+#: Cost of an untried pair in the returned policy after a proof of infeasibility: larger than any observed.
 UNKNOWN_COST = 1e200
-#: By the drawn distributions, not by plain means. No literal True: numba would compile what takes it once more for that.
+#: Plan with the drawn probabilities, not with means. Not a literal True: numba would compile another specialisation.
 DRAWN = np.bool_(True)
 
 
 @loop
 def draw_distribution(counts: Counts, rules: Rules, distribution: int) -> None:
-    """Draw the probabilities of a distribution's outcomes and of its optimism; before its first visit all is the optimism's."""
+    """Draw the probabilities of a distribution's outcomes; before its first visit the pseudo-outcome has probability 1."""
     counts.drawn[distribution] = counts.visits[distribution]
     if counts.visits[distribution] == 0:
         counts.optimism[distribution] = 1.0
@@ -203,7 +200,7 @@ def draw_distribution(counts: Counts, rules: Rules, distribution: int) -> None:
 def judge(
     places: Places, counts: Counts, rules: Rules, plan: Plan, drawn: bool, step: int, row: int
 ) -> tuple[float, float]:
-    """Return Q and C of a row: by the drawn distribution, or by plain means."""
+    """Return Q and C of a row, with drawn probabilities or with means."""
     distribution = places.distribution_of_row[row]
     there = (step + 1) * places.shift
     visits = counts.visits[distribution]
@@ -252,7 +249,7 @@ def back_up(
     episode: int,
     changes: int,
 ) -> int:
-    """Choose the row of a slot at a step anew; log it from `episode` on if it is another; return the log's length."""
+    """Update the row of a slot at a step; log a change from `episode` on; return the length of the log."""
     column = step * places.shift
     first, last = places.row_start[slot], places.row_start[slot + 1]
     least, best, chosen = np.inf, -np.inf, first
@@ -295,14 +292,14 @@ def make_plan(
 
 @inlined
 def cell_of(counts: Counts, distribution: int, following: int, reward: float, violation: float) -> int:
-    """Return the cell of an outcome, a new one if it was not seen before."""
+    """Return the cell of an outcome; append one for a new outcome."""
     last, similar = NO_CELL, NO_CELL
     cell = np.int64(counts.head[distribution])
     while cell != NO_CELL:
         if counts.cell_next[cell] == following:
             if counts.cell_reward[cell] == reward and counts.cell_cost[cell] == violation:
                 break
-            # Where outcomes are too many to tell apart, those of one next state that violate alike go together.
+            # With too many outcomes, those with the same next state that agree in violating are merged.
             if (counts.cell_cost[cell] > 0.0) == (violation > 0.0):
                 similar = cell
         last = cell
@@ -326,7 +323,7 @@ def cell_of(counts: Counts, distribution: int, following: int, reward: float, vi
 def remember(
     places: Places, counts: Counts, rules: Rules, row: int, following: int, reward: float, violation: float
 ) -> None:
-    """Count what followed a row."""
+    """Count an observed transition."""
     distribution = places.distribution_of_row[row]
     counts.visits[distribution] += 1
     counts.tried[row] += 1
@@ -352,7 +349,7 @@ def drop_row(
     episode: int,
     changes: int,
 ) -> int:
-    """Note that a row, and every row whose constraints are the same, violates; choose anew where it may be chosen."""
+    """Record that a row, and every row with the same constraints, violates; back up the states concerned."""
     first, last = np.int64(0), np.int64(1)
     if places.group_of_row.shape[0] > 0:
         group = places.group_of_row[row]
@@ -421,7 +418,7 @@ def learn_played(
     places: Places, counts: Counts, rules: Rules, plan: Plan, path: Path, length: int, log: Log, episode: int,
     changes: int,
 ) -> int:  # fmt: skip
-    """`learn_path` for Python, which has an episode of an environment: where a kernel plays, nobody compiles this."""
+    """`learn_path`, called from Python for episodes of environments; not compiled for models."""
     return learn_path(places, counts, rules, plan, path, length, log, episode, changes)
 
 
@@ -442,15 +439,15 @@ def learn_posterior(
     done: int,
     episodes: int,
     log: Log,
-    #: [episode, 2]: reward and violation as experienced; empty where nobody asks.
+    #: [episode, 2]: observed reward and violation; may be empty.
     experience: Floats,
     counters: Longs,
 ) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged.
+    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes.
 
-    It stops early when the log or the cells might not hold the next episode.
+    It stops early if the log or the cells might not hold the next episode.
     """
-    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    changes = np.int64(0)  # a literal 0 would compile another specialisation
     for k in range(episodes):
         full = log.node.shape[0] > 0 and changes + rules.reserve > log.node.shape[0]
         if k > 0 and (full or counts.status[CELLS] + layout.horizon > counts.cell_next.shape[0]):
@@ -482,7 +479,7 @@ def judge_all(
     violates: int,
     declared: int,
 ) -> None:
-    """Set Q by plain means, and why a row is known to fail, [row, column]: it violates, or the dead slot it led to."""
+    """Set [row, column] Q with the means, and why a row is known to fail: it violates, or leads to a dead slot."""
     slots = places.row_start.shape[0] - 1
     for column in range(value.shape[1]):
         for slot in range(slots):

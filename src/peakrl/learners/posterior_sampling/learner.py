@@ -1,7 +1,4 @@
-"""Posterior sampling: its settings, and its tables on a space (formulas: `learners.posterior_sampling.kernel`).
-
-Tables of posterior sampling from a file: whatever a kernel will trust is checked.
-"""
+"""Posterior sampling: settings and tables (formulas: `learners.posterior_sampling.kernel`)."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from peakrl.learners.base import (
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
-from peakrl.learners.infeasibility import Memory, Witness
+from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
 from peakrl.learners.posterior_sampling.kernel import (
     CELLS,
     DEAD_FIRST,
@@ -55,11 +52,10 @@ from peakrl.planning.backward import LEAST_COST
 from peakrl.sampling import Words, seed_state
 from peakrl.types import Floats, Ints, Longs
 
-#: Look-ups that plans may take before they have to keep to twice the work of the episodes: well under a second.
+#: Work of plans that is allowed in addition to twice the work of the episodes: well under a second.
 CREDIT = 100_000_000
-#: Told apart from the numbers that the target's outcomes are drawn with.
+#: Separates the learner's random stream from that of the target's outcomes.
 STREAM = np.uint64(0x706F73746572696F)
-NO_WITNESS, VIOLATES, DECLARED = -2, -1, -3
 NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
 NO_INTS: Ints = np.empty(0, np.int32)
 
@@ -82,7 +78,7 @@ class PosteriorSampling(LearnerSettings):
 
 
 class PosteriorLearner(SamplingAlgorithm):
-    """Counts of what was seen, and the plan on the latest draw."""
+    """Counted outcomes, and the plan with the latest draw."""
 
     checks_rows = True
 
@@ -94,7 +90,9 @@ class PosteriorLearner(SamplingAlgorithm):
         self.shares_steps = self.space.shared
         self.grouping = task.knowledge.outcome_groups
         if task.model is None and self.grouping is True:
-            raise SettingsError("outcome_groups is True, but an environment stores none: give a function of the pair")
+            raise SettingsError(
+                "outcome_groups is True, but an environment has none: pass a function (step, state, action)"
+            )
         lo, hi = task.sizes.reward_range
         hi = hi if task.knowledge.most_reward is None else min(hi, task.knowledge.most_reward)
         left = np.arange(task.sizes.horizon, -1, -1.0)
@@ -121,13 +119,13 @@ class PosteriorLearner(SamplingAlgorithm):
         self.status: Longs = np.zeros(STATUS_SIZE, np.int64)
         self.words: Words = seed_state(np.uint64(task.seed) ^ STREAM)
         self.distributions = Table(0, np.int32)
-        #: The slots of a step as a list: [step] the first, [slot] the next; [step] the last.
+        #: The slots of a step as a linked list: [slot] the next; [step] the first, and the last.
         self.links = Table(NO_SLOT, np.int64)
         self.heads, self._tails = (np.full(task.sizes.horizon, NO_SLOT, np.int64) for _ in range(2))
-        #: [row, column]: what is declared to fail; not in use where nothing is.
+        #: [row, column]: declared to fail; unused if nothing is declared.
         self.forbidden = Table(False, np.bool_, self.columns)
         self._distribution_numbers: dict[Hashable, int] = {}
-        #: How rows are known to fail, by what the constraints are declared to depend on.
+        #: Largest violation by the key that the constraints are declared to depend on.
         self.failed: dict[Hashable, float] = {}
         self._group_size: int | None = None
         horizon = task.sizes.horizon
@@ -141,7 +139,7 @@ class PosteriorLearner(SamplingAlgorithm):
     # Tables --------------------------------------------------------------------------------------------------
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on, at their optimistic start."""
+        """Enlarge the tables; new entries start optimistic."""
         space = self.space
         new_row = self.by_row["max_violation"].size
         for table in (*self.by_slot.values(), self.links):
@@ -169,7 +167,7 @@ class PosteriorLearner(SamplingAlgorithm):
         return changes
 
     def _link(self, first: int) -> None:
-        """Append the slots from `first` on to the lists of their steps, where steps have their own."""
+        """Append the slots from `first` on to the lists of their steps, unless steps share slots."""
         if self.space.shared:
             return
         link, steps = self.links.room, self.space.slot_step[first:]
@@ -180,10 +178,10 @@ class PosteriorLearner(SamplingAlgorithm):
         tails = self._tails[steps[fresh]]
         link[tails[tails != NO_SLOT]] = slots[fresh][tails != NO_SLOT]
         self.heads[steps[fresh][tails == NO_SLOT]] = slots[fresh][tails == NO_SLOT]
-        self._tails[steps] = slots  # of one step the last one counts
+        self._tails[steps] = slots  # the last one of each step
 
     def _begin_with_others(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """In slots from `first` on, begin with a row that is not known to fail where there is one, and note it."""
+        """Start the slots from `first` on with a row that is not known to fail, if there is one, and log it."""
         space, start, max_violation = self.space, self.space.layout.row_start, self.by_row["max_violation"].room
         for slot in range(first, space.slots):
             good = np.flatnonzero(max_violation[start[slot] : start[slot + 1]] == 0.0)
@@ -198,7 +196,7 @@ class PosteriorLearner(SamplingAlgorithm):
         return changes
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Take what is declared to fail for something known to fail."""
+        """Treat what is declared to fail as known to fail."""
         self.forbidden.grow(self.space.rows)
         self.forbidden.room[first : self.space.rows] = forbidden
         self.by_row["max_violation"].room[first : self.space.rows] = np.maximum(
@@ -213,7 +211,7 @@ class PosteriorLearner(SamplingAlgorithm):
         self._gather()
 
     def _number_distributions(self, new_row: int) -> None:
-        """Give the new rows their distributions: each its own, or the one that its group has."""
+        """Number the distributions of the new rows: each its own, or that of its group."""
         space, model = self.space, self.task.model
         if not self.grouping:
             self.distributions.room[new_row : space.rows] = np.arange(new_row, space.rows)
@@ -230,7 +228,7 @@ class PosteriorLearner(SamplingAlgorithm):
                 )
 
     def _reserve_cells(self) -> bool:
-        """Make room for the outcomes of one more episode; say whether there was none."""
+        """Ensure capacity for the outcomes of one more episode; return whether the tables grew."""
         needed = int(self.status[CELLS]) + self.space.horizon
         if needed <= len(self.by_cell["cell_next"].room):
             return False
@@ -239,7 +237,7 @@ class PosteriorLearner(SamplingAlgorithm):
         return True
 
     def _gather(self) -> None:
-        """Put the arrays, which may have moved, before the kernels."""
+        """Collect the arrays for the kernels; growing may have reallocated them."""
         space, settings = self.space, self.settings
         rooms = {name: table.room for name, table in {**self.by_distribution, **self.by_row, **self.by_cell}.items()}
         rooms |= {name: table.used for name, table in self.by_distribution.items()} | {
@@ -252,7 +250,7 @@ class PosteriorLearner(SamplingAlgorithm):
         if self.depends_on is not None and self.task.model is not None:
             groups = (made := make_groups(space, self.depends_on, self.task.model)).of_row, made.start, made.rows
         self._group_size = int(np.diff(groups[1]).max(initial=1))
-        # A copy: that of a model is read-only, and kernels would be compiled once more for it.
+        # A copy: the array of a model is read-only, which would compile another specialisation.
         self.places = Places(
             space.horizon, int(space.shared), space.layout.node_stride, np.array(space.layout.row_start),
             space.slot_of_row,
@@ -266,7 +264,7 @@ class PosteriorLearner(SamplingAlgorithm):
 
     @property
     def log_room(self) -> int:
-        """A plan may change every node, a violation every step of the states that it tells of, a path its steps."""
+        """A plan may change every node, a violation every step of the states of its group, a path its steps."""
         largest = self._group_size or 1
         if self.task.model is None and self.depends_on is not None:
             largest = self.space.rows
@@ -280,11 +278,11 @@ class PosteriorLearner(SamplingAlgorithm):
     # Learning ------------------------------------------------------------------------------------------------
 
     def choices(self) -> Choices:
-        """The plan on the latest draw."""
+        """The plan with the latest draw."""
         return Choices.by_column(self.plan.row)
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
-        """Learn from an episode, and plan if that is due."""
+        """Learn from an episode; plan if it is due."""
         length = played.length
         path = Path(played.slot, played.row, played.following, played.reward, played.violation)
         if self._reserve_cells():
@@ -301,7 +299,7 @@ class PosteriorLearner(SamplingAlgorithm):
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes of the model, fewer where the log or the list of outcomes fills up."""
+        """Run episodes of the model, fewer if the log or the list of outcomes is full."""
         model = compiled(self.task)
         if self._reserve_cells():
             self._gather()
@@ -311,14 +309,14 @@ class PosteriorLearner(SamplingAlgorithm):
             generator, done, episodes, log, experience, counters,
         )  # fmt: skip
 
-    # What came out -------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------
 
     def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: the plan on the latest draw."""
+        """[slot, column]: the plan with the latest draw."""
         return self.by_slot["row"].used.copy()
 
     def decision(self) -> Plan:
-        """Return the plan on plain means."""
+        """Return the plan with the empirical means."""
         seen = int(self.status[EPISODES])
         if self._decision is None or self._decision[0] != seen or len(self._decision[1].row) < self.space.slots:
             self._decision = seen, self._planned(self.counts)
@@ -332,7 +330,7 @@ class PosteriorLearner(SamplingAlgorithm):
         return plan
 
     def chosen(self) -> NDArray[np.int64]:
-        """[slot, column]: the rows of the plan on plain means."""
+        """[slot, column]: the rows of the plan with the empirical means."""
         return self.decision().row
 
     def visits(self) -> Longs:
@@ -340,7 +338,7 @@ class PosteriorLearner(SamplingAlgorithm):
         return np.asarray(self.by_row["tried"].used)
 
     def outcomes(self) -> Outcomes:
-        """What followed each distribution."""
+        """Counted outcomes of each distribution."""
         cells = {name: table.room[: self.status[CELLS]] for name, table in self.by_cell.items()}
         return collect(
             self.by_distribution["head"].used, cells["cell_link"], cells["cell_next"], cells["cell_count"],
@@ -348,12 +346,12 @@ class PosteriorLearner(SamplingAlgorithm):
         )  # fmt: skip
 
     def _judged(self) -> tuple[Floats, NDArray[np.int32]]:
-        """[row, column]: Q by plain means, and why a row is known to fail."""
+        """[row, column]: Q with the empirical means, and why a row is known to fail."""
         value = np.empty((self.space.rows, self.columns))
         witness = np.empty((self.space.rows, self.columns), np.int32)
         judge_all(self.places, self.counts, self.rules, self.decision(), value, witness, NO_WITNESS, VIOLATES, DECLARED)
         if self.proved_in:
-            # The hand-out shuns what was not tried then: a state where all else fails is no dead end for that.
+            # The returned policy then avoids untried rows, which does not make a state with one a dead end.
             status = self.status.copy()
             status[PROVED] = 0
             counts = self.counts._replace(status=status)
@@ -364,25 +362,25 @@ class PosteriorLearner(SamplingAlgorithm):
         return value, witness
 
     def values(self) -> Floats:
-        """[entry]: Q by plain means; minus infinity where an action was not tried or is known to fail."""
+        """[entry]: Q with the empirical means; minus infinity for actions that are untried or known to fail."""
         value, witness = self._judged()
         return self.space.entries_of(np.where(witness == NO_WITNESS, value, -np.inf))
 
     def known(self) -> NDArray[np.int8]:
-        """[entry]: what has been seen to violate, or to lead where only violations are left."""
+        """[entry]: what is known to violate, or to lead to a dead end."""
         return self.memory().known(self.space)
 
     def memory(self) -> Memory:
-        """What has been seen to fail, and how."""
+        """What is known to fail, and why."""
         return Memory(self._judged()[1], self.by_row["max_violation"].used)
 
     def feasible(self) -> bool | None:
-        """False when the first state has been seen to leave no way out."""
+        """False if every action of a first state is known to fail."""
         return False if self.status[PROVED] else None
 
     @property
     def proved_in(self) -> int | None:
-        """The episode that ended the proof of infeasibility."""
+        """The episode that completed the proof of infeasibility."""
         return int(self.status[PROVED]) or None
 
     def proof(self) -> list[Witness]:
@@ -401,7 +399,7 @@ class PosteriorLearner(SamplingAlgorithm):
         )
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Make room for as many outcomes as `arrays` hold, and take them over."""
+        """Restore the arrays, with as many cells as they hold."""
         self.status[CELLS] = len(arrays["cell_next"])
         self._reserve_cells()
         self._gather()

@@ -77,7 +77,7 @@ class Dual(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Numbers that the settings come to."""
+    """Constants derived from settings and sizes."""
 
     horizon: int
     node_stride: int

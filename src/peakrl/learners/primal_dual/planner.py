@@ -35,7 +35,7 @@ from peakrl.learners.ucbvi import NO_CELL, UCBVI, CountingPlanner
 from peakrl.sampling import Words, seed_state
 from peakrl.types import Floats, Longs
 
-#: Told apart from the numbers that the target's outcomes are drawn with.
+#: Separates the learner's random stream from that of the target's outcomes.
 STREAM = np.uint64(0x7072696D616C6475)
 #: Points of the curve of prices.
 CURVE_POINTS = 1000
@@ -166,7 +166,7 @@ class PricedPlanner(CountingPlanner):
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes of the model, fewer where the log fills up."""
+        """Run episodes of the model, fewer if the log is full."""
         model = compiled(self.task)
         return learn_primal_dual(
             model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff, self.charges,
@@ -174,7 +174,7 @@ class PricedPlanner(CountingPlanner):
             generator, done, episodes, log, experience, counters,
         )  # fmt: skip
 
-    # What came out -------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------
 
     def multipliers(self) -> Floats:
         """[cost]: the prices as they stand."""

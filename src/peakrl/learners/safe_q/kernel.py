@@ -1,51 +1,43 @@
-"""The practical learner: Q-learning with tight optimism, constraint memory and all-step sharing.
+"""SafeQ: Q-learning with tight optimism, a memory of violations and updates of all steps at once.
 
-An episode follows the greedy policy; after it, its transitions (h, s, a, r, f, s') are learned from, the last one
-first, so that what the end of an episode shows reaches its beginning at once:
+An episode follows the greedy policy. After it, its transitions (h, s, a, r, f, s') are learned from, last one first, so
+that information from the end of an episode reaches its beginning at once:
 
     t = N(s,a) += 1,   delta = R + W_{h+1}(s') - Q_h(s,a)
     Q_h(s,a) <- Q_h(s,a) + alpha delta,   W_h(s) = max_a Q_h(s,a),   W_H = 0
 
-* Tight optimism: Q_h starts at span * (H - h), the most that steps h .. H-1 can earn above the range's lower end.
+* Tight optimism: Q_h starts at span * (H - h), the largest reward of steps h .. H-1 above the range's lower end.
 * Constraint memory: R = r - lo. An observed violation sets Q(s,a) to minus infinity at every step; W = -inf marks a
-  dead state, and -inf spreads through the update to every pair that was seen to lead to one. An entry at -inf stays.
-  In a dead state the action of least known max_violation is taken. A dead first state proves the problem infeasible: the tables
-  start afresh with R = r - lo - penalty * violation and nothing is forbidden any more. Penalties are rare and large, so
-  from then on alpha = (H+1)/(H+m+t): the start counts for m visits, and no action is given up for one unlucky outcome.
-* All-step sharing: where nothing depends on the step, a transition updates Q_h(s,a) for every h with one shared count.
-* Step sizes: alpha = (H+1)/(H+t), or adaptive ones that tell trend from noise (the bias-adjusted Kalman filter of
+  dead end, and -inf propagates to every pair that was observed to lead to one. An entry at -inf stays there. In a dead
+  end the action of least observed violation is taken. If a first state is a dead end, the problem is infeasible: the
+  tables are reset, R = r - lo - penalty * violation, and nothing is forbidden any more. Penalties are rare and large,
+  so from then on alpha = (H+1)/(H+m+t): the initial value counts for m visits, and no action is abandoned after one
+  unlucky outcome.
+* Shared steps: if nothing depends on the step, a transition updates Q_h(s,a) for every h, with one shared count.
+* Step sizes: alpha = (H+1)/(H+t), or adaptive ones that separate trend from noise (the bias-adjusted Kalman filter of
   George and Powell, 2006): with g = c/(c+t), smoothed error b <- (1-g) b + g delta and square v <- (1-g) v + g delta^2,
 
       alpha = 1 - (v - b^2) / ((1 + l) v),   l <- (1-alpha)^2 l + alpha^2,
 
-  at least 1/t, and 1 at the first two visits. While optimism is being washed out the errors agree in sign and alpha
-  stays near 1; afterwards they cancel and alpha falls to that of a plain average. They never cancel quite, so after 20
-  visits (v - b^2) / (1-g)^2, but at most v, stands for v - b^2: else 10,000 visits would be worth no more than 2,600.
-
+  at least 1/t, and 1 at the first two visits. While the optimistic start decays, the errors agree in sign and alpha
+  stays near 1; afterwards they cancel and alpha falls to that of an average. They never cancel completely, so after 20
+  visits v - b^2 is replaced by (v - b^2) / (1-g)^2, at most v: otherwise 10,000 visits would count as 2,600.
 * Trials: without a bonus, early bad luck may make the best action look worse than another, and it would never be tried
-  again. So after 1, 2, 4, 6, 9, 12, 16, .. visits of s (j^2 / 4, rounded down), the next one takes an action of the
-  largest Q_h(s,a) + c sqrt(l m) instead of the largest Q_h(s,a), c = 3. Here l is that of the adaptive step size
-  ((H+1)/(H+t) without it) and m the mean of delta^2 over all visits of the pair: the noise that was seen and, as long
-  as visits are few, what may not have been seen yet, for the first one counts with the most that one step can earn. Q
-  and W hold no trace of it, nor does what is handed out, and what is forbidden is not tried. There are none after a
-  proof of infeasibility.
+  again. After 1, 2, 4, 6, 9, 12, 16, .. visits of s (j^2 / 4, rounded down), the next visit therefore takes an action
+  of the largest Q_h(s,a) + c sqrt(l m), c = 3. Here l is that of the adaptive step size ((H+1)/(H+t) without it) and m
+  the mean of delta^2 over all visits of the pair; the first error counts as the largest reward of a step, which covers
+  what few visits may not have shown. Trials affect neither Q and W nor the returned policy, never take a forbidden
+  action, and end with a proof of infeasibility.
+* Shared distributions (post-decision states): pairs that are declared to have the same distribution D of the next
+  state learn it together:
 
-* Outcome sharing: pairs that are declared to have one distribution of the next state learn it together (post-decision states):
+      X_h(D) <- X_h(D) + alpha (W_{h+1}(s') - X_h(D)),   Q_h(s,a) = mean reward of (s,a) + X_h(D(s,a)),
 
-      X_h(distribution) <- X_h(distribution) + alpha (W_{h+1}(s') - X_h(distribution)),   Q_h(s,a) = mean reward of (s,a) + X_h(distribution of (s,a)),
+  with the count of D in place of N(s,a), and the largest reward of a step as the mean of an untried pair. A
+  distribution that was observed to lead to a dead end forbids all of its pairs. Q of a state is computed at its visits.
 
-  with the count of the distribution in place of N(s,a), and the most that one step can earn as the reward of a pair not yet
-  tried. A distribution seen to lead to a dead state forbids every pair that has it. Q of a state is computed when it is met.
-
-Tables and their columns: `learners.safe_q.kernel`; updates: `learners.safe_q.kernel`.
-
-How the practical learner takes in one transition: step sizes, Q and X (formulas: `learners.safe_q.kernel`).
-
-What the practical learner remembers and is run with (formulas: `learners.safe_q.kernel`).
-
-Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and there is just one in a
-layered model, whose slots belong to a step already. A distribution is a distribution over next slots that several rows may
-share.
+Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and a layered model, whose slots
+belong to steps, has one column.
 """
 
 from __future__ import annotations
@@ -62,14 +54,14 @@ from peakrl.learners.infeasibility import NO_WITNESS, VIOLATES
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
-#: Where `PracticalTables.status` holds: are constraints remembered (1) or penalised (0); the episode of the proof of
-#: infeasibility (0: none); the first slot that died.
+#: Indices of `Tables.status`: are violations remembered (1) or penalised (0); episode of the proof of infeasibility
+#: (0: none); the first state of that proof.
 REMEMBERS, PROVED, DEAD_FIRST = 0, 1, 2
-#: After the proof of infeasibility: how many visits the optimistic start is worth.
+#: m: weight of the initial value after a proof of infeasibility, in visits.
 PATIENCE = 20.0
-#: Visits after which errors that seem to agree must do so by more than chance.
+#: Visits after which the estimate of the noise is corrected.
 SETTLED = 20
-#: Standard errors that a trial grants.
+#: c of the trials, in standard errors.
 DOUBT = 3.0
 #: Tables of parts that are switched off.
 NO_FLOATS: Floats = np.empty((0, 0))
@@ -77,36 +69,36 @@ NO_REWARDS: Floats = np.empty(0)
 NO_WITNESSES: Ints = np.empty((0, 0), np.int32)
 
 
-class PracticalTables(NamedTuple):
-    """What the practical learner remembers."""
+class Tables(NamedTuple):
+    """Tables of SafeQ."""
 
     #: [row, column]
     q: Floats
-    #: [row, column, or one column where the count is shared]; by distribution where outcomes are shared.
+    #: [row, column], one column if steps are shared; [distribution, column] if distributions are shared.
     visits: Ints
     #: [slot, column + 1 in a stationary model]
     w: Floats
     #: [slot, column]: greedy row.
     greedy: Longs
-    #: [as visits, 3]: b, v and l of the adaptive step size; nothing where it is not used.
+    #: [as visits, 3]: b, v and l of the adaptive step size; empty if it is not used.
     errors: Floats
-    #: [row]: the largest violation seen.
+    #: [row]: the largest violation observed.
     max_violation: Floats
     #: [row, column]
     witness: Ints
     status: Longs
-    #: Where distributions are learned: X [distribution, column], why it is minus infinity [distribution, column], mean reward and count [row].
+    #: If distributions are shared: [distribution, column] X, and why it is minus infinity; [row] mean reward and count.
     x: Floats = NO_FLOATS
     distribution_witness: Ints = NO_WITNESSES
     reward: Floats = NO_REWARDS
     tried: Ints = NO_INTS
-    #: Where there are trials: [as visits] the mean square of its errors, and [slot] how often it was met.
+    #: With trials: [as visits] mean square of the errors; [slot] visits.
     square: Floats = NO_FLOATS
     met: Ints = NO_INTS
 
 
 class Path(NamedTuple):
-    """[step]: the episode at hand."""
+    """[step]: the current episode."""
 
     slot: Longs
     row: Longs
@@ -115,28 +107,28 @@ class Path(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Numbers that the settings come to."""
+    """Constants derived from settings and sizes."""
 
-    #: 1 where a column is a step (stationary), 0 where slots belong to steps (layered)
+    #: 1 if a column is a step (stationary), 0 if slots belong to steps (layered)
     shift: int
-    #: does one transition teach every column?
+    #: Does a transition update every column?
     share: bool
     #: H of (H+1)/(H+t); c of the adaptive step size
     offset: float
-    #: [column]: optimistic start in a stationary model; [slot] in a layered one
+    #: Initial value: [column] in a stationary model, [slot] in a layered one.
     start: Floats
-    #: room in the change list that the next episode may need
+    #: Upper bound on the changes that an episode logs.
     reserve: int
-    #: so many slots, the first ones, are the end of an episode
+    #: The first slots, this many, are ends of episodes.
     ends: int = 0
-    #: Where distributions are learned: the most that one step can earn, and the start of X.
+    #: If distributions are shared: the largest reward of a step, and the initial X.
     most: float = 0.0
     distribution_start: Floats = NO_FLOATS
 
 
 @loop
-def fill_slots(layout: Layout, tables: PracticalTables, options: Options, low: int) -> None:
-    """Set Q and W of the slots from `low` on to their start, greedy rows to the first."""
+def fill_slots(layout: Layout, tables: Tables, options: Options, low: int) -> None:
+    """Initialise Q and W of the slots from `low` on; the first action is greedy."""
     for slot in range(low, layout.row_start.shape[0] - 1):
         first, last = layout.row_start[slot], layout.row_start[slot + 1]
         for column in range(tables.q.shape[1]):
@@ -148,8 +140,8 @@ def fill_slots(layout: Layout, tables: PracticalTables, options: Options, low: i
 
 
 @loop
-def forget(tables: PracticalTables, options: Options) -> None:
-    """Set counts to 0 and distributions to their start."""
+def forget(tables: Tables, options: Options) -> None:
+    """Reset counts and distributions."""
     tables.visits[:] = 0
     tables.errors[:] = 0.0
     tables.tried[:] = 0
@@ -161,8 +153,8 @@ def forget(tables: PracticalTables, options: Options) -> None:
 
 
 @inlined
-def refresh(layout: Layout, tables: PracticalTables, slot: int, low: int, high: int) -> None:
-    """Compute W and the greedy rows of a slot anew in columns low .. high."""
+def refresh(layout: Layout, tables: Tables, slot: int, low: int, high: int) -> None:
+    """Update W and the greedy rows of a slot in columns low .. high."""
     first, last = layout.row_start[slot], layout.row_start[slot + 1]
     for column in range(low, high):
         tables.w[slot, column] = tables.q[first, column]
@@ -183,8 +175,8 @@ def refresh(layout: Layout, tables: PracticalTables, slot: int, low: int, high: 
 
 
 @inlined
-def doubt(tables: PracticalTables, options: Options, place: int, counted: int) -> float:
-    """Return by how much a row (or distribution) may be better than its estimate; nothing where it has not been tried."""
+def doubt(tables: Tables, options: Options, place: int, counted: int) -> float:
+    """Return c sqrt(l m) of a row (or distribution); 0 before its first visit."""
     spread = 0.0
     if tables.errors.shape[0] > 0:
         spread = tables.errors[place, counted, 2]
@@ -194,10 +186,8 @@ def doubt(tables: PracticalTables, options: Options, place: int, counted: int) -
 
 
 @loop
-def try_again(
-    layout: Layout, tables: PracticalTables, groups: Groups, options: Options, slot: int, low: int, high: int
-) -> None:
-    """Take the row of the largest Q with its doubt in columns low .. high, where anything is left."""
+def try_again(layout: Layout, tables: Tables, groups: Groups, options: Options, slot: int, low: int, high: int) -> None:
+    """Take the row of the largest Q plus `doubt` in columns low .. high, unless all are forbidden."""
     for column in range(low, high):
         most = -np.inf
         for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
@@ -211,7 +201,7 @@ def try_again(
 @inlined
 def note_changes(
     layout: Layout,
-    tables: PracticalTables,
+    tables: Tables,
     log: Log,
     before: Longs,
     slot: int,
@@ -220,7 +210,7 @@ def note_changes(
     episode: int,
     changes: int,
 ) -> int:
-    """Log the columns of a slot whose greedy row is not `before` any more; return the new length of the log."""
+    """Log the columns of a slot whose greedy row differs from `before`; return the new length of the log."""
     if log.node.shape[0] > 0:
         for column in range(low, high):
             if tables.greedy[slot, column] != before[column]:
@@ -234,7 +224,7 @@ def note_changes(
 @loop
 def forbid(
     layout: Layout,
-    tables: PracticalTables,
+    tables: Tables,
     groups: Groups,
     log: Log,
     before: Longs,
@@ -243,7 +233,7 @@ def forbid(
     episode: int,
     changes: int,
 ) -> int:
-    """Remember that `row`, and every row whose constraints are the same, violates; return the new length of the log."""
+    """Record that `row`, and every row with the same constraints, violates; return the new length of the log."""
     columns = tables.q.shape[1]
     group = groups.of_row[row]
     for i in range(groups.start[group], groups.start[group + 1]):
@@ -261,10 +251,8 @@ def forbid(
 
 
 @loop
-def start_afresh(
-    layout: Layout, tables: PracticalTables, options: Options, log: Log, episode: int, changes: int
-) -> int:
-    """Forget everything but the proof; return the new length of the log."""
+def start_afresh(layout: Layout, tables: Tables, options: Options, log: Log, episode: int, changes: int) -> int:
+    """Reset all tables except the proof; return the new length of the log."""
     if log.node.shape[0] > 0:
         for slot in range(options.ends, layout.row_start.shape[0] - 1):
             first = layout.row_start[slot]
@@ -283,7 +271,7 @@ def start_afresh(
 def learn_path(
     layout: Layout,
     payoff: Floats,
-    tables: PracticalTables,
+    tables: Tables,
     groups: Groups,
     options: Options,
     path: Path,
@@ -293,7 +281,7 @@ def learn_path(
     log: Log,
     changes: int,
 ) -> int:
-    """Learn from the `length` steps of `path` that make up episode `episode`; return the new length of the log."""
+    """Learn from the `length` steps of an episode; return the new length of the log."""
     columns = tables.q.shape[1]
     remembers = tables.status[REMEMBERS] == 1
     distributions = tables.x.shape[0] > 0
@@ -332,14 +320,14 @@ def learn_path(
 
 
 @loop
-def learn_practical(
+def learn_episodes(
     layout: Layout,
     sampler: Sampler,
     stride: int,
     row_payoff: Ints,
-    #: [record, 4]: r - lo, r - lo less the penalty, plain reward, total violation.
+    #: [record, 4]: r - lo, r - lo minus the penalty, reward, total violation.
     payoff: Floats,
-    tables: PracticalTables,
+    tables: Tables,
     groups: Groups,
     options: Options,
     path: Path,
@@ -349,16 +337,16 @@ def learn_practical(
     done: int,
     episodes: int,
     log: Log,
-    #: [episode, 2]: reward and violation as experienced; empty where nobody asks.
+    #: [episode, 2]: observed reward and violation; may be empty.
     experience: Floats,
     counters: Longs,
 ) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged.
+    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes.
 
-    It stops early when the log might not hold the next episode.
+    It stops early if the log might not hold the next episode.
     """
     horizon = layout.horizon
-    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    changes = np.int64(0)  # a literal 0 would compile another specialisation
     for k in range(episodes):
         if log.node.shape[0] > 0 and k > 0 and changes + options.reserve > log.node.shape[0]:
             return k, changes
@@ -384,9 +372,9 @@ def learn_practical(
 @loop
 def learn_played(
     layout: Layout,
-    #: [step, 4]: columns as for `learn_practical`; the episode's step is the record.
+    #: [step, 4]: columns as for `learn_episodes`; the step is the record.
     payoff: Floats,
-    tables: PracticalTables,
+    tables: Tables,
     groups: Groups,
     options: Options,
     path: Path,
@@ -396,13 +384,13 @@ def learn_played(
     log: Log,
     changes: int,
 ) -> int:
-    """Learn from an episode that was played elsewhere; return the new length of the log."""
+    """Learn from an episode of an environment; return the new length of the log."""
     return learn_path(layout, payoff, tables, groups, options, path, before, length, episode, log, changes)
 
 
 @inlined
 def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, smoothing: float) -> float:
-    """Take in the error `delta` of visit t and return the step size."""
+    """Update the statistics with the error `delta` of visit t; return the step size."""
     weight = smoothing / (smoothing + t)
     bias = (1.0 - weight) * errors[row, counted, 0] + weight * delta
     square = (1.0 - weight) * errors[row, counted, 1] + weight * delta * delta
@@ -423,21 +411,21 @@ def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, 
 
 @inlined
 def patient_rate(horizon: int, t: int) -> float:
-    """Return the step size of visit t after the proof: the start counts for PATIENCE visits."""
+    """Return the step size of visit t after a proof of infeasibility."""
     return (horizon + 1.0) / (horizon + PATIENCE + t)
 
 
 @inlined
 def step_size(
-    layout: Layout, tables: PracticalTables, options: Options, place: int, counted: int, old: float, target: float
+    layout: Layout, tables: Tables, options: Options, place: int, counted: int, old: float, target: float
 ) -> float:
-    """Count one more visit of a row (or distribution) and return its step size; `old` and `target` are its own column's."""
+    """Count a visit of a row (or distribution) and return its step size; `old` and `target` are of its own column."""
     t = tables.visits[place, counted] + 1
     tables.visits[place, counted] = t
     if tables.status[PROVED] > 0:
         return patient_rate(layout.horizon, t)
     alpha = (options.offset + 1.0) / (options.offset + t)
-    # Both are looked at first: the difference of two infinities is not a number.
+    # The difference of two infinities is NaN.
     if old > -np.inf and target > -np.inf:
         if tables.square.shape[0] > 0:
             error = target - old if t > 1 else options.most
@@ -450,7 +438,7 @@ def step_size(
 @inlined
 def update_row(
     layout: Layout,
-    tables: PracticalTables,
+    tables: Tables,
     options: Options,
     row: int,
     following: int,
@@ -475,7 +463,7 @@ def update_row(
 
 
 @inlined
-def note_reward(layout: Layout, tables: PracticalTables, options: Options, row: int, reward: float) -> None:
+def note_reward(layout: Layout, tables: Tables, options: Options, row: int, reward: float) -> None:
     """Move a row's mean reward towards `reward`."""
     tries = tables.tried[row] + 1
     tables.tried[row] = tries
@@ -487,7 +475,7 @@ def note_reward(layout: Layout, tables: PracticalTables, options: Options, row: 
 @inlined
 def update_distribution(
     layout: Layout,
-    tables: PracticalTables,
+    tables: Tables,
     groups: Groups,
     options: Options,
     row: int,
@@ -512,10 +500,8 @@ def update_distribution(
 
 
 @inlined
-def recompose(
-    layout: Layout, tables: PracticalTables, groups: Groups, most: float, slot: int, low: int, high: int
-) -> None:
-    """Compute Q of a slot anew from what its rows earn and what their distributions lead to; what is forbidden stays so."""
+def recompose(layout: Layout, tables: Tables, groups: Groups, most: float, slot: int, low: int, high: int) -> None:
+    """Compute Q of a slot from mean rewards and X; forbidden entries stay forbidden."""
     for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
         distribution = groups.distribution_of_row[row]
         reward = tables.reward[row] if tables.tried[row] > 0 else most

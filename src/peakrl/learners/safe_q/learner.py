@@ -1,7 +1,4 @@
-"""SafeQ, the model-free learner: its settings, and its tables on a space (formulas: `learners.safe_q.kernel`).
-
-Tables of SafeQ from a file: whatever a kernel will trust is checked.
-"""
+"""SafeQ, the model-free learner: settings and tables (formulas: `learners.safe_q.kernel`)."""
 
 from __future__ import annotations
 
@@ -47,20 +44,20 @@ from peakrl.learners.safe_q.kernel import (
     REMEMBERS,
     Options,
     Path,
-    PracticalTables,
+    Tables,
     fill_slots,
     forget,
+    learn_episodes,
     learn_played,
-    learn_practical,
 )
 from peakrl.learners.space import Space, checked_rows
 from peakrl.sampling import Words
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Longs
 
-#: 31 bits count visits: a file that tells of more than half of that leaves too little room for what is to come.
+#: Largest count accepted from a file: counts have 31 bits, and learning goes on.
 MOST_VISITS = 2**30
-#: c of the adaptive step size: how many of the latest errors weigh on it.
+#: c of the adaptive step size: the number of recent errors that it averages.
 ERROR_WINDOW = 5.0
 NO_GROUPS = Groups(np.zeros(1, np.int32), np.zeros(2, np.int64), np.zeros(1, np.int32), np.zeros(1, np.int32))
 
@@ -68,40 +65,42 @@ NO_GROUPS = Groups(np.zeros(1, np.int32), np.zeros(2, np.int64), np.zeros(1, np.
 class SafeQ(LearnerSettings):
     """Settings of the model-free learner: Q-learning with a memory of violations. Each part can be switched off."""
 
-    #: Q starts at the most that can be earned; otherwise as high as the penalty asks.
+    #: Q starts at the largest possible return; otherwise at a level that follows from the penalty.
     tight_optimism: bool = True
-    #: Never choose again what was seen to violate, or to lead where nothing but violations is left.
+    #: Never repeat an action that was observed to violate, or to lead to a dead end.
     constraint_memory: bool = True
-    #: One transition teaches every step, wherever the target is stationary.
+    #: A transition updates every step, if the target is stationary.
     share_steps: bool = True
-    #: Step sizes that tell trend from noise; otherwise (H+1)/(H+t).
+    #: Step sizes that separate trend from noise; otherwise (H+1)/(H+t).
     adaptive_steps: bool = True
-    #: Try again, ever more rarely, what may be better than it looks, given the errors seen.
+    #: Try actions again, ever more rarely, that may be better than their estimate.
     trials: bool = True
-    #: Violations up to the slack go unpunished, where violations are not remembered.
+    #: Violations up to the slack are not penalised, if violations are not remembered.
     slack: float = Field(default=0.0, ge=0)
-    #: Penalty weight; otherwise it follows from the slack or, without one, from a hundredth of the tightest bound.
+    #: Penalty weight; by default from the slack or, without slack, from 1 % of the tightest constraint bound.
     penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
 
-    def make(self, task: Task) -> PracticalLearner:
+    def make(self, task: Task) -> SafeQLearner:
         """Return the algorithm for a target."""
-        return PracticalLearner(task, self)
+        return SafeQLearner(task, self)
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise where distributions are to be learned, which takes a model that tells how many there are."""
+        """Raise if distributions are declared to be shared: their number is known on models only."""
         if knowledge.outcome_groups:
-            raise SettingsError("outcome_groups is declared, but this learner shares outcomes on a model only")
+            raise SettingsError(
+                "outcome_groups is declared, but SafeQ shares distributions on models only: leave it out"
+            )
 
     def penalty_of(self, sizes: Sizes) -> float:
-        """Return the weight of a violation once it is not remembered."""
+        """Return the penalty weight, used if violations are not remembered."""
         if self.penalty is not None:
             return self.penalty
         slater = self.slack / 2 if self.slack > 0 else 0.01 * min(sizes.constraint_bounds, default=1.0)
         return slater_penalty(slater, sizes, sizes.span)
 
 
-class PracticalLearner(SamplingAlgorithm):
-    """SafeQ, which learns from an episode when it is over, backwards."""
+class SafeQLearner(SamplingAlgorithm):
+    """SafeQ: learns backwards from an episode when it is over."""
 
     checks_rows = True
 
@@ -129,7 +128,7 @@ class PracticalLearner(SamplingAlgorithm):
             "max_violation": Table(0.0, np.float64),
             "witness": Table(NO_WITNESS, np.int32, columns),
         } | ({"reward": Table(0.0, np.float64), "tried": Table(0, np.int32)} if self.by_distribution else {})
-        #: By row, or by distribution where distributions are learned.
+        #: By row, or by distribution if distributions are shared.
         self.by_place = {"visits": Table(0, np.int32, counted)}
         if settings.adaptive_steps:
             self.by_place["errors"] = Table(0.0, np.float64, counted, 3)
@@ -140,21 +139,21 @@ class PracticalLearner(SamplingAlgorithm):
             "x": np.empty((distributions, columns)),
             "distribution_witness": np.full((distributions, columns), NO_WITNESS, np.int32),
         }
-        #: [slot]: optimistic start where slots belong to steps.
+        #: [slot]: initial value if slots belong to steps.
         self.slot_start = Table(0.0, np.float64)
-        #: How rows are known to fail, by what the constraints are declared to depend on.
+        #: Largest violation by the key that the constraints are declared to depend on.
         self.failed: dict[Hashable, float] = {}
         self._groups: Groups | None = None
         self.before = np.empty(columns, np.int64)
         self.payoff = np.zeros((task.sizes.horizon, 4))
         self.path = Path(*(np.arange(task.sizes.horizon) for _ in range(4)))
         if task.model is not None:
-            self.payoff = practical_payoffs(task.model, self.slack, self.penalty)
+            self.payoff = payoff_records(task.model, self.slack, self.penalty)
 
     # Tables --------------------------------------------------------------------------------------------------
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on, at their optimistic start."""
+        """Enlarge the tables; new entries start optimistic."""
         space = self.space
         new_row = len(self.by_row["q"].used)
         for table in (*self.by_slot.values(), self.slot_start):
@@ -176,7 +175,7 @@ class PracticalLearner(SamplingAlgorithm):
         return changes
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Take what is declared to fail for something seen to fail."""
+        """Treat what is declared to fail as known to fail."""
         tables, rows = self.tables, slice(first, first + len(forbidden))
         tables.q[rows][forbidden] = -np.inf
         tables.witness[rows][forbidden & (tables.witness[rows] == NO_WITNESS)] = DECLARED
@@ -188,12 +187,12 @@ class PracticalLearner(SamplingAlgorithm):
         tables.w[low : self.space.slots, : self.columns][dead] = -np.inf
 
     def _gather(self) -> None:
-        """Put the arrays, which may have moved, before the kernels."""
+        """Collect the arrays for the kernels; growing may have reallocated them."""
         space, shared = self.space, self.space.shared
         self.layout = space.layout
         grown = {**self.by_slot, **self.by_row, **self.by_place}
         rooms: dict[str, Any] = {name: table.room for name, table in grown.items()}
-        self.tables = PracticalTables(**{"errors": np.empty((0, 1, 3)), **rooms, **self.fixed})
+        self.tables = Tables(**{"errors": np.empty((0, 1, 3)), **rooms, **self.fixed})
         start = self.start if shared else self.slot_start.room
         distributions = NO_FLOATS
         most = float(self.start[-1])
@@ -201,7 +200,9 @@ class PracticalLearner(SamplingAlgorithm):
             distributions = distribution_starts(
                 space, self.distribution_of_row, (self.start if shared else self.slot_start.room) - most
             )
-        reserve = self.log_room if self.task.model is not None else 0  # played episodes are given room one by one
+        reserve = (
+            self.log_room if self.task.model is not None else 0
+        )  # episodes of environments extend the log themselves
         offset = ERROR_WINDOW if self.settings.adaptive_steps else float(self.task.sizes.horizon)
         self.options = Options(
             int(shared), self.shares_steps, offset, start, reserve, space.ends,
@@ -209,7 +210,7 @@ class PracticalLearner(SamplingAlgorithm):
         )  # fmt: skip
 
     def _fill_ends(self) -> None:
-        """Set the value of an end that comes before each step: the steps that are left out earn nothing."""
+        """Set the value of an early end: the remaining steps have reward 0."""
         left = np.arange(self.space.horizon, -1, -1) * (0.0 - self.lowest)
         if self.space.shared:
             self.tables.w[: self.space.ends] = left
@@ -218,7 +219,7 @@ class PracticalLearner(SamplingAlgorithm):
 
     @property
     def log_room(self) -> int:
-        """Every step may change its columns and, by a violation, those of its group; a proof changes all."""
+        """A step may change its columns and, by a violation, those of its group; a proof changes all."""
         largest = self.largest_group
         return self.task.sizes.horizon * self.columns * (1 + largest) + self.space.slots * (
             self.columns + int(self.space.shared)
@@ -226,12 +227,12 @@ class PracticalLearner(SamplingAlgorithm):
 
     @property
     def largest_group(self) -> int:
-        """Rows that one violation may forbid."""
+        """Largest number of rows that one violation forbids."""
         return 1 if self.depends_on is None else int(np.diff(self.groups.start).max(initial=0))
 
     @property
     def groups(self) -> Groups:
-        """Rows whose constraints are declared to be the same."""
+        """Rows that are declared to have the same constraints."""
         if self._groups is None:
             self._groups = make_groups(self.space, self.depends_on, self.task.model)._replace(
                 distribution_of_row=self.distribution_of_row
@@ -239,7 +240,7 @@ class PracticalLearner(SamplingAlgorithm):
         return self._groups
 
     def _join_groups(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Enter rows of new slots; what others of their group were seen to do holds for them as well."""
+        """Forbid rows of new slots whose group is known to violate."""
         space, tables = self.space, self.tables
         for row in range(first, space.rows):
             key = self._key(row)
@@ -287,7 +288,7 @@ class PracticalLearner(SamplingAlgorithm):
             for step in np.flatnonzero(violation > 0).tolist():
                 key = self._key(int(played.row[step]))
                 self.failed[key] = max(self.failed.get(key, 0.0), float(violation[step]))
-        groups = self.groups if remembers and violation.any() else NO_GROUPS  # nothing else asks for them
+        groups = self.groups if remembers and violation.any() else NO_GROUPS  # otherwise unused
         return learn_played(
             self.layout, payoff, tables, groups, self.options, path, self.before, length, episode, log, changes
         )
@@ -295,52 +296,52 @@ class PracticalLearner(SamplingAlgorithm):
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes of the model, fewer where the log fills up."""
+        """Run episodes of the model, fewer if the log is full."""
         model = compiled(self.task)
-        return learn_practical(
+        return learn_episodes(
             model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
             self.tables, self.groups, self.options, self.path, self.before,
             generator, done, episodes, log, experience, counters,
         )  # fmt: skip
 
-    # What came out -------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------
 
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the greedy rows."""
         return self.by_slot["greedy"].used.copy()
 
     def chosen(self) -> NDArray[np.int64]:
-        """[slot, column]: the largest Q of each state; nothing known to fail while anything else is left."""
+        """[slot, column]: the row of the largest Q; what is known to fail only if there is nothing else."""
         return best_rows(self.space, self.by_row["q"].used, self.by_row["max_violation"].used)
 
     def visits(self) -> Longs:
-        """[row]: how often it was taken, since a proof of infeasibility if there is one."""
+        """[row]: visits, since the proof of infeasibility if there is one."""
         counts = self.by_row["tried"].used[:, None] if self.by_distribution else self.by_place["visits"].used
         return np.asarray(counts.sum(axis=1, dtype=np.int64))
 
     def values(self) -> Floats:
-        """[entry]: the Q-table; minus infinity where an action is known to fail."""
+        """[entry]: the Q-table; minus infinity for actions that are known to fail."""
         return self.space.entries_of(self.by_row["q"].used)
 
     def known(self) -> NDArray[np.int8]:
-        """[entry]: what has been seen to violate, or to lead where only violations are left."""
+        """[entry]: what is known to violate, or to lead to a dead end."""
         return self.memory().known(self.space, violated_only=self.task.model is None)
 
     def memory(self) -> Memory:
-        """What has been seen to fail, and how."""
+        """What is known to fail, and why."""
         return Memory(self.by_row["witness"].used, self.by_row["max_violation"].used)
 
     def feasible(self) -> bool | None:
-        """False when the first state has been seen to leave no way out."""
+        """False if every action of a first state is known to fail."""
         return False if self.tables.status[PROVED] else None
 
     @property
     def proved_in(self) -> int | None:
-        """The episode that ended the proof of infeasibility."""
+        """The episode that completed the proof of infeasibility."""
         return int(self.tables.status[PROVED]) or None
 
     def forbidden(self) -> NDArray[np.bool_]:
-        """[row, column]: what has been seen to fail."""
+        """[row, column]: what is known to fail."""
         known: NDArray[np.bool_] = self.by_row["witness"].used != NO_WITNESS
         return known
 
@@ -350,7 +351,7 @@ class PracticalLearner(SamplingAlgorithm):
 
     @property
     def remembers(self) -> bool:
-        """Is the memory of constraints in force?"""
+        """Are violations remembered, not penalised?"""
         return bool(self.tables.status[REMEMBERS])
 
     # Files ---------------------------------------------------------------------------------------------------
@@ -382,11 +383,8 @@ class PracticalLearner(SamplingAlgorithm):
             }
 
 
-# What is declared -------------------------------------------------------------------------------------------------
-
-
 def check_declarations(task: Task, settings: SafeQ) -> None:
-    """Raise where something is declared that this learner, as it is set, cannot use, or that is false."""
+    """Raise for declarations that are false, or that the settings cannot use."""
     knowledge = task.knowledge
     if knowledge.most_reward is not None and not (settings.constraint_memory and settings.tight_optimism):
         raise SettingsError("most_reward needs tight_optimism and constraint_memory")
@@ -395,15 +393,15 @@ def check_declarations(task: Task, settings: SafeQ) -> None:
     check_most_reward(task.model, knowledge.most_reward)
 
 
-def practical_payoffs(model: TabularModel, slack: float, penalty: float) -> Floats:
-    """[record, 4]: reward above the range's lower end, the same less the penalty, plain reward, total violation."""
+def payoff_records(model: TabularModel, slack: float, penalty: float) -> Floats:
+    """[record, 4]: r - lo, r - lo minus the penalty, reward, total violation."""
     plain = model.payoffs.reward - model.reward_range[0]
     penalised = model.modified_rewards(slack, penalty) - model.reward_range[0]
     return np.stack([plain, penalised, model.payoffs.reward, model.record_violation], axis=1)
 
 
 def best_rows(space: Space, values: Floats, max_violation: Floats) -> NDArray[np.int64]:
-    """[slot, column]: the row of the largest value, of those of -inf only the one of least max_violation; ties to the lowest."""
+    """[slot, column]: the row of the largest value; if all are -inf, of least violation; ties to the lowest."""
     start = space.layout.row_start
     rows = np.repeat(start[:-1, None], values.shape[1], axis=1)
     sizes = np.diff(start)
