@@ -339,7 +339,7 @@ def test_a_run_is_not_continued_beyond_the_episodes_that_its_margins_were_made_f
 
 def test_a_programme_that_is_too_large_says_so_and_what_to_do(monkeypatch):
     monkeypatch.setattr("peakrl.learners.cmdp_lp.empirical_model.MOST_VARIABLES", 200)
-    with pytest.raises(SettingsError, match=r"has .* variables, more than 200: keep one limit"):
+    with pytest.raises(SettingsError, match=r"has .* variables, more than 200: use a single limit"):
         learn(INVENTORY, OptCMDP(per_step=0.6), episodes=5)
 
 

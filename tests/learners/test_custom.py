@@ -142,7 +142,7 @@ def test_a_run_can_be_read_back_and_drawn_but_not_continued(tmp_path):
     read = load_run(path)
     assert np.array_equal(read.behavior_policy.rows, run.behavior_policy.rows)
     assert np.array_equal(read.history.value, run.history.value)
-    with pytest.raises(SettingsError, match="keeps to itself what it has learned"):
+    with pytest.raises(SettingsError, match="does not store what it has learned"):
         resume(path, episodes=30)
 
 

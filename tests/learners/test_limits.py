@@ -315,7 +315,9 @@ def test_a_false_declaration_is_an_error_on_a_model():
     lacking = {key: outcomes[:1] if len(outcomes) > 1 else outcomes for key, outcomes in problem.tables.items()}
     lacking = {key: [o._replace(probability=1.0) for o in outcomes] for key, outcomes in lacking.items()}
     narrow = RandomProblem(**{**vars(problem), "tables": lacking})
-    with pytest.raises(SettingsError, match=r"support lacks an outcome: at step \d in state|support calls safe what"):
+    with pytest.raises(
+        SettingsError, match=r"support lacks an outcome: at step \d in state|support calls an action safe"
+    ):
         learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support=narrow))
     with pytest.raises(SettingsError, match="constraints is declared otherwise than the model has it: in state"):
         learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(constraints=lambda h, s, a: 1.0))

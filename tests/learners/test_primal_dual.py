@@ -229,7 +229,7 @@ def test_settings_that_cannot_be_are_refused_in_words():
 
 
 def test_a_known_model_must_be_there():
-    with pytest.raises(SettingsError, match="an environment tells no distributions"):
+    with pytest.raises(SettingsError, match="an environment has no known probabilities"):
         learn(ModelEnvironment(INVENTORY, 0), WeiMDP(total=3.5, known_model=True), episodes=5)
 
 

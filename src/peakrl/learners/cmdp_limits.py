@@ -1,4 +1,4 @@
-"""What may be violated on average: the limits of learners for expected costs, and the costs that they are set on.
+"""Limits on expected violations, for learners of constrained MDPs.
 
 With v_i = max(-f_i, 0) a budget is one of
 
@@ -6,11 +6,11 @@ With v_i = max(-f_i, 0) a budget is one of
     per_constraint   E sum_h v_i      <= d_i             one for each constraint
     per_step         E v_i at step h  <= d               one for each constraint and step
 
-Such a limit bounds a mean. However small it is, it does not say "never": that takes a mask or a memory.
+Such a limit bounds an expectation. However small it is, single episodes may violate.
 
-A limit below the least that is possible is refused on a model, where the least is computed. Nobody knows it of an
-environment; there a run tells in the end what the counts say (`unkept`). Each of several limits is looked at on its
-own, and their sum; others that cannot be kept together are not noticed.
+On a model, a limit below the least possible value is an error. For an environment that value is unknown; `unkept`
+reports after the run what the counts say. Each limit is checked separately, and their sum; other combinations that are
+jointly infeasible are not detected.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Budget:
 
     #: [cost]; with `by_step` cost c of step h is number h * quantities + c.
     limits: Floats
-    #: [cost]: the most that one step can come to.
+    #: [cost]: largest cost of a step.
     ranges: Floats
-    #: What a step is charged for: the sum of the violations (1), or each of them.
+    #: Costs of a step: 1 for the sum of the violations, or one for each constraint.
     quantities: int
     by_step: bool
     summed: bool
@@ -55,20 +55,20 @@ class Budget:
         return violation.sum(axis=-1, keepdims=True) if self.summed else violation
 
     def place(self, number: int) -> tuple[int | None, int]:
-        """Return step and quantity of a cost; no step where it is one of the episode."""
+        """Return step and quantity of a cost; step None for a cost of the episode."""
         return divmod(number, self.quantities) if self.by_step else (None, number)
 
     def least(self, chain: Chain, charge: Floats) -> Floats:
-        """[cost]: the least that is possible of each on its own, given what rows are charged, [row, quantity]."""
+        """[cost]: least possible value of each cost alone, with charges [row, quantity]."""
         each = charge.T
         if self.by_step:
             return np.stack([least_by_step(chain, one) for one in each], axis=1).ravel()
         return np.array([least_cost(chain, one) for one in each])
 
     def unkept(self, chain: Chain, charge: Floats, names: tuple[str, ...]) -> str | None:
-        """Say which limit no policy keeps, charged [row, quantity], and what the least is; None where each can be."""
+        """Return which limit is infeasible with costs [row, quantity], and the least value; None if none is."""
         limits, total = self.limits, least_cost(chain, charge.sum(axis=1))
-        if within(total, limits.min()):  # the total is as much as all of them together
+        if within(total, limits.min()):  # the total bounds each of them
             return None
         if self.summed:
             least = least_words(total)
@@ -91,13 +91,13 @@ class Budget:
 
 
 class BudgetSettings(LearnerSettings):
-    """Settings of a learner that keeps expected violations within a limit: just one of three is given."""
+    """Settings of learners with a limit on expected violations: exactly one of three kinds."""
 
-    #: On the sum of all violations of an episode, in expectation.
+    #: Limit on the expected sum of all violations of an episode.
     total: float | None = Field(default=None, ge=0)
-    #: On the sum of each constraint's violations: one limit for all of them, or one for each.
+    #: Limit on the expected sum of violations of each constraint: one for all, or one for each.
     per_constraint: float | tuple[float, ...] | None = None
-    #: On each constraint's violation at each step.
+    #: Limit on the expected violation of each constraint at each step.
     per_step: float | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
@@ -105,8 +105,8 @@ class BudgetSettings(LearnerSettings):
         given = [name for name in NAMES if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"{' and '.join(given) or 'no limit'} is given: give just one of {', '.join(NAMES)}, the violation "
-                "that may be expected"
+                f"{' and '.join(given) or 'no limit'} is given: give exactly one of {', '.join(NAMES)}: a limit on "
+                "the expected violation"
             )
         if self.per_constraint is not None and min(np.atleast_1d(self.per_constraint), default=0.0) < 0:
             raise ValueError(f"per_constraint is {self.per_constraint}; limits must be at least 0")
@@ -114,11 +114,11 @@ class BudgetSettings(LearnerSettings):
 
     @property
     def limited(self) -> str:
-        """Which of the three is given."""
+        """Name of the limit that is given."""
         return next(name for name in NAMES if getattr(self, name) is not None)
 
     def check_model(self, model: TabularModel) -> None:
-        """Raise where no policy keeps a limit, or stays as far below it as is said."""
+        """Raise if a limit is infeasible, or `slater` is too large."""
         budget, charge = self.budget(Sizes.of_model(model)), model.row_violation
         charge = charge.sum(axis=1, keepdims=True) if budget.summed else charge
         reason = budget.unkept(model, charge, model.constraint_names)
@@ -134,12 +134,12 @@ class BudgetSettings(LearnerSettings):
 
     @property
     def aim(self) -> str:
-        """What is to be kept on average, in words."""
+        """Description of the limits."""
         limits = ", ".join(f"{each:g}" for each in np.atleast_1d(getattr(self, self.limited)))
         return f"the policy was to keep {WHAT[self.limited]} within {limits}"
 
     def judged(self, step_violations: Floats) -> str:
-        """Say what was to be kept, and what a policy of violations [step, constraint] has."""
+        """Compare the limits with a policy's expected violations [step, constraint]."""
         found = {"total": step_violations.sum(), "per_constraint": step_violations.sum(axis=0)}
         used = np.atleast_1d(found.get(self.limited, step_violations))
         if isinstance(self.per_constraint, tuple):

@@ -1,10 +1,10 @@
-"""The constants of optimistic Q-learning on a problem of given sizes, for a run of given length.
+"""Constants of optimistic Q-learning, from the sizes of a problem and the number of episodes.
 
 With H steps, I constraints, rewards in [lo, hi] and span = hi - lo:
 
-    slack xi, Slater constant gamma <= xi (xi/2 unless given), penalty eta = 2 H I span / gamma
+    slack xi, Slater constant gamma <= xi (xi/2 by default), penalty eta = 2 H I span / gamma
     Theorem 2 instead: xi = 0, eta = (K H)^phi span, 0 < phi < 1/2
-    start and cap of Q from step h on: eta H (flat), eta (H-h) (stepwise), span (H-h) (tight)
+    initial value and cap of Q from step h on: eta H (flat), eta (H-h) (stepwise), span (H-h) (tight)
     bonus: |R| <= B = eta max_i bound_i,  l = log(S A K H / p)
 """
 
@@ -26,14 +26,14 @@ Start = Literal["flat", "stepwise", "tight"]
 
 @dataclass(frozen=True)
 class Levels:
-    """Where Q starts and how high it may be, [step]."""
+    """Initial values and caps of Q, [step]."""
 
     start: Floats
     cap: Floats
 
 
 def levels(start: Start, sizes: Sizes, penalty: float, most_reward: float | None = None) -> Levels:
-    """Return the start and the cap of Q."""
+    """Return the initial values and caps of Q."""
     remaining = np.arange(sizes.horizon, 0, -1, dtype=np.float64)
     if start == "tight":
         tight = most_above(sizes, most_reward) * remaining
@@ -44,12 +44,12 @@ def levels(start: Start, sizes: Sizes, penalty: float, most_reward: float | None
 
 
 def level_of(penalty: float, sizes: Sizes) -> float:
-    """Return what optimism grants a step: at least its reward, however small the penalty."""
+    """Return the optimistic value of a step: the penalty, but at least the reward span."""
     return max(penalty, sizes.span)
 
 
 def most_above(sizes: Sizes, most_reward: float | None) -> float:
-    """Return the most that a step without violation earns above the lower end of the range."""
+    """Return the largest reward of a step without violation, minus lo."""
     lo, hi = sizes.reward_range
     most = sizes.span if most_reward is None else most_reward - lo
     if not 0 < most <= sizes.span:

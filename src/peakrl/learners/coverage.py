@@ -1,26 +1,28 @@
-"""Where a policy may come to and what it does was never tried there: how many such places, and how likely one is met.
+"""Coverage of a policy: how likely it reaches a state in which its action was never tried.
 
-A pair counts as tried once it was taken at any step where nothing depends on the step. What was never tried may violate
-whatever was learned: it was not seen to be safe.
+An untried action may violate, whatever was learned. If nothing depends on the step, a pair counts as tried after one
+visit at any step. On models the probability is exact; otherwise it is bounded from counts.
 
-How likely a policy is to come where its action was never tried: from counts alone, and exactly by a model.
+Bound from counts. A distribution was visited n times; outcome o (a next slot) occurred c(o) times, k outcomes in all.
+Bet on the next outcome with
 
-Counts. A distribution was seen n times, outcome o (a next slot) c(o) times, k different ones. Betting on the next outcome by
+    q(o) = c(o) / (t + A)  for an outcome that occurred before,    q(new) = A / (t + A),    after t visits.
 
-    q(o) = c(o) / (t + A)  for one seen before,    q(new) = A / (t + A),    after t visits,
-
-multiplies a stake by q/p each time, p the true probability; a fair bet reaches 1/d with probability at most d, however
-long it goes on and whoever decides when the distribution is visited (Ville). So, except with probability d, at all times
+Each bet multiplies the stake by q/p, p the true probability. By Ville's inequality the stake of a fair bet ever reaches
+1/d with probability at most d, whatever decides when the distribution is visited. Except with probability d,
+at all times
 
     sum_o m(o) log 1/p(o)  <=  R = log G(n+A) - log G(A) - k log A - sum_o log G(c(o)) + log 1/d,    m(o) = c(o) - 1,
 
-G the gamma function: the k first sights of an outcome, where p <= 1, are left out. With S(o) the probability not to
-come to an untried pair from o on (0 for outcomes never seen), the least sum_o p(o) S(o) over all such p is, by duality,
+with G the gamma function; the first occurrences of the k outcomes are dropped, since p <= 1. Let S(o) be the
+probability of no untried pair from o on (0 for outcomes that never occurred). The least sum_o p(o) S(o) over all such p
+is, by duality,
 
     S  =  max over u >= 0 of  exp( (sum_o m(o) log((S(o) + u) / m(o)) - R) / N ) N  -  u,    N = sum_o m(o),
 
-and every u gives a lower bound. Backward from the last step this bounds a policy, whichever way it was chosen, as the
-sets of all distributions hold at once: distributions share the failure probability d_total, the j-th to be visited with d_total/(j(j+1)).
+and every u gives a lower bound. By backward induction this bounds a policy, however it was chosen, because the
+confidence sets of all distributions hold together: the j-th distribution to be visited has failure probability
+d_total/(j(j+1)).
 
 Tables are [slot, column] as in `learners.posterior_sampling.kernel`.
 """
@@ -43,65 +45,65 @@ from peakrl.space import read_only
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs
 
-#: A: what an outcome not seen before weighs in the bets.
+#: A: weight of a new outcome in the bets.
 NEW = 0.5
-#: Halvings of the interval that u is looked for in, and its ends.
+#: Bisection for u: number of steps, and the interval.
 HALVINGS, LEAST_SHIFT, MOST_SHIFT = 60, 1e-12, 1e6
 
 
 class Outcomes(NamedTuple):
-    """What was seen to follow: outcomes of a distribution are start[distribution] .. start[distribution + 1]."""
+    """Counted outcomes: those of a distribution are start[distribution] .. start[distribution + 1]."""
 
     #: [row]
     distribution_of_row: Ints
     #: [distribution + 1]
     start: Longs
-    #: [outcome]: next slot, and how often.
+    #: [outcome]: next slot, and count.
     following: Longs
     count: Longs
-    #: [slot]: episodes that began there.
+    #: [slot]: episodes that began in it.
     begun: Longs
 
 
 class Courses(NamedTuple):
-    """Where a policy leads."""
+    """A policy, and what was tried."""
 
     horizon: int
     #: 1 if a column is a step, 0 if slots belong to steps.
     shift: int
     #: [slot + 1]
     row_start: Longs
-    #: [slot, column]: what it takes.
+    #: [slot, column]: the rows of the policy.
     rows: Longs
     #: [row]: was it ever taken?
     tried: NDArray[np.bool_]
 
 
 class Way(NamedTuple):
-    """Room for what `survival_low` works out: kernels that allocate take longer to compile."""
+    """Buffers of `survival_low`: kernels that allocate take longer to compile."""
 
-    #: [slot, column]: was it come by? All False at first.
+    #: [slot, column]: was it reached? Initially False.
     marked: NDArray[np.bool_]
-    #: [i]: step and slot of wherever the policy was seen to lead.
+    #: [i]: step and slot that the policy reaches by counted outcomes.
     steps: Ints
     slots: Ints
-    #: [slot, column + 1]: all 1 at first.
+    #: [slot, column + 1]: initially 1.
     survival: Floats
-    #: As many numbers as there are slots, and as a distribution has outcomes.
+    #: At least as long as slots, and as outcomes of a distribution.
     ahead: Floats
-    #: The slots where episodes began, and how often.
+    #: The slots in which episodes began, and counts.
     began: Longs
     begun: Longs
 
 
-#: How surely a bound from counts holds.
+#: Confidence of bounds from counts.
 CONFIDENCE = 0.95
-#: A bound above this says nothing.
+#: A bound above this is reported as meaningless.
 MEANINGLESS = 0.99
 BY_MODEL = ("the model",)
 FROM_COUNTS = (
     "the outcomes that were counted",
-    "outcomes of a pair, and first states, are independent draws of one distribution",
+    "outcomes of a pair, and first states, are independent and identically distributed",
 )
 SAME_DISTRIBUTION = "nothing depends on the step, as the target declares"
 NOTHING_KNOWN = ("nothing: this learner counts no outcomes",)
@@ -109,22 +111,22 @@ NOTHING_KNOWN = ("nothing: this learner counts no outcomes",)
 
 @dataclass(frozen=True)
 class Coverage:
-    """Where `run.policy` may come to and its action was never tried."""
+    """How likely `run.policy` reaches a state in which its action was never tried."""
 
-    #: (step, state) that the policy can reach; of an environment, those among what was met.
+    #: Number of (step, state) that the policy can reach with an untried action; for environments, of known ones.
     states: int
-    #: Of coming to one in an episode, exact; None of an environment, where nobody knows it.
+    #: Exact probability of reaching one in an episode; None for environments.
     probability: float | None
-    #: How surely `probability_high` holds: a statement about the run as a whole, however its episodes were chosen.
+    #: Confidence of `probability_high`; it holds for the run as a whole, however its episodes were chosen.
     confidence: float
-    #: What that bound needs to be true.
+    #: Assumptions of the bound.
     rests_on: tuple[str, ...]
-    #: Works the bound out; where the model is known few ask for it.
+    #: Computes the bound on demand.
     bound: Callable[[], float] = field(repr=False, compare=False)
 
     @cached_property
     def probability_high(self) -> float:
-        """An upper bound on the probability, from experience alone where the learner counts outcomes."""
+        """Upper bound on the probability, from experience alone if the learner counts outcomes."""
         return self.bound()
 
     def as_dict(self) -> dict[str, Any]:
@@ -137,21 +139,21 @@ class Coverage:
     def __str__(self) -> str:
         if self.probability is not None:
             if self.states == 0:
-                return "tried wherever it can come to (exact, by the model)"
+                return "every reachable action was tried (exact, by the model)"
             return f"untried in {self.states:,} (step, state), probability {self.probability:.2g} (exact, by the model)"
         if self.rests_on == NOTHING_KNOWN:
-            return f"untried in {self.states:,} states that were met, probability not bounded"
-        known = f"untried in {self.states:,} known (step, state)" if self.states else "tried wherever learning came by"
+            return f"untried in {self.states:,} known states, probability not bounded"
+        known = f"untried in {self.states:,} known (step, state)" if self.states else "tried in all known states"
         if self.probability_high > MEANINGLESS:
-            return f"{known}; too little was counted to bound how likely it comes to a place where it was not tried"
+            return f"{known}; too few outcomes to bound the probability of reaching an untried action"
         bound = f"probability at most {self.probability_high:.2g} (confidence {self.confidence:.0%})"
-        return f"{known}; it comes to a place where it was not tried with {bound}"
+        return f"{known}; it reaches an untried action with {bound}"
 
 
 def find_coverage(algorithm: Algorithm, rows: Ints, model: TabularModel | None) -> Coverage | None:
-    """Return what is known of a policy's untried places; `rows` is [node] of `model`, None for an environment.
+    """Return the coverage of a policy, `rows` [node]; `model` is None for environments.
 
-    None where the learner counts no visits.
+    None if the learner does not count visits.
     """
     tried, outcomes = algorithm.tried(), algorithm.outcomes()
     if tried is None:
@@ -174,11 +176,11 @@ def find_coverage(algorithm: Algorithm, rows: Ints, model: TabularModel | None) 
 
 
 def by_counts(algorithm: Algorithm) -> tuple[int, float]:
-    """Return how many (step, state) that were met lie on the policy's ways untried, and the bound on coming to any."""
+    """Return the number of known (step, state) that the policy reaches untried, and the bound on reaching any."""
     tried, outcomes, space = algorithm.tried(), algorithm.outcomes(), algorithm.space
     assert tried is not None
     assert outcomes is not None
-    seen = int(np.count_nonzero(np.diff(outcomes.start))) + 1  # the distribution of the first state is one more
+    seen = int(np.count_nonzero(np.diff(outcomes.start))) + 1  # plus the distribution of the first state
     share = math.log(seen * (seen + 1) / (1.0 - CONFIDENCE))
     courses = Courses(space.horizon, int(space.shared), np.array(space.layout.row_start), algorithm.chosen(), tried)
     known, survival = survival_low(courses, outcomes, way_of(courses, outcomes), share)
@@ -186,14 +188,14 @@ def by_counts(algorithm: Algorithm) -> tuple[int, float]:
 
 
 def met_untried(algorithm: Algorithm, tried: NDArray[np.bool_]) -> int:
-    """Count states that were met and whose handed-out action, at some step, was never tried."""
+    """Count known states in which the action of the returned policy, at some step, was never tried."""
     start = algorithm.space.layout.row_start
     offers = np.diff(start) > 0
     return int(np.count_nonzero(~tried[algorithm.chosen()[offers]].all(axis=1)))
 
 
 def collect(head: Ints, link: Ints, following: Ints, count: Longs, distributions: Ints, begun: Longs) -> Outcomes:
-    """Return outcomes from lists of cells, those of one next slot together; `distributions` is [row]."""
+    """Return the outcomes of linked lists of cells, merged by next slot; `distributions` is [row]."""
     owner = np.full(len(link), -1, np.int64)
     at = head.astype(np.int64)
     here = np.flatnonzero(at >= 0)
@@ -246,7 +248,7 @@ def scale(count: Longs, survival: Floats, limit: float, total: float, shift: flo
 
 @loop
 def slope(count: Longs, survival: Floats, limit: float, total: float, shift: float) -> float:
-    """Return how what is maximised grows with u."""
+    """Return the derivative of the dual objective in u."""
     mass = 0.0
     for i in range(count.shape[0]):
         if count[i] > 1:
@@ -257,7 +259,7 @@ def slope(count: Longs, survival: Floats, limit: float, total: float, shift: flo
 
 
 def way_of(courses: Courses, outcomes: Outcomes) -> Way:
-    """Return the room for a policy."""
+    """Return the buffers for a policy."""
     slots, columns = courses.rows.shape
     began = np.flatnonzero(outcomes.begun > 0)
     most = max(slots, int(np.diff(outcomes.start).max(initial=1)))
@@ -268,9 +270,9 @@ def way_of(courses: Courses, outcomes: Outcomes) -> Way:
 
 @loop
 def reached_by(courses: Courses, outcomes: Outcomes, way: Way) -> int:
-    """Set step and slot of wherever the policy was seen to lead, the first step first; return how many.
+    """List the (step, slot) that the policy reaches by counted outcomes, first step first; return their number.
 
-    It ends where untried.
+    Paths end at untried rows.
     """
     rows, shift = courses.rows, courses.shift
     marked, steps, slots = way.marked, way.steps, way.slots
@@ -300,7 +302,7 @@ def reached_by(courses: Courses, outcomes: Outcomes, way: Way) -> int:
 
 @loop
 def survival_low(courses: Courses, outcomes: Outcomes, way: Way, log_share: float) -> tuple[int, float]:
-    """Return in how many (step, slot) that the policy was seen to lead to its row was never tried, and S at first."""
+    """Return the number of known (step, slot) in which the policy's row is untried, and S of the first state."""
     rows, shift = courses.rows, courses.shift
     survival, ahead = way.survival, way.ahead
     size = reached_by(courses, outcomes, way)
@@ -327,7 +329,7 @@ def survival_low(courses: Courses, outcomes: Outcomes, way: Way, log_share: floa
 def reach_untried(
     layout: Layout, mass: Floats, sent: Floats, rows: Ints, tried: NDArray[np.bool_]
 ) -> tuple[int, float]:
-    """Return how many (step, state) a policy, `rows` [node], can reach where its row was never tried, and how likely.
+    """Return how many (step, state) a policy, `rows` [node], can reach untried, and the probability of reaching any.
 
     Exact, by the model. What comes there goes no further; products do not vanish (`numerics`). `mass` [slot]
     is how likely an episode begins there, `sent` [distribution] is 0; both are overwritten.

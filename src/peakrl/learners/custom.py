@@ -1,11 +1,11 @@
-"""Learners of one's own, in plain Python: `peakrl.Learner`.
+"""Learners of the user's own, in plain Python: `peakrl.Learner`.
 
-Its life: `begin(task)` once; then in every episode `act` and `observe` in turn, step after step, and `end_episode`.
-`decide` says at any time what it would do without exploring. A learner that has no kernel plays step by step on models
-and environments alike (`training.rollout`).
+Life cycle: `begin(task)` once; then in every episode `act` and `observe` in turn, step after step, and `end_episode`.
+`decide` returns the action without exploration, at any time. Such a learner plays step by step on models and
+environments alike (`training.rollout`).
 
-What it follows between two looks counts as what it said at the first of them. Looks come as episodes grow by 2 %, more
-rarely on large models: at each, `decide` is asked about every state that can be met or, of an environment, was met.
+The behaviour policy is sampled: `decide` is called for every reachable state (for environments: every visited state)
+when the number of episodes has grown by 2 %, less often on large models, and counts until the next time.
 """
 
 from __future__ import annotations
@@ -28,53 +28,53 @@ from peakrl.sampling import Words
 from peakrl.specs.user_code import load_named
 from peakrl.types import Floats
 
-#: Looks at what is followed come when episodes have grown by this share, and ask for so many states an episode at most.
-LOOK_GROWTH, ASKED = 0.02, 1000
+#: The behaviour policy is sampled when episodes have grown by this share, for at most this many states an episode.
+SAMPLE_GROWTH, STATES_PER_EPISODE = 0.02, 1000
 
 
 @dataclass(frozen=True)
 class LearnerTask:
-    """What a learner of one's own is told before the first episode."""
+    """What a learner of the user's own knows before the first episode."""
 
     horizon: int
-    #: The least and the largest reward of a step.
+    #: Least and largest reward of a step.
     reward_range: tuple[float, float]
     constraint_names: tuple[str, ...]
-    #: For each constraint a bound on its absolute value.
+    #: Bound on the absolute value of each constraint.
     constraint_bounds: tuple[float, ...]
-    #: Does nothing depend on the step?
+    #: True if nothing depends on the step.
     stationary: bool
-    #: How many are planned.
+    #: Planned number of episodes.
     episodes: int
-    #: Random numbers that the run's seed fixes.
+    #: Random numbers, determined by the seed of the run.
     rng: np.random.Generator
 
 
 class Learner:
-    """Base class for an algorithm of one's own: override `act`, and what else it needs."""
+    """Base class of learners of the user's own: override `act` and what else you need."""
 
     def begin(self, task: LearnerTask) -> None:
-        """Prepare for a run; whatever an earlier run left must be forgotten."""
+        """Prepare for a run; reset what an earlier run left."""
 
     def act(self, step: int, state: Any, actions: Sequence[Any]) -> Any:
-        """Return one of the actions on offer."""
+        """Return one of `actions`."""
         raise LearnerError(f"{type(self).__name__} has no method act(self, step, state, actions)")
 
     def observe(
         self, step: int, state: Any, action: Any, reward: float, constraints: tuple[float, ...], next_state: Any
     ) -> None:
-        """Take in what an action came to; constraints are met where >= 0; next_state is None at the end."""
+        """Process a transition; constraints are satisfied if >= 0; next_state is None at the end."""
 
     def end_episode(self) -> None:
-        """Learn from the episode as a whole."""
+        """Process the end of an episode."""
 
     def decide(self, step: int, state: Any, actions: Sequence[Any]) -> Any:
-        """Return what to do now without exploring; `act` unless overridden."""
+        """Return the action without exploration; by default `act`."""
         return self.act(step, state, actions)
 
 
 class OwnLearner(LearnerSettings):
-    """Settings of a learner of one's own: where its class is, and what it is made with."""
+    """Settings of a learner of the user's own: its class and its arguments."""
 
     #: "file.py:Class" or "module:Class".
     source: str
@@ -99,21 +99,21 @@ class OwnLearner(LearnerSettings):
 
     @classmethod
     def load(cls, source: str, parameters: Mapping[str, Any], folder: str | Path) -> OwnLearner:
-        """Run the code that "file.py:Class" names and make the learner."""
+        """Run the code that "file.py:Class" names and create the learner."""
         found = load_named(source, Path(folder), "learner")
         if not (isinstance(found, type) and issubclass(found, Learner)):
-            raise SettingsError(f"learner {source!r} is no class that is derived from peakrl.Learner")
+            raise SettingsError(f"learner {source!r} is not a subclass of peakrl.Learner")
         try:
             return cls.of(found(**parameters), source, parameters)
         except TypeError as error:
             raise SettingsError(f"learner {source!r} with {dict(parameters)}: {error}") from None
 
     def make(self, task: Task) -> OwnAlgorithm:
-        """Return the algorithm for a target; without an instance, one that only knows what it decided."""
+        """Return the algorithm for a target; without an instance it only holds the stored decisions."""
         return OwnAlgorithm(task, self._instance, self.source)
 
     def fresh(self) -> OwnLearner:
-        """Return the same settings with an instance of their own, for runs side by side."""
+        """Return the same settings with a copy of the instance, for parallel runs."""
         return self if self._instance is None else self.of(copy.deepcopy(self._instance), self.source, self.parameters)
 
     def as_dict(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class OwnLearner(LearnerSettings):
 
 
 class OwnAlgorithm(Algorithm):
-    """Asks a learner of one's own, and tells it."""
+    """Calls a learner of the user's own."""
 
     observes = True
 
@@ -139,40 +139,39 @@ class OwnAlgorithm(Algorithm):
         self.name = source.rpartition(":")[2]
         #: By slot and column: rows and their actions.
         self._offers: dict[tuple[int, int], tuple[list[int], tuple[Hashable, ...]]] = {}
-        #: [row, column]: what is declared to fail.
+        #: [row, column]: declared to fail.
         self._forbidden: NDArray[np.bool_] = np.zeros((0, self.columns), np.bool_)
         self._table: NDArray[np.int64] = np.zeros((0, self.columns), np.int64)
-        self._next_look = 1
-        self._place = ""
+        self._next_sample = 1
         if learner is not None:
             sizes = task.sizes
             bounds, names = sizes.constraint_bounds, task.constraint_names
             rng = np.random.default_rng(np.random.SeedSequence((task.seed, 1)))
-            told = LearnerTask(sizes.horizon, sizes.reward_range, names, bounds, self.space.shared, task.episodes, rng)
-            self._call("begin", told)
+            spec = LearnerTask(sizes.horizon, sizes.reward_range, names, bounds, self.space.shared, task.episodes, rng)
+            self._call("begin", spec)
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the learner; whatever it raises becomes an error that names it."""
+        """Call a method of the learner; an exception becomes a LearnerError that names the method."""
         if self.learner is None:
-            raise LearnerError(f"{self.source} is needed to go on: pass it as learner=")
+            raise LearnerError(f"{self.source} is needed to continue: pass it as learner=")
         try:
             return getattr(self.learner, method)(*arguments)
         except LearnerError:
             raise
-        except Exception as error:  # of the user's own code: anything may come
+        except Exception as error:  # user code may raise anything
             raise LearnerError(f"{self._named(method)} raised {type(error).__name__}: {error}") from error
 
     def _named(self, method: str) -> str:
-        """Return the method that was really run: `decide` is `act` unless overridden."""
+        """Return the name of the method that was run: `decide` is `act` unless overridden."""
         inherited = method == "decide" and getattr(type(self.learner), "decide", None) is Learner.decide
         return f"{self.name}.{'act' if inherited else method}"
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Offer nothing that is declared to fail, wherever something else is left."""
+        """Do not offer what is declared to fail, unless there is nothing else."""
         self._forbidden = np.concatenate([self._forbidden[:first], forbidden])
 
     def _offer(self, step: int, slot: int) -> tuple[list[int], tuple[Hashable, ...]]:
-        """Return the rows of a slot that are on offer, and their actions."""
+        """Return the available rows of a slot, and their actions."""
         column = step if self.space.shared else 0
         if (slot, column) not in self._offers:
             every = range(*self.space.layout.row_start[slot : slot + 2].tolist())
@@ -183,7 +182,7 @@ class OwnAlgorithm(Algorithm):
         return self._offers[slot, column]
 
     def _ask(self, method: str, step: int, slot: int) -> int:
-        """Return the row of the action that a method returns."""
+        """Call a method; return the row of its action."""
         state, (rows, offer) = self.space.state_of_slot(slot), self._offer(step, slot)
         action = self._call(method, step, state, offer)
         try:
@@ -197,10 +196,12 @@ class OwnAlgorithm(Algorithm):
     # Learning ------------------------------------------------------------------------------------------------
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
-        """Look at what is followed, where a look is due."""
-        if episode < self._next_look:
+        """Sample the behaviour policy if it is due."""
+        if episode < self._next_sample:
             return changes
-        self._next_look = episode + max(1, int(LOOK_GROWTH * episode), self.space.slots * self.columns // ASKED)
+        self._next_sample = episode + max(
+            1, int(SAMPLE_GROWTH * episode), self.space.slots * self.columns // STATES_PER_EPISODE
+        )
         table = self.decisions()
         first = self.space.layout.row_start[:-1, None]
         before = np.broadcast_to(first, table.shape).copy()
@@ -220,7 +221,7 @@ class OwnAlgorithm(Algorithm):
         return self._ask("act", step, slot)
 
     def observe(self, played: Episode) -> None:
-        """Tell the learner of the latest step."""
+        """Pass the latest step to the learner."""
         step = played.length - 1
         slot, row, following = (int(part[step]) for part in (played.slot, played.row, played.following))
         over = step + 1 == self.space.horizon or following < self.space.ends
@@ -231,14 +232,14 @@ class OwnAlgorithm(Algorithm):
         )  # fmt: skip
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
-        """Tell the learner that the episode is over."""
+        """Pass the end of the episode to the learner."""
         self._call("end_episode")
         return changes
 
     # Results -------------------------------------------------------------------------------------------------
 
     def decisions(self) -> NDArray[np.int64]:
-        """[slot, column]: what the learner would do now; asked wherever an episode may come by."""
+        """[slot, column]: what the learner decides now, in all reachable states."""
         start = self.space.layout.row_start
         table = np.repeat(start[:-1, None], self.columns, axis=1)
         for step, slot in self.space.decisions():
@@ -246,29 +247,29 @@ class OwnAlgorithm(Algorithm):
         return table
 
     def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: what it was seen to follow at the latest look."""
+        """[slot, column]: the latest sample of the behaviour policy."""
         return self._table
 
     def chosen(self) -> NDArray[np.int64]:
-        """[slot, column]: what it would do now."""
+        """[slot, column]: what the learner decides now."""
         return self._table if self.learner is None else self.decisions()
 
     def values(self) -> Floats:
-        """[entry]: nobody knows what it holds an action to be worth."""
+        """[entry]: NaN, since the learner's values are not known."""
         return self.space.entries_of(np.full((self.space.rows, self.columns), np.nan))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What it was seen to follow; the learner itself is not in a file."""
+        """The latest sample of the behaviour policy; the learner itself is not stored."""
         return {"table": self._table}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what it was seen to follow."""
+        """Restore the latest sample of the behaviour policy."""
         known = checked_rows(self.space, arrays["table"], self.columns, "engine.table")
-        # A state that was met after the latest look counts as one where the first action is taken.
+        # States visited after the latest sample count as taking their first action.
         self._table = np.repeat(self.space.layout.row_start[:-1, None].astype(np.int64), self.columns, axis=1)
         self._table[: len(known)] = known
 
     @property
     def not_resumable(self) -> str | None:
-        """A learner of one's own keeps to itself what it knows."""
-        return f"{self.source} keeps to itself what it has learned, so a run of it cannot be continued: learn anew"
+        """The state of the learner is not stored."""
+        return f"{self.source} does not store what it has learned, so its runs cannot be resumed: learn again"

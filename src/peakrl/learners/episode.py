@@ -1,7 +1,7 @@
-"""What the episode loops of all learners have in common: one step on a model, and the note of an episode's outcome.
+"""Common parts of the episode kernels: the change log, one step on a model, and the record of an episode.
 
-A row that leads to one slot has it as `sampler.link`. Of any other, an outcome is drawn; number j of its distribution
-pays by record row_payoff + stride * j, which is the same for every j where stride is 0.
+The next slot of a row with a single outcome is `sampler.link`. Otherwise an outcome is drawn; outcome j of the
+distribution has the payoff record row_payoff + stride * j, the same for every j if stride is 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Log(NamedTuple):
 def take_row(
     generator: Words, layout: Layout, sampler: Sampler, stride: int, row_payoff: Ints, row: int
 ) -> tuple[int, int]:
-    """Return the record of what a row pays this time, and the slot that it leads to."""
+    """Draw an outcome of a row; return its payoff record and the next slot."""
     record, following = np.int64(row_payoff[row]), np.int64(sampler.link[row])
     if following < 0:
         distribution = ~following
@@ -39,7 +39,7 @@ def take_row(
 
 @inlined
 def note_episode(experience: Floats, counters: Longs, done: int, k: int, earned: float, violated: float) -> None:
-    """Note what episode done+k+1 came to: in the counts of violations and, where anybody asks, in `experience`."""
+    """Record episode done+k+1 in the counts of violations and, unless it is empty, in `experience`."""
     if violated > 0.0:
         counters[0] += 1
         counters[1] = done + k + 1

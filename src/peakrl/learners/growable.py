@@ -1,4 +1,4 @@
-"""An array that grows."""
+"""Arrays that grow."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 
 class Table:
-    """An array that grows along its first axis at amortised constant cost; what is added holds `fill`."""
+    """An array that grows along its first axis in amortised constant time; new elements are `fill`."""
 
     def __init__(self, fill: Any, dtype: Any, *tail: int) -> None:
         self.fill = fill
         self.size = 0
-        #: The whole room: kernels are given this, and touch only what is in use.
+        #: The allocated array: kernels get this and access only the used part.
         self.room: NDArray[Any] = np.empty((0, *tail), dtype)
 
     def grow(self, size: int) -> None:
-        """Make room for `size` entries in all: just so many at first, at least twice as many later."""
+        """Grow to `size` elements: allocate exactly that many at first, later at least twice as many as before."""
         self.size = max(self.size, size)
         if size <= len(self.room):
             return
@@ -28,5 +28,5 @@ class Table:
 
     @property
     def used(self) -> NDArray[Any]:
-        """The entries in use."""
+        """The used part."""
         return self.room[: self.size]

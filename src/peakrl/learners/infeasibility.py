@@ -1,7 +1,7 @@
-"""What a learner has seen fail, and the proof of infeasibility that follows where nothing else is left.
+"""What is known to fail, and the proof of infeasibility that follows from it.
 
-An entry fails where it was seen to violate, where it is declared to, or where it was seen to lead to a state in which
-every entry fails. A first state in which every entry fails proves that no policy keeps every constraint.
+An entry fails if it was observed to violate, is declared to, or was observed to lead to a state in which every entry
+fails. A first state in which every entry fails proves that no policy satisfies every constraint.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from peakrl.learners.space import Space
 from peakrl.policy.export import BARRED, DEAD_END, UNKNOWN, VIOLATED
 from peakrl.types import Floats
 
-#: Witness of a forbidden entry: none yet, seen to violate, declared to fail; a slot: seen to lead to that dead one.
+#: Witness of an entry: not known to fail, observed to violate, declared to fail; otherwise the dead slot it led to.
 NO_WITNESS, VIOLATES, DECLARED = -2, -1, -3
 
 
 @dataclass(frozen=True)
 class Witness:
-    """One line of a proof of infeasibility: an action that was seen to fail."""
+    """One line of a proof of infeasibility: an action that is known to fail."""
 
     step: int
     state: Hashable
     action: Hashable
-    #: The violation seen, or the state it led to from which no action is left.
+    #: The violation, or the state it led to, in which every action fails.
     violation: float | None
     dead_state: Hashable | None
 
@@ -39,17 +39,17 @@ class Witness:
 
 @dataclass(frozen=True)
 class Memory:
-    """What has been seen to fail, in the order of the tables."""
+    """What is known to fail, in the order of the tables."""
 
-    #: [row, column]: nothing (-2), violates (-1), declared (-3), else the slot that it led to and that is a dead end.
+    #: [row, column]: NO_WITNESS, VIOLATES, DECLARED, or the dead slot that it led to.
     witness: NDArray[np.int32]
-    #: [row]: the largest violation seen.
+    #: [row]: the largest violation observed or declared.
     max_violation: Floats
 
-    def known(self, space: Space, *, violated_only: bool = False) -> NDArray[np.int8]:
-        """[entry]: what is known (`policy.export`); `violated_only`: whatever did max_violation counts as VIOLATED."""
+    def known(self, space: Space, *, all_violations: bool = False) -> NDArray[np.int8]:
+        """[entry]: codes of `policy.export`; with `all_violations`, every row that ever violated is VIOLATED."""
         did = (self.max_violation > 0)[:, None]
-        violates = (self.witness == VIOLATES) | ((self.witness == DECLARED) & did) | (violated_only & did)
+        violates = (self.witness == VIOLATES) | ((self.witness == DECLARED) & did) | (all_violations & did)
         failed = np.where(self.witness == NO_WITNESS, UNKNOWN, np.where(self.witness == DECLARED, BARRED, DEAD_END))
         return space.entries_of(np.where(violates, VIOLATED, failed).astype(np.int8))
 
@@ -61,8 +61,10 @@ class Memory:
         for step, slot in queue:
             for row in range(int(start[slot]), int(start[slot + 1])):
                 witness = int(self.witness[row, step if space.shared else 0])
-                if witness == NO_WITNESS:  # of a forged file only: what learning proves rests on what it saw
-                    raise StorageError("the run tells of a proof that rests on an action never seen to fail")
+                if witness == NO_WITNESS:  # in a damaged file only
+                    raise StorageError(
+                        "the proof of infeasibility in this file is damaged: an action is not known to fail"
+                    )
                 led = witness >= 0
                 lines.append(
                     Witness(
@@ -73,7 +75,7 @@ class Memory:
                         space.state_of_slot(witness) if led else None,
                     )
                 )
-                # After the last step nothing is dead: a forged file that says so leads nowhere.
+                # Nothing is dead after the last step.
                 if led and step + 1 < space.horizon and (step + 1, witness) not in seen:
                     seen.add((step + 1, witness))
                     queue.append((step + 1, witness))

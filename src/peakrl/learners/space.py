@@ -1,11 +1,11 @@
-"""Where learners keep their tables: the slots and rows of a target, all there from the start or growing.
+"""Index spaces of learners: the slots and rows of a target, complete from the start or growing.
 
-`ModelSpace` is the space of a compiled model. `GrowingSpace` gives every state that is met a slot and every action on
-offer there a row, numbered in the order in which they are met. With `by_step` a state has a slot of its own for each
-step at which it is met (slots of a layered model); otherwise one slot serves every step (`shared`). Its first `ends`
-slots are the end of an episode, which offers nothing: one for all steps, or one for each step 0..H.
+`ModelSpace` is the space of a compiled model. `GrowingSpace` assigns a slot to every visited state and a row to each of
+its actions, in the order of the visits. With `by_step` a state has a slot for each step at which it occurs (as in a
+layered model); otherwise one slot serves every step (`shared`). Its first `ends` slots are the end of an episode, which
+has no actions: one for all steps, or one for each step 0..H.
 
-A column of a table is a step where steps share slots; elsewhere there is just one.
+A column of a table is a step if steps share slots; otherwise there is one column.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Changes = tuple[Ints, Ints, Ints]
 
 
 class Space(Protocol):
-    """What an algorithm needs to know of slots and rows."""
+    """Slots and rows, as algorithms use them."""
 
     horizon: int
     #: Does one set of slots serve every step?
     shared: bool
-    #: So many slots, the first ones, are the end of an episode.
+    #: The first slots, this many, are ends of episodes.
     ends: int
 
     @property
@@ -83,12 +83,12 @@ class ModelSpace:
 
     @cached_property
     def slot_of_row(self) -> Ints:
-        """[row]: whose action it is."""
+        """[row]: its slot."""
         return self.model.slot_of_row.astype(np.int32)
 
     @property
     def slot_step(self) -> Longs:
-        """[slot]: the step of each slot where steps do not share them; the last step for those met only after it."""
+        """[slot]: its step, if steps do not share slots; slots after the last step count as the last step."""
         return np.minimum(self.model.step_of_slot, self.horizon - 1)
 
     def action_number(self, row: int) -> int:
@@ -104,11 +104,11 @@ class ModelSpace:
         return self.model.slot_of(step, seen.state)
 
     def add(self, step: int, seen: Observed) -> int:
-        """A model has no state that it does not know."""
+        """Return the slot of a state; a model has no new states."""
         return self.find(step, seen)
 
     def decisions(self) -> Iterable[tuple[int, int]]:
-        """Return (step, slot) wherever there is something to decide and an episode can come by."""
+        """Return (step, slot) of all reachable decisions."""
         return ((step, slot) for step, slot, _ in self.model.decisions())
 
     def nodes_of(self, table: NDArray[Any]) -> Ints:
@@ -122,34 +122,34 @@ class ModelSpace:
         return table.T.ravel()
 
     def ordered(self, changes: Changes) -> Changes:
-        """Changes are in the order of the model already."""
+        """Return the changes, which are in the order of the model already."""
         return changes
 
     def states(self) -> TabularModel:
-        """What policies are made for."""
+        """Return the states that policies are made for."""
         return self.model
 
     def first_rows(self) -> Ints:
-        """[node]: what is followed before anything is learned."""
+        """[node]: the first rows, which are followed before anything is learned."""
         return first_rows(self.model)
 
 
 class GrowingSpace:
-    """The states of an environment that were met so far, and what they offer."""
+    """The visited states of an environment, and their actions."""
 
     def __init__(self, rules: Rules, *, by_step: bool) -> None:
         self.rules, self.horizon, self.shared = rules, rules.horizon, not by_step
         self.ends = rules.horizon + 1 if by_step else 1
         one: dict[Hashable, int] = {}
-        #: [step]: the slots of its states; one and the same for all steps that share them.
+        #: [step]: the slots of its states; the same mapping for all steps if they share slots.
         self.lookup = [{} if by_step else one for _ in range(rules.horizon + 1)]
         self.labels: list[Hashable] = [None] * self.ends
         self.offers: list[ActionNumbers] = [()] * self.ends
-        #: [row]: the number of its action, as `row_action` has it.
+        #: [row]: number of its action, as in `row_action`.
         self.numbers: list[int] = []
         #: [slot]: its first row.
         self.starts: list[int] = [0] * self.ends
-        #: [slot]: its step, of those that the arrays lack: a state is noted in lists first, and then many at once.
+        #: [slot]: its step, for slots that are not in the arrays yet: they are copied many at a time.
         self._steps: list[int] = [0] * self.ends
         self._numbers: dict[Hashable, int] = {}
         self._start, self._step, self._state = Table(0, np.int64), Table(0, np.int64), Table(-1, np.int32)
@@ -157,21 +157,21 @@ class GrowingSpace:
         nothing, none, start = np.empty((0, 2), np.int64), np.empty(0, np.int32), np.empty(0, np.int64)
         arrays = (nothing, nothing, start, none, start, none, np.empty(0))
         for array in arrays:
-            array.flags.writeable = False  # as a model's are: kernels would be compiled once more for others
+            array.flags.writeable = False  # as those of models, or kernels would be compiled for both
         self._layout = Layout(self.horizon, self.node_stride, 0, *arrays)
 
     @property
     def slots(self) -> int:
-        """Slots in use, those of the end included."""
+        """Number of slots, with ends."""
         return len(self.labels)
 
     @property
     def rows(self) -> int:
-        """Rows in use."""
+        """Number of rows."""
         return len(self.numbers)
 
     def _note(self) -> None:
-        """Bring the arrays up to the states that were added."""
+        """Copy states that were added to the arrays."""
         slots, rows, first, first_row = self.slots, self.rows, self._state.size, self._action.size
         if first == slots:
             return
@@ -192,13 +192,13 @@ class GrowingSpace:
 
     @property
     def slot_of_row(self) -> Ints:
-        """[row]: whose action it is."""
+        """[row]: its slot."""
         self._note()
         return self._slot.used
 
     @property
     def slot_step(self) -> Longs:
-        """[slot]: the step of each slot where steps do not share them."""
+        """[slot]: its step, if steps do not share slots."""
         self._note()
         return self._step.used
 
@@ -222,12 +222,12 @@ class GrowingSpace:
 
     @property
     def node_stride(self) -> int:
-        """Between two steps in the numbers of a change list, with room for all states that may still come."""
+        """Distance of two steps in the node numbers of a change log, large enough for all future states."""
         return MOST_INDICES // (self.horizon + 1) if self.shared else 0
 
     @property
     def layout(self) -> Layout:
-        """What kernels need to know of slots and rows."""
+        """Layout for kernels."""
         start = self._row_start
         start.flags.writeable = False
         return self._layout._replace(row_start=start)
@@ -249,21 +249,21 @@ class GrowingSpace:
         return self.starts[slot]
 
     def decisions(self) -> Iterable[tuple[int, int]]:
-        """Return (step, slot) for every state that was met; where steps share slots, at every step."""
+        """Return (step, slot) for every visited state; at every step if steps share slots."""
         slots = range(self.ends, self.slots)
         if self.shared:
             return ((step, slot) for step in range(self.horizon) for slot in slots)
         return zip(self.slot_step[self.ends :].tolist(), slots, strict=True)
 
     def find(self, step: int, seen: Observed) -> int:
-        """Return the slot of a state; -1 where it is new. A state must always offer the same actions."""
+        """Return the slot of a state; -1 if it is new. Raise if its actions have changed."""
         slot = self.lookup[step].get(seen.state, -1)
         if slot >= 0 and self.offers[slot] is not seen.offer and self.offers[slot] != seen.offer:
             labels = self.rules.actions.labels
             before, now = ([labels[index] for index in offer] for offer in (self.offers[slot], seen.offer))
             raise TargetError(
-                f"state {seen.state!r} offers the actions {now}, but offered {before} before; what is on offer must "
-                "follow from the state" + ("" if self.shared else " and the step")
+                f"state {seen.state!r} offers the actions {now}, but offered {before} before; the actions must depend "
+                "only on the state" + ("" if self.shared else " and the step")
             )
         return slot
 
@@ -278,7 +278,7 @@ class GrowingSpace:
         self._steps.append(0 if self.shared else step)
         return slot
 
-    # The order of a model: step after step, each in the order of being met --------------------------------------
+    # The order of a model: step after step, each in the order of the visits -------------------------------------
 
     def _order(self) -> tuple[Longs, Longs]:
         """Return slots and rows in that order."""
@@ -287,13 +287,13 @@ class GrowingSpace:
         return slots, expand(starts[slots], np.diff(starts)[slots])
 
     def _new_rows(self, rows: Longs) -> Longs:
-        """[row]: its place in that order."""
+        """[row]: its index in that order."""
         place = np.empty(self.rows, np.int64)
         place[rows] = np.arange(len(rows))
         return place
 
     def nodes_of(self, table: NDArray[Any]) -> Ints:
-        """[node] of a table of rows [slot, column]; slots that it lacks take their first row."""
+        """[node] of a table of rows [slot, column]; missing slots take their first row."""
         slots, order = self._order()
         full = np.repeat(self._row_start[:-1, None], self.horizon if self.shared else 1, axis=1)
         full[: len(table)] = table
@@ -304,7 +304,7 @@ class GrowingSpace:
         return nodes
 
     def first_rows(self) -> Ints:
-        """[node]: what is followed before anything is learned."""
+        """[node]: the first rows, which are followed before anything is learned."""
         return self.nodes_of(np.empty((0, self.horizon if self.shared else 1), np.int64))
 
     def entries_of(self, table: NDArray[Any]) -> NDArray[Any]:
@@ -312,7 +312,7 @@ class GrowingSpace:
         return np.ascontiguousarray(table[self._order()[1]].T).ravel()
 
     def ordered(self, changes: Changes) -> Changes:
-        """Return a change list with the nodes and rows of that order, by episode."""
+        """Return a change log with the nodes and rows of that order, by episode."""
         episode, node, row = changes
         slots, rows = self._order()
         place = np.full(self.slots, -1)
@@ -324,7 +324,7 @@ class GrowingSpace:
         return first, second, third
 
     def states(self) -> VisitedStates:
-        """Return what was met, as policies need it."""
+        """Return the visited states, for policies."""
         rules = self.rules
         constraints = rules.constraints.count or 0
         slots, rows = self._order()
@@ -350,11 +350,11 @@ class GrowingSpace:
     # Files ---------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything but the labels, by name."""
+        """Everything except the labels, by name."""
         return {"row_start": self._row_start, "slot_step": self.slot_step, "row_action": self.row_action}
 
     def load(self, labels: Sequence[Hashable], arrays: dict[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` and the labels, those of the end left out, once held."""
+        """Restore the states from `arrays` and labels (without ends)."""
         starts, actions, steps = (arrays[name] for name in ("row_start", "row_action", "slot_step"))
         known = len(self.rules.actions.labels)
         if not (
@@ -368,9 +368,9 @@ class GrowingSpace:
             and bool(((actions >= 0) & (actions < known)).all())
             and bool(((steps >= 0) & (steps < self.horizon)).all())
         ):
-            raise ValueError("the states that were met, and what they offer, do not fit together")
-        for place, label in enumerate(labels):
-            slot = self.ends + place
+            raise ValueError("the visited states and their actions do not match")
+        for index, label in enumerate(labels):
+            slot = self.ends + index
             offer = tuple(actions[starts[slot] : starts[slot + 1]].tolist())
             step = int(steps[slot])
             if label in self.lookup[step]:

@@ -1,28 +1,26 @@
-"""Triple-Q: its settings, and its tables on a space (formulas: `learners.triple_q`).
+"""Triple-Q in its form for costs (after Wei, Liu and Ying, 2022): Q-tables of reward and of each cost, and queues.
 
-With K episodes, iota = log(sqrt(2 S A H) K), span = hi - lo and cap_h = hi (H-h), the settings come to
-
-    F = K^0.6,  chi = eta = K^0.2,  B = scale/4 H span sqrt(iota),  B_j likewise with the range of cost j
-    lift = 2 scale H^3 span sqrt(iota)/eta,  limits lowered by `tightening`
-
-The theorem sets bonus and lift to sqrt(128) and the tightening to 8 sqrt(S A H^6 (128 iota)^3)/K^0.2, more than an
-episode can cost at any length of a run that one could afford; hence the defaults are 0.
-
-Triple-Q in its form for costs (after Wei, Liu and Ying, 2022): a Q-table of reward, one of each cost, and queues.
-
-Frames of F episodes; in episode k, at step h in slot s (a greedy, ties to the lowest row; steps count from 0):
+Frames of F episodes; in episode k, at step h in state s (a greedy, ties to the lowest row; steps count from 0):
 
     a  = argmax_a Q_h(s,a) - sum_j (Z_j/eta) C^j_h(s,a)
     t  = N_h(s,a) += 1,   alpha = (chi+1)/(chi+t),   b = sqrt(alpha)
     Q_h(s,a)   <- (1-alpha) Q_h(s,a) + alpha (r + Q_{h+1}(s',a') + B b)
     C^j_h(s,a) <- max(0, (1-alpha) C^j_h(s,a) + alpha (c_j + C^j_{h+1}(s',a') - B_j b))
 
-with a' the action that was taken in s' and every table as it was before the episode. At the end of a frame
+with a' the action taken in s', and all tables as they were before the episode. At the end of a frame
 
     N <- 0;   Q_h <- min(cap_h, Q_h + lift);   Z_j <- max(0, Z_j + mean over the frame of C^j_0(s_0,a_0) - d_j)
 
-Where costs belong to steps (`by_step`), c_j counts at its own step j // quantities alone; then the tables are the
-expected violation of each constraint at each step: "H I tables". They start at 0 and stay so after that step.
+With limits for each step (`by_step`), c_j counts at its own step j // quantities only; the tables then hold the
+expected violation of each constraint at each step ("H I tables"). They start at 0 and stay 0 after that step.
+
+With K episodes, iota = log(sqrt(2 S A H) K), span = hi - lo and cap_h = hi (H-h), the constants are
+
+    F = K^0.6,  chi = eta = K^0.2,  B = scale/4 H span sqrt(iota),  B_j likewise with the range of cost j
+    lift = 2 scale H^3 span sqrt(iota)/eta,  limits lowered by `tightening`
+
+The theorem sets the scales of bonus and lift to sqrt(128), and the tightening to 8 sqrt(S A H^6 (128 iota)^3)/K^0.2,
+which exceeds every possible cost for realistic K. The defaults are therefore 0.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
 
 class Tables(NamedTuple):
-    """What is learned."""
+    """Tables of Triple-Q."""
 
     #: [entry]
     q: Floats
@@ -64,7 +62,7 @@ class Tables(NamedTuple):
 class Rules(NamedTuple):
     """Constants derived from settings and sizes."""
 
-    #: Of the space (`arrays.Layout`); 1 where a column is a step, 0 where slots belong to steps.
+    #: Strides of the layout; 1 if a column is a step, 0 if slots belong to steps.
     node_stride: int
     entry_stride: int
     shift: int
@@ -82,7 +80,7 @@ class Rules(NamedTuple):
     cap: Floats
     #: [cost]: d.
     limit: Floats
-    #: How many costs a step has.
+    #: Number of costs of a step.
     quantities: int
     by_step: bool
 
@@ -100,15 +98,15 @@ FRAME_EXPONENT, QUEUE_EXPONENT = 0.6, 0.2
 
 
 class TripleQ(BudgetSettings):
-    """Settings of Triple-Q; with `per_step` it keeps H I tables of costs."""
+    """Settings of Triple-Q; with `per_step` it has H I tables of costs."""
 
     by_step = True
 
     #: Scale of the exploration bonus.
     bonus: float = Field(default=0.0, ge=0)
-    #: Scale of what is added to the table of rewards at the end of a frame.
+    #: Scale of the lift of the reward table at the end of a frame.
     lift: float = Field(default=0.0, ge=0)
-    #: By how much each limit is lowered.
+    #: Amount by which each limit is lowered.
     tightening: float = Field(default=0.0, ge=0)
 
     def make(self, task: Task) -> TripleQLearner:
@@ -117,12 +115,12 @@ class TripleQ(BudgetSettings):
 
     @property
     def bound_to_plan(self) -> str:
-        """Frames and step sizes follow from the number of episodes."""
+        """Frames and step sizes depend on the number of episodes."""
         return "frame"
 
 
 class TripleQLearner(SamplingAlgorithm):
-    """A table of rewards, one of each cost, and their queues."""
+    """Q-tables of reward and of each cost, and queues."""
 
     starts_first = True
 
@@ -156,7 +154,7 @@ class TripleQLearner(SamplingAlgorithm):
         }  # fmt: skip
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on: as good as can be, at no cost."""
+        """Enlarge the tables; new entries start at the largest value and at cost 0."""
         space = self.space
         before = self.by_entry["q"].size // self.columns
         for table in self.by_entry.values():
@@ -171,14 +169,14 @@ class TripleQLearner(SamplingAlgorithm):
             q[before:] = cap[space.slot_step[space.slot_of_row[before:]]]
         rooms = {name: table.room for name, table in (self.by_entry | self.by_slot).items()}
         self.tables = Tables(queue=self.queue, estimate=self.estimate, **rooms)
-        # Copies: arrays of a model are read-only, and kernels would be compiled once more for them.
+        # Copies: the arrays of a model are read-only, which would compile another specialisation.
         places: dict[str, Any] = {"row_start": np.array(start), "slot_step": np.array(space.slot_step)}
         places |= {"node_stride": space.layout.node_stride, "entry_stride": space.layout.entry_stride}
         self.rules = Rules(shift=int(space.shared), **places, **self.constants)
         return changes
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Set Q of what is declared to fail to minus infinity, wherever something else is left."""
+        """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
         start = self.space.layout.row_start
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
         best, _ = allowed_rows(start[low:], forbidden, first)
@@ -220,7 +218,7 @@ class TripleQLearner(SamplingAlgorithm):
         return self.by_slot["greedy"].used.copy()
 
     def values(self) -> Floats:
-        """[entry]: Q less what the costs are held to be worth."""
+        """[entry]: Q minus the priced costs."""
         value = self.by_entry["q"].used - self.by_entry["cost"].used @ self.multipliers()
         return self.space.entries_of(value.reshape(self.columns, -1).T)
 
@@ -241,7 +239,7 @@ class TripleQLearner(SamplingAlgorithm):
 
 @inlined
 def greedy_row(tables: Tables, rules: Rules, step: int, slot: int) -> int:
-    """Return the row of the largest Q less what its costs are worth."""
+    """Return the row of the largest Q minus priced costs."""
     best, chosen = -math.inf, rules.row_start[slot]
     for row in range(rules.row_start[slot], rules.row_start[slot + 1]):
         entry = step * rules.entry_stride + row
@@ -255,7 +253,7 @@ def greedy_row(tables: Tables, rules: Rules, step: int, slot: int) -> int:
 
 @loop
 def choose(tables: Tables, rules: Rules, step: int, slot: int, log: Log, episode: int, changes: int) -> int:
-    """Find the greedy row of a node; log it where it changes from `episode` on, and return the log's new length."""
+    """Update the greedy row of a node; log a change from `episode` on; return the new length of the log."""
     row, column = greedy_row(tables, rules, step, slot), step * rules.shift
     if tables.greedy[slot, column] != row:
         tables.greedy[slot, column] = row
@@ -267,7 +265,7 @@ def choose(tables: Tables, rules: Rules, step: int, slot: int, log: Log, episode
 
 @loop
 def update(tables: Tables, rules: Rules, path: Path, length: int) -> None:
-    """Learn from an episode, the first step first: what a step needs of the next one is still as it was."""
+    """Learn from an episode, first step first, so that every step uses the old values of the next."""
     costs = tables.queue.shape[0]
     for j in range(costs):
         tables.estimate[j] += tables.cost[path.row[0], j]
@@ -290,7 +288,7 @@ def update(tables: Tables, rules: Rules, path: Path, length: int) -> None:
 
 @loop
 def end_frame(tables: Tables, rules: Rules, log: Log, episode: int, changes: int) -> int:
-    """Move the queues and lift the table of rewards; return the log's new length."""
+    """Update the queues and lift the reward table; return the new length of the log."""
     for j in range(tables.queue.shape[0]):
         tables.queue[j] = max(0.0, tables.queue[j] + tables.estimate[j] / rules.frame - rules.limit[j])
     tables.estimate[:] = 0.0
@@ -309,7 +307,7 @@ def end_frame(tables: Tables, rules: Rules, log: Log, episode: int, changes: int
 
 @loop
 def learn_path(tables: Tables, rules: Rules, path: Path, length: int, log: Log, episode: int, changes: int) -> int:
-    """Learn from an episode, and end the frame where it is its last; return the log's new length."""
+    """Learn from an episode; end the frame if it is its last; return the new length of the log."""
     update(tables, rules, path, length)
     for step in range(length):
         changes = choose(tables, rules, step, path.slot[step], log, episode + 1, changes)
@@ -338,8 +336,8 @@ def learn_triple_q(
     experience: Floats,
     counters: Longs,
 ) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged."""
-    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes."""
+    changes = np.int64(0)  # a literal 0 would compile another specialisation
     for k in range(episodes):
         if log.node.shape[0] > 0 and k > 0 and changes + tables.greedy.size + layout.horizon > log.node.shape[0]:
             return k, changes

@@ -1,30 +1,26 @@
-"""UCBVI and SUCBVI, optimistic planners on counts, as yardsticks (formulas: `learners.ucbvi`).
+"""UCBVI and SUCBVI: optimistic planning with counted transitions.
 
-Both remember what was seen to violate. UCBVI knows nothing of dead ends: it is for problems where every state keeps a
-safe action. SUCBVI avoid_dead_ends them as well, and proves infeasible what is.
-
-Optimistic planning on counted transitions, in the manner of UCBVI (Azar, Osband and Munos, 2017).
-
-Every transition is counted; now and then, and ever more rarely, a plan is made anew, from the last step back:
+UCBVI (Azar, Osband and Munos, 2017) counts every transition and plans from time to time by backward induction:
 
     Q_h(s,a) = min( cap_h, r(s,a) - lo + mean W_{h+1}(s') + c sqrt( var W_{h+1}(s') / n(s,a) ) )
     W_h(s)   = max_a Q_h(s,a)
 
-with means and variance over the n(s,a) visits, and cap_h = span (H - h) for a pair not yet tried. Pairs seen to violate
-or declared to fail are not chosen while another is left. Plans follow each other after 10 episodes, or 2 % of the
-episodes so far.
+with mean and variance over the n(s,a) visits, and Q_h = cap_h = span (H - h) for an untried pair. Pairs that were
+observed to violate or are declared to fail are not chosen if there is another. The next plan is made after 10 episodes,
+or 2 % of the episodes so far. UCBVI does not recognise dead ends: it is meant for problems in which every state has a
+safe action.
 
-SUCBVI (after Xiong, Du and Huang, 2023) also avoid_dead_ends where a pair was seen to lead. With D(s,a) the next states seen,
+SUCBVI (after Xiong, Du and Huang, 2023) also avoids dead ends. With D(s,a) the observed next states,
 
-    F_h = pairs seen to violate, and those with some s' in D(s,a) that is dead at h+1
-    s is dead at h where all of its pairs are in F_h (at H nothing is);   W_h(s) = max over the pairs outside of F_h
+    F_h = pairs observed to violate, and those with some s' in D(s,a) that is dead at h+1
+    s is dead at h if all of its pairs are in F_h (nothing is dead at H);   W_h(s) = max over the pairs outside of F_h
 
-and plans anew after every episode that violates. Constraints are observed exactly, so a pair that violated once is in F
-for good, and every violating episode adds a pair to some F_h: it took one outside of F_h that either violated or led to
-a state dead at h+1 that it had not led to before. So at most H S A episodes violate before the first state is dead,
-which proves that no policy keeps every constraint.
+and it plans again after every episode with a violation. Constraints are observed exactly, so a pair that violated once
+stays in F, and every episode with a violation adds a pair to some F_h: it took a pair outside of F_h that violated, or
+led to a state dead at h+1 that it had not led to before. So at most H S A episodes violate before a first state is
+dead, which proves that no policy satisfies every constraint.
 
-Counts are lists of cells: `first[row]` is the latest next slot of a row, `before[cell]` leads on to the others.
+Counts are linked lists of cells: `first[row]` is the newest next slot of a row, `before[cell]` leads to the older ones.
 """
 
 from __future__ import annotations
@@ -59,36 +55,36 @@ from peakrl.learners.space import checked_rows
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Bytes, Floats, Ints, Layout, Longs, Sampler
 
-#: Plans follow each other after this many episodes, or this share of the episodes so far.
+#: Episodes from one plan to the next: at least this many, or this share of the episodes so far.
 LEAST_BATCH, BATCH_SHARE = 10, 0.02
 NO_CELL = -1
 
 
 class Counts(NamedTuple):
-    """What is counted, and the latest plan."""
+    """Counted transitions, and the latest plan."""
 
-    #: [row]: visits, sum of rewards, largest violation seen, first cell.
+    #: [row]: visits, sum of rewards, largest violation observed, newest cell.
     visits: Longs
     reward: Floats
     max_violation: Floats
     first: Ints
-    #: [cell]: next slot, how often, the cell before.
+    #: [cell]: next slot, count, the cell before.
     following: Ints
     count: Longs
     before: Ints
-    #: Cells in use, and the episode that plans next.
+    #: Number of cells, and the episode of the next plan.
     state: Longs
-    #: [slot, column (+ 1 where steps share slots)]: W.
+    #: [slot, column (+ 1 if steps share slots)]: W.
     w: Floats
     #: [slot, column]: the greedy row.
     greedy: Longs
-    #: [slot]: episodes that began there.
+    #: [slot]: episodes that began in it.
     begun: Longs
-    #: [slot, column (+ 1)]: 1 where every pair is known to fail; stays 0 where dead ends are not heeded.
+    #: [slot, column (+ 1)]: 1 if every pair is known to fail; always 0 for UCBVI.
     dead: Bytes
-    #: The episode that began in a dead state, and that slot; 0 where none did.
+    #: The first episode that began in a dead state (0: none), and that slot.
     proved: Longs
-    #: [row, column]: 1 where it is declared to fail.
+    #: [row, column]: 1 if declared to fail.
     forbidden: Bytes
 
 
@@ -97,7 +93,7 @@ class Planning(NamedTuple):
 
     #: 1 if a column is a step, 0 if slots belong to steps.
     shift: int
-    #: [slot]: in the order of planning, the last step first; where steps share slots any order.
+    #: Slots in the order of planning, last step first; any order if steps share slots.
     order: Longs
     slot_step: Longs
     lowest: float
@@ -107,9 +103,9 @@ class Planning(NamedTuple):
 
 
 class UCBVI(LearnerSettings):
-    """Settings of the optimistic planner."""
+    """Settings of UCBVI."""
 
-    #: c: standard errors that a pair is granted.
+    #: c: bonus in standard errors.
     bonus: float = Field(default=0.5, ge=0)
 
     def make(self, task: Task) -> CountingPlanner:
@@ -118,7 +114,7 @@ class UCBVI(LearnerSettings):
 
 
 class SUCBVI(UCBVI):
-    """Settings of the optimistic planner that avoid_dead_ends dead ends."""
+    """Settings of SUCBVI: UCBVI that avoids dead ends."""
 
     def make(self, task: Task) -> CountingPlanner:
         """Return the algorithm for a target."""
@@ -126,7 +122,7 @@ class SUCBVI(UCBVI):
 
 
 class CountingPlanner(SamplingAlgorithm):
-    """Counts on a space, and the plan that is followed."""
+    """Counted transitions, and the plan to follow."""
 
     starts_first = True
 
@@ -149,25 +145,25 @@ class CountingPlanner(SamplingAlgorithm):
             "begun": Table(0, np.int64),
         }
         self.dead = Table(0, np.int8, self.columns + int(self.space.shared))
-        #: [row, column]: what is declared to fail; it follows from the declaration, so no file holds it.
+        #: [row, column]: declared to fail; not stored in files, because it follows from the assumptions.
         self.forbidden = Table(0, np.int8, self.columns)
-        #: The episode that began in a dead state, and its slot.
+        #: The first episode that began in a dead state, and its slot.
         self.proved = np.zeros(2, np.int64)
-        #: Cells in use, and the episode that plans next.
+        #: Number of cells, and the episode of the next plan.
         self.state = np.array([0, 1], np.int64)
         horizon = task.sizes.horizon
         self._rows, self._followings, self._records = (np.zeros(horizon, np.int64) for _ in range(3))
         if task.model is not None:
             self.payoff = np.stack([task.model.payoffs.reward, task.model.record_violation], axis=1)
             sizes = np.diff(task.model.layout.outcome_start)[task.model.layout.row_distribution]
-            self._grow_cells(int(sizes.sum()))  # one for each outcome of a row is all that there can be
+            self._grow_cells(int(sizes.sum()))  # at most one for each outcome of a row
 
     def _grow_cells(self, cells: int) -> None:
         for table in self.by_cell.values():
             table.grow(cells)
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on: untried, so worth all that there may be."""
+        """Enlarge the tables; new slots start at the largest possible value."""
         space, sizes = self.space, self.task.sizes
         for table in (*self.by_row.values(), self.forbidden):
             table.grow(space.rows)
@@ -197,7 +193,7 @@ class CountingPlanner(SamplingAlgorithm):
 
     @property
     def planning(self) -> Planning:
-        """What a plan needs to know; the order of slots is found when one is made, not whenever a state comes."""
+        """Constants of a plan; computed when a plan is made, not whenever a state is added."""
         if self._planning is None:
             space, sizes = self.space, self.task.sizes
             offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
@@ -270,7 +266,7 @@ class CountingPlanner(SamplingAlgorithm):
         return np.asarray(self.by_row["visits"].used)
 
     def outcomes(self) -> Outcomes | None:
-        """What followed each row."""
+        """Counted outcomes of each row."""
         cells = {name: table.room[: self.state[0]] for name, table in self.by_cell.items()}
         return collect(
             self.by_row["first"].used, cells["before"], cells["following"], cells["count"],
@@ -278,17 +274,17 @@ class CountingPlanner(SamplingAlgorithm):
         )  # fmt: skip
 
     def values(self) -> Floats:
-        """[entry]: mean reward of each pair, from the lower end of the range; what follows is in the plan."""
+        """[entry]: mean reward of each pair; NaN if untried."""
         visits = np.maximum(self.by_row["visits"].used, 1)
         mean = np.where(self.by_row["visits"].used > 0, self.by_row["reward"].used / visits, np.nan)
         return self.space.entries_of(np.repeat(mean[:, None], self.columns, axis=1))
 
     def known(self) -> NDArray[np.int8]:
-        """[entry]: what was seen to violate."""
+        """[entry]: what is known to fail."""
         return self.memory().known(self.space)
 
     def memory(self) -> Memory:
-        """What was seen to violate and, where that is heeded, to lead to dead ends."""
+        """What was observed to violate and, for SUCBVI, to lead to dead ends."""
         witness = np.empty((self.space.rows, self.columns), np.int32)
         find_witnesses(self.counts, self.planning, witness, NO_WITNESS, VIOLATES)
         witness[(self.forbidden.used == 1) & (witness == NO_WITNESS)] = DECLARED
@@ -311,7 +307,7 @@ class CountingPlanner(SamplingAlgorithm):
         return used(self.by_row | self.by_slot) | cells | {"state": self.state} | dead
 
     def load(self, arrays: Any) -> None:
-        """Take over what `arrays` gave; so many cells were in use."""
+        """Restore the arrays, with as many cells as they hold."""
         cells = arrays["state"]
         if cells.dtype != np.int64 or cells.shape != (2,) or not 0 <= cells[0] <= len(arrays["count"]):
             raise ValueError("engine.state does not match engine.count")
@@ -358,7 +354,7 @@ def value_of(counts: Counts, planning: Planning, row: int, column: int, cap: flo
 
 @inlined
 def dead_end(counts: Counts, planning: Planning, row: int, column: int) -> int:
-    """Return a dead slot that a row was seen to lead to; -1 where there is none."""
+    """Return a dead slot that a row was observed to lead to; -1 if there is none."""
     cell = counts.first[row]
     while cell != NO_CELL and counts.dead[counts.following[cell], column + planning.shift] == 0:
         cell = counts.before[cell]
@@ -376,7 +372,7 @@ def find_witnesses(counts: Counts, planning: Planning, witness: Ints, none: int,
 
 @loop
 def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int, changes: int) -> int:
-    """Plan anew; log what changes from `episode` on and return the new length of the log. Of equal rows the lowest."""
+    """Plan; log changes from `episode` on; return the new length of the log. Ties go to the lowest row."""
     columns = counts.greedy.shape[1]
     for back in range(columns):
         column = columns - 1 - back
@@ -394,7 +390,7 @@ def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: 
                 q = value_of(counts, planning, row, column, cap)
                 if q > best:
                     best, chosen = q, row
-            if chosen < 0:  # everything is known to fail: worth nothing, and the mildest is taken
+            if chosen < 0:  # everything is known to fail: value 0, and the least violation
                 best, chosen = 0.0, mildest
                 counts.dead[slot, column] = planning.avoid_dead_ends
             counts.w[slot, column] = best
@@ -410,7 +406,7 @@ def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: 
 
 @loop
 def plan_if_due(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int, changes: int) -> int:
-    """Plan where `episode` is the one that does."""
+    """Plan if it is due in this episode."""
     if episode >= counts.state[1]:
         changes = plan(layout, counts, planning, log, episode, changes)
         counts.state[1] = episode + max(LEAST_BATCH, int(BATCH_SHARE * (episode - 1)))
@@ -419,7 +415,7 @@ def plan_if_due(layout: Layout, counts: Counts, planning: Planning, log: Log, ep
 
 @loop
 def count_step(counts: Counts, row: int, following: int, reward: float, violation: float) -> None:
-    """Count one more visit of a row."""
+    """Count a transition."""
     counts.visits[row] += 1
     counts.reward[row] += reward
     counts.max_violation[row] = max(counts.max_violation[row], violation)
@@ -438,14 +434,14 @@ def count_step(counts: Counts, row: int, following: int, reward: float, violatio
 
 @loop
 def count_played(counts: Counts, row: Longs, following: Longs, reward: Floats, violation: Floats) -> None:
-    """Count the steps of an episode, [step]."""
+    """Count the transitions of an episode, [step]."""
     for step in range(row.shape[0]):
         count_step(counts, row[step], following[step], reward[step], violation[step])
 
 
 @loop
 def note_dead_ends(counts: Counts, planning: Planning, first: int, violated: bool, episode: int) -> None:
-    """Where dead ends are heeded: plan anew after a violation, and note an episode that began in a dead state."""
+    """For SUCBVI: plan again after a violation; record the first episode that began in a dead state."""
     if planning.avoid_dead_ends and violated:
         counts.state[1] = episode + 1
     if counts.dead[first, 0] == 1 and counts.proved[0] == 0:
@@ -462,7 +458,7 @@ def learn_counting(
     payoff: Floats,
     counts: Counts,
     planning: Planning,
-    #: [step]: room for an episode
+    #: [step]: buffers for an episode
     rows: Longs,
     followings: Longs,
     records: Longs,
@@ -473,8 +469,8 @@ def learn_counting(
     experience: Floats,
     counters: Longs,
 ) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged."""
-    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes."""
+    changes = np.int64(0)  # a literal 0 would compile another specialisation
     for k in range(episodes):
         if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
             return k, changes

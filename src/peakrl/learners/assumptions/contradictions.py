@@ -1,16 +1,15 @@
-"""What contradicts a declaration (`learners.assumptions.limits`): on a model before the first episode, elsewhere when it is seen.
+"""Compare declarations with a model, before the first episode, or with the observations of an environment.
 
-A model is walked through from its first states by all that is allowed, so that every message names a step and a state
-that a run can come to. An environment ends the run with the observation.
+On a model, everything that the allowed actions can reach is checked, so that every message names a step and a state
+that can occur. On an environment, the run ends with the observation that contradicts a declaration:
 
-What an environment does against what is declared of it: the run then ends with the observation that contradicts.
+    support, constraints, safe_policy      `DeclarationCheck`
+    deterministic    an action had another outcome, reward or constraint than before; another first state
+    rewards          an action had another reward than declared or (True) than before
+    outcome_map      an action led to a state to which no noise leads
 
-    deterministic    an action led elsewhere, earned or gave otherwise than before; an episode began elsewhere
-    rewards          an action earned otherwise than declared, or (True) than it did before
-    outcome_map      an action led where no noise leads
-
-`most_reward` and the number of states are looked at where they are used, `support` and `constraints` in `limits`. What
-pairs are declared to share, the distribution of the next state or the constraints, may be random: no observation contradicts it.
+`most_reward` and the number of states are checked where they are used. Shared distributions and shared constraints may
+be random: no single observation contradicts them.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ Refusal = type[SettingsError] | type[TargetError]
 
 
 class DeclarationCheck:
-    """Compares what happens with what is declared."""
+    """Compares a model, or observations, with support, constraints and safe policy."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.safe, self.policy = limits, limits.safe, limits.policy
         self.horizon = limits.space.horizon
-        #: [row of the support]: its next states, as far as they were asked for.
+        #: [row of the support]: its next states, computed on demand.
         self._known: dict[int, set[Hashable]] = {}
 
     # Models --------------------------------------------------------------------------------------------------
 
     def check_model(self, model: TabularModel) -> None:
-        """Raise where a model does what is declared to be impossible."""
+        """Raise if the model contradicts a declaration."""
         if self.limits.function is not None:
             self._check_function(model)
         if not self.limits.proves:
@@ -58,15 +57,15 @@ class DeclarationCheck:
         wrong = np.argwhere((self.limits.declared_values(0) >= 0) != model.keeps[:, None])
         if wrong.size:
             row = int(wrong[0][0])
-            says = "is met" if model.keeps[row] else "may be violated"
+            says = "is satisfied" if model.keeps[row] else "may be violated"
             state = model.state_of_slot(int(model.slot_of_row[row]))
             raise SettingsError(
-                f"constraints is declared otherwise than the model has it: in state {state!r}, action "
+                f"constraints is not the constraint of the model: in state {state!r}, action "
                 f"{model.action_of_row(row)!r}, a constraint {says}"
             )
 
     def _walk(self, model: TabularModel) -> None:
-        """Go wherever the allowed actions may lead, and check each of them."""
+        """Check every allowed action of every state that allowed actions can reach."""
         layout = model.layout
         forbidden, _ = self.limits.forbidden(0)
         goes_on = allowed_rows(layout.row_start, forbidden, 0)[1] > 0
@@ -92,7 +91,7 @@ class DeclarationCheck:
         if not model.keeps[row]:
             if own:
                 raise SettingsError(f"safe_policy is not safe: {where} its action {action!r} may violate")
-            raise SettingsError(f"support calls safe what may violate: {where} action {action!r}")
+            raise SettingsError(f"support calls an action safe that may violate: {where} action {action!r}")
         if step + 1 == model.horizon:
             return
         known = self._following(step, state, action)
@@ -102,23 +101,23 @@ class DeclarationCheck:
                 raise SettingsError(f"support lacks an outcome: {where} action {action!r} may lead to {after!r}")
             if not goes_on[slot, step + 1 if model.stationary else 0]:
                 raise SettingsError(
-                    f"safe_policy is not safe: {where} its action {action!r} may lead to {after!r}, where it names no "
-                    "action that is on offer, and nothing else is known to be safe"
+                    f"safe_policy is not safe: {where} its action {action!r} may lead to {after!r}, in which it has no "
+                    "available action, and nothing else is known to be safe"
                 )
 
     def _violates(self, step: int, state: Hashable, action: Hashable, unknown: bool) -> bool:
-        """Do the declared constraints say that an action violates? `unknown` where none are declared."""
+        """Does an action violate the declared constraints? `unknown` if none are declared."""
         return unknown if self.limits.function is None else self.limits.declared_value(step, state, action) < 0
 
-    # What both are asked -------------------------------------------------------------------------------------
+    # Models and environments ---------------------------------------------------------------------------------
 
     def _own(self, step: int, state: Hashable, action: Hashable) -> bool:
-        """Is it what the safe policy does?"""
+        """Is it the action of the safe policy?"""
         named = None if self.policy is None else self.policy.action(step, state)
         return named is not None and named == action
 
     def _following(self, step: int, state: Hashable, action: Hashable) -> set[Hashable] | None:
-        """Return the next states that the support has for an action; None where it does not know that action."""
+        """Return the next states of an action in the support; None if the support does not have the action."""
         if self.safe is None:
             return None
         support = self.safe.model
@@ -131,7 +130,7 @@ class DeclarationCheck:
         return self._known[row]
 
     def check_first(self, state: Hashable, actions: list[Hashable], error: Refusal = TargetError) -> None:
-        """Raise where an episode begins in a state in which nothing is known to be safe."""
+        """Raise if nothing is known to be safe in a first state."""
         if not self.limits.proves or self.limits.proved(0, state, actions).any():
             return
         if self.policy is not None and self.safe is None:
@@ -154,12 +153,12 @@ class DeclarationCheck:
     # Environments --------------------------------------------------------------------------------------------
 
     def check_choice(self, step: int, state: Hashable, action: Hashable) -> None:
-        """Raise before an action is taken that nothing declared allows: no other was left."""
+        """Raise if no declaration allows the action, because no other was left."""
         if self.limits.proves and not self.limits.proved(step, state, [action]).any():
             raise TargetError(self._nothing_left(step, state))
 
     def _nothing_left(self, step: int, state: Hashable) -> str:
-        """Return why nothing may be done in a state."""
+        """Return why no action of a state is allowed."""
         named = None if self.policy is None else self.policy.action(step, state)
         what = "nothing is" if named is None else f"nothing but action {named!r}, which is not on offer, is"
         if named is not None and self._violates(step, state, named, False):
@@ -171,7 +170,7 @@ class DeclarationCheck:
     def check_step(
         self, step: int, state: Hashable, action: Hashable, following: Hashable | None, violation: float
     ) -> None:
-        """Raise where a step of an environment contradicts what is declared; `following` is None at the end."""
+        """Raise if a step of an environment contradicts a declaration; `following` is None at the end."""
         where = f"action {action!r} in state {state!r}"
         if following is not None and step + 1 < self.horizon:
             self._check_following(step, state, action, following, where)
@@ -190,12 +189,10 @@ class DeclarationCheck:
                 f"{', '.join(sorted(map(repr, known))[:5])}{' and others' if len(known) > 5 else ''} only"
             )
         if self.policy is not None and not self._goes_on(step + 1, following):
-            raise TargetError(
-                f"{where} led to {following!r}, where the safe policy names no action: it does not keep its promise"
-            )
+            raise TargetError(f"{where} led to {following!r}, in which the safe policy has no action: it is not safe")
 
     def _goes_on(self, step: int, state: Hashable) -> bool:
-        """Is anything known to be safe there?"""
+        """Is any action known to be safe in a state?"""
         assert self.policy is not None
         if self.policy.action(step, state) is not None:
             return True
@@ -206,7 +203,7 @@ class DeclarationCheck:
 
 
 class Observations:
-    """What was seen so far of what declarations tell."""
+    """Compares observations with the declarations deterministic, rewards and outcome_map."""
 
     def __init__(self, knowledge: Knowledge, space: Space) -> None:
         self.knowledge, self.space = knowledge, space
@@ -218,7 +215,7 @@ class Observations:
         self._seen: dict[int, tuple[float, tuple[float, ...], int]] = {}
 
     def check_first(self, state: Hashable) -> None:
-        """Look at the first state of an episode."""
+        """Check the first state of an episode."""
         if not self.knowledge.deterministic:
             return
         if self._begun and state != self._first:
@@ -226,7 +223,7 @@ class Observations:
         self._begun, self._first = True, state
 
     def check(self, step: int, row: int, seen: Step, following: int) -> None:
-        """Look at one step."""
+        """Check one step."""
         if not self.active:
             return
         shows = step + 1 < self.space.horizon or self.space.shared
@@ -240,18 +237,18 @@ class Observations:
             self._map.check(row, None if ended else self.space.state_of_slot(following))
 
     def _check_reward(self, step: int, row: int, reward: float, before: float) -> None:
-        told: Any = before
+        expected: Any = before
         if callable(self.knowledge.rewards):
-            told = self.knowledge.rewards(step, self.space.state_of_slot(int(self.space.slot_of_row[row])),
+            expected = self.knowledge.rewards(step, self.space.state_of_slot(int(self.space.slot_of_row[row])),
                                           self.space.action_of_row(row))  # fmt: skip
-        if abs(reward - told) > ROUNDING * max(1.0, abs(told)):
+        if abs(reward - expected) > ROUNDING * max(1.0, abs(expected)):
             says = "by the declared rewards" if callable(self.knowledge.rewards) else "and before"
-            raise TargetError(f"{self._pair(row)} earned {reward:g}, {says} {told:g}")
+            raise TargetError(f"{self._pair(row)} earned {reward:g}, {says} {expected:g}")
 
     def _check_outcome(
         self, row: int, seen: Step, before: tuple[float, tuple[float, ...], int], following: int
     ) -> None:
-        """Where nothing is random: the same constraints and the same next state as ever."""
+        """Raise unless constraints and next state are the same as before."""
         if seen.constraints != before[1]:
             raise TargetError(
                 f"{self._pair(row)} gave constraints {seen.constraints}, before {before[1]}: {NOT_RANDOM}"

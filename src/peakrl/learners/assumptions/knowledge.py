@@ -1,14 +1,11 @@
-"""What a user declares of a target: it belongs to the problem, not to the learner.
+"""What users declare about a target (`Knowledge`), checked on models and prepared for kernels.
 
-A false declaration is an error on a model. On an environment it is believed until it is contradicted; then the run ends
-with the observation that does.
+Declarations belong to the problem, not to the learner. A false declaration is an error on a model. On an environment it
+is trusted until an observation contradicts it (`learners.assumptions.contradictions`).
 
-What is declared of a target, checked on a model and put into the form that kernels take.
-
-Where each noise leads, as `Knowledge(outcome_map=(g, noises))` declares it of states that are met as they come.
-
-s' = g(s, a, noise), None where the episode ends; the noises are drawn independently, with one distribution. Which noise came up
-is told by where a step led, so that no two may lead from one pair to the same state.
+`Knowledge(outcome_map=(g, noises))` declares s' = g(s, a, noise), None at the end of an episode, with independent and
+identically distributed noises. The noise of a step is identified by the next state, so two noises may not lead from the
+same pair to the same state.
 """
 
 from __future__ import annotations
@@ -29,48 +26,50 @@ from peakrl.types import Floats, Ints, Longs
 from peakrl.visited import label_of
 
 Dependence = Literal["pair", "action", "state"]
-#: (step, state, action) -> anything: pairs of one key share what is declared.
+#: (step, state, action) -> value, or a key that pairs share.
 Function = Callable[[int, Any, Any], Any]
 
 
 class Knowledge(BaseModel):
-    """Frozen declarations; what is left out is not known."""
+    """What is declared about a target; None if not specified."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 
     #: True: nothing depends on the step.
     stationary: bool | None = None
-    #: About how many states there are; of an environment the certified learner takes it that there are no more.
+    #: Number of states; an upper bound for the certified learner.
     states: int | None = None
-    #: The most that a step without violation earns, where that is known to be less than the reward range allows.
+    #: Largest reward of a step without violation, if it is below the reward range.
     most_reward: float | None = None
-    #: The reward of a pair: a function (step, state, action), or True, as the model has it; of an environment that says
-    #: that it depends on nothing else.
+    #: The reward of a pair: a function (step, state, action), or True: it is known from the model or, for environments,
+    #: depends on nothing else.
     rewards: bool | Function | None = None
-    #: What the constraints depend on: an observed violation then holds for everything that shares it.
+    #: What the constraints depend on: an observed violation counts for everything that shares it.
     constraint_depends_on: Dependence | None = None
-    #: Which pairs share the distribution of the next state: True, as the model stores them, or a function (step, state, action)
-    #: whose value is the same for those that do.
+    #: Which pairs share the distribution of the next state: True, as in the model, or a function (step, state, action)
+    #: that returns the same key for them.
     outcome_groups: bool | Function | None = None
-    #: The next state as a function of (state, action, noise), None where an episode ends, and the noises there are:
-    #: they are independent of each other and of everything before, with one distribution that is not known.
+    #: (g, noises): the next state is g(state, action, noise), None at the end of an episode; the noises are independent
+    #: and identically distributed, with an unknown distribution.
     outcome_map: tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]] | None = None
-    #: True: nothing is random, neither the first state nor what follows.
+    #: True: neither the first state nor any outcome is random.
     deterministic: bool | None = None
-    #: A model or `Problem` whose possible outcomes include all real ones, with the real constraints: no learner leaves
-    #: its safe set. Its probabilities may be wrong.
+    #: A model or `Problem` whose possible outcomes include all real ones, with the real constraints; its probabilities
+    #: may be wrong. Learners never leave its safe set.
     support: Any = None
-    #: A function (step, state, action) -> constraint value or values, >= 0 where met: what is below is never tried.
+    #: A function (step, state, action) -> constraint value or values, >= 0 if satisfied; other actions are never tried.
     constraints: Function | None = None
-    #: A `Policy`, or a function (step, state) -> action, None where it promises nothing, that keeps every constraint
-    #: wherever it names an action: learners stay with it wherever nothing else is known to be safe.
+    #: A `Policy`, or a function (step, state) -> action or None, that satisfies every constraint wherever it returns an
+    #: action. Learners follow it if nothing else is known to be safe.
     safe_policy: Any = None
 
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise SettingsError(describe(error, "nothing that can be declared")) from None
+            raise SettingsError(
+                describe(error, "not a declaration of Knowledge", list(type(self).model_fields))
+            ) from None
 
     def __repr__(self) -> str:
         return f"Knowledge({listed(self.declared())})"
@@ -78,32 +77,32 @@ class Knowledge(BaseModel):
     __str__ = __repr__
 
     def check_model(self, model: TabularModel) -> None:
-        """Raise where something is declared that is not so, or that a model tells by itself."""
+        """Raise if a declaration is false for the model, or redundant."""
         if self.stationary and not model.stationary:
             raise SettingsError(
                 f"stationary is True, but in {model.name!r} states belong to steps: its dynamics depend on the step, "
-                "or no state comes back at another one. Leave stationary out"
+                "or no state occurs at two steps. Leave stationary out"
             )
         if self.deterministic and not model.deterministic:
             raise SettingsError(f"deterministic is True, but in {model.name!r} something is random. Leave it out")
         if self.states is not None:
-            raise SettingsError("states is declared, but a model has it already; leave it out for a model")
+            raise SettingsError("states is declared, but a model has it already: leave it out")
 
     def declared(self) -> dict[str, Any]:
         """Return what is declared, by name."""
         return {name: value for name, value in self if value is not None}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for a file; a function is named."""
+        """Return plain values for a file; functions are stored by name."""
         return {name: plain(value) for name, value in self.declared().items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Knowledge:
-        """Rebuild knowledge from `as_dict`; functions cannot be."""
+        """Restore declarations from `as_dict`; raise for functions."""
         for name, value in values.items():
             if isinstance(value, dict):
                 what = " ".join(f"the {kind} {shown}" for kind, shown in value.items())
-                raise SettingsError(f"{name} is {what}, which no file holds")
+                raise SettingsError(f"{name} is {what}, which is not stored in files: pass it again")
         return cls(**values)
 
 
@@ -118,12 +117,12 @@ def plain(value: Any) -> Any:
 
 #: Nothing is declared.
 NOTHING = Knowledge()
-#: Relative difference that a declared reward may be off by.
+#: Relative tolerance of declared rewards.
 ROUNDING = 1e-12
 
 
 def distributions_of_rows(model: TabularModel | None, knowledge: Knowledge) -> Ints:
-    """[row]: the distribution of the next state that it shares, as declared; empty where nothing is."""
+    """[row]: number of its declared distribution of the next state; empty if not declared."""
     if model is None:
         return np.empty(0, np.int32)
     groups = knowledge.outcome_groups
@@ -135,7 +134,7 @@ def distributions_of_rows(model: TabularModel | None, knowledge: Knowledge) -> I
 
 
 def grouped_distributions(model: TabularModel, key_of: Any) -> Ints:
-    """[row]: the number of its group, from a function of step, state and action that every step must agree on."""
+    """[row]: number of its group, by a key function of step, state and action; checked against the model."""
     distributions = np.empty(model.num_rows, np.int32)
     numbers: dict[Any, int] = {}
     for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
@@ -156,18 +155,18 @@ def grouped_distributions(model: TabularModel, key_of: Any) -> Ints:
         row, other = int(wrong[0]), int(first_of[distributions[wrong[0]]])
         raise SettingsError(
             f"outcome_groups puts {pair_label(model, row)} and {pair_label(model, other)} "
-            "into one group, but they have not the same distribution of the next state"
+            "into one group, but their distributions of the next state differ"
         )
     return distributions
 
 
 def distribution_starts(space: Space, distribution_of_row: Ints, start: Floats) -> Floats:
-    """[distribution, column]: the optimistic start of what follows, from `start` by column or, in a layered model, by slot."""
+    """[distribution, column]: optimistic initial values, from `start` [column] or, in a layered model, [slot]."""
     distributions = int(distribution_of_row.max()) + 1
     if space.shared:
         return np.tile(start, (distributions, 1))
     by_distribution = np.zeros((distributions, 1))
-    # All rows of a distribution belong to one step: their next slots do.
+    # All rows of a distribution belong to one step, because their next slots do.
     by_distribution[distribution_of_row, 0] = start[space.slot_of_row]
     return by_distribution
 
@@ -176,18 +175,18 @@ NO_INTS: Ints = np.empty(0, np.int32)
 
 
 class Groups(NamedTuple):
-    """Rows whose constraints are the same: rows[start[g]] .. rows[start[g+1]] are group g."""
+    """Rows with the same constraints: group g is rows[start[g]] .. rows[start[g+1]]."""
 
     of_row: Ints
     start: Longs
     rows: Ints
     slot_of_row: Ints
-    #: [row]: its distribution of the next state; empty where distributions are not learned.
+    #: [row]: its distribution of the next state; empty if distributions are not shared.
     distribution_of_row: Ints = NO_INTS
 
 
 def make_groups(space: Space, depends_on: str | None, model: TabularModel | None) -> Groups:
-    """Group the rows whose constraints are declared to be the same; on a model a false declaration is an error."""
+    """Group the rows that are declared to have the same constraints; raise if the model contradicts."""
     slot_of_row = space.slot_of_row
     state = space.slot_state[slot_of_row].astype(np.int64)
     if depends_on is None:
@@ -205,24 +204,24 @@ def make_groups(space: Space, depends_on: str | None, model: TabularModel | None
 
 
 def check_groups(model: TabularModel, depends_on: str, group: NDArray[Any], first: NDArray[Any]) -> None:
-    """Raise where two rows of a group have not the same constraints."""
+    """Raise if only some rows of a group may violate."""
     fails: NDArray[np.bool_] = np.any(model.row_margin < 0, axis=1)
     mixed = np.flatnonzero(fails != fails[first][group])
     if mixed.size:
         row, other = int(mixed[0]), int(first[group[mixed[0]]])
         raise SettingsError(
-            f'constraint_depends_on is "{depends_on}", but the constraints tell apart '
+            f'constraint_depends_on is "{depends_on}", but the constraints differ for '
             f"{pair_label(model, row)} and {pair_label(model, other)}"
         )
 
 
 def pair_label(model: TabularModel, row: int) -> str:
-    """Return 'state s, action a' of a row."""
+    """Return "state s, action a" of a row."""
     return f"state {model.state_of_slot(int(model.slot_of_row[row]))!r}, action {model.action_of_row(row)!r}"
 
 
 def check_most_reward(model: TabularModel | None, most_reward: float | None) -> None:
-    """Raise where a pair that never violates may earn more than declared, in whichever outcome."""
+    """Raise if an outcome of a pair that never violates earns more than declared."""
     if most_reward is None or model is None:
         return
     earned = model.row_most_reward
@@ -243,11 +242,11 @@ class OutcomeMap:
     def __init__(self, declared: Declared, space: Space) -> None:
         self.rule, self.noises = declared
         self.space = space
-        #: [row]: as far as they were asked for.
+        #: [row]: computed on demand.
         self._reached: dict[int, dict[Hashable, int]] = {}
 
     def reached(self, row: int) -> dict[Hashable, int]:
-        """Return the number of the noise by the state that it leads to, in the order of the noises."""
+        """Return {next state: index of the noise}, in the order of the noises."""
         if row not in self._reached:
             self._reached[row] = self._ask(row)
         return self._reached[row]
@@ -260,35 +259,35 @@ class OutcomeMap:
             if found.setdefault(after, number) != number:
                 raise SettingsError(
                     f"outcome_map leads from state {state!r}, action {action!r} to {named(after)} by the noises "
-                    f"{self.noises[found[after]]!r} and {noise!r}, so that none can be told by where a step leads"
+                    f"{self.noises[found[after]]!r} and {noise!r}, so that the next state does not identify the noise"
                 )
         return found
 
     def check(self, row: int, after: Hashable) -> None:
-        """Raise where no noise leads from a pair to where a step led."""
+        """Raise if no noise leads from a pair to the observed next state."""
         reached = self.reached(row)
         if after not in reached:
             state, action = self.space.state_of_slot(int(self.space.slot_of_row[row])), self.space.action_of_row(row)
             others = ", ".join(map(named, list(reached)[:5])) + (" and others" if len(reached) > 5 else "")
             raise TargetError(
                 f"state {state!r}, action {action!r} led to {named(after)}, which no noise of the declared outcome_map "
-                f"explains: by that it leads to {others} only"
+                f"explains: it can lead to {others} only"
             )
 
 
 def label(reached: Any) -> Hashable:
-    """Return a state as a learner calls it; None for the end."""
+    """Return the label of a state; None for the end."""
     try:
         hash(reached)
     except TypeError:
         try:
             return label_of(reached)
         except TargetError:
-            raise SettingsError(f"outcome_map leads to {shown(reached)}, which is no state") from None
+            raise SettingsError(f"outcome_map leads to {shown(reached)}, which is not a state") from None
     known: Hashable = reached
     return known
 
 
 def named(state: Hashable) -> str:
-    """Return a state, or the end, in words."""
+    """Return a state, or "the end"."""
     return "the end" if state is None else repr(state)

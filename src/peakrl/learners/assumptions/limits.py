@@ -1,14 +1,14 @@
-"""What is declared to fail, before it is tried: a learner stays away from it from its first episode on.
+"""Actions that declarations forbid: learners avoid them from the first episode on.
 
-    Knowledge(support=model)     every action outside of the safe set of that model (`viability`); it needs to have
-                                 all outcomes that are possible, and the constraints, but no probability need be right
-    Knowledge(constraints=f)     every action with f(step, state, action) < 0; dead ends are learned as ever
-    Knowledge(safe_policy=pi)    every action but pi's own, and but what a support proves: that it violates nothing and
-                                 leads, by all outcomes the support has, where pi promises to go on or something is
-                                 proved in turn (`safety.safe_policy`)
+    Knowledge(support=model)     every action outside of the safe set of that model; it must have all possible
+                                 outcomes and the real constraints, but its probabilities may be wrong
+    Knowledge(constraints=f)     every action with f(step, state, action) < 0; dead ends are still learned
+    Knowledge(safe_policy=pi)    every action except that of pi, and except what a support proves: actions that violate
+                                 nothing and lead, by all outcomes of the support, to states in which pi has an action
+                                 or another one is proved in turn (`safety.safe_policy`)
 
-All are believed. On a model they are checked once, before the first episode, wherever a run can come to; on an
-environment step by step (`learners.assumptions.contradictions`).
+Declarations are trusted. On a model they are checked before the first episode, on an environment at every step
+(`learners.assumptions.contradictions`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from peakrl.viability import Bools
 
 
 class Limits:
-    """What a learner must not do on a space, as declared."""
+    """What declarations forbid on a space."""
 
     def __init__(self, knowledge: Knowledge, space: Space) -> None:
         self.space = space
         self.function = knowledge.constraints
         self.policy = None if knowledge.safe_policy is None else SafePolicy(knowledge.safe_policy)
-        #: What the support proves to be safe, with the safe policy's promise where there is one.
+        #: What the support proves to be safe, given the safe policy if there is one.
         self.safe: SafeSet | None = None
         if knowledge.support is not None:
             support = as_model(knowledge.support)
@@ -46,22 +46,22 @@ class Limits:
 
     @staticmethod
     def declared(knowledge: Knowledge, space: Space) -> Limits | None:
-        """Return what is declared to fail; None where nothing is."""
+        """Return the limits; None if nothing is forbidden by declarations."""
         if knowledge.support is None and knowledge.constraints is None and knowledge.safe_policy is None:
             return None
         return Limits(knowledge, space)
 
     @property
     def proves(self) -> bool:
-        """Is what may be done just what is proved or promised to be safe?"""
+        """Are only actions allowed that are proved or declared to be safe?"""
         return self.safe is not None or self.policy is not None
 
     # What is forbidden ---------------------------------------------------------------------------------------
 
     def forbidden(self, first: int) -> tuple[Bools, Floats]:
-        """Return [row - first, column]: what must not be done by the rows from `first` on; and by how much it violates.
+        """Return [row - first, column] what is forbidden of the rows from `first` on, and [row - first] its violation.
 
-        Of what is only not known to be safe that amount is 0.
+        The violation is 0 for rows that are only not known to be safe.
         """
         space = self.space
         columns = space.horizon if space.shared else 1
@@ -78,19 +78,19 @@ class Limits:
         return forbidden, max_violation
 
     def same(self, support: TabularModel) -> bool:
-        """Is the support the very model that is learned on?"""
+        """Is the support the model that is learned on?"""
         own = self.space.states() if self.space.ends == 0 else None
         return isinstance(own, TabularModel) and (own is support or own.digest == support.digest)
 
     def _steps(self, slot: int) -> range:
-        """Return the steps whose columns the rows of a slot have."""
+        """Return the steps of the columns of a slot."""
         if self.space.shared:
             return range(self.space.horizon)
         step = int(self.space.slot_step[slot])
         return range(step, step + 1)
 
     def _unproved(self, first: int, columns: int) -> Bools:
-        """[row - first, column]: what is neither proved nor promised to be safe."""
+        """[row - first, column]: what is neither proved nor declared to be safe."""
         space, start = self.space, self.space.layout.row_start
         unproved = np.ones((space.rows - first, columns), np.bool_)
         for slot in range(int(space.slot_of_row[first]) if first < space.rows else space.slots, space.slots):
@@ -101,13 +101,13 @@ class Limits:
         return unproved
 
     def proved(self, step: int, state: Hashable, actions: Sequence[Hashable]) -> Bools:
-        """Return [action]: what is proved by the support or promised by the safe policy."""
+        """Return [action]: is it proved safe by the support, or the action of the safe policy?"""
         allowed = np.zeros(len(actions), np.bool_)
         if self.safe is not None:
             try:
                 mask = self.safe.mask(step, state)
                 allowed[:] = [action in self._numbers and mask[self._numbers[action]] for action in actions]
-            except PolicyError:  # a state that the support does not know
+            except PolicyError:  # the support does not have the state
                 pass
         if self.policy is not None and actions:
             own = self.policy.action(step, state)
@@ -116,14 +116,14 @@ class Limits:
 
     @cached_property
     def _numbers(self) -> dict[Hashable, int]:
-        """The actions of the support, numbered."""
+        """Numbers of the actions of the support."""
         assert self.safe is not None
         return {label: number for number, label in enumerate(self.safe.model.action_labels)}
 
     # The declared constraints --------------------------------------------------------------------------------
 
     def declared_values(self, first: int) -> Floats:
-        """[row - first, column]: the least of the declared constraints."""
+        """[row - first, column]: the least declared constraint value."""
         space = self.space
         columns = space.horizon if space.shared else 1
         values = np.zeros((space.rows - first, columns))
@@ -134,7 +134,7 @@ class Limits:
         return values
 
     def declared_value(self, step: int, state: Hashable, action: Hashable) -> float:
-        """Return the least of the constraints, as declared."""
+        """Return the least declared constraint value."""
         assert self.function is not None
         given = self.function(step, state, action)
         try:
@@ -143,17 +143,17 @@ class Limits:
             values = np.array([np.nan])
         if not np.isfinite(values).all():
             raise SettingsError(
-                f"constraints(step, state, action) gave {given!r} for step {step}, state {state!r}, action {action!r}; "
-                "it must give a number, or one for each constraint, >= 0 where met"
+                f"constraints(step, state, action) returned {given!r} for step {step}, state {state!r}, action "
+                f"{action!r}; it must return a number, or one for each constraint, >= 0 if satisfied"
             )
         return float(values.min(initial=0.0)) if values.size else 0.0
 
     def first_allowed(self, state: Hashable, labels: list[Hashable]) -> int:
-        """Return the place of the first action of the first step that may be taken, before there are tables."""
+        """Return the index of the first allowed action of the first step, before there are tables."""
         allowed = self.proved(0, state, labels) if self.proves else np.ones(len(labels), np.bool_)
-        for place, action in enumerate(labels):
-            if allowed[place] and (self.function is None or self.declared_value(0, state, action) >= 0):
-                return place
+        for index, action in enumerate(labels):
+            if allowed[index] and (self.function is None or self.declared_value(0, state, action) >= 0):
+                return index
         return 0
 
 
@@ -175,7 +175,7 @@ def allowed_rows(row_start: NDArray[Any], forbidden: Bools, first: int) -> tuple
 
 
 def avoidable(row_start: NDArray[Any], forbidden: Bools, first: int) -> Bools:
-    """Return [row - first, column]: what is forbidden where something else is left."""
+    """Return [row - first, column]: what is forbidden, unless the slot has nothing else."""
     _, counts = allowed_rows(row_start, forbidden, first)
     found: Bools = forbidden & np.repeat(counts > 0, np.diff(row_start), axis=0)
     return found

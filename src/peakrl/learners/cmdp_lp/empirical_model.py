@@ -1,14 +1,15 @@
-"""What was counted, as a chain that a linear programme can be posed on, and the programmes of optimists and pessimists.
+"""The empirical model as a chain for linear programmes, and the extended programme of optimistic learners.
 
-P^ = counts/n and r, c are the means of a pair. A pair not tried yet leads to an extra state that stays: it earns the
-most there and costs nothing (optimists) or the most (pessimists). An end of episodes stays as well: what is left out
-earns 0, which counts from the lowest reward as all others do, and costs nothing. With beta(s') = min(1, scale
-(2 sqrt(P^(1-P^) L/n) + (14/3) L/n)), L = log(6 S A H K/p), for each next state, s' not seen included:
+P^ = counts/n, and r, c are the means of a pair. An untried pair leads to an absorbing extra state with the largest
+reward and cost 0 (optimistic) or the largest cost (pessimistic). An end of episodes is absorbing as well, with reward
+0, counted from the lowest reward like all others, and cost 0. With beta(s') = min(1, scale (2 sqrt(P^(1-P^) L/n) +
+(14/3) L/n)), L = log(6 S A H K/p), for every next state, also unobserved ones:
 
-    ordinary   flow on P^ with given rewards and costs of the pairs
+    ordinary   flow with P^ and given rewards and costs of the pairs
     extended   z_h(s,a,s') >= 0 in place of x_h(s,a) P^(s'):  sum_s' z = x,  (P^ - beta) x <= z <= (P^ + beta) x
 
-Programmes of one limit are solved by a search for its price (`planning.lagrangian`), the extended one with `box_distributions`.
+With a single limit, programmes are solved by a search for its Lagrange multiplier (`planning.lagrangian`), the extended
+one with `box_distributions`.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from peakrl.reachability import reachable_nodes
 from peakrl.space import expand, read_only, starts_of
 from peakrl.types import Floats, Ints, Layout, Longs
 
-#: An extended programme of more variables than this is not solved while one waits.
+#: Largest extended programme that is solved, in variables.
 MOST_VARIABLES = 1_000_000
-#: In place of the row of a space: that of an extra state, and of an end.
+#: Row numbers of an extra state, and of an end.
 EXTRA, END = -1, -2
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Transitions that were counted, ordered by row."""
+    """Counted transitions, ordered by row."""
 
     #: [row + 1]
     start: Longs
@@ -48,7 +49,7 @@ class Cells:
 
     @classmethod
     def of(cls, counts: Counts, rows: int) -> Cells:
-        """Walk the lists."""
+        """Collect the linked lists."""
         found: list[int] = []
         sizes = np.zeros(rows, np.int64)
         first, before = counts.first[:rows].tolist(), counts.before
@@ -64,44 +65,44 @@ class Cells:
 
 @dataclass(frozen=True)
 class CountedChain:
-    """The chain of the counts, in the order of a model: step after step where slots belong to steps."""
+    """The empirical model, in the order of a model: step after step if slots belong to steps."""
 
     layout: Layout
     step_of_slot: Longs
     first_slot: Ints
     first_probability: Floats
-    #: [row here]: the row of the space; EXTRA or END for those that it has not.
+    #: [row of the chain]: the row of the space, or EXTRA or END.
     row_of: Longs
-    #: [slot of the space]: the slot here.
+    #: [slot of the space]: the slot of the chain.
     place: Longs
-    #: May every state follow every other, or only those that were seen to?
+    #: May every state follow every other, or only by counted transitions?
     anywhere: bool = False
 
     @property
     def num_nodes(self) -> int:
-        """Nodes, those behind the last step included."""
+        """Number of nodes, also those after the last step."""
         slots = len(self.layout.row_start) - 1
         return slots * (self.layout.horizon + 1) if self.layout.node_stride else slots
 
     @property
     def num_entries(self) -> int:
-        """Entries."""
+        """Number of entries."""
         return len(self.row_of) * (self.layout.horizon if self.layout.node_stride else 1)
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
-        """[node]: can some policy be there?"""
+        """[node]: can a policy reach it?"""
         if self.anywhere:
             return np.ones(self.num_nodes, bool)
         return reachable_nodes(self.layout, self.num_nodes, self.first_slot)
 
     @cached_property
     def flow(self) -> Flow:
-        """The conservation of probability on P^."""
+        """Flow conservation with P^."""
         return flow(self)
 
     def table_of(self, weights: Floats, rows: int) -> Floats:
-        """[row of the space, column] of weights [entry here]."""
+        """[row of the space, column] of weights [entry of the chain]."""
         by_step = weights.reshape(-1, len(self.row_of))
         table = np.zeros((rows, len(by_step)))
         own = self.row_of >= 0
@@ -109,18 +110,18 @@ class CountedChain:
         return table
 
     def weights_of(self, table: Floats) -> Floats:
-        """[entry here] of a table [row of the space, column]; an extra state, or an end, has but one row."""
+        """[entry of the chain] of a table [row of the space, column]; extra states and ends have one row."""
         weights: Floats = np.where(self.row_of[:, None] >= 0, table[np.maximum(self.row_of, 0)], 1.0).T.ravel()
         return weights
 
 
 def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, anywhere: bool) -> CountedChain:
-    """Return the chain of what was counted."""
+    """Return the chain of the empirical model."""
     horizon, extra = space.horizon, 1 if space.shared else space.horizon
     slots, rows = space.slots, space.rows
-    # Ends that lead on: where steps do not share slots, that of each step to that of the next, but for the last.
+    # Ends lead to ends: if steps do not share slots, the end of each step to that of the next, except the last.
     ends = np.arange(min(space.ends, extra))
-    # Slots in order of their steps, the extra state of a step after its own.
+    # Slots in the order of their steps; the extra state of a step comes last.
     step = np.concatenate([np.zeros(slots, np.int64) if space.shared else space.slot_step, np.arange(extra)])
     step[: space.ends] = 0 if space.shared else np.arange(space.ends)
     order = np.lexsort((np.arange(slots + extra) >= slots, step))
@@ -132,7 +133,7 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     first_row[ends], sizes[ends] = rows + extra + ends, 1
     row_of = expand(first_row[order], sizes[order])
 
-    # Where an extra state, or a pair not tried, leads: to the extra state of the next step, if there is one.
+    # Extra states and untried pairs lead to the extra state of the next step, if there is one.
     row_step = np.concatenate([step[space.slot_of_row], np.arange(extra)])
     beyond = np.append(slots + np.minimum(row_step + 1, extra - 1), ends if space.shared else ends + 1)
     untried = np.concatenate([visits == 0, np.ones(extra + len(ends), bool)])
@@ -165,10 +166,10 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
 
 
 def unkept_by_counts(planner: CountingPlanner, budget: Budget, charge: Floats) -> str | None:
-    """Say which limit no policy keeps if means are true, given sums of charges [row, quantity]; None: nobody knows.
+    """Return which limit is infeasible under the empirical model, given sums of costs [row, quantity]; None if unknown.
 
-    On a model that was looked at before the first episode. What was never tried is held to cost nothing, so that what
-    is too much is so by what was seen.
+    On models this is checked before the first episode. Untried pairs count as free, so that only observed costs make a
+    limit infeasible.
     """
     visits, started = planner.by_row["visits"].used, planner.by_slot["begun"].used
     if planner.task.model is not None or not visits.any():
@@ -179,14 +180,13 @@ def unkept_by_counts(planner: CountingPlanner, budget: Budget, charge: Floats) -
     if reason is None:
         return None
     return (
-        f"by the means of {int(started.sum()):,} episodes {reason} (what was never tried is held to cost nothing; this "
-        "is no proof)"
+        f"by the means of {int(started.sum()):,} episodes {reason} (untried actions count as free; this is not a proof)"
     )
 
 
 @dataclass(frozen=True)
 class Box:
-    """beta of every pair: of next states that were seen, and of the others."""
+    """beta of every pair: for observed next states, and for the others."""
 
     #: [cell]
     seen: Floats
@@ -195,7 +195,7 @@ class Box:
 
     @classmethod
     def of(cls, cells: Cells, visits: Longs, scale: float, log_term: float) -> Box:
-        """Return beta; a pair not tried counts as tried once."""
+        """Return beta; an untried pair counts as visited once."""
         n = np.maximum(visits, 1)
         flat = scale * 14 / 3 * log_term / n
         of_row = np.repeat(np.arange(len(visits)), np.diff(cells.start))
@@ -214,7 +214,7 @@ class Box:
 
 
 def box_distributions(chain: CountedChain, space: Space, cells: Cells, box: Box) -> Laws:
-    """Return the box around P^ for plans at a price: pairs that were tried may lead to every state of the next step."""
+    """Return the box around P^ for `planning.lagrangian`: tried pairs may lead to every state of the next step."""
     layout, row_of = chain.layout, chain.row_of
     tried = np.flatnonzero((row_of >= 0) & (np.diff(cells.start, append=cells.start[-1])[row_of] > 0))
     sizes = np.diff(cells.start)[row_of[tried]]
@@ -229,7 +229,7 @@ def box_distributions(chain: CountedChain, space: Space, cells: Cells, box: Box)
 
 
 def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> tuple[Flow, Any, Floats]:
-    """Return the conservation of flow in the box around P^, and its lines lines @ (x, z) <= bound."""
+    """Return flow conservation in the box around P^, and the inequalities lines @ (x, z) <= bound."""
     from scipy import sparse
 
     plain, layout = chain.flow, chain.layout
@@ -237,14 +237,14 @@ def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> 
     row_of = chain.row_of[plain.rows]
     tried = np.zeros(len(row_of), bool)
     tried[row_of >= 0] = np.diff(cells.start)[row_of[row_of >= 0]] > 0
-    # z: for every pair that was tried, before the last step, the states of the next step.
+    # z: for every tried pair before the last step, the states of the next step.
     wide = np.flatnonzero(tried & (plain.steps < horizon - 1))
     targets = [np.arange(space.slots)] * horizon if space.shared else by_step(space)
     counts = np.array([len(targets[step + 1]) for step in plain.steps[wide]], np.int64)
     if x + counts.sum() > MOST_VARIABLES:
         raise SettingsError(
-            f"the extended programme has {x + counts.sum():,} variables, more than {MOST_VARIABLES:,}: keep one limit, "
-            "total=, which takes no programme, or plan with bonuses, OptCMDP(..., bonus=True)"
+            f"the extended programme has {x + counts.sum():,} variables, more than {MOST_VARIABLES:,}: use a single "
+            "limit, total=, which needs no programme, or plan with bonuses, OptCMDP(..., bonus=True)"
         )
     of_x = np.repeat(wide, counts)
     slot = np.concatenate([targets[step + 1] for step in plain.steps[wide]] or [np.empty(0, np.int64)])
@@ -254,7 +254,7 @@ def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> 
     def matrix(values: Any, lines: Any, columns: Any, shape: tuple[int, int]) -> Any:
         return sparse.csr_array((values, (lines, columns)), shape=shape)
 
-    # Nodes: what leaves equals what enters, from the start, over z, or from pairs not tried to the extra states.
+    # Nodes: outflow equals inflow, from the start, over z, or from untried pairs to the extra states.
     nodes, line = np.unique(plain.nodes, return_inverse=True)
     number = np.full(chain.num_nodes, -1, np.int64)
     number[nodes] = np.arange(len(nodes))
@@ -294,7 +294,7 @@ def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> 
 
 
 def by_step(space: Space) -> list[Longs]:
-    """Return the slots of every step, its end first where it has one."""
+    """Return the slots of every step, its end first if it has one."""
     steps = np.array(space.slot_step)
     steps[: space.ends] = np.arange(space.ends)
     return [np.flatnonzero(steps == step) for step in range(space.horizon)]

@@ -1,7 +1,7 @@
-"""Learners that plan by linear programmes on counts: the optimists, and what all of them share.
+"""Learners that plan by linear programmes on counted transitions: optimistic ones, and the common base.
 
-P^, r and c are the means of what was counted (`learners.cmdp_lp.empirical_model`), n the visits of a pair, span and range the
-widths of rewards and costs, and
+P^, r and c are empirical means (`learners.cmdp_lp.empirical_model`), n the visits of a pair, span and range the widths
+of rewards and costs, and
 
     beta(s') = min(1, scale (2 sqrt(P^(1-P^) L/n) + (14/3) L/n)),  B = sum_s' beta(s'),  L = log(6 S A H K/p)
 
@@ -10,13 +10,13 @@ widths of rewards and costs, and
     OptCMDP, bonus           ordinary      span H B         - range H B
     certainty-equivalent     ordinary      0                0
 
-They are optimists: what they do not know they hold to be good and cheap, and so their policies cost more than the limit
-until they know better. (Efroni, Mannor and Pirotta, 2020.) The pessimists are in `.pessimists`.
+They are optimistic about both reward and cost (Efroni, Mannor and Pirotta, 2020), so their policies exceed the limit
+until enough is known. The pessimistic learners are in `learners.cmdp_lp.pessimistic`.
 
-One limit is kept by a search for its price (`planning.lagrangian`), which finds the programme's optimum; several by the
-programme itself. Rewards and costs of pairs are observed, so there is no margin for them. Plans are made anew when the
-visits of some pair have doubled, and no more often than every `episodes_per_plan` episodes. Nobody doubts the distribution of
-the first state: it is as it was counted. What is declared to fail has no part in any programme.
+A single limit is handled by a search for its Lagrange multiplier (`planning.lagrangian`), which finds the optimum of
+the programme; several limits by the programme itself. Rewards and costs of pairs are observed, so they have no margin;
+neither has the distribution of the first state. A new plan is made when the visits of some pair have doubled, at most
+every `episodes_per_plan` episodes. What is declared to fail is excluded from every programme.
 """
 
 from __future__ import annotations
@@ -54,42 +54,42 @@ from peakrl.sampling import Words
 from peakrl.space import read_only
 from peakrl.types import Bytes, Floats, Longs
 
-#: Chances below this are rounding of the solver.
+#: Probabilities below this are rounding errors of the solver.
 LEAST_CHANCE = 1e-9
 #: (reward margin in spans, cost margin in ranges), [row] each.
 Margins = tuple[Floats, Floats]
 
 
 class LinearSettings(BudgetSettings):
-    """What the learners that plan by linear programmes share."""
+    """Common settings of the learners that plan by linear programmes."""
 
-    #: Of all margins; those of the theorems are 1, and far too wide for runs of a usual length.
+    #: Scale of all margins; 1 in the theorems, which is too wide for runs of usual length.
     scale: float = Field(default=1.0, ge=0)
-    #: p, with which the theorem's statement may fail.
+    #: p: failure probability of the theorems.
     failure_probability: float = Field(default=0.1, gt=0, lt=1)
-    #: A plan is followed at least so many times; more of them make large problems cheaper.
+    #: A plan is followed for at least this many episodes; a larger number saves time on large problems.
     episodes_per_plan: int = Field(default=1, ge=1)
 
     @property
     def bound_to_plan(self) -> str | None:
-        """Margins widen with the logarithm of the number of episodes."""
+        """Margins depend on the number of episodes."""
         return "margin" if self.scale > 0 else None
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise where a margin lacks what it is computed from."""
+        """Raise if margins need a number of states that is not declared."""
         if self.scale > 0 and rules.states is None:
             raise SettingsError(f"scale is {self.scale:g}: margins need the number of states; pass states=")
 
 
 class OptCMDP(LinearSettings):
-    """Settings of OptCMDP, of its form with bonuses, and of the plan on plain means."""
+    """Settings of OptCMDP, of its form with bonuses, and of the certainty-equivalent plan."""
 
-    #: Add bonuses to rewards and take them from costs, in place of a box around the transition distribution.
+    #: Add bonuses to rewards and subtract them from costs, instead of a box around the transition distribution.
     bonus: bool = False
 
     @classmethod
     def certainty_equivalent(cls, **limit: Any) -> OptCMDP:
-        """The plan on plain means, as if they were true: no margin, and no guarantee."""
+        """The plan with the empirical means: no margin, and no guarantee."""
         return cls(scale=0.0, bonus=True, **limit)
 
     def make(self, task: Task) -> LinearPlanner:
@@ -98,7 +98,7 @@ class OptCMDP(LinearSettings):
 
 
 class LinearPlanner(CountingPlanner):
-    """Counts, and the optimist's plan on them."""
+    """Counted transitions, and the optimistic plan."""
 
     randomised = True
     starts_first = False
@@ -115,9 +115,9 @@ class LinearPlanner(CountingPlanner):
             "charge": Table(0.0, np.float64, quantities),
             "chance": Table(0.0, np.float64, self.columns),
         }
-        #: Plans so far, is one due, and the first episode that may have it.
+        #: Number of plans, is one due, and the first episode that may make it.
         self.plans = np.array([0, 1, 0], np.int64)
-        #: [cost]: what another unit of each limit is worth in the latest plan.
+        #: [cost]: Lagrange multipliers of the latest plan.
         self.prices = np.zeros(len(self.budget.limits))
         self.path = Path(*(np.zeros(horizon, np.int64) for _ in range(3)))
         self._exact: tuple[float, float] | None = None
@@ -125,7 +125,7 @@ class LinearPlanner(CountingPlanner):
             self.charges = self.budget.charges(task.model.payoffs.constraints)
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Leave what is declared to fail out of every programme, wherever something else is left."""
+        """Exclude forbidden rows from every programme, unless all rows of the state are forbidden."""
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
         start = self.layout.row_start
         super().forbid(first, avoidable(start[low:], forbidden, first), max_violation)
@@ -137,7 +137,7 @@ class LinearPlanner(CountingPlanner):
         self._mix()
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on, where the first action is taken until there is a plan."""
+        """Enlarge the tables; new slots take their first action until there is a plan."""
         for table in self.own.values():
             table.grow(self.space.rows)
         start = self.space.layout.row_start
@@ -150,7 +150,7 @@ class LinearPlanner(CountingPlanner):
     # Plans ---------------------------------------------------------------------------------------------------
 
     def _plan_if_due(self, episode: int, log: Log, changes: int) -> int:
-        """Plan where it is time to; log what changes of the rows that are not drawn."""
+        """Plan if it is due; log changes of the rows that are not drawn."""
         if not self.plans[1] or episode < self.plans[2]:
             return changes
         visits = self.by_row["visits"].used
@@ -176,7 +176,7 @@ class LinearPlanner(CountingPlanner):
         return table
 
     def _payoffs(self, chain: CountedChain, reward_margin: Floats, cost_margin: Floats) -> tuple[Floats, Floats]:
-        """[row of the chain] and [row of the chain, quantity]: rewards above the lowest, and costs."""
+        """[row of the chain] rewards minus lo, and [row of the chain, quantity] costs."""
         sizes, visits = self.task.sizes, self.by_row["visits"].used
         ranges = self.budget.ranges[: self.budget.quantities]
         tried, n = visits > 0, np.maximum(visits, 1)
@@ -184,23 +184,23 @@ class LinearPlanner(CountingPlanner):
         cost = np.where(tried[:, None], self.own["charge"].used / n[:, None], self.unknown_cost * ranges)
         reward += sizes.span * reward_margin
         cost += ranges * cost_margin[:, None]
-        # The last two of each are those of ends and of the extra states (`counted.END`, `counted.EXTRA`).
+        # The last two of each belong to ends and extra states (`empirical_model.END`, `EXTRA`).
         reward = np.append(reward, [0.0 - sizes.reward_range[0], sizes.span])
         cost = np.vstack([cost, 0.0 * ranges, self.unknown_cost * ranges])
         return reward[chain.row_of], cost[chain.row_of]
 
-    #: What a step costs of which nothing is known, as a share of the range.
+    #: Cost of an untried pair, as a share of the range.
     unknown_cost = 0.0
 
     def margins(self, total: Floats, visits: Longs) -> Margins:
-        """Return what is added to rewards and costs, given B."""
+        """Return the margins of rewards and costs, given B."""
         bonus = self.task.sizes.horizon * total if not self.extended else np.zeros(len(total))
         return bonus, -bonus
 
     def _weights(
         self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats, episode: int
     ) -> Floats:
-        """[entry of the chain]: the plan; where it does not come, what is best at its prices."""
+        """[entry of the chain]: the plan; in states that it does not reach, the best row at its multipliers."""
         if len(self.budget.limits) == 1:
             within = self._within(chain, cells, box, reward, cost)
             return self._cheapest(chain, reward, cost) if within is None else within.weights
@@ -212,7 +212,7 @@ class LinearPlanner(CountingPlanner):
         return policy_weights(row_weights(chain, rows), chain.flow, shares)
 
     def _forbidden(self, chain: CountedChain) -> Bytes:
-        """[entry of the chain]: what is declared to fail, if anything is."""
+        """[entry of the chain]: declared to fail; may be empty."""
         forbidden = self.forbidden.used
         if not forbidden.any():
             return NOT_BARRED
@@ -221,12 +221,12 @@ class LinearPlanner(CountingPlanner):
         return found
 
     def _cheapest(self, chain: CountedChain, reward: Floats, cost: Floats) -> Floats:
-        """[entry of the chain]: the plan of least cost, where no limit can be kept."""
+        """[entry of the chain]: the plan of least cost, used if the limits are infeasible."""
         least = np.maximum(cost, 0.0).sum(axis=1)
         return row_weights(chain, best_plan(chain, reward, least, None, self._forbidden(chain)).rows)
 
     def _within(self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats) -> Within | None:
-        """Return the optimum within the one limit, by its price; None where it cannot be kept."""
+        """Return the optimum within the single limit; None if it is infeasible."""
         distributions = box_distributions(chain, self.space, cells, box) if self.extended else None
         limit = float(self.budget.limits[0])
         found = best_within(chain, reward, cost[:, 0], limit, distributions, self._forbidden(chain))
@@ -235,7 +235,7 @@ class LinearPlanner(CountingPlanner):
         return found
 
     def _programme(self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats) -> Floats | None:
-        """Return the shares [x] of the programme's optimum; None where the limits cannot be kept together."""
+        """Return the optimal x of the programme; None if the limits are infeasible."""
         from scipy import sparse
 
         paths, further = chain.flow, None
@@ -261,7 +261,7 @@ class LinearPlanner(CountingPlanner):
         return found.shares
 
     def _settle(self, episode: int, log: Log, changes: int) -> int:
-        """Follow the rows that the plan is sure of, and log where they are others than before."""
+        """Set the rows that have probability 1, and log the changes."""
         chance, greedy, stride = self.own["chance"].used, self.by_slot["greedy"].used, self.layout.node_stride
         row, column = np.nonzero(chance == 1.0)
         slot = self.space.slot_of_row[row]
@@ -277,7 +277,7 @@ class LinearPlanner(CountingPlanner):
         return changes
 
     def _mix(self) -> None:
-        """Put the nodes whose action is drawn before the kernel."""
+        """Collect the nodes with randomised actions for the kernel."""
         chance = self.own["chance"].used
         column, row = np.nonzero(((chance > 0.0) & (chance < 1.0)).T)
         slot = self.space.slot_of_row[row].astype(np.int64)
@@ -291,18 +291,18 @@ class LinearPlanner(CountingPlanner):
     # Episodes ------------------------------------------------------------------------------------------------
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
-        """Plan, where it is time to, and draw the rows of the episode."""
+        """Plan if it is due, and draw the rows of the episode."""
         changes = self._plan_if_due(episode, log, changes)
         return draw_rows(generator, self.mixture, self.counts, self.layout.node_stride, log, episode, changes)
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
-        """Count every transition of an episode, and what it was charged."""
+        """Count the transitions of an episode, and their costs."""
         changes = super().learn(played, episode, log, changes)
         rows = played.row[: played.length]
         np.add.at(self.own["charge"].room, rows, self.budget.charges(played.constraints[: played.length]))
         visits = self.by_row["visits"].used[rows]
         before = visits - np.array([np.count_nonzero(rows == row) for row in rows])
-        # A power of two was passed or come to.
+        # The visits reached or passed a power of two.
         self.plans[1] |= bool((np.frexp(visits)[1] > np.frexp(before)[1]).any())
         return changes
 
@@ -328,7 +328,7 @@ class LinearPlanner(CountingPlanner):
         return ran, changes
 
     def _expected(self) -> tuple[float, float]:
-        """Exact value and violation of the plan that is followed, for the history; the learner does not look at it."""
+        """Exact value and violation of the current plan, for the history; not used to learn."""
         if self._exact is None:
             model, weights = compiled(self.task), read_only(self.chances())
             quantities = model.row_reward, model.row_violation.sum(axis=1)
@@ -338,15 +338,15 @@ class LinearPlanner(CountingPlanner):
         return self._exact
 
     def chances(self) -> Floats:
-        """[entry]: the plan that is followed, which is also the one to hand out: what is guaranteed is about it."""
+        """[entry]: the current plan, which is also the returned policy: the guarantees apply to it."""
         return self.space.entries_of(self.own["chance"].used)
 
     def multipliers(self) -> Floats:
-        """[cost]: what another unit of each limit is worth in the latest plan, margins included."""
+        """[cost]: Lagrange multipliers of the latest plan, with margins."""
         return self.prices.copy()
 
     def unkept(self) -> str | None:
-        """Why the limits cannot be kept, by what was counted."""
+        """Why the limits are infeasible under the empirical model."""
         return unkept_by_counts(self, self.budget, self.own["charge"].used)
 
     # Files ---------------------------------------------------------------------------------------------------

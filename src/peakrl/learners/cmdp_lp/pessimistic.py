@@ -1,15 +1,14 @@
-"""Learners that plan by linear programmes on counts, optimists in reward and pessimists in cost.
+"""Learners that plan by linear programmes on counted transitions, optimistic in reward and pessimistic in cost.
 
-Besides what `.learner` has, gap = (d - c0)/range with c0 the cost of a known safe policy pi0 and d the limit, and
-
-    beta_2   = scale sqrt(log(16 S^2 A H K/p)/n)
+In the notation of `learners.cmdp_lp.learner`, with gap = (d - c0)/range, c0 the cost of a known safe policy pi0, d the
+limit, and beta_2 = scale sqrt(log(16 S^2 A H K/p)/n):
 
                              programme     reward +                                       cost +
     OptPess-LP               ordinary      span (1 + SH + 4H(1 + SH)/gap) beta_2          range (1 + HS) beta_2
     DOPE                     extended      span (3H/gap) B                                range H B
 
-They follow pi0 until there is a plan that keeps the limit (OptPess-LP: and while pi0 itself might cost (d + c0)/2 or
-more), and wherever a plan does not come. (Liu and others, 2021; Bura and others, 2022.)
+They follow pi0 until a plan satisfies the limit (OptPess-LP: and while pi0 itself might cost (d + c0)/2 or more), and
+in states that the plan does not reach (Liu and others, 2021; Bura and others, 2022).
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from peakrl.types import Floats, Longs
 
 
 class PessimistSettings(LinearSettings):
-    """What the learners share that begin with a safe policy; their limit is `total`."""
+    """Common settings of learners that begin with a safe policy; their limit is `total`."""
 
-    #: [entry] of the model: the chances of each action under a policy whose expected violation is below the limit. A
-    #: `Policy` or `StochasticPolicy` is taken as well.
+    #: [entry] of the model: action probabilities of a policy whose expected violation is below the limit. A `Policy` or
+    #: `StochasticPolicy` is also accepted.
     safe_policy: tuple[float, ...]
 
     @field_validator("safe_policy", mode="before")
@@ -52,7 +51,7 @@ class PessimistSettings(LinearSettings):
         return given
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise: nobody knows yet which states the safe policy speaks of."""
+        """Raise: the safe policy is a table of a model."""
         raise SettingsError(f"{type(self).__name__} learns on models: its safe policy is a table of a model")
 
 
@@ -67,7 +66,7 @@ class OptPessLP(PessimistSettings):
 class DOPE(PessimistSettings):
     """Settings of DOPE."""
 
-    #: Episodes with the safe policy at the beginning, whatever is known.
+    #: Number of initial episodes with the safe policy.
     wait: int = Field(default=0, ge=0)
 
     def make(self, task: Task) -> Pessimist:
@@ -76,7 +75,7 @@ class DOPE(PessimistSettings):
 
 
 class Pessimist(LinearPlanner):
-    """DOPE: the optimist in reward that is a pessimist in cost, and begins with a safe policy."""
+    """DOPE: optimistic in reward, pessimistic in cost, begins with a safe policy."""
 
     unknown_cost = 1.0
 
@@ -88,7 +87,7 @@ class Pessimist(LinearPlanner):
         self._begin_with(safe_weights(compiled(task), settings.safe_policy))
 
     def _begin_with(self, safe: Floats) -> None:
-        """Take a policy [entry] for pi0, or raise where it leaves no room below the limit."""
+        """Set pi0 [entry]; raise unless its cost is below the limit."""
         model, self.safe = compiled(self.task), read_only(safe)
         violations = value_of_mixture(model.layout, model.num_nodes, model.row_violation.sum(axis=1), self.safe)
         self.safe_cost = float(model.first_probability @ violations[model.first_slot])
@@ -102,20 +101,20 @@ class Pessimist(LinearPlanner):
         self.gap = (self.limit - self.safe_cost) / float(self.budget.ranges[0])
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for all slots, and begin with the safe policy."""
+        """Enlarge the tables, and begin with the safe policy."""
         changes = super().grow(first, episode, log, changes)
         self.own["chance"].used[...] = self.safe_table
         return changes
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Leave what is declared to fail out of every programme, and out of pi0: what is left of it is drawn."""
+        """Exclude forbidden rows from every programme and from pi0, which is renormalised."""
         super().forbid(first, forbidden, max_violation)
         start = self.layout.row_start
         some = np.flatnonzero(np.diff(start))
         sizes = np.diff(start)[some]
         own = np.where(self.forbidden.used, 0.0, self.safe_table)
         left = np.repeat(np.add.reduceat(own, start[some], axis=0), sizes, axis=0)
-        # Where nothing is left: the first action that may be taken.
+        # If nothing of pi0 is left: the first allowed action.
         own = np.where(left > 0.0, own / np.where(left > 0.0, left, 1.0), self.own["chance"].used)
         self._begin_with(self.space.entries_of(own))
         self.own["chance"].used[...] = own
@@ -127,14 +126,14 @@ class Pessimist(LinearPlanner):
         return np.ascontiguousarray(self.safe.reshape(self.columns, -1).T)
 
     def margins(self, total: Floats, visits: Longs) -> Margins:
-        """Return what is added to rewards and costs, given B."""
+        """Return the margins of rewards and costs, given B."""
         horizon = self.task.sizes.horizon
         return 3 * horizon / self.gap * total, horizon * total
 
     def _weights(
         self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats, episode: int
     ) -> Floats:
-        """[entry of the chain]: the plan if there is one, and the safe policy where it does not come."""
+        """[entry of the chain]: the plan if there is one, and the safe policy in states that it does not reach."""
         safe = chain.weights_of(self.safe_table)
         if episode <= self.wait or self._too_soon(chain, safe, cost):
             return safe
@@ -142,7 +141,7 @@ class Pessimist(LinearPlanner):
         return safe if found is None else found.where_reached(chain, safe)
 
     def _too_soon(self, chain: CountedChain, safe: Floats, cost: Floats) -> bool:
-        """Is too little known to leave the safe policy?"""
+        """Must the safe policy be followed because too little is known?"""
         return False
 
 
@@ -153,17 +152,17 @@ class CarefulPlanner(Pessimist):
         super().__init__(task, settings, extended=False)
 
     def margins(self, total: Floats, visits: Longs) -> Margins:
-        """Return what is added to rewards and costs."""
+        """Return the margins of rewards and costs."""
         horizon = self.task.sizes.horizon
         beta = self.scale * np.sqrt(self.pair_log / np.maximum(visits, 1))
         wide = 1 + self.task.sizes.states * horizon
         return (wide + 4 * horizon * wide / self.gap) * beta, wide * beta
 
     def _too_soon(self, chain: CountedChain, safe: Floats, cost: Floats) -> bool:
-        """Might the safe policy itself cost more than half way from its true cost to the limit?"""
+        """Might the safe policy itself cost (d + c0)/2 or more?"""
         table = value_of_mixture(chain.layout, chain.num_nodes, cost[:, 0], read_only(safe))
-        held = float(chain.first_probability @ table[chain.first_slot])
-        return held >= (float(self.budget.limits[0]) + self.safe_cost) / 2
+        upper = float(chain.first_probability @ table[chain.first_slot])
+        return upper >= (float(self.budget.limits[0]) + self.safe_cost) / 2
 
 
 def safe_weights(model: TabularModel, given: tuple[float, ...]) -> Floats:

@@ -1,8 +1,8 @@
-"""Follow a plan that may draw its actions, and count, until some count has doubled.
+"""Follow a plan, which may be randomised, and count transitions until some count has doubled.
 
-An episode draws one row for every node whose action the plan leaves to chance; no node is met twice, so this is the
-plan in distribution. Transitions are counted as in `learners.ucbvi`, the charges of each pair beside them. A new plan is due
-when the visits of some pair have come to a power of two, 1 included, since the last: some log2(n) + 1 plans for each.
+An episode draws one row for every node with a randomised action; no node is visited twice, so the trajectory has the
+distribution of the plan. Transitions are counted as in `learners.ucbvi`, with the costs of each pair. A new plan is due
+when the visits of some pair have reached a power of two: log2(n) + 1 plans for each pair.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
 
 class Mixture(NamedTuple):
-    """The nodes whose action is drawn."""
+    """The nodes with randomised actions."""
 
-    #: [node]: where they are, and where their rows begin.
+    #: [node]: slot and column, and the index of its first row below.
     slot: Longs
     column: Longs
     start: Longs
-    #: [place]: a row, and the chance of it or one before it.
+    #: [index]: a row, and the cumulative probability.
     row: Longs
     edge: Floats
 
@@ -45,10 +45,10 @@ def draw_rows(
     """Draw the rows of an episode; log what changes and return the new length of the log."""
     for i in range(mixture.slot.shape[0]):
         number = uniform(generator)
-        place = mixture.start[i]
-        while place < mixture.start[i + 1] - 1 and number >= mixture.edge[place]:
-            place += 1
-        row, slot, column = mixture.row[place], mixture.slot[i], mixture.column[i]
+        index = mixture.start[i]
+        while index < mixture.start[i + 1] - 1 and number >= mixture.edge[index]:
+            index += 1
+        row, slot, column = mixture.row[index], mixture.slot[i], mixture.column[i]
         if counts.greedy[slot, column] != row:
             counts.greedy[slot, column] = row
             if log.node.shape[0] > 0:
@@ -61,7 +61,7 @@ def draw_rows(
 
 @inlined
 def doubled(counts: Counts, row: int) -> bool:
-    """Has the number of visits of a row just come to a power of two?"""
+    """Has the number of visits of a row just reached a power of two?"""
     return counts.visits[row] & (counts.visits[row] - 1) == 0
 
 
@@ -75,7 +75,7 @@ def follow_plan(
     payoff: Floats,
     charges: Floats,
     counts: Counts,
-    #: [row, quantity]: sum of what visits were charged.
+    #: [row, quantity]: sum of costs.
     charge: Floats,
     mixture: Mixture,
     shift: int,
@@ -89,7 +89,7 @@ def follow_plan(
     experience: Floats,
     counters: Longs,
 ) -> tuple[int, int, bool]:
-    """Run up to `episodes` episodes from done+1 on; return how many, the length of the log, and is a plan due?"""
+    """Run up to `episodes` episodes from done+1 on; return their number, the length of the log, and is a plan due?"""
     due = False
     for k in range(episodes):
         if log.node.shape[0] > 0 and changes + mixture.slot.shape[0] > log.node.shape[0]:

@@ -79,7 +79,7 @@ class Counts(NamedTuple):
     words: Words
     #: [slot]: episodes that began in it.
     begun: Longs
-    #: [distribution]: first cell, number of cells, visits, visits at its latest draw; probability of the pseudo-outcome.
+    #: [distribution]: first cell, number of cells, visits, visits at its latest draw, probability of pseudo-outcome.
     head: Ints
     kinds: Ints
     visits: Longs
@@ -176,7 +176,7 @@ DRAWN = np.bool_(True)
 
 @loop
 def draw_distribution(counts: Counts, rules: Rules, distribution: int) -> None:
-    """Draw the probabilities of a distribution's outcomes; before its first visit the pseudo-outcome has probability 1."""
+    """Draw the probabilities of outcomes; before the first visit the pseudo-outcome has probability 1."""
     counts.drawn[distribution] = counts.visits[distribution]
     if counts.visits[distribution] == 0:
         counts.optimism[distribution] = 1.0

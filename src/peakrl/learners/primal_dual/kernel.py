@@ -1,28 +1,28 @@
-"""Primal-dual learning on counted transitions: plan or improve with prices on the costs, and move the prices.
+"""Primal-dual learning with counted transitions: plan or improve with prices on the costs, and update the prices.
 
-With P^ = counts/n and means r, c_j of a pair, values of reward and costs come from the last step back (V_H = C_H = 0,
+With P^ = counts/n and means r, c_j of a pair, values of reward and costs follow by backward induction (V_H = C_H = 0,
 steps count from 0, rewards from the lower end lo of their range, cap_h = span (H-h)):
 
     Q_h(s,a)   = min(cap_h, r - lo + span b + P^ V_{h+1}),     C^j_h(s,a) = max(0, c_j - range_j b + P^ C^j_{h+1})
-    L_h(s,a)   = Q_h(s,a) - sum_j lam_j C^j_h(s,a);            a pair not tried has Q = cap_h and C = 0
+    L_h(s,a)   = Q_h(s,a) - sum_j lam_j C^j_h(s,a);            an untried pair has Q = cap_h and C = 0
 
     box        b = scale H sum_{s'} beta(s'),  beta = min(1, 2 sqrt(P^(1-P^) l/n) + (14/3) l/n),  l = log(6 S A H K/p)
-    Hoeffding  b = scale H sqrt(S l/(n+1)),  with counts/(n+1) in place of counts/n
+    Hoeffding  b = scale H sqrt(S l/(n+1)),  with counts/(n+1) in index of counts/n
 
-A *plan* takes the first pair of largest L; V_h(s), C^j_h(s) are its values (OptDual). An *improvement* values the
-policy pi that is followed, V_h(s) = sum_a pi(a) (Q - T log pi(a)), C^j_h(s) = sum_a pi(a) C^j_h(s,a), and then sets
+A *plan* takes the first pair of largest L; V_h(s), C^j_h(s) are its values (OptDual). An *improvement* evaluates the
+current policy pi, V_h(s) = sum_a pi(a) (Q - T log pi(a)), C^j_h(s) = sum_a pi(a) C^j_h(s,a), and then sets
 
     pi(a|s) ~ pi'(a|s)^(1 - step T) exp(step L_h(s,a)),   pi' = (1-m) pi + m/A                  (OptPrimalDual)
 
-Either way, with C^j the cost from where episodes began so far and d_j its limit,
+In both cases, with C^j the cost from the first states so far and d_j its limit,
 
     lam_j <- min(most, max(0, (1 - step T) lam_j + step_j (C^j - d_j)))
 
 Steps are constant, or fall as (k+3)^-0.53 with the temperature T ~ (k+3)^-0.4 (regularised). WeiMDP has no steps: it
-looks for the least price at which the plan keeps its limit, by bisection, and takes the plan there. What is declared
-to fail (`Counts.forbidden`) is never planned, and its pi is 0.
+finds the least price at which the plan satisfies its limit by bisection. What is declared to fail (`Counts.forbidden`)
+is never planned, and its pi is 0.
 
-What primal-dual learners on counts work on (formulas: `primal_dual`).
+OptDual and OptPrimalDual are due to Efroni, Mannor and Pirotta (2020); docs/references.md has the variants.
 """
 
 from __future__ import annotations
@@ -38,41 +38,41 @@ from peakrl.learners.ucbvi import NO_CELL, Counts, count_step
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
-#: What is done when it is time to.
+#: Rules: plan, improve the policy, or find the price by bisection.
 PLAN, IMPROVE, BISECT = 0, 1, 2
-#: Places in `Dual.status`: the episode that plans next, plans so far, points of the curve.
+#: Indices of `Dual.status`: episode of the next plan, number of plans, points of the curve.
 NEXT_PLAN, PLANS, POINTS = 0, 1, 2
 STATUS_SIZE = 3
 
 
 class Dual(NamedTuple):
-    """What is learned beside the counts."""
+    """Prices, policy and plan."""
 
-    #: [row, quantity]: sum of charges; [row]: b.
+    #: [row, quantity]: sum of costs; [row]: b.
     charge: Floats
     width: Floats
-    #: [slot, column (+ 1 where steps share slots), cost]: C.
+    #: [slot, column (+ 1 if steps share slots), cost]: C.
     cost: Floats
-    #: [slot, 1 + cost]: V and C of the step after, or in tables by step of all of them.
+    #: [slot, 1 + cost]: V and C of the next step.
     near: Floats
-    #: [row]: its distribution, where distributions are known; [distribution, 1 + cost]: what comes after it; [distribution]: the column of that.
+    #: If the model is known: [row] distribution; [distribution, 1 + cost] P^ V and P^ C; [distribution] their column.
     distribution: Longs
     ahead: Floats
     found: Longs
-    #: [row, column]: log pi, pi, and L as it was found last.
+    #: [row, column]: log pi, pi, and the latest L.
     preference: Floats
     chance: Floats
     gain: Floats
     #: [slot, column]: the row of largest L.
     plan: Longs
-    #: [cost]: lam, C from where episodes began, and room for the costs of a row.
+    #: [cost]: lam, C from the first states, and a buffer for the costs of a row.
     price: Floats
     expected: Floats
     row_cost: Floats
     status: Longs
     #: [point, 1 + cost]: episode, lam.
     curve: Floats
-    #: The stream that actions are drawn with.
+    #: Random stream of the actions.
     words: Words
 
 
@@ -84,14 +84,14 @@ class Rules(NamedTuple):
     shift: int
     row_start: Longs
     slot_step: Longs
-    #: [slot]: in the order of planning, the last step first.
+    #: Slots in the order of planning, last step first.
     order: Longs
     rule: int
     known: bool
     hoeffding: bool
     lowest: float
     span: float
-    #: Scale of b, H included, l, and S.
+    #: Scale of b times H, l, and S.
     bonus: float
     log_term: float
     states: int
@@ -122,14 +122,14 @@ class Path(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What the model says of a policy, and room to work it out, [slot, column (+ 1), 2]."""
+    """Exact evaluation of a policy on the model, and its buffers, [slot, column (+ 1), 2]."""
 
     first_slot: Ints
     first_probability: Floats
     #: [row, 2]: expected reward and total violation.
     payoff: Floats
     table: Floats
-    #: [distribution, 2]: what comes after it, and [distribution]: in which column that was worked out last.
+    #: [distribution, 2]: expectation of the next values, and [distribution]: its column.
     ahead: Floats
     known: Longs
     #: [2]: value and violation.
@@ -138,9 +138,9 @@ class Truth(NamedTuple):
 
 #: Falling steps and temperatures of the regularised form.
 STEP_POWER, HEAT_POWER, DELAY = -0.53, -0.4, 3.0
-#: A price is doubled at most so often, and a bracket halved so often.
+#: Bisection: largest number of doublings of a price, and number of halvings.
 DOUBLINGS, HALVINGS = 40, 50
-#: WeiMDP plans anew after this many episodes, or this share of the episodes so far.
+#: Episodes between plans of WeiMDP: at least this many, or this share of the episodes so far.
 LEAST_BATCH, BATCH_SHARE = 10, 0.02
 
 
@@ -167,18 +167,18 @@ def widen(counts: Counts, dual: Dual, rules: Rules) -> None:
 
 @inlined
 def look_ahead(counts: Counts, dual: Dual, rules: Rules, row: int, column: int) -> int:
-    """Return where `dual.ahead` has what comes after a row; rows of one known distribution share it, and it is found once."""
-    place = np.int64(dual.distribution[row] if rules.known else 0)
-    if not rules.known or dual.found[place] != column:
-        dual.found[place] = column
+    """Return the index of a row's expectations in `dual.ahead`; computed once for rows of a known distribution."""
+    index = np.int64(dual.distribution[row] if rules.known else 0)
+    if not rules.known or dual.found[index] != column:
+        dual.found[index] = column
         share = 1.0 / (counts.visits[row] + rules.hoeffding)
         for part in range(dual.ahead.shape[1]):
             total, cell = 0.0, counts.first[row]
             while cell != NO_CELL:
                 total += counts.count[cell] * share * dual.near[counts.following[cell], part]
                 cell = counts.before[cell]
-            dual.ahead[place, part] = total
-    return place
+            dual.ahead[index, part] = total
+    return index
 
 
 @inlined
@@ -188,18 +188,18 @@ def judge(counts: Counts, dual: Dual, rules: Rules, row: int, column: int, step:
     if n == 0:
         dual.row_cost[:] = 0.0
         return cap
-    place = look_ahead(counts, dual, rules, row, column)
+    index = look_ahead(counts, dual, rules, row, column)
     for j in range(dual.row_cost.shape[0]):
         own, past = not rules.by_step or j // rules.quantities == step, rules.by_step and j // rules.quantities < step
         charge = dual.charge[row, j % rules.quantities] / n if own else 0.0
-        cost = charge - rules.ranges[j] * dual.width[row] + dual.ahead[place, 1 + j]
+        cost = charge - rules.ranges[j] * dual.width[row] + dual.ahead[index, 1 + j]
         dual.row_cost[j] = 0.0 if past else max(0.0, cost)
-    return min(cap, counts.reward[row] / n - rules.lowest + rules.span * dual.width[row] + dual.ahead[place, 0])
+    return min(cap, counts.reward[row] / n - rules.lowest + rules.span * dual.width[row] + dual.ahead[index, 0])
 
 
 @inlined
 def bring_near(counts: Counts, dual: Dual, slot: int, column: int) -> None:
-    """Put value and costs of a slot side by side with those of the others, for whatever leads there."""
+    """Copy value and costs of a slot to `near`, where those of all slots are adjacent."""
     dual.near[slot, 0] = counts.w[slot, column]
     for j in range(dual.cost.shape[2]):
         dual.near[slot, 1 + j] = dual.cost[slot, column, j]
@@ -207,15 +207,15 @@ def bring_near(counts: Counts, dual: Dual, slot: int, column: int) -> None:
 
 @loop
 def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
-    """Value a plan, or the policy that is followed, from the last step back."""
+    """Plan, or evaluate the current policy, by backward induction."""
     costs, columns = dual.price.shape[0], counts.greedy.shape[1]
     dual.found[:] = -1
     for back in range(columns):
         column = columns - 1 - back
         for slot in range(dual.near.shape[0]):
             bring_near(counts, dual, slot, column + rules.shift)
-        for place in range(rules.order.shape[0]):
-            slot = rules.order[place]
+        for index in range(rules.order.shape[0]):
+            slot = rules.order[index]
             step = column if rules.shift == 1 else rules.slot_step[slot]
             first, last = rules.row_start[slot], rules.row_start[slot + 1]
             cap = (rules.span + heat * math.log(last - first)) * (rules.horizon - step)
@@ -238,14 +238,14 @@ def sweep(counts: Counts, dual: Dual, rules: Rules, heat: float) -> None:
                     for j in range(costs):
                         dual.cost[slot, column, j] = dual.row_cost[j]
             counts.w[slot, column] = value
-            if rules.shift == 0:  # the steps before are still to come in this column
+            if rules.shift == 0:  # earlier steps use this column, too
                 bring_near(counts, dual, slot, column)
     start_costs(counts, dual)
 
 
 @loop
 def start_costs(counts: Counts, dual: Dual) -> None:
-    """Set the costs from where episodes began so far."""
+    """Set the expected costs from the first states so far."""
     total = 0.0
     dual.expected[:] = 0.0
     for slot in range(counts.begun.shape[0]):
@@ -259,10 +259,10 @@ def start_costs(counts: Counts, dual: Dual) -> None:
 
 @loop
 def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: float) -> None:
-    """Set pi from the gains found last."""
-    # No step needs another here, and those of a row lie side by side.
-    for place in range(rules.order.shape[0]):
-        slot = rules.order[place]
+    """Update pi with the latest L."""
+    # Steps are independent here, and the columns of a row are adjacent.
+    for index in range(rules.order.shape[0]):
+        slot = rules.order[index]
         first, last = rules.row_start[slot], rules.row_start[slot + 1]
         for column in range(counts.greedy.shape[1]):
             most = -math.inf
@@ -278,7 +278,7 @@ def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: fl
                 dual.preference[row, column] -= most
                 dual.chance[row, column] = math.exp(dual.preference[row, column])
                 total += dual.chance[row, column]
-            whole = math.log(max(total, 1.0))  # the likeliest alone is 1, where there is any
+            whole = math.log(max(total, 1.0))  # the largest term is 1, if there is any
             for row in range(first, last):
                 dual.preference[row, column] -= whole
                 dual.chance[row, column] /= total
@@ -286,7 +286,7 @@ def improve(counts: Counts, dual: Dual, rules: Rules, step_size: float, heat: fl
 
 @loop
 def move_prices(dual: Dual, rules: Rules, step_scale: float, shrink: float) -> None:
-    """Move every price towards what keeps its limit."""
+    """Update every price by the excess over its limit."""
     for j in range(dual.price.shape[0]):
         step = rules.price_step[j] * step_scale
         moved = (1.0 - shrink) * dual.price[j] + step * (dual.expected[j] - rules.limit[j])
@@ -295,7 +295,7 @@ def move_prices(dual: Dual, rules: Rules, step_scale: float, shrink: float) -> N
 
 @loop
 def bisect(counts: Counts, dual: Dual, rules: Rules) -> None:
-    """Plan with the least price that keeps the limit; where none does, with the largest that was tried."""
+    """Plan with the least price that satisfies the limit; if none does, with the largest that was tried."""
     low, high = 0.0, 0.0
     dual.price[0] = high
     sweep(counts, dual, rules, 0.0)
@@ -318,7 +318,7 @@ def bisect(counts: Counts, dual: Dual, rules: Rules) -> None:
 
 @loop
 def replan(counts: Counts, dual: Dual, rules: Rules, episode: int) -> None:
-    """Plan or improve on the counts so far, and move the prices."""
+    """Plan or improve, and update the prices."""
     k = dual.status[PLANS]
     dual.status[PLANS] += 1
     dual.status[NEXT_PLAN] = episode + rules.batch
@@ -326,7 +326,7 @@ def replan(counts: Counts, dual: Dual, rules: Rules, episode: int) -> None:
     if rules.rule == BISECT:
         bisect(counts, dual, rules)
         dual.status[NEXT_PLAN] = episode + max(LEAST_BATCH, int(BATCH_SHARE * (episode - 1)))
-    elif rules.rule == PLAN or k > 0 or rules.known:  # before anything is seen there is nothing to improve by
+    elif rules.rule == PLAN or k > 0 or rules.known:  # there is nothing to improve by before the first episode
         fall = (k + DELAY) ** STEP_POWER if rules.heat > 0.0 else 1.0
         heat = rules.heat * rules.span * (k + DELAY) ** HEAT_POWER if rules.heat > 0.0 else 0.0
         sweep(counts, dual, rules, heat)
@@ -338,7 +338,7 @@ def replan(counts: Counts, dual: Dual, rules: Rules, episode: int) -> None:
 
 @inlined
 def draw_row(dual: Dual, rules: Rules, slot: int, column: int) -> int:
-    """Return a row drawn from pi; one of one is not drawn."""
+    """Return a row drawn from pi; no random number is used if there is one row."""
     row, last = rules.row_start[slot], rules.row_start[slot + 1] - 1
     if row < last:
         left = uniform(dual.words) - dual.chance[row, column]
@@ -350,7 +350,7 @@ def draw_row(dual: Dual, rules: Rules, slot: int, column: int) -> int:
 
 @loop
 def begin_episode(counts: Counts, dual: Dual, rules: Rules, log: Log, episode: int, changes: int) -> int:
-    """Plan where it is time to, and take the plan or draw from the policy; return the log's new length."""
+    """Plan if it is due; follow the plan or draw from the policy; return the new length of the log."""
     due = episode >= dual.status[NEXT_PLAN]
     if due:
         replan(counts, dual, rules, episode)
@@ -366,10 +366,10 @@ def begin_episode(counts: Counts, dual: Dual, rules: Rules, log: Log, episode: i
 
 @loop
 def follow(counts: Counts, dual: Dual, rules: Rules, begin: int, log: Log, episode: int, changes: int) -> int:
-    """Take the plan, or draw from pi, in the slots from `begin` on; return the log's new length."""
+    """Follow the plan, or draw from pi, in the slots from `begin` on; return the new length of the log."""
     for column in range(counts.greedy.shape[1]):
-        for place in range(rules.order.shape[0]):
-            slot = rules.order[place]
+        for index in range(rules.order.shape[0]):
+            slot = rules.order[index]
             if slot < begin:
                 continue
             row = dual.plan[slot, column] if rules.rule != IMPROVE else draw_row(dual, rules, slot, column)
@@ -384,7 +384,7 @@ def follow(counts: Counts, dual: Dual, rules: Rules, begin: int, log: Log, episo
 
 @loop
 def count_path(counts: Counts, dual: Dual, rules: Rules, path: Path, first: int, length: int) -> None:
-    """Count an episode; where the model is known there is nothing to count."""
+    """Count an episode, unless the model is known."""
     if rules.known:
         return
     counts.begun[first] += 1
@@ -396,7 +396,7 @@ def count_path(counts: Counts, dual: Dual, rules: Rules, path: Path, first: int,
 
 @inlined
 def expect(layout: Layout, truth: Truth, d: int, column: int) -> None:
-    """Set what comes after a distribution, which many rows share."""
+    """Set the expectations of the next values of a distribution, which rows share."""
     truth.ahead[d, :] = 0.0
     for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
         for q in range(2):
@@ -406,13 +406,13 @@ def expect(layout: Layout, truth: Truth, d: int, column: int) -> None:
 
 @loop
 def exact_values(layout: Layout, dual: Dual, rules: Rules, truth: Truth) -> None:
-    """Set the value and the violation of pi, as the model has them."""
+    """Set the exact value and violation of pi."""
     columns = dual.chance.shape[1]
     truth.known[:] = -1
     for back in range(columns):
         column = columns - 1 - back
-        for place in range(rules.order.shape[0]):
-            slot = rules.order[place]
+        for index in range(rules.order.shape[0]):
+            slot = rules.order[index]
             truth.table[slot, column, :] = 0.0
             for row in range(rules.row_start[slot], rules.row_start[slot + 1]):
                 p = dual.chance[row, column]
@@ -452,8 +452,8 @@ def learn_primal_dual(
     experience: Floats,
     counters: Longs,
 ) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return how many were run and how many changes were logged."""
-    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes."""
+    changes = np.int64(0)  # a literal 0 would compile another specialisation
     valued = np.int64(-1)
     for k in range(episodes):
         if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
@@ -474,7 +474,7 @@ def learn_primal_dual(
         count_path(counts, dual, rules, path, first, layout.horizon)
         note_episode(experience, counters, done, k, earned, violated)
         if experience.shape[0] > 0 and experience.shape[1] == 4:
-            if valued != dual.status[PLANS]:  # else pi is still the same
+            if valued != dual.status[PLANS]:  # otherwise pi has not changed
                 exact_values(layout, dual, rules, truth)
                 valued = dual.status[PLANS]
             experience[k, 2], experience[k, 3] = truth.found[0], truth.found[1]

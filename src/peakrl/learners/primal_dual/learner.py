@@ -1,11 +1,11 @@
-"""Primal-dual learners on counts: their settings (formulas: `learners.primal_dual.kernel`; tables: `.priced_planner`).
+"""Primal-dual learners with counted transitions: settings (formulas: `learners.primal_dual.kernel`).
 
-With K episodes, J costs and rho a bound on the prices, the steps are, unless given,
+With K episodes, J costs and rho a bound on the prices, the default steps are
 
     1/t  = rho / (H range_j sqrt(J K)),      step = sqrt(2 log A / K) / (H (span + sum_j rho range_j))
 
-rho = cap_0/gamma where the Slater gap gamma is given (how far below its limits some one policy stays), else 2 span: at
-the limits that matter here gamma is so small that its rho would leave the policy where it began.
+rho = cap_0/gamma if the Slater gap gamma is given (how far some policy stays below all limits), otherwise 2 span: for
+realistic limits gamma is so small that its rho would prevent any progress.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.primal_dual.kernel import BISECT, IMPROVE, PLAN
 from peakrl.learners.primal_dual.planner import CURVE_POINTS, PricedPlanner, PricedPolicy
 
-#: Bound on prices where nothing is known of it, in spans of the reward.
+#: Default bound on prices, in spans of the reward.
 USUAL_BOUND = 2.0
 
 
 class PricedSettings(BudgetSettings):
-    """What all of them are run with."""
+    """Common settings of the primal-dual learners."""
 
     rule: ClassVar[int] = PLAN
 
-    #: Scale of the exploration bonus; 1 is the theory's.
+    #: Scale of the exploration bonus; 1 in the theory.
     bonus: float = Field(default=0.001, ge=0)
-    #: p: how likely the bonus may be too small.
+    #: p: failure probability of the bonus.
     failure_probability: float = Field(default=0.1, gt=0, lt=1)
-    #: Take the distributions as the model has them: nothing has to be explored.
+    #: Use the transition probabilities of the model: nothing has to be explored.
     known_model: bool = False
 
     def make(self, task: Task) -> PricedPlanner:
@@ -47,16 +47,16 @@ class PricedSettings(BudgetSettings):
 
     @property
     def bound_to_plan(self) -> str | None:
-        """Bonus and steps follow from the number of episodes."""
+        """Bonus and steps depend on the number of episodes."""
         return "bonus"
 
     def check_environment(self, rules: TargetRules, knowledge: Knowledge) -> None:
-        """Raise where the model must be known."""
+        """Raise if the model must be known."""
         if self.known_model:
-            raise SettingsError("known_model is True, but an environment tells no distributions: learn on a model")
+            raise SettingsError("known_model is True, but an environment has no known probabilities: learn on a model")
 
     def numbers(self, sizes: Sizes, episodes: int) -> dict[str, Any]:
-        """What `learners.primal_dual.tables.Rules` has of the settings."""
+        """Return the constants of `primal_dual.kernel.Rules`."""
         budget = self.budget(sizes)
         inside = 6 * sizes.states * sizes.actions * sizes.horizon * episodes / self.failure_probability
         costs = len(budget.limits)
@@ -73,7 +73,7 @@ class PricedSettings(BudgetSettings):
 
 
 class WeiMDP(PricedSettings):
-    """Settings of the weighted problem: the least price at which the best deterministic plan keeps the limit."""
+    """Settings of the weighted problem: the least price at which the best deterministic plan satisfies the limit."""
 
     rule = BISECT
 
@@ -85,15 +85,15 @@ class WeiMDP(PricedSettings):
 
 
 class OptDual(PricedSettings):
-    """Settings of the dual learner: plans with prices that move by how much the limits are missed."""
+    """Settings of the dual learner: plans with prices that follow the excess over the limits."""
 
-    #: gamma: how far below its limits some one policy stays, in the constraints' unit; sets the steps.
+    #: gamma: how far some policy stays below all limits, in the unit of the constraints; determines the steps.
     slater: float | None = None
-    #: rho: the most that a unit of a cost can be worth, outright.
+    #: rho: bound on the prices.
     multiplier_bound: float | None = Field(default=None, gt=0)
-    #: 1/t: by how much a price moves for each unit that its limit is missed by.
+    #: 1/t: step of a price per unit of excess over its limit.
     multiplier_step: float | None = Field(default=None, gt=0)
-    #: A plan is followed so many times; more of them make large problems cheaper.
+    #: A plan is followed for this many episodes; a larger number saves time on large problems.
     episodes_per_plan: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
@@ -114,7 +114,7 @@ class OptDual(PricedSettings):
         return USUAL_BOUND * sizes.span if self.slater is None else sizes.span * sizes.horizon / self.slater
 
     def numbers(self, sizes: Sizes, episodes: int) -> dict[str, Any]:
-        """What the kernel needs of the settings."""
+        """Return the constants of `primal_dual.kernel.Rules`."""
         numbers = super().numbers(sizes, episodes)
         ranges, costs = numbers["ranges"], len(numbers["ranges"])
         step = self.rho(sizes) / (sizes.horizon * ranges * math.sqrt(costs * episodes))
@@ -124,19 +124,19 @@ class OptDual(PricedSettings):
 
 
 class OptPrimalDual(OptDual):
-    """Settings of the primal-dual learner: a policy that draws its actions is improved step by step."""
+    """Settings of the primal-dual learner: a randomised policy is improved step by step."""
 
     rule = IMPROVE
 
-    #: By how much the logarithm of a probability moves for each unit of value.
+    #: Step of the logarithm of a probability per unit of value.
     policy_step: float | None = Field(default=None, gt=0)
-    #: Which bonus: of the box around each distribution, or Hoeffding's with one more visit.
+    #: Bonus: box around each distribution, or Hoeffding with one more visit.
     width: Literal["box", "hoeffding"] = "box"
     #: Share of the uniform policy that is mixed in before each improvement.
     mixing: float = Field(default=0.0, ge=0, lt=1)
-    #: Never let a price exceed the multiplier bound.
+    #: Cap prices at twice the bound.
     capped: bool = False
-    #: Scale of the temperature; above 0 steps and temperature fall, and the last policy settles.
+    #: Scale of the temperature; above 0, steps and temperature fall, and the last policy converges.
     temperature: float = Field(default=0.0, ge=0)
 
     @model_validator(mode="after")
@@ -164,8 +164,8 @@ class OptPrimalDual(OptDual):
         length = known_length(episodes, "OPDOP")
         if slater is None:
             raise SettingsError(
-                "slater is not given: OPDOP caps its prices at twice what follows from it; give how far below its "
-                "limits some one policy stays, or take OptPrimalDual, which can do without"
+                "slater is not given: OPDOP caps its prices at twice what follows from it; give how far some "
+                "policy stays below all limits, or use OptPrimalDual, which does not need it"
             )
         return OptPrimalDual(
             total=total, per_constraint=per_constraint, per_step=per_step, bonus=bonus, slater=slater,
@@ -183,7 +183,7 @@ class OptPrimalDual(OptDual):
         per_step: float | None = None,
         policy_step: float = 1.0,
     ) -> OptPrimalDual:
-        """NPG-PD: natural policy gradient with the model known, and prices that move by 1/sqrt(K)."""
+        """NPG-PD: natural policy gradient with a known model, and price steps of 1/sqrt(K)."""
         length = known_length(episodes, "NPG-PD")
         return OptPrimalDual(
             total=total, per_constraint=per_constraint, per_step=per_step, bonus=0.0, known_model=True,
@@ -201,19 +201,19 @@ class OptPrimalDual(OptDual):
         bonus: float = 0.001,
         known_model: bool = False,
     ) -> OptPrimalDual:
-        """RPG-PD (on counts UOpt-RPGPD): steps and temperature fall, so that the last policy settles."""
+        """RPG-PD (with counts UOpt-RPGPD): steps and temperature fall, so that the last policy converges."""
         return OptPrimalDual(
             total=total, per_constraint=per_constraint, per_step=per_step, temperature=temperature, bonus=bonus,
             known_model=known_model,
         )  # fmt: skip
 
     def numbers(self, sizes: Sizes, episodes: int) -> dict[str, Any]:
-        """What the kernel needs of the settings."""
+        """Return the constants of `primal_dual.kernel.Rules`."""
         numbers = super().numbers(sizes, episodes)
         rho, ranges = self.rho(sizes), numbers["ranges"]
         widest = sizes.horizon * (sizes.span + float((rho * ranges).sum()))
         step = math.sqrt(2 * math.log(max(sizes.actions, 2)) / episodes) / widest
-        if self.temperature > 0:  # both in the units of reward and cost, before they fall
+        if self.temperature > 0:  # initial steps, in the units of reward and cost
             step = 1.0 / sizes.span
             numbers["price_step"] = sizes.span / ranges**2 * self.episodes_per_plan
         given = step if self.policy_step is None else self.policy_step
@@ -225,11 +225,11 @@ class OptPrimalDual(OptDual):
 
 
 def known_length(episodes: Any, name: str) -> int:
-    """Return K, or raise where it is no number of episodes: the steps are made for it."""
+    """Return K; raise if it is not a number of episodes: the steps depend on it."""
     if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
         given = "not given" if episodes is None else repr(episodes)
         raise SettingsError(
-            f"episodes is {given}: {name}'s steps are made for the length of the run; give the number, 1 or more, "
-            "that it will be learned with"
+            f"episodes is {given}: {name}'s steps depend on the length of the run; give the number of "
+            "episodes that it will learn for, 1 or more"
         )
     return episodes

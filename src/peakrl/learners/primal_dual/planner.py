@@ -1,7 +1,4 @@
-"""Counts, prices on costs, and a plan or a policy with them: primal-dual learners on a space.
-
-Formulas are in `learners.primal_dual.kernel`, settings in `.primal_dual`.
-"""
+"""Tables of the primal-dual learners (formulas: `learners.primal_dual.kernel`; settings: `.learner`)."""
 
 from __future__ import annotations
 
@@ -39,26 +36,26 @@ from peakrl.types import Floats, Longs
 STREAM = np.uint64(0x7072696D616C6475)
 #: Points of the curve of prices.
 CURVE_POINTS = 1000
-#: A known distribution is counted as so many visits: probabilities are right to about 1e-12.
+#: Visits of a known distribution: probabilities are exact to about 1e-12.
 KNOWN_VISITS = float(1 << 40)
 
 
 class PricedPlanner(CountingPlanner):
-    """Counts, prices, and the plan with them."""
+    """Counted transitions, prices, and the plan."""
 
-    starts_first = False  # policies may draw what is done in a new state, too
+    starts_first = False  # the action of a new state may be drawn, too
 
     def __init__(self, task: Task, budget: Budget, numbers: dict[str, Any]) -> None:
         super().__init__(task, UCBVI(bonus=0.0))
-        #: What `Rules` has of the settings.
+        #: Constants of `Rules`.
         self.budget, self.numbers = budget, numbers
         costs, quantities, horizon = len(budget.limits), budget.quantities, task.sizes.horizon
         shared = int(self.space.shared)
-        #: By row: what prices are set on, log pi, pi, and L of the latest plan.
+        #: By row: costs, log pi, pi, and L of the latest plan.
         self.by_pair = {"charge": Table(0.0, np.float64, quantities)} | {
             name: Table(0.0, np.float64, self.columns) for name in ("preference", "chance", "gain")
         }
-        #: By row and by slot, found anew with each plan.
+        #: By row and by slot, computed with each plan.
         self.width, self.plan = Table(0.0, np.float64), Table(0, np.int64, self.columns)
         self.cost = Table(0.0, np.float64, self.columns + shared, costs)
         self.price, self.expected = np.zeros(costs), np.zeros(costs)
@@ -79,7 +76,7 @@ class PricedPlanner(CountingPlanner):
             )  # fmt: skip
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Plan without what is declared to fail, and never draw it, wherever something else is left."""
+        """Never plan or draw forbidden rows, unless all rows of the state are forbidden."""
         start = self.layout.row_start
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
         avoided = avoidable(start[low:], forbidden, first)
@@ -92,7 +89,7 @@ class PricedPlanner(CountingPlanner):
         self.by_pair["preference"].room[rows] = np.where(avoided, -np.inf, -np.log(each))
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on: untried, and every action as likely as the others."""
+        """Enlarge the tables; new slots have a uniform policy."""
         space, before = self.space, self.by_pair["chance"].size
         for table in (*self.by_pair.values(), self.width):
             table.grow(space.rows)
@@ -105,12 +102,12 @@ class PricedPlanner(CountingPlanner):
         self.plan.room[first : space.slots] = space.layout.row_start[first:-1, None]
         if self.numbers["known"] and first == 0:
             self._take_distributions()
-        if first > 0 and self.randomised:  # met in the middle of an episode: what is done there is drawn as anywhere
+        if first > 0 and self.randomised:  # visited in the middle of an episode: draw their rows
             changes = follow(self.counts, self.dual, self.rules, first, log, max(episode, 1), changes)
         return changes
 
     def _take_distributions(self) -> None:
-        """Write the distributions of the model as if they had been counted."""
+        """Set the counts to the transition probabilities of the model."""
         model = compiled(self.task)
         layout, rows = model.layout, self.by_row
         last = layout.outcome_start[1:] - 1
@@ -134,11 +131,12 @@ class PricedPlanner(CountingPlanner):
         costs, distributions = len(self.price), int(distribution.max(initial=0)) + 1
         self.dual = Dual(
             width=self.width.room, plan=self.plan.room, cost=self.cost.room, price=self.price, expected=self.expected,
-            near=np.zeros((len(self.cost.room), 1 + costs)), distribution=distribution, ahead=np.zeros((distributions, 1 + costs)),
+            near=np.zeros((len(self.cost.room), 1 + costs)), distribution=distribution,
+            ahead=np.zeros((distributions, 1 + costs)),
             found=np.zeros(distributions, np.int64), row_cost=np.zeros(costs), status=self.status, curve=self.curve,
             words=self.words, **rooms,
         )  # fmt: skip
-        # Copies: arrays of a model are read-only, and kernels would be compiled once more for them.
+        # Copies: the arrays of a model are read-only, which would compile another specialisation.
         places: dict[str, Any] = {
             "row_start": np.array(self.layout.row_start), "slot_step": np.array(self.space.slot_step),
             "order": self.planning.order, "horizon": self.space.horizon, "node_stride": self.layout.node_stride,
@@ -148,7 +146,7 @@ class PricedPlanner(CountingPlanner):
     # Learning ------------------------------------------------------------------------------------------------
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
-        """Plan, where it is time to, and draw, where actions are drawn."""
+        """Plan if it is due, and draw randomised actions."""
         return begin_episode(self.counts, self.dual, self.rules, log, episode, changes)
 
     def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
@@ -177,39 +175,39 @@ class PricedPlanner(CountingPlanner):
     # Results -------------------------------------------------------------------------------------------------
 
     def multipliers(self) -> Floats:
-        """[cost]: the prices as they stand."""
+        """[cost]: the current prices."""
         return self.price.copy()
 
     def multiplier_curve(self) -> Floats:
-        """[point, 1 + cost]: episode, and the prices that it was planned with or moved to."""
+        """[point, 1 + cost]: episode, and the prices of its plan."""
         return self.curve[: self.status[POINTS]].copy()
 
     def unkept(self) -> str | None:
-        """Why the limits cannot be kept, by what was counted."""
+        """Why the limits are infeasible under the empirical model."""
         return unkept_by_counts(self, self.budget, self.by_pair["charge"].used)
 
     def visits(self) -> Longs | None:
-        """[row]: how often it was taken. Where distributions are known that is not counted."""
+        """[row]: visits; None if the model is known."""
         return None if self.numbers["known"] else super().visits()
 
     def outcomes(self) -> Outcomes | None:
-        """What followed each row, as far as it was counted."""
+        """Counted outcomes; None if the model is known."""
         return None if self.numbers["known"] else super().outcomes()
 
     def values(self) -> Floats:
-        """[entry]: value less what the costs are worth, as the latest plan has it; from the lower end of rewards."""
+        """[entry]: L of the latest plan."""
         return self.space.entries_of(self.by_pair["gain"].used)
 
     # Files ---------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written, by name; known distributions are not learned."""
+        """Everything that learning has written, by name, without known distributions."""
         own = {"price": self.price, "status": self.status, "curve": self.curve, "words": self.words}
         counted = {"greedy": self.by_slot["greedy"].used} if self.numbers["known"] else super().arrays()
         return used(self.by_pair) | own | counted
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` gave."""
+        """Restore the arrays."""
         if self.numbers["known"]:
             super(CountingPlanner, self).load(arrays)
         else:
@@ -229,7 +227,7 @@ class PricedPlanner(CountingPlanner):
 
 
 class PricedPolicy(PricedPlanner):
-    """Counts, prices, and a policy that draws its actions."""
+    """Counted transitions, prices, and a randomised policy."""
 
     randomised = True
 

@@ -325,7 +325,7 @@ class SafeQLearner(SamplingAlgorithm):
 
     def known(self) -> NDArray[np.int8]:
         """[entry]: what is known to violate, or to lead to a dead end."""
-        return self.memory().known(self.space, violated_only=self.task.model is None)
+        return self.memory().known(self.space, all_violations=self.task.model is None)
 
     def memory(self) -> Memory:
         """What is known to fail, and why."""
