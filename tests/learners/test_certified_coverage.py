@@ -16,7 +16,7 @@ from peakrl.learners.certified import phases as rounds
 from peakrl.learners.certified.bounds import beta, upper_mean
 from peakrl.learners.certified.confidence import EPISODES, FROZEN, LEFT, LOWER, UPPER, VIOLATION
 from peakrl.learners.certified.episodes import GAUGED, VIOLATED, play_episodes
-from peakrl.learners.certified.setup import Declared, certify_model
+from peakrl.learners.certified.learner import Declared, certify_model
 from peakrl.learners.certified.tables import BEFORE, OPEN
 from peakrl.learners.episode import Log
 from peakrl.sampling import seed_state

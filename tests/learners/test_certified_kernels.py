@@ -14,12 +14,11 @@ from helpers.seeds import seeds
 from naive import certified as naive_certified
 from peakrl import Knowledge, compile_model, learn
 from peakrl.learners import Certified
-from peakrl.learners.certified import bounds, candidates, episodes, gaps, values
+from peakrl.learners.certified import bounds, episodes, gaps, values
 from peakrl.learners.certified.bounds import FINE, ROUGH, beta, upper_mean
-from peakrl.learners.certified.candidates import estimate_policy, plan_candidate
 from peakrl.learners.certified.confidence import FROZEN
 from peakrl.learners.certified.episodes import GRID, Evidence
-from peakrl.learners.certified.gaps import measure_gaps
+from peakrl.learners.certified.gaps import estimate_policy, measure_gaps, plan_candidate
 from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, UNMET
 from peakrl.learners.episode import Log
 
@@ -242,8 +241,8 @@ def test_where_nothing_is_known_a_tested_row_is_taken_then_an_open_one_then_the_
                 left = [row for row in rows if t.witness[step * r.places.entry_stride + row] == OPEN]
                 tested = [row for row in left if t.tested[groups[row]]]
                 mild = min(rows, key=lambda row: t.harm[groups[row]])
-                with plain_python(candidates, values):
-                    assert candidates.fallback(r.places, t, step, slot) == [*tested, *left, mild][0]
+                with plain_python(gaps, values):
+                    assert gaps.fallback(r.places, t, step, slot) == [*tested, *left, mild][0]
 
 
 def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():

@@ -11,8 +11,7 @@ import peakrl
 from helpers.certified_problems import rare_catastrophe
 from peakrl.learners.certified.confidence import ESTIMATE, FROZEN
 from peakrl.learners.certified.episodes import PLAYED
-from peakrl.learners.certified.forecast import AHEAD, SIZES, Outlook
-from peakrl.learners.certified.phases import TELLING
+from peakrl.learners.certified.phases import AHEAD, SIZES, TELLING, Outlook
 from peakrl.training.trainer import Trainer
 
 SPREAD = Outlook.of(mean=50.0, deviation=3.0, least=0.0, log_share=8.0, safe=0.0)

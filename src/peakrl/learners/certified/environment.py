@@ -29,8 +29,19 @@ from peakrl.learners.base import alike
 from peakrl.learners.certified.confidence import KIND, UPPER, Counts, Goal
 from peakrl.learners.certified.declared import Told
 from peakrl.learners.certified.phases import CHALLENGE, Rounds
-from peakrl.learners.certified.storage import FIRST_CELLS, GrowingArrays, Room
-from peakrl.learners.certified.tables import CELLS, OPEN, UNMET, VIOLATES, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.tables import (
+    CELLS,
+    FIRST_CELLS,
+    OPEN,
+    UNMET,
+    VIOLATES,
+    GrowingArrays,
+    Places,
+    Room,
+    Scratch,
+    Tables,
+    Terms,
+)
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import DECLARED

@@ -7,12 +7,25 @@ same. Index spaces: `types`.
 
 Where the next state is declared to be g(s, a, noise), there is one law, that of the noise: its cells are the noises,
 and the next slot of a cell depends on the row. A next state of an environment that was not met has no slot: UNMET.
+
+Arrays of the certified learner that have room for more states than there are, and their compact form.
+
+They are made anew, twice as large, when their room is used up; the cells of a law move to the end when it needs more.
+`guess` has a line for each step, as on a model, or just one where every law belongs to one step.
+Compact, as in files and in evidence, slots and rows stand as they were met, the law of the first state last.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.learners.base import alike
+from peakrl.learners.space import GrowingSpace
 from peakrl.types import Bytes, Floats, Ints, Longs
 
 #: Why an entry is ruled out: it is not, it was seen to violate, or the dead slot that it was seen to lead to.
@@ -112,3 +125,174 @@ class Scratch(NamedTuple):
     following: Longs
     earned: Floats
     violated: Floats
+
+
+Spec = dict[str, tuple[Any, Any]]
+#: What grows, by what it is indexed with: type and fill of each array.
+BY_NODE: Spec = {
+    "value": (np.float64, 0.0), "dead": (np.int8, 0), "greedy": (np.int32, 0), "candidate": (np.int32, 0),
+    "followed": (np.int32, 0), "challenger": (np.int32, 0), "gap": (np.float64, 0.0),
+}  # fmt: skip
+BY_ENTRY: Spec = {"upper": (np.float64, 0.0), "witness": (np.int32, OPEN), "updated": (np.int64, 0)}
+BY_ROW: Spec = {
+    "known": (np.int8, 0), "reward": (np.float64, 0.0), "then_known": (np.int8, 0),
+    "law_of_row": (np.int32, 0), "group_of_row": (np.int32, 0), "slot_of_row": (np.int32, 0),
+}  # fmt: skip
+#: `judged`: what was known of a group when the candidate was frozen: nothing, kept (1), violated (2).
+BY_GROUP: Spec = {
+    "tested": (np.int8, 0), "harm": (np.float64, 0.0), "then_harm": (np.float64, 0.0), "judged": (np.int8, 0),
+}  # fmt: skip
+BY_LAW: Spec = {
+    "law": (np.int64, 0), "then_law": (np.int64, 0), "guess": (np.float64, -math.inf), "log_share": (np.float64, 0.0),
+    "cell_start": (np.int64, 0), "cell_room": (np.int64, 0), "law_step": (np.int64, 0), "law_bound": (np.float64, 0.0),
+    "law_dead": (np.int64, 0),
+}  # fmt: skip
+BY_CELL: Spec = {
+    "cell_next": (np.int32, 0), "cell_reward": (np.float64, 0.0), "cell_count": (np.int64, 0),
+    "cell_before": (np.int64, 0), "then_count": (np.int64, 0), "then_before": (np.int64, 0),
+    "scratch_value": (np.float64, 0.0), "scratch_count": (np.int64, 0),
+}  # fmt: skip
+#: Room that follows from the rest, or that nothing is remembered in.
+UNKEPT = {"law_of_row", "group_of_row", "slot_of_row", "log_share", "cell_start", "cell_room", "law_step", "law_bound",
+          "law_dead", "scratch_value", "scratch_count"}  # fmt: skip
+#: Cells of a law at first.
+FIRST_CELLS = 4
+
+
+class Room(NamedTuple):
+    """Sizes that there is room for; laws and groups are at most as many as rows."""
+
+    slots: int
+    rows: int
+    cells: int
+
+
+class GrowingArrays:
+    """Every array by name, for the slots and rows of a space that grows."""
+
+    def __init__(self, space: GrowingSpace) -> None:
+        self.space, self.horizon = space, space.horizon
+        self.columns = space.horizon if space.shared else 1
+        self.room = Room(0, 0, 0)
+        self.own: dict[str, NDArray[Any]] = {}
+        self.cells = 0
+        #: Has every row a guess of its own (where a map is declared), or every law?
+        self.guess_by_row = False
+        #: What laws and groups that several rows may have are numbered by, in the order of being met.
+        self.laws: dict[Hashable, int] = {}
+        self.groups: dict[Hashable, int] = {}
+        #: So many there are, that of the first state left out; each row its own where nothing is declared.
+        self.num_laws = self.num_groups = 0
+
+    def enlarge(self, room: Room) -> None:
+        """Make every array that lacks room anew."""
+        old, own, horizon = self.room, self.own, self.horizon
+        nodes = horizon + 1 if self.space.shared else 1
+        for spec, before, shape in (
+            (BY_NODE, (nodes, old.slots), (nodes, room.slots)),
+            (BY_ENTRY, (self.columns, old.rows), (self.columns, room.rows)),
+            (BY_ROW | BY_GROUP, (old.rows,), (room.rows,)),
+            (BY_CELL, (old.cells,), (room.cells,)),
+        ):
+            for name, (dtype, fill) in spec.items():
+                if name in own and before == shape:
+                    continue
+                new = np.full(shape, fill, dtype)
+                if name in own:
+                    new[tuple(map(slice, before))] = own[name].reshape(before)
+                own[name] = new.ravel()
+        lines = horizon + 1 if self.space.shared else 1
+        for name, (dtype, fill) in BY_LAW.items():  # the last is the law of the first state
+            if name in own and old.rows == room.rows:
+                continue
+            tail = {"law": 3, "then_law": 3, "guess": lines}.get(name)
+            new = np.full((room.rows + 1,) if tail is None else (room.rows + 1, tail), fill, dtype)
+            if name in own:
+                had = own[name].T if name == "guess" else own[name]
+                new[: old.rows], new[-1] = had[: old.rows], had[-1]
+            own[name] = np.ascontiguousarray(new.T) if name == "guess" else new
+        self.room = room
+
+    def take_cells(self, laws: Longs, cells: Longs) -> None:
+        """Give each of these laws room for so many cells, at the end; what it has moves there."""
+        end = self.cells + int(cells.sum())
+        if end > self.room.cells:
+            self.enlarge(self.room._replace(cells=2 * end))
+        own, starts = self.own, self.cells + np.cumsum(cells) - cells
+        used = own["law"][laws, CELLS]
+        for place in np.flatnonzero(used).tolist():
+            size, start, before = int(used[place]), int(starts[place]), int(own["cell_start"][laws[place]])
+            for name in BY_CELL:
+                if not name.startswith("scratch"):
+                    own[name][start : start + size] = own[name][before : before + size]
+                    own[name][before : before + size] = 0
+        own["cell_start"][laws], own["cell_room"][laws] = starts, cells
+        self.cells = end
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def _cells_in_use(self) -> tuple[Longs, Longs, Longs]:
+        """Return the laws in use, the first state's last; where each begins when compact; and where its cells stand."""
+        laws = np.append(np.arange(self.num_laws), len(self.own["law"]) - 1)
+        sizes = np.maximum(self.own["law"][laws, CELLS], 1)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+        places = np.repeat(self.own["cell_start"][laws], sizes) + within
+        empty = (self.own["law"][laws, CELLS] == 0) & (self.own["cell_room"][laws] == 0)
+        return laws, starts[:-1], np.where(np.repeat(empty, sizes), -1, places)
+
+    def _guesses(self) -> Longs:
+        """Return the columns of `guess` in use."""
+        used = self.space.rows if self.guess_by_row else self.num_laws
+        return np.append(np.arange(used), len(self.own["law"]) - 1)
+
+    def compact(self) -> dict[str, NDArray[Any]]:
+        """Return everything that was learned, without unused room."""
+        own, space, found = self.own, self.space, {}
+        laws, starts, cells = self._cells_in_use()
+        for name in BY_NODE:
+            found[name] = own[name].reshape(-1, self.room.slots)[:, : space.slots].ravel()
+        for name in BY_ENTRY:
+            found[name] = own[name].reshape(-1, self.room.rows)[:, : space.rows].ravel()
+        for name in BY_ROW:
+            found[name] = own[name][: space.rows].copy()
+        for name in BY_GROUP:
+            found[name] = own[name][: self.num_groups].copy()
+        for name in ("law", "then_law", "log_share"):
+            found[name] = own[name][laws]
+        found["guess"] = own["guess"][:, self._guesses()]
+        for name in BY_CELL:
+            if not name.startswith("scratch"):
+                found[name] = np.where(cells >= 0, own[name][cells], 0).astype(own[name].dtype)
+        return found | {"cell_start": starts, "row_start": space.layout.row_start.copy()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `compact` gave, for the same states; a ValueError says what does not fit."""
+        like, own, space = self.compact(), self.own, self.space
+        law = alike(like["law"], arrays["law"], "engine.law")
+        sizes = np.maximum(law[:, CELLS], 1)
+        if (law[:, CELLS] < 0).any() or sizes.sum() != len(arrays["cell_next"]):
+            raise ValueError("engine.law counts cells that there are not")
+        names, starts = np.append(np.arange(self.num_laws), len(own["law"]) - 1), np.cumsum(sizes) - sizes
+        own["law"][:, CELLS] = 0
+        self.cells = 0
+        self.enlarge(self.room._replace(cells=max(int(sizes.sum()), self.room.cells)))
+        own = self.own
+        own["cell_start"][names], own["cell_room"][names] = starts, sizes
+        self.cells = int(sizes.sum())
+        for name, array in arrays.items():
+            if name in UNKEPT or name not in own:
+                continue
+            if name in BY_CELL:
+                own[name][: self.cells] = alike(np.empty(self.cells, own[name].dtype), array, f"engine.{name}")
+            elif name == "guess":
+                own[name][:, self._guesses()] = alike(like[name], array, f"engine.{name}")
+            elif name in BY_LAW:
+                own[name][names] = alike(like[name], array, f"engine.{name}")
+            elif name in BY_NODE or name in BY_ENTRY:
+                room, used = (self.room.slots, space.slots) if name in BY_NODE else (self.room.rows, space.rows)
+                wide = own[name].reshape(-1, room)
+                wide[:, :used] = alike(like[name], array, f"engine.{name}").reshape(-1, used)
+            else:
+                used = len(like[name])
+                own[name][:used] = alike(like[name], array, f"engine.{name}")
