@@ -158,9 +158,9 @@ def test_a_false_declaration_is_an_error(knowledge, says):
 
 def test_where_nothing_is_random_there_is_no_noise_to_declare():
     model = compile_model(peakrl.problems.scheduling_example(1))
-    told = Knowledge(deterministic=True, outcome_map=(lambda state, action, noise: state, (0,)))
+    declared = Knowledge(deterministic=True, outcome_map=(lambda state, action, noise: state, (0,)))
     with pytest.raises(SettingsError, match="deterministic says that there is no noise"):
-        certified(model, 0.0, knowledge=told)
+        certified(model, 0.0, knowledge=declared)
 
 
 @pytest.mark.parametrize("seed", [32, 46])
@@ -248,7 +248,16 @@ def test_verify_refuses_altered_numbers(tmp_path):
     generator = np.random.default_rng(0)
     certificate = certified(PROBLEMS["tie"], 0.3).certificate
     evidence = certificate.evidence
-    alterable = ("law", "cell_next", "cell_count", "reward", "harm", "returns_count", "row_start", "law_of_row")
+    alterable = (
+        "distribution",
+        "cell_next",
+        "cell_count",
+        "reward",
+        "max_violation",
+        "returns_count",
+        "row_start",
+        "distribution_of_row",
+    )
     accepted = []
     for _ in range(60):
         name = str(generator.choice(alterable))

@@ -16,7 +16,8 @@ from peakrl.learners.certified import phases as rounds
 from peakrl.learners.certified.bounds import beta, upper_mean
 from peakrl.learners.certified.confidence import EPISODES, FROZEN, LEFT, LOWER, UPPER, VIOLATION
 from peakrl.learners.certified.episodes import GAUGED, VIOLATED, play_episodes
-from peakrl.learners.certified.learner import Declared, certify_model
+from peakrl.learners.certified.declared import ModelDeclarations
+from peakrl.learners.certified.learner import certify_model
 from peakrl.learners.certified.tables import BEFORE, OPEN
 from peakrl.learners.episode import Log
 from peakrl.sampling import seed_state
@@ -104,7 +105,7 @@ class Watched:
 
     def __init__(self, model, truth, p, seed, epsilons=(1e-6,), sabotage=None):
         self.model, self.truth = model, truth
-        self.rounds = certify_model(model, epsilons, p, False, Declared())
+        self.rounds = certify_model(model, epsilons, p, False, ModelDeclarations())
         if sabotage is not None:
             sabotage(self.rounds)
         self.generator = seed_state(np.uint64(seed))
@@ -120,7 +121,7 @@ class Watched:
             count, issued = int(r.status[LEFT]), len(r.issued)
             play_episodes(
                 model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-                r.places, r.terms, r.tables, r.scratch, r.rows, r.live, r.gauge, r.evidence,
+                r.structure, r.params, r.tables, r.scratch, r.rows, r.live, r.gauge, r.evidence,
                 self.generator, int(r.status[EPISODES]), count, NO_LOG, 0, np.empty((0, 2)), np.zeros(2, np.int64),
             )  # fmt: skip
             self.compare()
@@ -135,7 +136,7 @@ class Watched:
     def compare(self):
         r, truth, off = self.rounds, self.truth, 1e-9
         possible = truth.q > -math.inf
-        high, dead = rounds.first_value(r.places, r.terms, r.tables, r.scratch, 0.02)
+        high, dead = rounds.first_value(r.structure, r.params, r.tables, r.scratch, 0.02)
         self.failed["upper"] |= bool((r.tables.upper[possible] < truth.q[possible] - off).any())
         self.failed["upper"] |= bool((r.tables.witness[possible] != OPEN).any())
         self.failed["upper"] |= dead == OPEN and bool(high < truth.best.value - off)
@@ -212,7 +213,7 @@ def test_judging_a_candidate_by_the_returns_of_another_fails_more_often_than_its
 
 def whole_level_for_each(learner):
     """Let every bet on upper values fail as if it were the only one, and as often as not."""
-    learner.terms = learner.terms._replace(log_share=np.zeros_like(learner.terms.log_share))
+    learner.params = learner.params._replace(log_share=np.zeros_like(learner.params.log_share))
 
 
 def old_samples_kept(learner):
@@ -221,11 +222,11 @@ def old_samples_kept(learner):
 
     def keeping(rows):
         freeze(rows)
-        learner.tables.law[:, BEFORE] = 0
+        learner.tables.distribution[:, BEFORE] = 0
         learner.tables.cell_before[:] = 0
 
     learner._freeze = keeping
-    learner.lower_logs = lambda: np.full(len(learner.places.row_start) - 1, -learner.share(LOWER / 3) - 0.7)
+    learner.lower_logs = lambda: np.full(len(learner.structure.row_start) - 1, -learner.share(LOWER / 3) - 0.7)
 
 
 def attempts_not_counted(learner):
@@ -268,13 +269,13 @@ def test_a_part_that_is_broken_fails_more_often_than_one_that_is_not(part):
 def upper_bound_on_environment(model, seed, episodes, *, complete):
     """U_1 of an environment whose states nobody counted; `complete`: those met are taken for all."""
     env = ModelEnvironment(model, seed)
-    told = Knowledge(rewards=True, states=2**21)
+    declared = Knowledge(rewards=True, states=2**21)
     settings = Certified(1e-6, failure_probability=0.5)
-    active = Trainer(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, knowledge=told)
+    active = Trainer(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, knowledge=declared)
     active.advance(1)
     if complete:
         rounds = active.algorithm.rounds
-        rounds._terms = rounds.terms = rounds.terms._replace(complete=True)
+        rounds._params = rounds.params = rounds.params._replace(complete=True)
     active.advance(episodes - 1)
     return active.algorithm.certificate().optimum_high
 

@@ -75,18 +75,18 @@ def on_model(model, policy, labels=None):
 
 
 def like_environment(model, met, seed, episodes):
-    """The learner on a model that is told as little as on an environment: no states, rewards that may be random."""
+    """The learner on a model that is declared as little as on an environment: no states, rewards that may be random."""
     settings, env = met.settings, met._trainer
     active = Trainer(model, settings, planned=episodes, seed=seed, every=0, average=False)
     rounds, theirs = active.algorithm.rounds, env.algorithm.rounds
-    shares, slots = np.full(len(rounds.terms.log_share), 50.0), np.full(model.num_slots, 50.0)
+    shares, slots = np.full(len(rounds.params.log_share), 50.0), np.full(model.num_slots, 50.0)
     weights = theirs.lower_logs()
     for slot, _, place, rows in pairs(model, env):
         slots[place] = weights[slot]
         for row, own in rows:
-            shares[own] = theirs.terms.log_share[theirs.places.law_of_row[row]]
-    shares[-1] = theirs.terms.log_share[-1]
-    rounds.terms = rounds.terms._replace(complete=False, joint=True, log_share=shares)
+            shares[own] = theirs.params.log_share[theirs.structure.distribution_of_row[row]]
+    shares[-1] = theirs.params.log_share[-1]
+    rounds.params = rounds.params._replace(complete=False, joint=True, log_share=shares)
     rounds.goal = replace(rounds.goal, certain=False)
     rounds.lower_logs = lambda: slots
     active.advance(episodes)
@@ -120,7 +120,7 @@ def different(model, env, active, apart=0.0):
         found += [] if same else [name]
     for slot, step, place, rows in pairs(model, env):
         for h in range(model.horizon) if model.stationary else [step]:
-            node, other = h * mine.places.node_stride + place, h * theirs.places.node_stride + slot
+            node, other = h * mine.structure.node_stride + place, h * theirs.structure.node_stride + slot
             if not model.reachable[node]:
                 continue
             tables = [(mine.tables.value[node], theirs.tables.value[other])]
@@ -128,7 +128,7 @@ def different(model, env, active, apart=0.0):
             if mine.evidence.scale[2] >= 0:  # gaps have been frozen
                 tables += [(mine.evidence.gap[node], theirs.evidence.gap[other])]
             for row, own in rows:
-                entry, theirs_entry = h * mine.places.entry_stride + own, h * theirs.places.entry_stride + row
+                entry, theirs_entry = h * mine.structure.entry_stride + own, h * theirs.structure.entry_stride + row
                 tables.append((mine.tables.upper[entry], theirs.tables.upper[theirs_entry]))
             found += [(h, place, pair) for pair in tables if abs(pair[0] - pair[1]) > apart]
     return found
@@ -249,7 +249,7 @@ def test_episodes_that_end_early_are_certified_too(tmp_path):
 
 def test_declarations_are_used_and_named(tmp_path):
     model = MODELS["tie"]
-    told = {
+    declared = {
         "nothing": Knowledge(),
         "rewards": Knowledge(rewards=True),
         "groups": Knowledge(
@@ -258,7 +258,7 @@ def test_declarations_are_used_and_named(tmp_path):
             constraint_depends_on="action",
         ),
     }
-    for name, knowledge in told.items():
+    for name, knowledge in declared.items():
         run = certified(ModelEnvironment(model, 2), 0.3, 20_000, knowledge=knowledge)
         judged = evaluate(model, on_model(model, run.policy))
         assert run.certificate.holds, name
@@ -280,10 +280,10 @@ def test_where_nothing_is_random_the_best_policy_is_found_exactly():
 
 def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_that_is_rounded(tmp_path):
     # 3 * 1.3 - (-1 - 2) is 6.9, 3 * (1.3 + 1) is less by one digit: the rare first state has the former as its gap.
-    laws = np.zeros((2, 2, 2))
-    laws[0, :, 0] = laws[1, :, 1] = 1.0
+    distributions = np.zeros((2, 2, 2))
+    distributions[0, :, 0] = distributions[1, :, 1] = 1.0
     model = TabularModel.from_arrays(
-        laws, [[1.2, -1.0], [1.0, 0.9]], np.ones((1, 2, 2)), 3, initial=[0.99, 0.01], reward_range=(-1.0, 1.3)
+        distributions, [[1.2, -1.0], [1.0, 0.9]], np.ones((1, 2, 2)), 3, initial=[0.99, 0.01], reward_range=(-1.0, 1.3)
     )
     run = certified(ModelEnvironment(model, 1), 0.4, 3000, relative=False, seed=1, knowledge=UNKNOWN)
     evidence = run._trainer.algorithm.rounds.evidence

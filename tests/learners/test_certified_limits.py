@@ -57,20 +57,20 @@ def test_declared_constraints_are_known_before_they_are_tried(on, tmp_path):
 
 @pytest.mark.parametrize("on", ["model", "environment"])
 def test_a_run_cut_and_resumed_is_the_same_bit_for_bit(on, tmp_path):
-    told, path = Knowledge(support=SUPPORT), tmp_path / "run"
+    declared, path = Knowledge(support=SUPPORT), tmp_path / "run"
     settings = Certified(0.05, relative=True)
     make = target if on == "model" else lambda on, seed=0: Cut(MODEL)
-    whole = learn(make(on), settings, episodes=600, knowledge=told, history=20)
-    learn(make(on), settings, episodes=230, knowledge=told, history=20).save(path)
+    whole = learn(make(on), settings, episodes=600, knowledge=declared, history=20)
+    learn(make(on), settings, episodes=230, knowledge=declared, history=20).save(path)
     more = {} if on == "model" else {"env": make(on)}
-    again = resume(path, episodes=600, knowledge=told, **more)
+    again = resume(path, episodes=600, knowledge=declared, **more)
     assert again.certificate == whole.certificate
     assert again.q.tobytes() == whole.q.tobytes()
     assert np.array_equal(again.averaged_policy.change_row, whole.averaged_policy.change_row)
 
 
 class Cut(ModelEnvironment):
-    """Draws anew in every episode, from its seed: a resumed run sees what an uninterrupted one does."""
+    """Draws again in every episode, from its seed: a resumed run sees what an uninterrupted one does."""
 
     def __init__(self, model: TabularModel) -> None:
         super().__init__(model, 0)

@@ -11,10 +11,10 @@ import peakrl
 from helpers.certified_problems import rare_catastrophe
 from peakrl.learners.certified.confidence import ESTIMATE, FROZEN
 from peakrl.learners.certified.episodes import PLAYED
-from peakrl.learners.certified.phases import AHEAD, SIZES, TELLING, Outlook
+from peakrl.learners.certified.phases import AHEAD, SIZES, TELLING, Forecast
 from peakrl.training.trainer import Trainer
 
-SPREAD = Outlook.of(mean=50.0, deviation=3.0, least=0.0, log_share=8.0, safe=0.0)
+SPREAD = Forecast.of(mean=50.0, deviation=3.0, least=0.0, log_share=8.0, safe=0.0)
 
 
 def off(size: float, deviation: float = 3.0) -> float:
@@ -33,14 +33,14 @@ def test_no_number_of_episodes_tells_a_value_exactly() -> None:
 
 
 def test_what_a_violation_takes_is_needed_too() -> None:
-    outlook = Outlook.of(mean=50.0, deviation=3.0, least=0.0, log_share=8.0, safe=12_345.0)
-    assert outlook.needed(np.array([1.0])) == 12_345.0
-    assert outlook.needed(np.array([0.05])) == SPREAD.needed(np.array([0.05])) > 12_345.0
+    forecast = Forecast.of(mean=50.0, deviation=3.0, least=0.0, log_share=8.0, safe=12_345.0)
+    assert forecast.needed(np.array([1.0])) == 12_345.0
+    assert forecast.needed(np.array([0.05])) == SPREAD.needed(np.array([0.05])) > 12_345.0
 
 
 def test_returns_that_are_all_alike_are_known_at_once_but_for_what_was_not_seen() -> None:
-    outlook = Outlook.of(mean=50.0, deviation=0.0, least=0.0, log_share=8.0, safe=0.0)
-    assert outlook.needed(np.array([1.0])) == next(size for size in SIZES if 50.0 * 8.0 / size <= 1.0)
+    forecast = Forecast.of(mean=50.0, deviation=0.0, least=0.0, log_share=8.0, safe=0.0)
+    assert forecast.needed(np.array([1.0])) == next(size for size in SIZES if 50.0 * 8.0 / size <= 1.0)
 
 
 def test_a_total_counts_the_remaining_search_and_the_returns_after_it() -> None:
@@ -69,4 +69,4 @@ def test_a_share_of_an_estimate_of_nothing_is_no_aim_to_plan_for() -> None:
     assert rounds.status[FROZEN]
     assert rounds.evidence.counts[PLAYED] >= TELLING
     rounds.bounds[ESTIMATE] = 0.0
-    assert rounds._outlook() is None
+    assert rounds._returns_forecast() is None

@@ -41,7 +41,7 @@ class Counted:
     def __init__(self, learner):
         self.r, self.model = learner.rounds, learner.space.model
         self.steps = range(self.model.horizon)
-        self.joint = bool(self.r.terms.joint)
+        self.joint = bool(self.r.params.joint)
 
     def states(self, step):
         if step == self.model.horizon:
@@ -51,16 +51,16 @@ class Counted:
 
     def samples(self, row, fresh=False):
         """Counter of (next slot, reward of the outcome) of a row; `fresh`: those since the candidate was frozen."""
-        t, law = self.r.tables, int(self.r.places.law_of_row[row])
-        base, seen = int(self.r.places.cell_start[law]), Counter()
-        for cell in range(base, base + int(t.law[law, 1])):
+        t, distribution = self.r.tables, int(self.r.structure.distribution_of_row[row])
+        base, seen = int(self.r.structure.cell_start[distribution]), Counter()
+        for cell in range(base, base + int(t.distribution[distribution, 1])):
             count = int(t.cell_count[cell]) - (int(t.cell_before[cell]) if fresh else 0)
             if count:
                 seen[int(t.cell_next[cell]), float(t.cell_reward[cell]) if self.joint else 0.0] += count
         return seen
 
     def fails(self, row):
-        return self.r.tables.harm[self.r.places.group_of_row[row]] > 0
+        return self.r.tables.max_violation[self.r.structure.group_of_row[row]] > 0
 
     def reward(self, row):
         return float(self.r.tables.reward[row]) if self.r.tables.known[row] else None

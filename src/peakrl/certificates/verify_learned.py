@@ -1,6 +1,7 @@
 """Check the certificate of a learner that stopped by itself, from its counts and returns, in plain numpy.
 
-The formulas (theorem and proof: docs/certified-learning.md), p the failure probability, one bet for each law and step:
+The formulas (theorem and proof: docs/certified-learning.md), p the failure probability, one bet for each
+distribution and step:
 
     upper mean     of U_i <= B: least over nu >= B of  nu - exp( mean log(nu - U_i) - beta/n ),
                    beta = log(1/d) + log(pi (n + 1/2)) / 2
@@ -28,10 +29,10 @@ GRID, NEAR, HALVINGS = 1 << 16, 1e-9, 28
 Read = Mapping[str, Any]
 
 
-def check(told: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | None], bool, float]:
+def check(declared: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | None], bool, float]:
     """Return the numbers of a learned certificate, whether it may violate, and how large its values can be."""
-    d = read(told, plain, arrays)
-    _, first, top = upper_values(d, d.cell_count, d.known, d.harm)
+    d = read(declared, plain, arrays)
+    _, first, top = upper_values(d, d.cell_count, d.known, d.max_violation)
     found = float(follow(d, d.cell_count, np.array([d.rows]), first, top, d.upper_share[-1:])[0])
     high = found if found > -np.inf else None  # no policy keeps every constraint
     low, chance = returned(d)
@@ -41,15 +42,15 @@ def check(told: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | None]
         "value_low": low, "optimum_high": high, "gap": gap, "value_high": high if chance == 0 else None,
         "epsilon": d.epsilon * (max(low, -(high or 0.0), 0.0) if d.relative else 1.0),
         "violation_high": chance * d.horizon * math.fsum(d.constraint_bounds), "violation_probability_high": chance,
-        "episodes": int(d.law[-1, 0]),
+        "episodes": int(d.distribution[-1, 0]),
     }  # fmt: skip
     return numbers, chance > 0, d.horizon * max(map(abs, d.reward_range)) or 1.0
 
 
-def read(told: Any, plain: Read, arrays: Read) -> SimpleNamespace:
+def read(declared: Any, plain: Read, arrays: Read) -> SimpleNamespace:
     """Return the evidence; a ValueError says that it is none."""
-    d = SimpleNamespace(**plain, **arrays, p=told.failure_probability)
-    d.slots, d.rows, (d.least, most) = len(d.row_start) - 1, len(d.law_of_row), d.reward_range
+    d = SimpleNamespace(**plain, **arrays, p=declared.failure_probability)
+    d.slots, d.rows, (d.least, most) = len(d.row_start) - 1, len(d.distribution_of_row), d.reward_range
     size, mine = np.diff(d.row_start), d.candidate.reshape(-1, d.slots)[: d.horizon if d.stationary else 1]
     d.may_end, met, last = d.ends > 0 and d.least <= 0 <= most, d.slots - d.ends, d.cell_start[-1]
     read = d.cell_reward[:last][d.cell_count[:last] > 0] if d.joint else d.reward[d.known == 1]
@@ -57,10 +58,12 @@ def read(told: Any, plain: Read, arrays: Read) -> SimpleNamespace:
     sound = [
         0 < d.p < 1, d.horizon >= 1, d.most_reward <= most, d.row_start[0] == 0, size >= 0, d.row_start[-1] == d.rows,
         len(d.candidate) == d.slots * (d.horizon + 1 if d.stationary else 1), d.stationary or d.horizon <= d.slots,
-        np.add.reduceat([d.cell_count, d.then_count], d.cell_start, axis=1) == [d.law[:, 0], d.then_law[:, 0]],
+        np.add.reduceat(d.cell_count, d.cell_start) == d.distribution[:, 0],
+        np.add.reduceat(d.then_count, d.cell_start) == d.then_distribution[:, 0],
         d.then_before >= 0, d.then_before <= d.then_count, d.then_count <= d.cell_count, d.then_known <= d.known,
-        d.then_harm >= 0, d.then_harm <= d.harm, d.tested[d.harm > 0] == 1, d.returns_count >= 0, d.gaps_count >= 0,
-        d.returns_count.sum() == d.played, 0 <= d.violated <= d.played <= d.law[-1, 0], d.gaps_count.sum() <= d.played,
+        d.then_max_violation >= 0, d.then_max_violation <= d.max_violation, d.tested[d.max_violation > 0] == 1,
+        d.returns_count >= 0, d.gaps_count >= 0, d.returns_count.sum() == d.played, d.gaps_count.sum() <= d.played,
+        0 <= d.violated <= d.played <= d.distribution[-1, 0],
         *(0 <= index.min(initial=0) <= index.max(initial=0) <= GRID for index in (d.returns_index, d.gaps_index)),
         np.isfinite(d.gap), d.gap >= 0, d.top < 0 or d.gap.max(initial=0.0) <= d.top + NEAR,
         d.ends == (0 if not d.growing else 1 if d.stationary else d.horizon + 1),
@@ -78,39 +81,40 @@ def read(told: Any, plain: Read, arrays: Read) -> SimpleNamespace:
 
 def arrange(d: SimpleNamespace, size: Any) -> None:
     """Add what stands at each step, and bring maps and joint rewards into the form of all others."""
-    if d.noises:  # every row is its own law, with all noises
+    if d.noises:  # every row is its own distribution, with all noises
         for name in ("cell_count", "then_count", "then_before"):
             counts = getattr(d, name)
             setattr(d, name, np.append(np.tile(counts[: d.noises], d.rows), counts[d.noises :]))
-        d.law_of_row, d.cell_start = np.arange(d.rows), np.arange(d.rows + 1) * d.noises
+        d.distribution_of_row, d.cell_start = np.arange(d.rows), np.arange(d.rows + 1) * d.noises
         d.cell_next = np.append(d.noise_next, d.cell_next[d.noises :])
     if d.joint:  # rewards come with the outcome, none with the pair
         d.reward, d.known, d.then_known = np.zeros(d.rows), np.ones(d.rows), np.ones(d.rows)
     else:
         d.cell_reward = np.zeros(len(d.cell_next))
-    d.law_of_row = np.append(d.law_of_row, len(d.cell_start) - 1)  # the first state is what follows one row more
+    # The first state is what follows one row more.
+    d.distribution_of_row = np.append(d.distribution_of_row, len(d.cell_start) - 1)
     d.room = np.diff(np.append(d.cell_start, len(d.cell_next)))
-    barred, d.at = d.barred.reshape(-1, d.rows) == 1, []
+    forbidden, d.at = d.forbidden.reshape(-1, d.rows) == 1, []
     for h in range(d.horizon):
         here = (size > 0) & (d.stationary | (d.slot_step == h))
         at = SimpleNamespace(h=h, slots=np.flatnonzero(here), rows=np.flatnonzero(np.repeat(here, size)))
         at.begin, at.node = np.cumsum(size[at.slots]) - size[at.slots], at.slots + h * d.slots * d.stationary
-        at.mine, at.barred = d.candidate[at.node], barred[h * d.stationary]
+        at.mine, at.forbidden = d.candidate[at.node], forbidden[h * d.stationary]
         d.at.append(at)
     d.upper_share, d.lower_share = shares(d)
 
 
 def shares(d: SimpleNamespace) -> tuple[Any, Any]:
-    """Return log(1/d) of bets on upper values [law], and by what number lower values [slot] share theirs, as a log."""
-    laws, steps = len(d.cell_start), (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
+    """Return log(1/d) of bets on upper values [distribution], and the log of the number of bets on lower values [slot]."""
+    distributions, steps = len(d.cell_start), (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
     if d.growing and d.states is None:  # weights that sum to 1, by the order of being met; the first state comes first
-        order, steps = np.append(np.arange(2, laws + 1), 1), math.log(max(1, steps))
+        order, steps = np.append(np.arange(2, distributions + 1), 1), math.log(max(1, steps))
         upper = weights(order) + np.where(order > 1, steps, 0.0)
         return upper - math.log(0.6 * d.p), weights(np.maximum(np.arange(d.slots) - d.ends + 1, 1)) + steps
     states = d.states * (1 if d.stationary else d.horizon) if d.growing else d.slots
-    pairs, steps = (states * d.actions, max(1, steps)) if d.growing else (laws - 1, steps)
+    pairs, steps = (states * d.actions, max(1, steps)) if d.growing else (distributions - 1, steps)
     upper, lower = math.log(pairs * steps + 1) - math.log(0.6 * d.p), math.log(max(1, states * steps))
-    return np.full(laws, upper), np.full(d.slots, lower)
+    return np.full(distributions, upper), np.full(d.slots, lower)
 
 
 def weights(index: Any) -> Any:
@@ -119,15 +123,15 @@ def weights(index: Any) -> Any:
     return k * math.log(2) + np.log((k + 1) * (k + 2))
 
 
-def upper_values(d: SimpleNamespace, counts: Any, known: Any, harm: Any) -> tuple[list[Any], Any, float]:
+def upper_values(d: SimpleNamespace, counts: Any, known: Any, max_violation: Any) -> tuple[list[Any], Any, float]:
     """Return U by step [row there], W of the first step [slot], both -inf where ruled out, and the largest such W."""
     upper, after, top = [np.empty(0)] * d.horizon, np.zeros(d.slots + 1), 0.0
     for at in reversed(d.at):
-        laws, one, each = np.unique(d.law_of_row[at.rows], return_index=True, return_inverse=True)
+        distributions, one, each = np.unique(d.distribution_of_row[at.rows], return_index=True, return_inverse=True)
         ceiling, most = top + (d.most_reward if d.joint else 0.0), d.most_reward * (d.horizon - at.h)
-        bound = follow(d, counts, at.rows[one], after, ceiling, d.upper_share[laws])[each]
+        bound = follow(d, counts, at.rows[one], after, ceiling, d.upper_share[distributions])[each]
         own = np.where(known[at.rows] == 1, d.reward[at.rows], d.most_reward)
-        ruled_out = (harm[d.group_of_row[at.rows]] > 0) | at.barred[at.rows]
+        ruled_out = (max_violation[d.group_of_row[at.rows]] > 0) | at.forbidden[at.rows]
         upper[at.h] = np.where(ruled_out, -np.inf, np.minimum(own + bound, most))
         after = np.append(np.zeros(d.slots), max(most, 0.0) if d.may_end else most)
         after[at.slots] = best = np.maximum.reduceat(upper[at.h], at.begin)
@@ -138,10 +142,10 @@ def upper_values(d: SimpleNamespace, counts: Any, known: Any, harm: Any) -> tupl
 
 def follow(d: Any, counts: Any, rows: Any, after: Any, ceiling: float, share: Any, sign: float = 1.0) -> Any:
     """[row]: the upper mean of reward (times `sign`) plus `after` where its samples lead; -inf where one of them is."""
-    laws = d.law_of_row[rows]
-    within = np.arange(d.room[laws].max(initial=1))
-    inside = within < d.room[laws][:, None]
-    cells = np.where(inside, d.cell_start[laws][:, None] + within, 0)
+    distributions = d.distribution_of_row[rows]
+    within = np.arange(d.room[distributions].max(initial=1))
+    inside = within < d.room[distributions][:, None]
+    cells = np.where(inside, d.cell_start[distributions][:, None] + within, 0)
     counts, values = np.where(inside, counts[cells], 0), sign * d.cell_reward[cells] + after[d.cell_next[cells]]
     if d.deterministic:
         return np.where(counts[:, 0] > 0, values[:, 0], ceiling)
@@ -182,7 +186,7 @@ def returned(d: SimpleNamespace) -> tuple[float, float]:
     least, most = (d.horizon * end for end in d.reward_range)
     if not d.frozen:
         return least, 1.0
-    kept = (d.tested[d.group_of_row] == 1) & (d.harm[d.group_of_row] == 0)
+    kept = (d.tested[d.group_of_row] == 1) & (d.max_violation[d.group_of_row] == 0)
     if d.deterministic:  # known once its own path was walked
         *_, (_, values) = lower_values(d, d.cell_count, kept & (d.known == 1), np.zeros(d.slots))
         value = float(values[d.cell_next[d.cell_start[-1]]])
@@ -199,7 +203,7 @@ def returned(d: SimpleNamespace) -> tuple[float, float]:
 
 def stays(at: SimpleNamespace) -> bool:
     """Does the policy take nothing that is declared to fail, wherever anything else is left?"""
-    return not (at.barred[at.mine] & ~np.logical_and.reduceat(at.barred[at.rows], at.begin)).any()
+    return not (at.forbidden[at.mine] & ~np.logical_and.reduceat(at.forbidden[at.rows], at.begin)).any()
 
 
 def lower_values(d: SimpleNamespace, counts: Any, known: Any, share: Any) -> Iterator[tuple[Any, Any]]:
@@ -217,7 +221,7 @@ def lower_values(d: SimpleNamespace, counts: Any, known: Any, share: Any) -> Ite
 
 def gaps_mean(d: SimpleNamespace) -> float:
     """Return the bound of the mean largest gap; a ValueError where gaps are not what counts give, more if growing."""
-    upper, _, _ = upper_values(d, d.then_count, d.then_known, d.then_harm)
+    upper, _, _ = upper_values(d, d.then_count, d.then_known, d.then_max_violation)
     share = math.log(3 * d.policies * (d.policies + 1) / (0.2 * d.p)) + d.lower_share
     for at, low in lower_values(d, d.then_count - d.then_before, d.then_known, share):
         alive = np.maximum.reduceat(upper[at.h], at.begin) > -np.inf

@@ -24,7 +24,7 @@ from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.certified.bounds import FINE, beta, upper_mean
 from peakrl.learners.certified.episodes import GAUGED, GRID, PLAYED, VIOLATED, Evidence
 from peakrl.learners.certified.gaps import lower_values
-from peakrl.learners.certified.tables import OPEN, SAMPLES, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.tables import OPEN, SAMPLES, Params, Scratch, Structure, Tables
 from peakrl.learners.certified.values import sweep
 from peakrl.learners.infeasibility import DECLARED
 from peakrl.space import expand
@@ -64,37 +64,39 @@ class Goal:
 class Counts(NamedTuple):
     """What had been counted and read when the gaps were frozen; names as in `Tables`."""
 
-    then_law: Longs
+    then_distribution: Longs
     then_count: Longs
     then_before: Longs
     then_known: Bytes
-    then_harm: Floats
+    then_max_violation: Floats
 
     @classmethod
     def of(cls, tables: Tables) -> Counts:
         """Return room for those of some tables."""
-        parts = (tables.law, tables.cell_count, tables.cell_before, tables.known, tables.harm)
+        parts = (tables.distribution, tables.cell_count, tables.cell_before, tables.known, tables.max_violation)
         room: list[Any] = [np.zeros_like(part) for part in parts]
         return cls(*room)
 
     def take(self, tables: Tables) -> None:
         """Note how tables stand."""
-        self.then_law[...] = tables.law
+        self.then_distribution[...] = tables.distribution
         self.then_count[...] = tables.cell_count
         self.then_before[...] = tables.cell_before
         self.then_known[...] = tables.known
-        self.then_harm[...] = tables.harm
+        self.then_max_violation[...] = tables.max_violation
 
 
 class Proofs:
     """What was learned and counted, and the bounds that follow."""
 
-    def __init__(self, places: Places, terms: Terms, tables: Tables, scratch: Scratch, goal: Goal, nodes: int) -> None:
-        self.places, self.terms, self.tables, self.scratch, self.goal = places, terms, tables, scratch, goal
-        horizon = places.horizon
+    def __init__(
+        self, structure: Structure, params: Params, tables: Tables, scratch: Scratch, goal: Goal, nodes: int
+    ) -> None:
+        self.structure, self.params, self.tables, self.scratch, self.goal = structure, params, tables, scratch, goal
+        horizon = structure.horizon
         self.status = np.zeros(10, np.int64)
         self.status[DEAD_FIRST] = OPEN
-        self.bounds = np.array([horizon * terms.most, -math.inf, -math.inf, math.inf, 1.0, math.inf, 0.0])
+        self.bounds = np.array([horizon * params.most, -math.inf, -math.inf, math.inf, 1.0, math.inf, 0.0])
         self.candidate = np.zeros(nodes, np.int32)
         self.followed = np.zeros(nodes, np.int32)
         self.challenger = np.zeros(nodes, np.int32)
@@ -109,31 +111,35 @@ class Proofs:
 
     def _decisions(self) -> None:
         """Note every node at which something is decided."""
-        places = self.places
-        sizes = places.step_last - places.step_first
-        slots = places.slots[expand(places.step_first, sizes)].astype(np.int64)
-        step = np.repeat(np.arange(places.horizon), sizes)
-        offers = places.row_start[slots] < places.row_start[slots + 1]
-        self.nodes, self.node_step = (step * places.node_stride + slots)[offers], step[offers]
+        structure = self.structure
+        sizes = structure.step_last - structure.step_first
+        slots = structure.slots[expand(structure.step_first, sizes)].astype(np.int64)
+        step = np.repeat(np.arange(structure.horizon), sizes)
+        offers = structure.row_start[slots] < structure.row_start[slots + 1]
+        self.nodes, self.node_step = (step * structure.node_stride + slots)[offers], step[offers]
 
-    def bar(self, first: int, forbidden: NDArray[np.bool_], harm: Floats, *, told: bool) -> None:
-        """Rule out [row - first, column] of the rows from `first` on, new ones; `told`: constraints are declared.
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats, *, declared: bool) -> None:
+        """Rule out [row - first, column] of the rows from `first` on, new ones; `declared`: constraints are declared.
 
         All upper values of a new state are equal, so that the first row that is left is greedy.
         """
-        places, tables = self.places, self.tables
+        structure, tables = self.structure, self.tables
         rows = np.arange(first, first + len(forbidden))
-        entries = np.arange(forbidden.shape[1]) * places.entry_stride + rows[:, None]
+        entries = np.arange(forbidden.shape[1]) * structure.entry_stride + rows[:, None]
         tables.witness[entries[forbidden & (tables.witness[entries] == OPEN)]] = DECLARED
-        groups, always = places.group_of_row[rows], forbidden.all(axis=1)
-        np.maximum.at(tables.harm, groups[always], harm[always])
-        if told:
+        groups, always = structure.group_of_row[rows], forbidden.all(axis=1)
+        np.maximum.at(tables.max_violation, groups[always], max_violation[always])
+        if declared:
             tables.tested[groups[always | ~forbidden.any(axis=1)]] = 1
-        low = int(places.slot_of_row[first]) if len(rows) else len(places.row_start) - 1
-        starts = places.row_start[low : int(places.slot_of_row[rows[-1]]) + 2] if len(rows) else places.row_start[:1]
+        low = int(structure.slot_of_row[first]) if len(rows) else len(structure.row_start) - 1
+        starts = (
+            structure.row_start[low : int(structure.slot_of_row[rows[-1]]) + 2]
+            if len(rows)
+            else structure.row_start[:1]
+        )
         best, left = allowed_rows(starts, tables.witness[entries] != OPEN, first)
         for column in range(forbidden.shape[1]):
-            nodes = column * places.node_stride + np.arange(low, low + len(best))
+            nodes = column * structure.node_stride + np.arange(low, low + len(best))
             offers = np.diff(starts) > 0
             tables.dead[nodes[offers]] = left[offers, column] == 0
             some = left[:, column] > 0
@@ -153,7 +159,7 @@ class Proofs:
 
     def return_low(self) -> float:
         """Return L, from the returns of the candidate; exact where nothing is random."""
-        if self.terms.deterministic:
+        if self.params.deterministic:
             return self._path_value()
         total = int(self.evidence.counts[PLAYED])
         least, most = self.evidence.scale[:2]
@@ -164,7 +170,7 @@ class Proofs:
 
     def chance_high(self) -> float:
         """Return the bound on the probability that an episode of the candidate violates."""
-        if self.stays() or self.keeps() or (self.terms.deterministic and self._path_value() > -math.inf):
+        if self.stays() or self.keeps() or (self.params.deterministic and self._path_value() > -math.inf):
             return 0.0
         total, bad = int(self.evidence.counts[PLAYED]), int(self.evidence.counts[VIOLATED])
         if total == 0:
@@ -173,17 +179,22 @@ class Proofs:
 
     def _path_value(self) -> float:
         """Return what the candidate earns where nothing is random; -inf where its path is not known to be safe."""
-        places, tables = self.places, self.tables
-        slot, rewards = int(tables.cell_next[places.cell_start[-1]]), []
-        for step in range(places.horizon):
-            if slot < places.ends:
+        structure, tables = self.structure, self.tables
+        slot, rewards = int(tables.cell_next[structure.cell_start[-1]]), []
+        for step in range(structure.horizon):
+            if slot < structure.ends:
                 break
-            row = int(self.candidate[step * places.node_stride + slot])
-            law, group = int(places.law_of_row[row]), int(places.group_of_row[row])
-            if tables.law[law, SAMPLES] == 0 or not tables.known[row] or not tables.tested[group] or tables.harm[group]:
+            row = int(self.candidate[step * structure.node_stride + slot])
+            distribution, group = int(structure.distribution_of_row[row]), int(structure.group_of_row[row])
+            if (
+                tables.distribution[distribution, SAMPLES] == 0
+                or not tables.known[row]
+                or not tables.tested[group]
+                or tables.max_violation[group]
+            ):
                 return -math.inf
             rewards.append(float(tables.reward[row]))
-            slot = int(tables.cell_next[places.cell_start[law]])
+            slot = int(tables.cell_next[structure.cell_start[distribution]])
         # Summed from the end, as U is: the two are then equal bit for bit where the candidate is the best.
         total = 0.0
         for reward in reversed(rewards):
@@ -194,16 +205,16 @@ class Proofs:
         """Does the candidate stay with what is declared to be safe, wherever anything is?"""
         if not self.goal.safe:
             return False
-        entries = self.node_step * self.places.entry_stride + self.candidate[self.nodes]
-        barred = self.tables.witness[entries] == DECLARED
-        return not bool((barred & (self.tables.dead[self.nodes] == 0)).any())
+        entries = self.node_step * self.structure.entry_stride + self.candidate[self.nodes]
+        forbidden = self.tables.witness[entries] == DECLARED
+        return not bool((forbidden & (self.tables.dead[self.nodes] == 0)).any())
 
     def keeps(self) -> bool:
         """Was every pair that the candidate can take read, and did it keep the constraints?"""
-        if not (self.goal.certain and self.terms.complete):
+        if not (self.goal.certain and self.params.complete):
             return False
-        groups = self.places.group_of_row[self.candidate[self.nodes]]
-        return bool((self.tables.tested[groups] != 0).all() and (self.tables.harm[groups] == 0).all())
+        groups = self.structure.group_of_row[self.candidate[self.nodes]]
+        return bool((self.tables.tested[groups] != 0).all() and (self.tables.max_violation[groups] == 0).all())
 
     def gap_high(self) -> float:
         """Return the bound on the mean of the largest frozen gap of an episode."""
@@ -220,46 +231,46 @@ class Proofs:
 
     def fresh(self, *, apart: bool = False) -> Tables:
         """Return tables whose upper values follow from the counts alone; `apart`: nothing that is learned changes."""
-        horizon, most = self.places.horizon, max(self.terms.most, 0.0) if self.places.ends else self.terms.most
+        horizon, most = self.structure.horizon, max(self.params.most, 0.0) if self.structure.ends else self.params.most
         tables = self.tables
         if apart:  # what is ruled out, and where to look for the best bets, the learner finds in its own time
             parts = {name: getattr(tables, name).copy() for name in ("witness", "dead", "guess")}
             tables = tables._replace(**parts)
-        stride = self.places.node_stride
+        stride = self.structure.node_stride
         top = most * np.arange(horizon, -1.0, -1.0)
         upper, value = np.empty_like(tables.upper), tables.value.copy()
         if stride:
-            upper[:] = np.repeat(top[:-1], self.places.entry_stride)
+            upper[:] = np.repeat(top[:-1], self.structure.entry_stride)
         else:
-            step_of_slot = np.zeros(len(self.places.row_start) - 1, np.int64)
+            step_of_slot = np.zeros(len(self.structure.row_start) - 1, np.int64)
             step_of_slot[self.nodes] = self.node_step
-            upper[:] = top[step_of_slot[self.places.slot_of_row]]
+            upper[:] = top[step_of_slot[self.structure.slot_of_row]]
         value[self.nodes] = top[self.node_step]
         own = tables._replace(
             upper=upper, value=value, top=top, greedy=tables.greedy.copy(), updated=tables.updated.copy()
         )
-        sweep(self.places, self.terms, own, self.scratch, FINE)
+        sweep(self.structure, self.params, own, self.scratch, FINE)
         return own
 
     @property
     def tolerance(self) -> float:
         """What rounding can make of a bound (docs/certified-learning.md)."""
-        if self.terms.deterministic:
+        if self.params.deterministic:
             return 0.0
         largest = max(abs(self.goal.least), abs(self.goal.most))
-        cells = int(self.tables.law[:, 1].max())
-        return 2.0**-44 * self.places.horizon**2 * largest * (cells + 16)
+        cells = int(self.tables.distribution[:, 1].max())
+        return 2.0**-44 * self.structure.horizon**2 * largest * (cells + 16)
 
     def lower_logs(self) -> Floats:
         """[slot]: the logarithm of the number that bets on its lower values share d by."""
-        return np.full(len(self.places.row_start) - 1, math.log(self.goal.lower_bets))
+        return np.full(len(self.structure.row_start) - 1, math.log(self.goal.lower_bets))
 
     def lower_values_now(self) -> Floats:
         """[node]: what the candidate is worth at least, by what was seen since it was frozen."""
         low = np.zeros(len(self.candidate))
         log_share = self.share(LOWER / 3) + self.lower_logs()
         lower_values(
-            self.places, self.terms, self.tables, self.scratch, self.candidate, self.goal.least, log_share, low
+            self.structure, self.params, self.tables, self.scratch, self.candidate, self.goal.least, log_share, low
         )
         return low
 

@@ -9,7 +9,17 @@ import numpy as np
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.knowledge import ROUNDING, Declared, Dependence, Function, Knowledge, pair_label
+from peakrl.learners.assumptions.knowledge import (
+    ROUNDING,
+    Declared,
+    Dependence,
+    Function,
+    Knowledge,
+    check_most_reward,
+    distributions_of_rows,
+    make_groups,
+    pair_label,
+)
 from peakrl.learners.space import ModelSpace
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints
@@ -21,7 +31,7 @@ CLOSE = 1e-9
 
 
 @dataclass(frozen=True)
-class Told:
+class Declarations:
     """What is declared of an environment, as the learner uses it."""
 
     #: The most that one step can earn (of steps that never violate, where that is declared).
@@ -38,10 +48,29 @@ class Told:
     depends_on: Dependence | None
     #: (step, state, action) -> its reward; None where it has to be read.
     rewards: Function | None
-    #: (step, state, action) -> what pairs with one law of the next state have in common; None: each has its own.
-    law_key: Function | None
+    #: (step, state, action) -> what pairs with one distribution of the next state have in common; None: each has its own.
+    distribution_key: Function | None
     #: The next state as a function of state, action and noise, and the noises; None where it is not declared.
     outcome_map: Declared | None = None
+
+
+@dataclass(frozen=True)
+class ModelDeclarations:
+    """What is declared of a target, as arrays by row."""
+
+    #: [row]: pairs of one number share the distribution of the next state; None: each its own.
+    distribution_of_row: Ints | None = None
+    #: [row]: pairs of one number share their constraints.
+    group_of_row: Ints | None = None
+    #: [row]: the reward, where it is known in advance.
+    rewards: Floats | None = None
+    most_reward: float | None = None
+    deterministic: bool = False
+    #: [row, noise]: the next slot.
+    noise_next: Ints | None = None
+    #: Are constraints declared by step, state and action, and is it declared what is safe to the end?
+    constraints: bool = False
+    safe: bool = False
 
 
 def declares_safety(knowledge: Knowledge) -> bool:
@@ -49,7 +78,7 @@ def declares_safety(knowledge: Knowledge) -> bool:
     return knowledge.support is not None or knowledge.safe_policy is not None
 
 
-def told_of(rules: Rules, knowledge: Knowledge) -> Told:
+def environment_declarations(rules: Rules, knowledge: Knowledge) -> Declarations:
     """Return what is declared of an environment; what the learner cannot use there is an error."""
     if rules.constraints.bounds is None:
         raise SettingsError(
@@ -58,9 +87,9 @@ def told_of(rules: Rules, knowledge: Knowledge) -> Told:
         )
     if knowledge.outcome_groups is True:
         raise SettingsError(
-            "outcome_groups is True, which says that pairs share laws as the model stores them, but an environment "
+            "outcome_groups is True, which says that pairs share distributions as the model stores them, but an environment "
             "stores none: give a function (step, state, action) of the environment's labels whose value is the same "
-            "for pairs that share the law of the next state"
+            "for pairs that share the distribution of the next state"
         )
     deterministic = bool(knowledge.deterministic)
     joint = not knowledge.rewards and not deterministic
@@ -81,7 +110,7 @@ def told_of(rules: Rules, knowledge: Knowledge) -> Told:
     most = hi if knowledge.most_reward is None else min(hi, knowledge.most_reward)
     if most < lo:
         raise SettingsError(f"most_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
-    return Told(
+    return Declarations(
         most=most,
         joint=joint,
         deterministic=deterministic,
@@ -90,7 +119,7 @@ def told_of(rules: Rules, knowledge: Knowledge) -> Told:
         states=known_states(rules.states, knowledge),
         depends_on=knowledge.constraint_depends_on,
         rewards=knowledge.rewards if callable(knowledge.rewards) else None,
-        law_key=knowledge.outcome_groups if callable(knowledge.outcome_groups) else None,
+        distribution_key=knowledge.outcome_groups if callable(knowledge.outcome_groups) else None,
         outcome_map=knowledge.outcome_map,
     )
 
@@ -110,6 +139,24 @@ def check_noises(knowledge: Knowledge) -> None:
         raise SettingsError("outcome_map is declared, but deterministic says that there is no noise. Leave one out")
 
 
+def declared_on_model(model: TabularModel, knowledge: Knowledge) -> ModelDeclarations:
+    """Return what is declared of a model in the form that tables take; what is false is an error."""
+    check_most_reward(model, knowledge.most_reward)
+    groups = None
+    if knowledge.constraint_depends_on is not None:
+        groups = make_groups(ModelSpace(model), knowledge.constraint_depends_on, model).of_row
+    distributions = None if knowledge.outcome_groups is None else distributions_of_rows(model, knowledge)
+    if distributions is not None and model.payoffs.stride > 0 and not knowledge.deterministic:
+        raise SettingsError(
+            "outcome_groups is declared, but rewards depend on the outcome: pairs of one group would have to share the "
+            "distribution of reward and next state together, which it does not say. Leave it out"
+        )
+    return ModelDeclarations(
+        distributions, groups, declared_rewards(model, knowledge), knowledge.most_reward, bool(knowledge.deterministic),
+        declared_map(model, knowledge), knowledge.constraints is not None, declares_safety(knowledge),
+    )  # fmt: skip
+
+
 def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None:
     """[row]: the rewards as declared; None where they are not."""
     if not knowledge.rewards:
@@ -119,14 +166,14 @@ def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None
     if knowledge.rewards is True:
         return model.row_reward
     space = ModelSpace(model)
-    told = np.array([float(knowledge.rewards(*pair_of(space, row))) for row in range(model.num_rows)])
-    wrong = np.flatnonzero(~(np.abs(told - model.row_reward) <= ROUNDING * np.maximum(1.0, np.abs(told))))
+    declared = np.array([float(knowledge.rewards(*pair_of(space, row))) for row in range(model.num_rows)])
+    wrong = np.flatnonzero(~(np.abs(declared - model.row_reward) <= ROUNDING * np.maximum(1.0, np.abs(declared))))
     if wrong.size:
         row = int(wrong[0])
         raise SettingsError(
-            f"rewards says {told[row]:g} for {pair_label(model, row)}, which earns {model.row_reward[row]:g}"
+            f"rewards says {declared[row]:g} for {pair_label(model, row)}, which earns {model.row_reward[row]:g}"
         )
-    return told
+    return declared
 
 
 def pair_of(space: ModelSpace, row: int) -> tuple[int, Any, Any]:
@@ -173,16 +220,16 @@ def next_slots(model: TabularModel) -> dict[tuple[int, Any], int]:
 
 
 def check_map(model: TabularModel, following: Ints) -> None:
-    """Raise unless every row tells its noise by where it leads, and all have the same law of the noise."""
-    layout, law = model.layout, np.full(following.shape[1], -1.0)
+    """Raise unless every row tells its noise by where it leads, and all have the same distribution of the noise."""
+    layout, distribution = model.layout, np.full(following.shape[1], -1.0)
     for row in range(model.num_rows):
         where = pair_label(model, row)
         if len(set(following[row].tolist())) < following.shape[1]:
-            raise SettingsError(f"outcome_map: at {where} two noises lead to one state, so that none can be told")
+            raise SettingsError(f"outcome_map: at {where} two noises lead to one state, so that none can be declared")
         d = layout.row_distribution[row]
         outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
         chance = dict(zip(layout.outcome_next[outcomes].tolist(), layout.outcome_probability[outcomes], strict=True))
         own = np.array([chance.pop(int(slot), 0.0) for slot in following[row]])
-        law = own if law[0] < 0 else law
-        if chance or (np.abs(own - law) > CLOSE).any():
-            raise SettingsError(f"outcome_map: at {where} the next state does not have the law that it says")
+        distribution = own if distribution[0] < 0 else distribution
+        if chance or (np.abs(own - distribution) > CLOSE).any():
+            raise SettingsError(f"outcome_map: at {where} the next state does not have the distribution that it says")

@@ -1,7 +1,7 @@
 """The certified learner's rounds where states come as they are met: tables that grow, and what holds of states not met.
 
 B_h = (H-h) most for ever, unless it is known how many states there are and all of them were met (`complete`)
-bets       the i-th law has the share omega_i of p_U, by the order of being met, the law of the first state being
+bets       the i-th distribution has the share omega_i of p_U, by the order of being met, the distribution of the first state being
            the first; omega_i = 2^-k / ((k+1)(k+2)) for 2^k <= i < 2^(k+1). Lower values: the same by states. Where
            there are at most S states, the shares are equal, as on a model
 policy     in a state met after the candidate was frozen: the first action whose constraints were known then to be
@@ -27,7 +27,7 @@ from peakrl.errors import TargetError
 from peakrl.learners.assumptions.knowledge import OutcomeMap
 from peakrl.learners.base import alike
 from peakrl.learners.certified.confidence import KIND, UPPER, Counts, Goal
-from peakrl.learners.certified.declared import Told
+from peakrl.learners.certified.declared import Declarations
 from peakrl.learners.certified.phases import CHALLENGE, Rounds
 from peakrl.learners.certified.tables import (
     CELLS,
@@ -35,12 +35,12 @@ from peakrl.learners.certified.tables import (
     OPEN,
     UNMET,
     VIOLATES,
+    Capacity,
     GrowingArrays,
-    Places,
-    Room,
+    Params,
     Scratch,
+    Structure,
     Tables,
-    Terms,
 )
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
@@ -49,7 +49,7 @@ from peakrl.learners.space import GrowingSpace
 from peakrl.types import Floats, Ints, Longs
 
 JUDGED_KEPT, JUDGED_BAD = 1, 2
-#: The key of the law of noises.
+#: The key of the distribution of noises.
 NOISE = "noise"
 
 
@@ -59,7 +59,7 @@ def log_weight(index: Longs) -> Floats:
     return np.asarray(k * math.log(2) + np.log((k + 1) * (k + 2)))
 
 
-class Around(NamedTuple):
+class SlotIndices(NamedTuple):
     """What belongs to slots that offer equally many actions."""
 
     #: [slot, action]
@@ -75,56 +75,56 @@ class Around(NamedTuple):
 class GrowingRounds(Rounds):
     """Rounds on the states of an environment that were met so far."""
 
-    def __init__(self, space: GrowingSpace, told: Told, goal: Goal, actions: int) -> None:
-        self.space, self.told, self.actions = space, told, actions
+    def __init__(self, space: GrowingSpace, declared: Declarations, goal: Goal, actions: int) -> None:
+        self.space, self.declared, self.actions = space, declared, actions
         self.horizon, self.arrays = space.horizon, GrowingArrays(space)
         self.own = self.arrays.own
         self._settled = False
         #: 0, 1, ... for all rows, and more.
         self._every_row: tuple[Ints, Longs] = np.zeros(0, np.int32), np.zeros(0, np.int64)
-        steps = self.horizon if told.joint else self.horizon - 1
+        steps = self.horizon if declared.joint else self.horizon - 1
         self.steps = max(1, steps) if space.shared else 1
-        self._top = told.most * np.arange(self.horizon, -1.0, -1.0)
-        self._terms = Terms(goal.least, told.most, told.joint, told.deterministic, False, np.empty(0))
+        self._top = declared.most * np.arange(self.horizon, -1.0, -1.0)
+        self._params = Params(goal.least, declared.most, declared.joint, declared.deterministic, False, np.empty(0))
         ends = space.ends if goal.least <= 0.0 <= goal.most else 0
         none = np.empty(0, np.int64)
         self._walked: list[Longs] = [np.zeros(self.horizon + 1, np.int64) for _ in range(3)]
         self._came_to: list[Floats] = [np.zeros(self.horizon + 1) for _ in range(2)]
-        noises = 0 if told.outcome_map is None else len(told.outcome_map[1])
-        self._places = Places(
+        noises = 0 if declared.outcome_map is None else len(declared.outcome_map[1])
+        self._structure = Structure(
             self.horizon, 0, 0, ends, none, none, none, none.astype(np.int32), *(none.astype(np.int32),) * 3,
             np.zeros(1, np.int64), none.astype(np.int32), none, noises, none.astype(np.int32),
         )  # fmt: skip
-        self.arrays.enlarge(Room(space.slots, max(1, space.rows), FIRST_CELLS))
+        self.arrays.enlarge(Capacity(space.slots, max(1, space.rows), FIRST_CELLS))
         self.arrays.take_cells(np.array([self.arrays.room.rows]), np.array([FIRST_CELLS]))  # of the first state
         self._begin_map(noises)
         self._gather()
-        super().__init__(self.places, self.terms, self.tables, self.scratch, goal, len(self.own["value"]))
+        super().__init__(self.structure, self.params, self.tables, self.scratch, goal, len(self.own["value"]))
         self._first_share = self._share(np.ones(1, np.int64))
         self._gather()
 
-    # Room ----------------------------------------------------------------------------------------------------
+    # Capacity ----------------------------------------------------------------------------------------------------
 
     def _gather(self) -> None:
         """Put the arrays, which may have moved, before the kernels."""
         own, room, shared = self.own, self.arrays.room, self.space.shared
-        start, room_start = self.space.layout.row_start, self._places.row_start
+        start, room_start = self.space.layout.row_start, self._structure.row_start
         if len(room_start) != room.slots + 1:
             room_start = np.append(start, np.full(room.slots + 1 - len(start), start[-1]))
-        self._places = self._places._replace(
+        self._structure = self._structure._replace(
             node_stride=room.slots if shared else 0,
             entry_stride=room.rows if shared else 0,
             row_start=room_start,
-            law_of_row=own["law_of_row"],
+            distribution_of_row=own["distribution_of_row"],
             group_of_row=own["group_of_row"],
             slot_of_row=own["slot_of_row"],
             cell_start=own["cell_start"],
         )
-        self._terms = self._terms._replace(log_share=own["log_share"])
-        self.places, self.terms = self._places, self._terms
+        self._params = self._params._replace(log_share=own["log_share"])
+        self.structure, self.params = self._structure, self._params
         self.tables = Tables(**{name: own[name] for name in Tables._fields if name != "top"}, top=self._top)
         self.scratch = Scratch(
-            own["scratch_value"], own["scratch_count"], own["law_step"], own["law_bound"], own["law_dead"],
+            own["scratch_value"], own["scratch_count"], own["bound_step"], own["bound_value"], own["bound_dead"],
             self._walked[0], self._walked[1], self._walked[2], self._came_to[0], self._came_to[1],
         )  # fmt: skip
         self.candidate, self.followed, self.challenger = (own[name] for name in ("candidate", "followed", "challenger"))
@@ -134,16 +134,16 @@ class GrowingRounds(Rounds):
         self._settled = False
 
     def _begin_map(self, noises: int) -> None:
-        """Make the one law of the noises, where a map is declared."""
-        #: [row, noise]: the next slot; and, by (step, state), the places of those that were not met.
+        """Make the one distribution of the noises, where a map is declared."""
+        #: [row, noise]: the next slot; and, by (step, state), the structure of those that were not met.
         self._noise_next = Table(UNMET, np.int32, noises)
         self._unmet: dict[tuple[int, Hashable], list[tuple[int, int]]] = {}
         self._map = None
-        if self.told.outcome_map is not None:
-            self._map = OutcomeMap(self.told.outcome_map, self.space)
-            self.arrays.guess_by_row, self.arrays.laws[NOISE], self.arrays.num_laws = True, 0, 1
+        if self.declared.outcome_map is not None:
+            self._map = OutcomeMap(self.declared.outcome_map, self.space)
+            self.arrays.guess_by_row, self.arrays.distributions[NOISE], self.arrays.num_distributions = True, 0, 1
             self.arrays.take_cells(np.zeros(1, np.int64), np.array([noises]))
-            self.own["law"][0, CELLS] = noises
+            self.own["distribution"][0, CELLS] = noises
 
     @property
     def noise_next(self) -> Ints:
@@ -153,12 +153,14 @@ class GrowingRounds(Rounds):
     def make_room(self, rows: Longs) -> None:
         """Make sure that an episode that takes these rows finds a cell wherever it leads."""
         rows = rows[:0] if self._map is not None else rows  # noises have theirs
-        laws = np.append(self.own["law_of_row"][rows], len(self.own["law"]) - 1)
-        tight = self.own["law"][laws, CELLS] + len(laws) > self.own["cell_room"][laws]
+        distributions = np.append(self.own["distribution_of_row"][rows], len(self.own["distribution"]) - 1)
+        tight = (
+            self.own["distribution"][distributions, CELLS] + len(distributions) > self.own["cell_room"][distributions]
+        )
         if not tight.any():
             return
-        names, often = np.unique(laws, return_counts=True)
-        used, room = self.own["law"][names, CELLS], self.arrays.room
+        names, often = np.unique(distributions, return_counts=True)
+        used, room = self.own["distribution"][names, CELLS], self.arrays.room
         lack = used + often > self.own["cell_room"][names]
         cells = np.maximum(np.maximum(2 * used, used + often), FIRST_CELLS)
         self.arrays.take_cells(names[lack], cells[lack])
@@ -173,23 +175,23 @@ class GrowingRounds(Rounds):
         self._check_number()
         room, start = self.arrays.room, space.layout.row_start
         if space.slots > room.slots or space.rows > room.rows:
-            self.arrays.enlarge(Room(max(space.slots, 2 * room.slots), max(space.rows, 2 * room.rows), room.cells))
+            self.arrays.enlarge(Capacity(max(space.slots, 2 * room.slots), max(space.rows, 2 * room.rows), room.cells))
             self._gather()
-        self.places.row_start[first : len(start)] = start[first:]
+        self.structure.row_start[first : len(start)] = start[first:]
         self._add_rows(int(start[first]))
         for slots in self._alike(first):
             self._add(slots)
         changes = self._note_rows(first, episode, log, changes)
         if self._map is not None:
             self._lead(self._map, first)
-        if self.told.states is not None and space.shared and space.slots - space.ends == self.told.states:
-            self._terms = self.terms = self.terms._replace(complete=True)
+        if self.declared.states is not None and space.shared and space.slots - space.ends == self.declared.states:
+            self._params = self.params = self.params._replace(complete=True)
         self._settled = False
         return changes
 
     def _lead(self, outcomes: OutcomeMap, first: int) -> None:
         """Note where the noises lead from the slots from `first` on, and which of them lead there."""
-        space, places = self.space, self.places
+        space, structure = self.space, self.structure
         self._noise_next.grow(space.rows)
         table = self._noise_next.room
         for slot in range(first, space.slots):
@@ -197,17 +199,17 @@ class GrowingRounds(Rounds):
                 table[row, noise] = slot
             after = 0 if space.shared else int(space.slot_step[slot]) + 1
             if after == self.horizon and not space.shared:
-                continue  # the last step leads to its end, and the noise is not told
-            for row in range(int(places.row_start[slot]), int(places.row_start[slot + 1])):
+                continue  # the last step leads to its end, and the noise is not declared
+            for row in range(int(structure.row_start[slot]), int(structure.row_start[slot + 1])):
                 for state, noise in outcomes.reached(row).items():
                     table[row, noise] = after if state is None else space.lookup[after].get(state, UNMET)
                     if table[row, noise] == UNMET:
                         self._unmet.setdefault((after, state), []).append((row, noise))
-        self._places = self.places = places._replace(noise_next=table.ravel())
+        self._structure = self.structure = structure._replace(noise_next=table.ravel())
 
     def _check_number(self) -> None:
         """Raise where there are more states (at a step, where steps have their own) than were declared."""
-        most = self.told.states
+        most = self.declared.states
         for met in self.space.lookup:
             if most is not None and len(met) > most:
                 newest = next(itertools.islice(met, most, None))
@@ -215,38 +217,40 @@ class GrowingRounds(Rounds):
 
     def _alike(self, first: int) -> Iterator[Longs]:
         """Return the slots from `first` on, those together that offer equally many actions."""
-        sizes = np.diff(self.places.row_start[first : self.space.slots + 1])
+        sizes = np.diff(self.structure.row_start[first : self.space.slots + 1])
         for size in np.unique(sizes):
             yield first + np.flatnonzero(sizes == size)
 
-    def _around(self, slots: Longs) -> Around:
+    def _indices(self, slots: Longs) -> SlotIndices:
         """Return what belongs to slots that offer equally many actions."""
-        places, space = self.places, self.space
-        first, last = places.row_start[slots], places.row_start[slots[0] + 1]
+        structure, space = self.structure, self.space
+        first, last = structure.row_start[slots], structure.row_start[slots[0] + 1]
         rows = first[:, None] + np.arange(last - first[0])
         every = np.arange(self.horizon)[None].repeat(len(slots), axis=0)
         steps = every if space.shared else space.slot_step[slots][:, None]
-        entries = (steps * places.entry_stride)[:, :, None] + rows[:, None]
-        return Around(rows, self.own["group_of_row"][rows], steps, steps * places.node_stride + slots[:, None], entries)
+        entries = (steps * structure.entry_stride)[:, :, None] + rows[:, None]
+        return SlotIndices(
+            rows, self.own["group_of_row"][rows], steps, steps * structure.node_stride + slots[:, None], entries
+        )
 
     def _add(self, slots: Longs) -> None:
         """Take in new slots that offer equally many actions."""
-        own, around = self.own, self._around(slots)
-        rows, groups, steps, nodes, entries = around
+        own, indices = self.own, self._indices(slots)
+        rows, groups, steps, nodes, entries = indices
         candidate = rows[:, :1] + first_of(own["judged"][groups])[:, None]
-        others = ((own["then_harm"][groups] == 0) & (rows != candidate)).any(axis=1, keepdims=True)
+        others = ((own["then_max_violation"][groups] == 0) & (rows != candidate)).any(axis=1, keepdims=True)
         own["upper"][entries], own["value"][nodes] = self._top[steps][:, :, None], self._top[steps]
-        own["witness"][entries] = np.where(own["harm"][groups] > 0, VIOLATES, OPEN)[:, None]
-        own["gap"][nodes] = np.where(others, (self.horizon - steps) * (self.told.most - self.goal.least), 0.0)
-        self._set_rows(around, candidate)
+        own["witness"][entries] = np.where(own["max_violation"][groups] > 0, VIOLATES, OPEN)[:, None]
+        own["gap"][nodes] = np.where(others, (self.horizon - steps) * (self.declared.most - self.goal.least), 0.0)
+        self._set_rows(indices, candidate)
 
-    def _set_rows(self, around: Around, candidate: Longs) -> None:
+    def _set_rows(self, indices: SlotIndices, candidate: Longs) -> None:
         """Set what is followed in new slots, given [slot, step] the candidate."""
-        own, (rows, groups, _, nodes, entries) = self.own, around
+        own, (rows, groups, _, nodes, entries) = self.own, indices
         is_open, first = own["witness"][entries] == OPEN, rows[:, :1]
         own["dead"][nodes] = dead = ~is_open.any(axis=2)
-        mildest = own["harm"][groups].argmin(axis=1)[:, None]
-        own["greedy"][nodes] = first + np.where(dead, mildest, is_open.argmax(axis=2))
+        least_violating = own["max_violation"][groups].argmin(axis=1)[:, None]
+        own["greedy"][nodes] = first + np.where(dead, least_violating, is_open.argmax(axis=2))
         other = is_open & (rows[:, None] != candidate[:, :, None])
         own["candidate"][nodes] = candidate
         own["challenger"][nodes] = np.where(other.any(axis=2), first + other.argmax(axis=2), candidate)
@@ -258,8 +262,8 @@ class GrowingRounds(Rounds):
             return changes
         slots, space = np.arange(first, self.space.slots), self.space
         steps = np.arange(self.horizon)[None] if space.shared else space.slot_step[first:, None]
-        followed = self.rows[steps * self.places.node_stride + slots[:, None]]
-        slot, step = np.nonzero(followed != self.places.row_start[first : space.slots, None])
+        followed = self.rows[steps * self.structure.node_stride + slots[:, None]]
+        slot, step = np.nonzero(followed != self.structure.row_start[first : space.slots, None])
         end = changes + len(slot)
         log.episode[changes:end], log.row[changes:end] = max(episode, 1), followed[slot, step]
         log.node[changes:end] = step * space.node_stride + slots[slot]
@@ -269,58 +273,58 @@ class GrowingRounds(Rounds):
         """Let the candidate stay with what is declared to be safe in the slots from `low` on."""
         own = self.own
         for slots in self._alike(max(low, self.space.ends)):
-            around = self._around(slots)
-            barred = own["witness"][around.entries] == DECLARED
-            judged = own["judged"][around.groups][:, None]
-            kinds = np.where(barred & ~barred.all(axis=2, keepdims=True), JUDGED_BAD, judged)
-            self._set_rows(around, around.rows[:, :1] + first_of(kinds))
+            indices = self._indices(slots)
+            forbidden = own["witness"][indices.entries] == DECLARED
+            judged = own["judged"][indices.groups][:, None]
+            kinds = np.where(forbidden & ~forbidden.all(axis=2, keepdims=True), JUDGED_BAD, judged)
+            self._set_rows(indices, indices.rows[:, :1] + first_of(kinds))
 
     def _add_rows(self, first: int) -> None:
-        """Note which laws and groups the rows from `first` on belong to, and their rewards where those are declared."""
-        own, space, told, arrays = self.own, self.space, self.told, self.arrays
-        own_law = told.law_key is None and self._map is None
+        """Note which distributions and groups the rows from `first` on belong to, and their rewards where those are declared."""
+        own, space, declared, arrays = self.own, self.space, self.declared, self.arrays
+        own_distribution = declared.distribution_key is None and self._map is None
         rows = np.arange(first, space.rows)
         own["slot_of_row"][rows] = space.slot_of_row[first:]
-        own["law_of_row"][rows] = own["group_of_row"][rows] = rows
-        if not own_law or told.depends_on is not None or told.rewards is not None:
+        own["distribution_of_row"][rows] = own["group_of_row"][rows] = rows
+        if not own_distribution or declared.depends_on is not None or declared.rewards is not None:
             for row in rows.tolist():
                 self._declare_row(row)
-        arrays.num_laws = space.rows if own_law else len(arrays.laws)
-        arrays.num_groups = space.rows if told.depends_on is None else len(arrays.groups)
-        laws = own["law_of_row"][rows].astype(np.int64)
-        own["log_share"][laws], own["log_share"][-1] = self._share(laws + 2), self._first_share[0]
+        arrays.num_distributions = space.rows if own_distribution else len(arrays.distributions)
+        arrays.num_groups = space.rows if declared.depends_on is None else len(arrays.groups)
+        distributions = own["distribution_of_row"][rows].astype(np.int64)
+        own["log_share"][distributions], own["log_share"][-1] = self._share(distributions + 2), self._first_share[0]
 
     def _declare_row(self, row: int) -> None:
-        """Note what is declared of a new row: its law, its group, its reward."""
-        own, space, told, slot = self.own, self.space, self.told, int(self.space.slot_of_row[row])
+        """Note what is declared of a new row: its distribution, its group, its reward."""
+        own, space, declared, slot = self.own, self.space, self.declared, int(self.space.slot_of_row[row])
         step = 0 if space.shared else int(space.slot_step[slot])
         state, action = space.labels[slot], space.action_of_row(row)
         if self._map is not None:
-            own["law_of_row"][row] = self.arrays.laws[NOISE]
-        elif told.law_key is not None:
-            key = step, told.law_key(step, state, action)
-            own["law_of_row"][row] = self.arrays.laws.setdefault(key, len(self.arrays.laws))
-        if told.depends_on is not None:
+            own["distribution_of_row"][row] = self.arrays.distributions[NOISE]
+        elif declared.distribution_key is not None:
+            key = step, declared.distribution_key(step, state, action)
+            own["distribution_of_row"][row] = self.arrays.distributions.setdefault(key, len(self.arrays.distributions))
+        if declared.depends_on is not None:
             number, label = int(space.slot_state[slot]), int(space.row_action[row])
-            shared = {"pair": (number, label), "state": number, "action": label}[told.depends_on]
+            shared = {"pair": (number, label), "state": number, "action": label}[declared.depends_on]
             own["group_of_row"][row] = self.arrays.groups.setdefault(shared, len(self.arrays.groups))
-        if told.rewards is not None:
-            own["known"][row], own["reward"][row] = 1, told.rewards(step, state, action)
+        if declared.rewards is not None:
+            own["known"][row], own["reward"][row] = 1, declared.rewards(step, state, action)
 
     def _share(self, index: Longs) -> Floats:
-        """Return log(1/d) of the bets on the laws that are the `index`-th, the first state's being number 1."""
+        """Return log(1/d) of the bets on the distributions that are the `index`-th, the first state's being number 1."""
         share = math.log(1 / (UPPER * self.goal.failure_probability))
-        if self.told.states is not None:
+        if self.declared.states is not None:
             steps = self.steps if self.space.shared else self.horizon
-            return np.full(len(index), share + math.log(self.told.states * self.actions * steps + 1))
+            return np.full(len(index), share + math.log(self.declared.states * self.actions * steps + 1))
         return share + log_weight(index) + np.where(index > 1, math.log(self.steps), 0.0)
 
     def lower_logs(self) -> Floats:
         """[slot]: the logarithm of the number that bets on its lower values share d by."""
-        slots = len(self.places.row_start) - 1
-        if self.told.states is not None:
+        slots = len(self.structure.row_start) - 1
+        if self.declared.states is not None:
             steps = self.steps if self.space.shared else self.horizon
-            return np.full(slots, math.log(self.told.states * steps))
+            return np.full(slots, math.log(self.declared.states * steps))
         index = np.maximum(np.arange(slots) - self.space.ends + 1, 1)
         return log_weight(index) + math.log(self.steps)
 
@@ -329,9 +333,9 @@ class GrowingRounds(Rounds):
     def settle_groups(self) -> None:
         """Put the rows of each group in order, where new ones came."""
         rows = self.space.rows
-        if len(self.places.group_rows) == rows:
+        if len(self.structure.group_rows) == rows:
             return
-        if self.told.depends_on is None:  # each row is its own
+        if self.declared.depends_on is None:  # each row is its own
             if rows >= len(self._every_row[0]):
                 self._every_row = np.arange(2 * rows, dtype=np.int32), np.arange(2 * rows)
             order, start = self._every_row[0][:rows], self._every_row[1][: rows + 1]
@@ -339,7 +343,7 @@ class GrowingRounds(Rounds):
             group = self.own["group_of_row"][:rows]
             order = np.argsort(group, kind="stable").astype(np.int32)
             start = np.searchsorted(group[order], np.arange(self.arrays.num_groups + 1)).astype(np.int64)
-        self._places = self.places = self.places._replace(group_start=start, group_rows=order)
+        self._structure = self.structure = self.structure._replace(group_start=start, group_rows=order)
 
     def settle(self) -> None:
         """Put the slots of each step and the rows of each group in order, where new ones came."""
@@ -355,7 +359,7 @@ class GrowingRounds(Rounds):
             new = new[np.argsort(steps, kind="stable")]
             bounds = np.searchsorted(np.sort(steps), np.arange(horizon + 1))
             first, last = bounds[:-1], bounds[1:]
-        self._places = self.places = self.places._replace(
+        self._structure = self.structure = self.structure._replace(
             step_first=first.astype(np.int64), step_last=last.astype(np.int64), slots=new
         )
         self._decisions()
@@ -363,20 +367,20 @@ class GrowingRounds(Rounds):
 
     def _decisions(self) -> None:
         """Note every node at which something is decided."""
-        if len(self.places.step_first):
+        if len(self.structure.step_first):
             super()._decisions()
         else:  # nothing was met yet
             self.nodes, self.node_step = np.empty(0, np.int64), np.empty(0, np.int64)
 
     def review(self) -> None:
-        """Compute every bound anew, of all states so far."""
+        """Compute every bound again, of all states so far."""
         self.settle()
         super().review()
 
     def _freeze(self, rows: Ints) -> None:
         """Take a candidate; what is known now decides what it does in states not met yet."""
         super()._freeze(rows)
-        self.own["judged"][:] = np.where(self.tables.harm > 0, JUDGED_BAD, self.tables.tested)
+        self.own["judged"][:] = np.where(self.tables.max_violation > 0, JUDGED_BAD, self.tables.tested)
 
     # Files ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 An episode follows a table of rows: greedy in U, which may change from episode to episode, or a fixed one (candidate,
 challenger). Its transitions are counted first. Then, the last step first, U of the pairs that were taken is computed
-anew where the samples of their law have grown by a twentieth since the latest update; W and the greedy row of the state
+again where the samples of their distribution have grown by a twentieth since the latest update; W and the greedy row of the state
 follow. Every violation rules out the group of the pair at once.
 
 Episodes of a frozen candidate are evidence: how many there were, how many of them violated, and how often each return
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.jit import loop
-from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, Params, Scratch, Structure, Tables
 from peakrl.learners.certified.values import forbid, note_change, refresh, update_entry
 from peakrl.learners.episode import Log, note_episode, take_row
 from peakrl.sampling import Words, draw_first
@@ -26,7 +26,7 @@ from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
 #: Steps of the grids on which returns and gaps are counted.
 GRID = 1 << 16
-#: An entry is updated when the samples of its law have grown by this factor.
+#: An entry is updated when the samples of its distribution have grown by this factor.
 GROWTH = 1.05
 #: `Evidence.counts`: episodes of the frozen candidate, those that violated, episodes since the gaps were frozen.
 PLAYED, VIOLATED, GAUGED = 0, 1, 2
@@ -47,51 +47,60 @@ class Evidence(NamedTuple):
 
 
 @loop
-def note_sample(places: Places, terms: Terms, tables: Tables, law: int, following: int, reward: float) -> None:
-    """Count one sample of a law; a next slot (with its reward, where it matters) not seen before takes a new cell."""
-    base, size = places.cell_start[law], tables.law[law, CELLS]
-    tables.law[law, SAMPLES] += 1
+def note_sample(
+    structure: Structure, params: Params, tables: Tables, distribution: int, following: int, reward: float
+) -> None:
+    """Count one sample of a distribution; a next slot (with its reward, where it matters) not seen before takes a new cell."""
+    base, size = structure.cell_start[distribution], tables.distribution[distribution, CELLS]
+    tables.distribution[distribution, SAMPLES] += 1
     for i in range(base, base + size):
-        if tables.cell_next[i] == following and (not terms.joint or tables.cell_reward[i] == reward):
+        if tables.cell_next[i] == following and (not params.joint or tables.cell_reward[i] == reward):
             tables.cell_count[i] += 1
             return
     tables.cell_next[base + size] = following
     tables.cell_reward[base + size] = reward
     tables.cell_count[base + size] = 1
-    tables.law[law, CELLS] = size + 1
+    tables.distribution[distribution, CELLS] = size + 1
 
 
 @loop
-def note_noise(places: Places, tables: Tables, law: int, row: int, following: int) -> None:
+def note_noise(structure: Structure, tables: Tables, distribution: int, row: int, following: int) -> None:
     """Count the noise that led from a row to `following`; the last step of an environment may not show it."""
-    for noise in range(places.noises):
-        if places.noise_next[row * places.noises + noise] == following:
-            tables.law[law, SAMPLES] += 1
-            tables.cell_count[places.cell_start[law] + noise] += 1
+    for noise in range(structure.noises):
+        if structure.noise_next[row * structure.noises + noise] == following:
+            tables.distribution[distribution, SAMPLES] += 1
+            tables.cell_count[structure.cell_start[distribution] + noise] += 1
             return
 
 
 @loop
-def count_path(places: Places, terms: Terms, tables: Tables, path: Scratch, length: int) -> None:
+def count_path(structure: Structure, params: Params, tables: Tables, path: Scratch, length: int) -> None:
     """Count the samples of an episode and read its rewards and constraints."""
-    first = tables.law.shape[0] - 1
-    note_sample(places, terms, tables, first, path.slot[0], 0.0)
+    first = tables.distribution.shape[0] - 1
+    note_sample(structure, params, tables, first, path.slot[0], 0.0)
     for step in range(length):
-        row, law = path.row[step], np.int64(places.law_of_row[path.row[step]])
-        if places.noises > 0:
-            note_noise(places, tables, law, row, path.following[step])
+        row, distribution = path.row[step], np.int64(structure.distribution_of_row[path.row[step]])
+        if structure.noises > 0:
+            note_noise(structure, tables, distribution, row, path.following[step])
         else:
-            note_sample(places, terms, tables, law, path.following[step], path.earned[step] if terms.joint else 0.0)
-        if not terms.joint:
+            note_sample(
+                structure,
+                params,
+                tables,
+                distribution,
+                path.following[step],
+                path.earned[step] if params.joint else 0.0,
+            )
+        if not params.joint:
             tables.known[row] = 1
             tables.reward[row] = path.earned[step]
-        tables.tested[places.group_of_row[row]] = 1
+        tables.tested[structure.group_of_row[row]] = 1
 
 
 @loop
 def learn_path(
-    places: Places,
-    terms: Terms,
+    structure: Structure,
+    params: Params,
     tables: Tables,
     path: Scratch,
     length: int,
@@ -104,42 +113,42 @@ def learn_path(
 
     `live`: the greedy rows are what is followed, so that their changes are logged, from `episode` + 1 on.
     """
-    count_path(places, terms, tables, path, length)
+    count_path(structure, params, tables, path, length)
     for back in range(length):
         step = length - 1 - back
         slot, row = path.slot[step], path.row[step]
-        node, entry = step * places.node_stride + slot, step * places.entry_stride + row
-        law = places.law_of_row[row]
-        grown = terms.deterministic or tables.law[law, SAMPLES] >= GROWTH * tables.updated[entry]
+        node, entry = step * structure.node_stride + slot, step * structure.entry_stride + row
+        distribution = structure.distribution_of_row[row]
+        grown = params.deterministic or tables.distribution[distribution, SAMPLES] >= GROWTH * tables.updated[entry]
         if tables.witness[entry] != OPEN or not grown:
             continue
         before = tables.greedy[node]
-        update_entry(places, terms, tables, path, step, row)
-        refresh(places, tables, step, slot)
+        update_entry(structure, params, tables, path, step, row)
+        refresh(structure, tables, step, slot)
         changes = note_change(tables, node, before, live, episode + 1, log, changes)
     return changes
 
 
 @loop
 def forbid_path(
-    places: Places, tables: Tables, path: Scratch, length: int, live: bool, episode: int, log: Log, changes: int
+    structure: Structure, tables: Tables, path: Scratch, length: int, live: bool, episode: int, log: Log, changes: int
 ) -> int:
     """Rule out what an episode was seen to violate with; return the new length of the log."""
     for step in range(length):
         if path.violated[step] > 0.0:
-            group = np.int64(places.group_of_row[path.row[step]])
-            changes = forbid(places, tables, group, path.violated[step], live, episode + 1, log, changes)
+            group = np.int64(structure.group_of_row[path.row[step]])
+            changes = forbid(structure, tables, group, path.violated[step], live, episode + 1, log, changes)
     return changes
 
 
 @loop
-def note_evidence(places: Places, evidence: Evidence, path: Scratch, length: int) -> None:
+def note_evidence(structure: Structure, evidence: Evidence, path: Scratch, length: int) -> None:
     """Count one episode of the frozen candidate: its return, whether it violated, its largest gap."""
     total, violated, gap = 0.0, 0.0, 0.0
     for step in range(length):
         total += path.earned[step]
         violated += path.violated[step]
-        gap = max(gap, evidence.gap[step * places.node_stride + path.slot[step]])
+        gap = max(gap, evidence.gap[step * structure.node_stride + path.slot[step]])
     least, most, top = evidence.scale[0], evidence.scale[1], evidence.scale[2]
     place = np.int64(math.floor((total - least) / (most - least) * GRID)) if most > least else np.int64(0)
     evidence.returns[min(max(place, np.int64(0)), np.int64(GRID))] += 1
@@ -155,8 +164,8 @@ def note_evidence(places: Places, evidence: Evidence, path: Scratch, length: int
 
 @loop
 def take_episode(
-    places: Places,
-    terms: Terms,
+    structure: Structure,
+    params: Params,
     tables: Tables,
     path: Scratch,
     length: int,
@@ -169,9 +178,9 @@ def take_episode(
 ) -> int:
     """Take in an episode that stands in `path`; return the new length of the log."""
     if gauge:
-        note_evidence(places, evidence, path, length)
-    changes = forbid_path(places, tables, path, length, live, episode, log, changes)
-    return learn_path(places, terms, tables, path, length, live, episode, log, changes)
+        note_evidence(structure, evidence, path, length)
+    changes = forbid_path(structure, tables, path, length, live, episode, log, changes)
+    return learn_path(structure, params, tables, path, length, live, episode, log, changes)
 
 
 @loop
@@ -182,8 +191,8 @@ def play_episodes(
     row_payoff: Ints,
     #: [record, 2]: reward and total violation.
     payoff: Floats,
-    places: Places,
-    terms: Terms,
+    structure: Structure,
+    params: Params,
     tables: Tables,
     path: Scratch,
     #: [node]: what is followed; the same array as `tables.greedy` where that is followed `live`.
@@ -224,6 +233,6 @@ def play_episodes(
             slot = following
         note_episode(experience, counters, done, k, earned, violated)
         changes = take_episode(
-            places, terms, tables, path, layout.horizon, live, gauge, evidence, done + k + 1, log, changes
+            structure, params, tables, path, layout.horizon, live, gauge, evidence, done + k + 1, log, changes
         )  # fmt: skip
     return episodes, changes

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from peakrl.learners.certified.learner import CertifiedLearner
 
 #: Tables that the evidence holds.
-COUNTED = ("law", "cell_next", "cell_reward", "cell_count", "known", "reward", "tested", "harm")
-PLACES = ("row_start", "law_of_row", "group_of_row", "cell_start")
+COUNTED = ("distribution", "cell_next", "cell_reward", "cell_count", "known", "reward", "tested", "max_violation")
+STRUCTURE = ("row_start", "distribution_of_row", "group_of_row", "cell_start")
 #: What each declaration means, for `rests_on`.
 WORDS = {
-    "outcome_groups": "declared: pairs of one outcome group share the law of the next state",
+    "outcome_groups": "declared: pairs of one outcome group share the distribution of the next state",
     "constraint_depends_on": "declared: constraints depend on nothing but the {}",
     "rewards": "declared: the rewards",
     "most_reward": "declared: no step without a violation earns more than {}",
@@ -69,8 +69,8 @@ def certificate(learner: CertifiedLearner) -> Certificate:
 def bounds_now(learner: CertifiedLearner) -> dict[str, float | None]:
     """Return every bound from the counts as they are."""
     r = learner.rounds
-    high, dead = first_value(r.places, r.terms, r.fresh(apart=True), r.scratch, FINE)
-    least = r.goal.least * r.places.horizon
+    high, dead = first_value(r.structure, r.params, r.fresh(apart=True), r.scratch, FINE)
+    least = r.goal.least * r.structure.horizon
     low = max(r.return_low(), least) if r.status[FROZEN] else least
     chance = r.chance_high() if r.status[FROZEN] else 1.0
     by_gaps = r.gap_high() if r.status[FROZEN] else math.inf
@@ -122,13 +122,13 @@ def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
 def environment_lines(r: GrowingRounds) -> list[str]:
     """Return what a certificate rests on where states come as they are met."""
     lines = ["the environment shows its state: an observation tells all that matters, and resets are independent"]
-    if r.told.states is not None:
+    if r.declared.states is not None:
         where = "" if r.space.shared else " at a step"
-        lines.append(f"there are at most {r.told.states:,} states{where}")
+        lines.append(f"there are at most {r.declared.states:,} states{where}")
     else:
         lines.append("of how many states there are nothing is known, so that none is taken for impossible")
-    if not r.goal.least <= 0.0 <= r.terms.most:
-        lines.append(f"no episode ends before its {r.places.horizon} steps: what is left out would earn 0")
+    if not r.goal.least <= 0.0 <= r.params.most:
+        lines.append(f"no episode ends before its {r.structure.horizon} steps: what is left out would earn 0")
     tolerances = r.space.rules.constraints.tolerances or ()
     if any(tolerances):
         rooms = ", ".join(f"{room:g}" for room in tolerances)
@@ -144,18 +144,18 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
         "horizon": space.horizon,
         "stationary": bool(space.shared),
         "reward_range": [float(goal.least), float(goal.most)],
-        "most_reward": float(r.terms.most),
+        "most_reward": float(r.params.most),
         "constraint_bounds": list(map(float, learner.task.sizes.constraint_bounds)),
-        "joint": bool(r.terms.joint),
+        "joint": bool(r.params.joint),
         "certain": bool(goal.certain),
         "safe": bool(goal.safe),
-        "deterministic": bool(r.terms.deterministic),
+        "deterministic": bool(r.params.deterministic),
         "ends": int(space.ends),
-        "complete": bool(r.terms.complete),
-        "states": r.told.states if isinstance(r, GrowingRounds) else None,
-        "actions": r.actions if isinstance(r, GrowingRounds) and r.told.states is not None else None,
+        "complete": bool(r.params.complete),
+        "states": r.declared.states if isinstance(r, GrowingRounds) else None,
+        "actions": r.actions if isinstance(r, GrowingRounds) and r.declared.states is not None else None,
         "growing": growing,
-        "noises": int(r.places.noises),
+        "noises": int(r.structure.noises),
         "epsilon": float(learner.settings.epsilon[-1]),
         "relative": learner.settings.relative,
         "frozen": bool(r.status[FROZEN]),
@@ -167,7 +167,10 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
         "tolerance": float(r.tolerance),
     }
     arrays = {name: array.copy() for name, array in counted(r).items()}
-    for name in ("law", "then_law"):  # samples; those before the candidate was frozen are told cell by cell
+    for name in (
+        "distribution",
+        "then_distribution",
+    ):  # samples; those before the candidate was frozen are declared cell by cell
         arrays[name] = np.ascontiguousarray(arrays[name][:, :1])
     arrays["slot_step"] = np.array(space.slot_step, np.int64)
     for name in ("returns", "gaps"):
@@ -181,12 +184,12 @@ def counted(r: Rounds) -> dict[str, NDArray[Any]]:
     """Return all tables that the evidence holds, without unused room."""
     if isinstance(r, GrowingRounds):
         compact = r.compact()
-        names = (*COUNTED, *PLACES, *Counts._fields, "candidate", "gap")
-        barred = (compact["witness"] == DECLARED).astype(np.int8)
-        return {name: compact[name] for name in names} | {"noise_next": r.noise_next.copy(), "barred": barred}
-    own = {name: getattr(r.tables, name) for name in COUNTED} | {name: getattr(r.places, name) for name in PLACES}
-    own |= {"noise_next": r.places.noise_next, "candidate": r.candidate, "gap": r.evidence.gap}
-    own["barred"] = (r.tables.witness == DECLARED).astype(np.int8)
+        names = (*COUNTED, *STRUCTURE, *Counts._fields, "candidate", "gap")
+        forbidden = (compact["witness"] == DECLARED).astype(np.int8)
+        return {name: compact[name] for name in names} | {"noise_next": r.noise_next.copy(), "forbidden": forbidden}
+    own = {name: getattr(r.tables, name) for name in COUNTED} | {name: getattr(r.structure, name) for name in STRUCTURE}
+    own |= {"noise_next": r.structure.noise_next, "candidate": r.candidate, "gap": r.evidence.gap}
+    own["forbidden"] = (r.tables.witness == DECLARED).astype(np.int8)
     return own | r.frozen_counts._asdict()
 
 

@@ -11,7 +11,7 @@ How far a frozen candidate pi can be from the best, state by state.
 Lower values, from the samples since pi was frozen (the last step first; LL_H = 0):
 
     LL_h(s) = (H-h) lo                       where the reward of (s, pi_h(s)) is not known
-            = r + min_s' LL_{h+1}(s')        where its law has no new sample
+            = r + min_s' LL_{h+1}(s')        where its distribution has no new sample
             = r - [ upper bound of the mean of -LL_{h+1}(s') over the new samples, nu >= max_s' -LL_{h+1}(s') ]
 
 With rewards that depend on the outcome, the bet is on -(r + LL_{h+1}(s')). Where states are not known, min_s' LL_{h+1}
@@ -34,27 +34,34 @@ import numpy as np
 
 from peakrl.jit import loop
 from peakrl.learners.certified.bounds import FINE, beta, upper_mean
-from peakrl.learners.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, UNMET, Places, Scratch, Tables, Terms
-from peakrl.learners.certified.values import mildest, next_slot
+from peakrl.learners.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, UNMET, Params, Scratch, Structure, Tables
+from peakrl.learners.certified.values import least_violating, next_slot
 from peakrl.types import Floats, Ints
 
 
 @loop
 def counted_moments(
-    places: Places, tables: Tables, joint: bool, value: Floats, estimate: Floats, step: int, row: int, unmet: float
+    structure: Structure,
+    tables: Tables,
+    joint: bool,
+    value: Floats,
+    estimate: Floats,
+    step: int,
+    row: int,
+    unmet: float,
 ) -> tuple[float, float, float]:
-    """Return mean and variance of V_{h+1}(s') over the samples of a row's law, and the mean of E_{h+1}(s').
+    """Return mean and variance of V_{h+1}(s') over the samples of a row's distribution, and the mean of E_{h+1}(s').
 
     Where the reward depends on the outcome it is part of all three. V and E of a state that was not met are `unmet`.
     """
-    law = np.int64(places.law_of_row[row])
-    base, total = places.cell_start[law], tables.law[law, SAMPLES]
+    distribution = np.int64(structure.distribution_of_row[row])
+    base, total = structure.cell_start[distribution], tables.distribution[distribution, SAMPLES]
     mean, square, plain = 0.0, 0.0, 0.0
-    for i in range(tables.law[law, CELLS]):
+    for i in range(tables.distribution[distribution, CELLS]):
         count = tables.cell_count[base + i]
         if count > 0:
-            following = next_slot(places, tables, row, law, i)
-            node = (step + 1) * places.node_stride + following
+            following = next_slot(structure, tables, row, distribution, i)
+            node = (step + 1) * structure.node_stride + following
             reward = tables.cell_reward[base + i] if joint else 0.0
             after = reward + (unmet if following == UNMET else value[node])
             mean += count * after
@@ -65,74 +72,83 @@ def counted_moments(
 
 
 @loop
-def fallback(places: Places, tables: Tables, step: int, slot: int) -> int:
+def fallback(structure: Structure, tables: Tables, step: int, slot: int) -> int:
     """Return a row for a node where no pair is known well enough."""
     open_row = -1
-    for row in range(places.row_start[slot], places.row_start[slot + 1]):
-        if tables.witness[step * places.entry_stride + row] == OPEN:
-            if tables.tested[places.group_of_row[row]]:
+    for row in range(structure.row_start[slot], structure.row_start[slot + 1]):
+        if tables.witness[step * structure.entry_stride + row] == OPEN:
+            if tables.tested[structure.group_of_row[row]]:
                 return row
             open_row = row if open_row < 0 else open_row
-    return open_row if open_row >= 0 else mildest(places, tables, slot)
+    return open_row if open_row >= 0 else least_violating(structure, tables, slot)
 
 
 @loop
 def plan_candidate(
-    places: Places, terms: Terms, tables: Tables, least: float, rows: Ints, value: Floats, estimate: Floats
+    structure: Structure, params: Params, tables: Tables, least: float, rows: Ints, value: Floats, estimate: Floats
 ) -> None:
     """Set rows, V and E [node] of the policy; `least` is the least that a step can earn."""
-    for step in range(places.horizon - 1, -1, -1):
-        low = least * (places.horizon - step - 1)
-        for i in range(places.step_first[step], places.step_last[step]):
-            slot = np.int64(places.slots[i])
-            if places.row_start[slot] == places.row_start[slot + 1]:
+    for step in range(structure.horizon - 1, -1, -1):
+        low = least * (structure.horizon - step - 1)
+        for i in range(structure.step_first[step], structure.step_last[step]):
+            slot = np.int64(structure.slots[i])
+            if structure.row_start[slot] == structure.row_start[slot + 1]:
                 continue
             best, plain, choice = -math.inf, 0.0, -1
-            for row in range(places.row_start[slot], places.row_start[slot + 1]):
-                samples = tables.law[places.law_of_row[row], SAMPLES]
-                read = (terms.joint or tables.known[row]) and tables.tested[places.group_of_row[row]]
-                if tables.witness[step * places.entry_stride + row] != OPEN or samples == 0 or not read:
+            for row in range(structure.row_start[slot], structure.row_start[slot + 1]):
+                samples = tables.distribution[structure.distribution_of_row[row], SAMPLES]
+                read = (params.joint or tables.known[row]) and tables.tested[structure.group_of_row[row]]
+                if tables.witness[step * structure.entry_stride + row] != OPEN or samples == 0 or not read:
                     continue
                 mean, variance, estimated = counted_moments(
-                    places, tables, terms.joint, value, estimate, step, row, low
+                    structure, tables, params.joint, value, estimate, step, row, low
                 )  # fmt: skip
-                doubt = 0.0 if terms.deterministic else math.sqrt(variance / samples) + (mean - low) / (2 * samples + 2)
-                own = 0.0 if terms.joint else tables.reward[row]
+                doubt = (
+                    0.0 if params.deterministic else math.sqrt(variance / samples) + (mean - low) / (2 * samples + 2)
+                )
+                own = 0.0 if params.joint else tables.reward[row]
                 if own + mean - doubt > best:
                     best, plain, choice = own + mean - doubt, own + estimated, row
-            node = step * places.node_stride + slot
+            node = step * structure.node_stride + slot
             if choice < 0:
-                choice = fallback(places, tables, step, slot)
+                choice = fallback(structure, tables, step, slot)
                 best = plain = low + least
             rows[node], value[node], estimate[node] = choice, best, plain
 
 
 @loop
-def estimate_policy(places: Places, terms: Terms, tables: Tables, least: float, rows: Ints, estimate: Floats) -> None:
+def estimate_policy(
+    structure: Structure, params: Params, tables: Tables, least: float, rows: Ints, estimate: Floats
+) -> None:
     """Set E [node] of a policy on the counted transitions; `least` a step where nothing is known."""
-    for step in range(places.horizon - 1, -1, -1):
-        for i in range(places.step_first[step], places.step_last[step]):
-            slot = np.int64(places.slots[i])
-            if places.row_start[slot] == places.row_start[slot + 1]:
+    for step in range(structure.horizon - 1, -1, -1):
+        for i in range(structure.step_first[step], structure.step_last[step]):
+            slot = np.int64(structure.slots[i])
+            if structure.row_start[slot] == structure.row_start[slot + 1]:
                 continue
-            node = step * places.node_stride + slot
+            node = step * structure.node_stride + slot
             row = np.int64(rows[node])
-            if tables.law[places.law_of_row[row], SAMPLES] == 0 or not (terms.joint or tables.known[row]):
-                estimate[node] = least * (places.horizon - step)
+            if tables.distribution[structure.distribution_of_row[row], SAMPLES] == 0 or not (
+                params.joint or tables.known[row]
+            ):
+                estimate[node] = least * (structure.horizon - step)
             else:
-                rest = least * (places.horizon - step - 1)
-                _, _, plain = counted_moments(places, tables, terms.joint, estimate, estimate, step, row, rest)
-                estimate[node] = plain + (0.0 if terms.joint else tables.reward[row])
+                rest = least * (structure.horizon - step - 1)
+                _, _, plain = counted_moments(structure, tables, params.joint, estimate, estimate, step, row, rest)
+                estimate[node] = plain + (0.0 if params.joint else tables.reward[row])
 
 
 @loop
-def counted_mean(places: Places, tables: Tables, value: Floats) -> float:
+def counted_mean(structure: Structure, tables: Tables, value: Floats) -> float:
     """Return the mean of a table [node] over the first states seen."""
-    law = tables.law.shape[0] - 1
+    distribution = tables.distribution.shape[0] - 1
     total = 0.0
-    for i in range(places.cell_start[law], places.cell_start[law] + tables.law[law, CELLS]):
+    for i in range(
+        structure.cell_start[distribution],
+        structure.cell_start[distribution] + tables.distribution[distribution, CELLS],
+    ):
         total += tables.cell_count[i] * value[tables.cell_next[i]]
-    return total / max(tables.law[law, SAMPLES], 1)
+    return total / max(tables.distribution[distribution, SAMPLES], 1)
 
 
 #: Rewards are no part of what is counted. No literal False: numba would compile what takes it once more for that.
@@ -141,8 +157,8 @@ NOT_JOINT = np.bool_(False)
 
 @loop
 def least_following(
-    places: Places,
-    terms: Terms,
+    structure: Structure,
+    params: Params,
     tables: Tables,
     scratch: Scratch,
     step: int,
@@ -152,21 +168,21 @@ def least_following(
     log_share: float,
 ) -> float:
     """Return the lower bound of what follows a row, from new samples; `floor` is at most what follows any."""
-    law = np.int64(places.law_of_row[row])
-    samples = tables.law[law, SAMPLES] - tables.law[law, BEFORE]
-    if step == places.horizon - 1 and not terms.joint:
+    distribution = np.int64(structure.distribution_of_row[row])
+    samples = tables.distribution[distribution, SAMPLES] - tables.distribution[distribution, BEFORE]
+    if step == structure.horizon - 1 and not params.joint:
         return 0.0
-    if samples == 0 and not terms.deterministic:
+    if samples == 0 and not params.deterministic:
         return floor
-    base, size = places.cell_start[law], tables.law[law, CELLS]
+    base, size = structure.cell_start[distribution], tables.distribution[distribution, CELLS]
     for i in range(size):
         scratch.count[i] = tables.cell_count[base + i] - tables.cell_before[base + i]
-        following = next_slot(places, tables, row, law, i)
-        rest = terms.least * (places.horizon - step - 1)
-        after = rest if following == UNMET else low[(step + 1) * places.node_stride + following]
-        scratch.value[i] = -after - (tables.cell_reward[base + i] if terms.joint else 0.0)
-    if terms.deterministic:
-        return -scratch.value[0] if tables.law[law, SAMPLES] > 0 else floor
+        following = next_slot(structure, tables, row, distribution, i)
+        rest = params.least * (structure.horizon - step - 1)
+        after = rest if following == UNMET else low[(step + 1) * structure.node_stride + following]
+        scratch.value[i] = -after - (tables.cell_reward[base + i] if params.joint else 0.0)
+    if params.deterministic:
+        return -scratch.value[0] if tables.distribution[distribution, SAMPLES] > 0 else floor
     total = np.float64(samples)
     bet = beta(total, log_share)
     bound, _ = upper_mean(scratch.value, scratch.count, size, total, -floor, bet, bet, -math.inf, FINE)
@@ -175,8 +191,8 @@ def least_following(
 
 @loop
 def lower_values(
-    places: Places,
-    terms: Terms,
+    structure: Structure,
+    params: Params,
     tables: Tables,
     scratch: Scratch,
     rows: Ints,
@@ -187,33 +203,33 @@ def lower_values(
 ) -> None:
     """Set LL [node] of the frozen policy `rows`."""
     floor = 0.0
-    for step in range(places.horizon - 1, -1, -1):
+    for step in range(structure.horizon - 1, -1, -1):
         lowest = math.inf
-        rest = least * (places.horizon - step - 1)
-        for i in range(places.step_first[step], places.step_last[step]):
-            slot = np.int64(places.slots[i])
-            if places.row_start[slot] == places.row_start[slot + 1]:
+        rest = least * (structure.horizon - step - 1)
+        for i in range(structure.step_first[step], structure.step_last[step]):
+            slot = np.int64(structure.slots[i])
+            if structure.row_start[slot] == structure.row_start[slot + 1]:
                 continue
-            node = step * places.node_stride + slot
+            node = step * structure.node_stride + slot
             row = np.int64(rows[node])
-            if not terms.joint and not tables.known[row]:
+            if not params.joint and not tables.known[row]:
                 low[node] = least + rest
             else:
-                under = (least if terms.joint else 0.0) + (floor if terms.complete else rest)
+                under = (least if params.joint else 0.0) + (floor if params.complete else rest)
                 follows = least_following(
-                    places, terms, tables, scratch, step, row, low, under, log_share[slot]
+                    structure, params, tables, scratch, step, row, low, under, log_share[slot]
                 )  # fmt: skip
-                low[node] = max(least + rest, follows + (0.0 if terms.joint else tables.reward[row]))
+                low[node] = max(least + rest, follows + (0.0 if params.joint else tables.reward[row]))
             lowest = min(lowest, low[node])
-        floor = min(lowest, 0.0) if places.ends > 0 else lowest
+        floor = min(lowest, 0.0) if structure.ends > 0 else lowest
 
 
 @loop
-def other_action(places: Places, tables: Tables, step: int, slot: int, row: int) -> tuple[float, int]:
+def other_action(structure: Structure, tables: Tables, step: int, slot: int, row: int) -> tuple[float, int]:
     """Return the largest U of another action than `row` that is not ruled out, and its row (-1: there is none)."""
     best, choice = -math.inf, -1
-    for other in range(places.row_start[slot], places.row_start[slot + 1]):
-        entry = step * places.entry_stride + other
+    for other in range(structure.row_start[slot], structure.row_start[slot + 1]):
+        entry = step * structure.entry_stride + other
         if other != row and tables.witness[entry] == OPEN and tables.upper[entry] > best:
             best, choice = tables.upper[entry], other
     return best, choice
@@ -221,8 +237,8 @@ def other_action(places: Places, tables: Tables, step: int, slot: int, row: int)
 
 @loop
 def measure_gaps(
-    places: Places,
-    terms: Terms,
+    structure: Structure,
+    params: Params,
     tables: Tables,
     rows: Ints,
     low: Floats,
@@ -233,20 +249,20 @@ def measure_gaps(
 ) -> float:
     """Set g, D and the challenger's rows [node]; return the largest g."""
     top = 0.0
-    for step in range(places.horizon - 1, -1, -1):
-        for i in range(places.step_first[step], places.step_last[step]):
-            slot = np.int64(places.slots[i])
-            if places.row_start[slot] == places.row_start[slot + 1]:
+    for step in range(structure.horizon - 1, -1, -1):
+        for i in range(structure.step_first[step], structure.step_last[step]):
+            slot = np.int64(structure.slots[i])
+            if structure.row_start[slot] == structure.row_start[slot + 1]:
                 continue
-            node = step * places.node_stride + slot
+            node = step * structure.node_stride + slot
             row = np.int64(rows[node])
-            best, other = other_action(places, tables, step, slot, row)
+            best, other = other_action(structure, tables, step, slot, row)
             gap[node] = max(0.0, best - low[node]) if other >= 0 and not tables.dead[node] else 0.0
             top = max(top, gap[node])
             later = 0.0
-            if tables.law[places.law_of_row[row], SAMPLES] > 0:
-                unmet = (terms.most - terms.least) * (places.horizon - step - 1)
-                later, _, _ = counted_moments(places, tables, NOT_JOINT, stopping, stopping, step, row, unmet)
+            if tables.distribution[structure.distribution_of_row[row], SAMPLES] > 0:
+                unmet = (params.most - params.least) * (structure.horizon - step - 1)
+                later, _, _ = counted_moments(structure, tables, NOT_JOINT, stopping, stopping, step, row, unmet)
             stopping[node] = max(gap[node], later)
             challenger[node] = other if gap[node] > 0.0 and gap[node] >= later else row
     return top

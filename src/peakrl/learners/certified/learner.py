@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +16,6 @@ from pydantic import Field, field_validator
 
 from peakrl.errors import SettingsError
 from peakrl.evaluation.policy_curve import policy_value
-from peakrl.learners.assumptions.knowledge import Knowledge, check_most_reward, distributions_of_rows, make_groups
 from peakrl.learners.base import (
     Choices,
     Episode,
@@ -29,9 +27,6 @@ from peakrl.learners.base import (
     overwrite,
 )
 from peakrl.learners.certified.confidence import (
-    ATTEMPTS,
-    CANDIDATES,
-    CHALLENGES,
     DEAD_FIRST,
     EPISODES,
     FROZEN,
@@ -44,15 +39,20 @@ from peakrl.learners.certified.confidence import (
     VIOLATED_HIGH,
     Goal,
 )
-from peakrl.learners.certified.declared import Told, declared_map, declared_rewards, declares_safety, told_of
+from peakrl.learners.certified.declared import (
+    Declarations,
+    ModelDeclarations,
+    declared_on_model,
+    environment_declarations,
+)
 from peakrl.learners.certified.environment import GrowingRounds
-from peakrl.learners.certified.episodes import GAUGED, GRID, PLAYED, VIOLATED, play_episodes, take_episode
+from peakrl.learners.certified.episodes import play_episodes, take_episode
 from peakrl.learners.certified.evidence import cells_before, certificate, counted
 from peakrl.learners.certified.phases import CANDIDATE, CHALLENGE, Rounds
-from peakrl.learners.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, UNKEPT, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.tables import CELLS, OPEN, UNKEPT, Params, Scratch, Structure, Tables
 from peakrl.learners.episode import Log
 from peakrl.learners.infeasibility import DECLARED, Memory, Witness
-from peakrl.learners.space import GrowingSpace, ModelSpace
+from peakrl.learners.space import GrowingSpace
 from peakrl.sampling import Words
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs
@@ -107,7 +107,7 @@ class Certified(LearnerSettings):
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
         """Raise where something is declared that only a model can bear out, or bounds are missing."""
-        told_of(rules, knowledge)
+        environment_declarations(rules, knowledge)
 
 
 class CertifiedLearner(SamplingAlgorithm):
@@ -128,9 +128,9 @@ class CertifiedLearner(SamplingAlgorithm):
         self.rounds: Rounds
         self._growing: GrowingRounds | None = None
         if isinstance(self.space, GrowingSpace):
-            told = told_of(self.space.rules, task.knowledge)
-            self._check_epsilon(told.deterministic)
-            self.rounds = self._growing = certify_environment(self.space, *given, told)
+            declarations = environment_declarations(self.space.rules, task.knowledge)
+            self._check_epsilon(declarations.deterministic)
+            self.rounds = self._growing = certify_environment(self.space, *given, declarations)
             return
         model = compiled(task)
         declared = declared_on_model(model, task.knowledge)
@@ -152,9 +152,9 @@ class CertifiedLearner(SamplingAlgorithm):
         limited = not self.task.knowledge.declared().keys().isdisjoint(LIMITS)
         return self._growing.grow(first, episode, NO_LOG if limited else log, changes)  # limits are logged by others
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], harm: Floats) -> None:
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Rule out what is declared to fail."""
-        self.rounds.bar(first, forbidden, harm, told=self.task.knowledge.constraints is not None)
+        self.rounds.forbid(first, forbidden, max_violation, declared=self.task.knowledge.constraints is not None)
 
     # Learning ------------------------------------------------------------------------------------------------
 
@@ -168,20 +168,20 @@ class CertifiedLearner(SamplingAlgorithm):
         """A new block may change every node; an episode those of its path and, by a violation, of its groups."""
         nodes, horizon = len(self.rounds.candidate), self.space.horizon
         if self._growing is not None:  # a slot more may come at any step
-            largest = 1 if self._growing.told.depends_on is None else self.space.rows
+            largest = 1 if self._growing.declared.depends_on is None else self.space.rows
             return 2 * nodes + horizon * (2 + largest * self.columns)
-        largest = int(np.diff(self.rounds.places.group_start).max())
+        largest = int(np.diff(self.rounds.structure.group_start).max())
         return nodes + horizon * (1 + largest * self.columns)
 
     def place_when_new(self) -> int | None:
         """The candidate and whoever is greedy begin with the first row, the challenger with the second."""
-        if self._growing is None or self._growing.told.depends_on is not None:
+        if self._growing is None or self._growing.declared.depends_on is not None:
             return None  # what is known of other states may tell otherwise
         return int(self.rounds.status[KIND] == CHALLENGE)
 
     def choices(self) -> Choices:
         """The rows that are followed."""
-        return Choices(self.rounds.rows, 0, self.rounds.places.node_stride, 1)
+        return Choices(self.rounds.rows, 0, self.rounds.structure.node_stride, 1)
 
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
@@ -192,7 +192,7 @@ class CertifiedLearner(SamplingAlgorithm):
             rest = Log(*(column[changes:] for column in log))
             count, more = play_episodes(
                 model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-                r.places, r.terms, r.tables, r.scratch, r.rows, bool(r.live), r.gauge, r.evidence,
+                r.structure, r.params, r.tables, r.scratch, r.rows, bool(r.live), r.gauge, r.evidence,
                 generator, done + ran, min(episodes - ran, int(r.status[LEFT])), rest, self.log_room,
                 experience[ran:], counters,
             )  # fmt: skip
@@ -232,7 +232,7 @@ class CertifiedLearner(SamplingAlgorithm):
 
     def _translate(self, log: Log, first: int, last: int) -> None:
         """Write nodes of the log as others number them: tables that grow leave room between two steps."""
-        own, other = self.rounds.places.node_stride, self.space.layout.node_stride
+        own, other = self.rounds.structure.node_stride, self.space.layout.node_stride
         if own != other and last > first:
             step, slot = np.divmod(log.node[first:last], own)
             log.node[first:last] = step * other + slot
@@ -252,7 +252,7 @@ class CertifiedLearner(SamplingAlgorithm):
         self._begun = max(0, self._begun - 1)
         before = changes
         changes = take_episode(
-            r.places, r.terms, r.tables, path, length, bool(r.live), gauge, r.evidence, episode, log, changes
+            r.structure, r.params, r.tables, path, length, bool(r.live), gauge, r.evidence, episode, log, changes
         )
         self._translate(log, before, changes)
         return self._go_on(1, episode + 1, log, changes)
@@ -300,8 +300,8 @@ class CertifiedLearner(SamplingAlgorithm):
 
     def memory(self) -> Memory:
         """What has been seen to fail, and how."""
-        places, tables = self.rounds.places, self.rounds.tables
-        return Memory(self._by_row(tables.witness), tables.harm[places.group_of_row[: self.space.rows]])
+        structure, tables = self.rounds.structure, self.rounds.tables
+        return Memory(self._by_row(tables.witness), tables.max_violation[structure.group_of_row[: self.space.rows]])
 
     def feasible(self) -> bool | None:
         """False when a first state has been seen to leave no way out."""
@@ -376,50 +376,17 @@ class CertifiedLearner(SamplingAlgorithm):
             self.stopped = r.stopped = "certified"
 
 
-@dataclass(frozen=True)
-class Declared:
-    """What is declared of a target, as arrays by row."""
-
-    #: [row]: pairs of one number share the law of the next state; None: each its own.
-    law_of_row: Ints | None = None
-    #: [row]: pairs of one number share their constraints.
-    group_of_row: Ints | None = None
-    #: [row]: the reward, where it is known in advance.
-    rewards: Floats | None = None
-    most_reward: float | None = None
-    deterministic: bool = False
-    #: [row, noise]: the next slot.
-    noise_next: Ints | None = None
-    #: Are constraints told by step, state and action, and is it told what is safe to the end?
-    constraints: bool = False
-    safe: bool = False
-
-
-def declared_on_model(model: TabularModel, knowledge: Knowledge) -> Declared:
-    """Return what is declared of a model in the form that tables take; what is false is an error."""
-    check_most_reward(model, knowledge.most_reward)
-    groups = None
-    if knowledge.constraint_depends_on is not None:
-        groups = make_groups(ModelSpace(model), knowledge.constraint_depends_on, model).of_row
-    laws = None if knowledge.outcome_groups is None else distributions_of_rows(model, knowledge)
-    if laws is not None and model.payoffs.stride > 0 and not knowledge.deterministic:
-        raise SettingsError(
-            "outcome_groups is declared, but rewards depend on the outcome: pairs of one group would have to share the "
-            "law of reward and next state together, which it does not say. Leave it out"
-        )
-    return Declared(
-        laws, groups, declared_rewards(model, knowledge), knowledge.most_reward, bool(knowledge.deterministic),
-        declared_map(model, knowledge), knowledge.constraints is not None, declares_safety(knowledge),
-    )  # fmt: skip
-
-
 def certify_model(
-    model: TabularModel, epsilons: tuple[float, ...], failure_probability: float, relative: bool, declared: Declared
+    model: TabularModel,
+    epsilons: tuple[float, ...],
+    failure_probability: float,
+    relative: bool,
+    declared: ModelDeclarations,
 ) -> Rounds:
     """Return the learner's rounds on a model."""
-    places = model_places(model, declared)
-    terms = model_terms(model, places, failure_probability, declared)
-    tables, scratch = start_tables(places, terms, model.num_nodes, model.num_entries)
+    structure = model_structure(model, declared)
+    params = model_params(model, structure, failure_probability, declared)
+    tables, scratch = start_tables(structure, params, model.num_nodes, model.num_entries)
     least, most = model.reward_range
     goal = Goal(
         epsilons,
@@ -428,18 +395,18 @@ def certify_model(
         least,
         most,
         model.horizon * float(sum(model.constraint_bounds)),
-        lower_bets(model, terms.joint),
-        not terms.joint or declared.constraints,
+        lower_bets(model, params.joint),
+        not params.joint or declared.constraints,
         declared.safe,
     )
-    if declared.rewards is not None and not terms.joint:
+    if declared.rewards is not None and not params.joint:
         tables.known[:] = 1
         tables.reward[:] = declared.rewards
-    return Rounds(places, terms, tables, scratch, goal, model.num_nodes)
+    return Rounds(structure, params, tables, scratch, goal, model.num_nodes)
 
 
 def certify_environment(
-    space: GrowingSpace, epsilons: tuple[float, ...], failure_probability: float, relative: bool, told: Told
+    space: GrowingSpace, epsilons: tuple[float, ...], failure_probability: float, relative: bool, declared: Declarations
 ) -> GrowingRounds:
     """Return the learner's rounds on an environment, whose states come as they are met."""
     rules = space.rules
@@ -453,10 +420,10 @@ def certify_environment(
         most,
         rules.horizon * math.fsum(bounds),
         1,
-        told.certain,
-        told.safe,
+        declared.certain,
+        declared.safe,
     )
-    return GrowingRounds(space, told, goal, len(rules.actions))
+    return GrowingRounds(space, declared, goal, len(rules.actions))
 
 
 def lower_bets(model: TabularModel, joint: bool) -> int:
@@ -466,24 +433,28 @@ def lower_bets(model: TabularModel, joint: bool) -> int:
     return max(1, model.num_slots * (model.horizon if joint else model.horizon - 1))
 
 
-def model_places(model: TabularModel, declared: Declared) -> Places:
+def model_structure(model: TabularModel, declared: ModelDeclarations) -> Structure:
     """Return where things stand in a model."""
     layout = model.layout
     rows = model.num_rows
     slot_of_row = np.repeat(np.arange(model.num_slots), np.diff(layout.row_start)).astype(np.int32)
-    law = np.arange(rows, dtype=np.int32) if declared.law_of_row is None else declared.law_of_row.astype(np.int32)
+    distribution = (
+        np.arange(rows, dtype=np.int32)
+        if declared.distribution_of_row is None
+        else declared.distribution_of_row.astype(np.int32)
+    )
     noises = 0
-    sizes = np.zeros(int(law.max()) + 1, np.int64)
-    # A cell for each outcome: of a law that several stored distributions share, the most that any of them has.
-    np.maximum.at(sizes, law, np.diff(layout.outcome_start)[layout.row_distribution])
+    sizes = np.zeros(int(distribution.max()) + 1, np.int64)
+    # A cell for each outcome: of a distribution that several stored distributions share, the most that any of them has.
+    np.maximum.at(sizes, distribution, np.diff(layout.outcome_start)[layout.row_distribution])
     if declared.noise_next is not None:
         noises = declared.noise_next.shape[1]
-        law, sizes = np.zeros(rows, np.int32), np.array([noises])
+        distribution, sizes = np.zeros(rows, np.int32), np.array([noises])
     group = np.arange(rows) if declared.group_of_row is None else declared.group_of_row
     start, members = grouped(group)
-    return Places(
+    return Structure(
         model.horizon, layout.node_stride, layout.entry_stride, 0, layout.row_start.copy(),
-        *step_slots(model), law, group.astype(np.int32), slot_of_row, start, members,
+        *step_slots(model), distribution, group.astype(np.int32), slot_of_row, start, members,
         np.concatenate([[0], np.cumsum(sizes)[:-1], [sizes.sum()]]).astype(np.int64),
         noises, np.empty(0, np.int32) if declared.noise_next is None else declared.noise_next.astype(np.int32).ravel(),
     )  # fmt: skip
@@ -506,134 +477,108 @@ def step_slots(model: TabularModel) -> tuple[Longs, Longs, Ints]:
     )
 
 
-def model_terms(model: TabularModel, places: Places, failure_probability: float, declared: Declared) -> Terms:
+def model_params(
+    model: TabularModel, structure: Structure, failure_probability: float, declared: ModelDeclarations
+) -> Params:
     """Return the numbers that a model, what is declared of it and p come to."""
     least, most = model.reward_range
     joint = model.payoffs.stride > 0 and not declared.deterministic
-    laws = len(places.cell_start) - 1
-    bets = model.num_rows if places.noises else laws
+    distributions = len(structure.cell_start) - 1
+    bets = model.num_rows if structure.noises else distributions
     if model.stationary:
         bets *= model.horizon if joint else model.horizon - 1
     share = math.log((bets + 1) / (UPPER * failure_probability))
     most = most if declared.most_reward is None else min(most, declared.most_reward)
-    return Terms(least, most, joint, declared.deterministic, True, np.full(laws + 1, share))
+    return Params(least, most, joint, declared.deterministic, True, np.full(distributions + 1, share))
 
 
-def start_tables(places: Places, terms: Terms, nodes: int, entries: int) -> tuple[Tables, Scratch]:
+def start_tables(structure: Structure, params: Params, nodes: int, entries: int) -> tuple[Tables, Scratch]:
     """Return tables of nothing seen, and room to work in."""
-    horizon, rows = places.horizon, len(places.law_of_row)
-    laws, cells = len(places.cell_start), int(places.cell_start[-1]) + len(places.row_start)
-    most = max(terms.most, 0.0) if places.ends else terms.most
+    horizon, rows = structure.horizon, len(structure.distribution_of_row)
+    distributions, cells = len(structure.cell_start), int(structure.cell_start[-1]) + len(structure.row_start)
+    most = max(params.most, 0.0) if structure.ends else params.most
     top = most * np.arange(horizon, -1.0, -1.0)
-    groups, guesses = len(places.group_start) - 1, max(laws, rows + 1 if places.noises else 0)
+    groups, guesses = len(structure.group_start) - 1, max(distributions, rows + 1 if structure.noises else 0)
     tables = Tables(
         upper=np.zeros(entries), witness=np.full(entries, OPEN, np.int32), updated=np.zeros(entries, np.int64),
         guess=np.full((horizon + 1, guesses), -math.inf), value=np.zeros(nodes), dead=np.zeros(nodes, np.int8),
         greedy=np.zeros(nodes, np.int32), top=top, known=np.zeros(rows, np.int8), reward=np.zeros(rows),
-        tested=np.zeros(groups, np.int8), harm=np.zeros(groups), law=np.zeros((laws, 3), np.int64),
-        cell_next=np.zeros(cells, np.int32), cell_reward=np.zeros(cells), cell_count=np.zeros(cells, np.int64),
-        cell_before=np.zeros(cells, np.int64),
+        tested=np.zeros(groups, np.int8), max_violation=np.zeros(groups),
+        distribution=np.zeros((distributions, 3), np.int64), cell_next=np.zeros(cells, np.int32),
+        cell_reward=np.zeros(cells), cell_count=np.zeros(cells, np.int64), cell_before=np.zeros(cells, np.int64),
     )  # fmt: skip
     for step in range(horizon):
-        slots = places.slots[places.step_first[step] : places.step_last[step]].astype(np.int64)
-        slots = slots[places.row_start[slots] < places.row_start[slots + 1]]
-        tables.value[step * places.node_stride + slots] = top[step]
-        tables.greedy[step * places.node_stride + slots] = places.row_start[slots]
+        slots = structure.slots[structure.step_first[step] : structure.step_last[step]].astype(np.int64)
+        slots = slots[structure.row_start[slots] < structure.row_start[slots + 1]]
+        tables.value[step * structure.node_stride + slots] = top[step]
+        tables.greedy[step * structure.node_stride + slots] = structure.row_start[slots]
         for slot in slots.tolist():
-            first, last = places.row_start[slot], places.row_start[slot + 1]
-            tables.upper[step * places.entry_stride + first : step * places.entry_stride + last] = top[step]
-    if places.noises:
-        tables.law[0, CELLS] = places.noises
+            first, last = structure.row_start[slot], structure.row_start[slot + 1]
+            tables.upper[step * structure.entry_stride + first : step * structure.entry_stride + last] = top[step]
+    if structure.noises:
+        tables.distribution[0, CELLS] = structure.noises
     slot, row, following = (np.zeros(horizon + 1, np.int64) for _ in range(3))
     scratch = Scratch(
         value=np.empty(cells), count=np.empty(cells, np.int64),
-        law_step=np.empty(laws, np.int64), law_bound=np.empty(laws), law_dead=np.empty(laws, np.int64),
+        bound_step=np.empty(distributions, np.int64), bound_value=np.empty(distributions),
+        bound_dead=np.empty(distributions, np.int64),
         slot=slot, row=row, following=following, earned=np.zeros(horizon + 1), violated=np.zeros(horizon + 1),
     )  # fmt: skip
     return tables, scratch
 
 
-#: Columns of the status that count something.
-COUNTS = [CHALLENGES, CANDIDATES, POLICIES, ATTEMPTS, EPISODES]
-
-
 def check_restored(learner: CertifiedLearner, done: int) -> None:
-    """Raise ValueError where an array holds what cannot be after `done` episodes."""
-    check_status(learner, done)
+    """Raise ValueError if arrays of a file hold values or indices that kernels must not see."""
+    r, slots, goals = learner.rounds, learner.space.slots, len(learner.rounds.goal.epsilons)
+    status, evidence, tables = r.status, r.evidence, r.tables
+    if not (0 <= status[KIND] <= CANDIDATE and 0 <= status[PASSED] <= goals and status[EPISODES] == done):
+        raise ValueError("engine.status is out of range")
+    alive = status[DEAD_FIRST] == OPEN
+    due = status[LEFT] == 0 and alive and status[PASSED] < goals
+    if not (alive or 0 <= status[DEAD_FIRST] < slots) or (status[:DEAD_FIRST] < 0).any() or due:
+        raise ValueError("engine.status is out of range")
     check_rows(learner)
-    check_counts(learner, done)
-    check_numbers(learner)
-    learner.proof()  # which must rest on something
-
-
-def check_status(learner: CertifiedLearner, done: int) -> None:
-    """Raise where the rounds stand where they cannot."""
-    r = learner.rounds
-    status, slots = r.status, learner.space.slots
-    inside = 0 <= status[KIND] <= CANDIDATE and 0 <= status[PASSED] <= len(r.goal.epsilons)
-    counted = status[EPISODES] == done and status[FROZEN] in (0, 1) and (status[COUNTS] >= 0).all()
-    dead = status[DEAD_FIRST] == OPEN or 0 <= status[DEAD_FIRST] < slots
-    over = status[PASSED] == len(r.goal.epsilons) or status[DEAD_FIRST] != OPEN
-    if not (inside and counted and dead) or (status[LEFT] <= 0 and not over):
-        raise ValueError("status is none that a run can have")
-    if status[FROZEN] and status[POLICIES] == 0:
-        raise ValueError("status tells of a frozen candidate before the first")
+    check_cells(r, slots)
+    for array in (tables.upper, tables.value, tables.top, tables.reward, tables.cell_reward, evidence.scale):
+        if not np.isfinite(array).all():
+            raise ValueError("a value is not finite")
+    if not ((tables.max_violation >= 0) & np.isfinite(tables.max_violation)).all():
+        raise ValueError("a violation is not a number of at least 0")
+    for counts in (evidence.counts, evidence.returns, evidence.gaps):
+        if (counts < 0).any():
+            raise ValueError("a count of the evidence is negative")
+    top = evidence.scale[2]  # gaps become indices of a grid over [0, top]
+    if not ((evidence.gap >= 0) & (evidence.gap < np.inf)).all() or 0 <= top < evidence.gap.max():
+        raise ValueError("a gap is out of range")
+    learner.proof()
 
 
 def check_rows(learner: CertifiedLearner) -> None:
-    """Raise where a table of rows names one that its state has not, or a witness that is none."""
+    """Raise ValueError if a table names a row of another state, or a witness does not exist."""
     r = learner.rounds
-    slot = r.nodes - r.node_step * r.places.node_stride
-    first, last = r.places.row_start[slot], r.places.row_start[slot + 1]
+    slot = r.nodes - r.node_step * r.structure.node_stride
+    first, last = r.structure.row_start[slot], r.structure.row_start[slot + 1]
     for name in ("candidate", "followed", "challenger", "greedy"):
         table = r.tables.greedy if name == "greedy" else getattr(r, name)
         rows = table[r.nodes]
         unset = name != "greedy" and not table.any()
         if not unset and ((rows < first) | (rows >= last)).any():
-            raise ValueError(f"{name} names a row that its state has not")
+            raise ValueError(f"{name} names a row of another state")
     if ((r.tables.witness < DECLARED) | (r.tables.witness >= learner.space.slots)).any():
-        raise ValueError("witness names a state that there is not")
+        raise ValueError("witness names a state that does not exist")
 
 
-def check_counts(learner: CertifiedLearner, done: int) -> None:
-    """Raise where counts do not add up, or a cell names a state that there is not."""
-    r, slots = learner.rounds, learner.space.slots
-    own = SimpleNamespace(**counted(r), cell_before=cells_before(r))
+def check_cells(r: Rounds, slots: int) -> None:
+    """Raise ValueError if a distribution has more cells than there is room for, or a cell a wrong count or state."""
+    own, noises = SimpleNamespace(**counted(r), cell_before=cells_before(r)), r.structure.noises
     room = np.diff(np.append(own.cell_start, len(own.cell_next)))
-    for law, count, before in (
-        (own.law, own.cell_count, own.cell_before),
-        (own.then_law, own.then_count, own.then_before),
-    ):
-        if (law < 0).any() or (law[:, CELLS] > room).any() or (law[:, BEFORE] > law[:, SAMPLES]).any():
-            raise ValueError("law counts what cannot be")
-        if (count < 0).any() or (before < 0).any() or (before > count).any():
-            raise ValueError("cells count what cannot be")
-        if (np.add.reduceat(count, own.cell_start) != law[:, SAMPLES]).any():
-            raise ValueError("the cells of a law do not add up to its samples")
-    if r.places.noises and (own.law[0, CELLS] != r.places.noises or own.then_law[0, CELLS] not in (0, r.places.noises)):
-        raise ValueError("law counts other noises than there are")
+    for table in (own.distribution, own.then_distribution):
+        if (table < 0).any() or (table[:, CELLS] > room).any():
+            raise ValueError("engine.distribution is out of range")
+    if noises and (own.distribution[0, CELLS] != noises or own.then_distribution[0, CELLS] not in (0, noises)):
+        raise ValueError("engine.distribution has a wrong number of noises")
+    for counts in (own.cell_count, own.cell_before, own.then_count, own.then_before):
+        if (counts < 0).any():
+            raise ValueError("a count of a cell is negative")
     if ((own.cell_next < 0) | (own.cell_next >= slots)).any():
-        raise ValueError("a cell names a state that there is not")
-    if own.law[-1, SAMPLES] != done:
-        raise ValueError("first states do not add up to the episodes")
-    evidence = r.evidence
-    for number, column in ((PLAYED, evidence.returns), (GAUGED, evidence.gaps)):
-        if len(column) != GRID + 1 or (column < 0).any() or column.sum() != evidence.counts[number]:
-            raise ValueError("the returns of the candidate do not add up to its episodes")
-    if not 0 <= evidence.counts[VIOLATED] <= evidence.counts[PLAYED] <= done:
-        raise ValueError("the episodes of the candidate are more than there were")
-
-
-def check_numbers(learner: CertifiedLearner) -> None:
-    """Raise where a value is none that can be."""
-    tables, evidence = learner.rounds.tables, learner.rounds.evidence
-    for array in (tables.upper, tables.value, tables.top, tables.reward, tables.cell_reward, evidence.gap):
-        if not np.isfinite(array).all():
-            raise ValueError("a value is not finite")
-    if not (tables.harm >= 0).all() or not np.isfinite(tables.harm).all() or not np.isfinite(evidence.scale).all():
-        raise ValueError("a violation or a return is not finite")
-    course = learner.proof_history()
-    if len(course) and (np.diff(course.episode) <= 0).any():
-        raise ValueError("the course of the proof is not in order")
-    if (evidence.gap < 0).any() or (evidence.scale[2] >= 0 and evidence.gap.max() > evidence.scale[2]):
-        raise ValueError("a gap lies outside of what was frozen")
+        raise ValueError("a cell names a state that does not exist")

@@ -1,7 +1,7 @@
 """How the certified learner spends its episodes, and when it stops.
 
 Episodes come in rounds, each a tenth of all before it: all greedy in U until a candidate is frozen, then a third of
-them, a third by the challenger and a third by the candidate. After a round every bound is computed anew (a *review*):
+them, a third by the challenger and a third by the candidate. After a round every bound is computed again (a *review*):
 
     candidate    frozen once U_1 less its estimated value is at most 4 epsilon; replaced if it is known to violate, or
                  if another is epsilon/20 better and, without the returns of this one, still looks certified sooner
@@ -64,7 +64,7 @@ from peakrl.learners.certified.confidence import (
 )
 from peakrl.learners.certified.episodes import GAUGED, PLAYED
 from peakrl.learners.certified.gaps import counted_mean, estimate_policy, measure_gaps, plan_candidate
-from peakrl.learners.certified.tables import BEFORE, OPEN, SAMPLES, Places, Scratch, Tables, Terms
+from peakrl.learners.certified.tables import BEFORE, OPEN, SAMPLES, Params, Scratch, Structure, Tables
 from peakrl.learners.certified.values import first_value, sweep
 from peakrl.types import Floats, Ints
 
@@ -74,7 +74,7 @@ AHEAD: Floats = 1.05 ** np.arange(190.0)
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Forecast:
     """What is known of the returns of a candidate."""
 
     #: [size]: off(n) for each of `SIZES`.
@@ -83,8 +83,8 @@ class Outlook:
     safe: float
 
     @classmethod
-    def of(cls, mean: float, deviation: float, least: float, log_share: float, safe: float) -> Outlook:
-        """Return the outlook for returns of a mean and a deviation; none is below `least`."""
+    def of(cls, mean: float, deviation: float, least: float, log_share: float, safe: float) -> Forecast:
+        """Return the forecast for returns of a mean and a deviation; none is below `least`."""
         above = mean - least
         if deviation == 0.0:
             return cls(above * log_share / SIZES, safe)
@@ -121,11 +121,13 @@ OPTIMISTIC, CHALLENGE, CANDIDATE = 0, 1, 2
 class Rounds(Proofs):
     """Blocks of episodes and the reviews between them."""
 
-    def __init__(self, places: Places, terms: Terms, tables: Tables, scratch: Scratch, goal: Goal, nodes: int) -> None:
-        super().__init__(places, terms, tables, scratch, goal, nodes)
+    def __init__(
+        self, structure: Structure, params: Params, tables: Tables, scratch: Scratch, goal: Goal, nodes: int
+    ) -> None:
+        super().__init__(structure, params, tables, scratch, goal, nodes)
         #: Reviews so far, for whoever follows them.
         self.reviews = 0
-        self.status[LEFT] = FIRST_DETERMINISTIC if terms.deterministic else FIRST
+        self.status[LEFT] = FIRST_DETERMINISTIC if params.deterministic else FIRST
         self.stopped: str | None = None
 
     # Episodes ------------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ class Rounds(Proofs):
 
     def _round(self) -> None:
         """Plan a round of all three kinds; where nothing is random, one episode shows all of the candidate."""
-        if self.terms.deterministic:
+        if self.params.deterministic:
             self._block(OPTIMISTIC, FIRST_DETERMINISTIC - 1)
             self.status[CHALLENGES], self.status[CANDIDATES] = 0, 1
             return
@@ -192,10 +194,10 @@ class Rounds(Proofs):
     # Reviews -------------------------------------------------------------------------------------------------
 
     def review(self) -> None:
-        """Compute every bound anew; issue what can be issued; plan the next episodes."""
+        """Compute every bound again; issue what can be issued; plan the next episodes."""
         self.reviews += 1
-        sweep(self.places, self.terms, self.tables, self.scratch, ROUGH)
-        high, dead = first_value(self.places, self.terms, self.tables, self.scratch, ROUGH)
+        sweep(self.structure, self.params, self.tables, self.scratch, ROUGH)
+        high, dead = first_value(self.structure, self.params, self.tables, self.scratch, ROUGH)
         if dead != OPEN:
             self.status[DEAD_FIRST] = dead
             self.stopped = "infeasible"
@@ -240,8 +242,8 @@ class Rounds(Proofs):
         """Keep the candidate, or take another."""
         nodes = len(self.candidate)
         rows, value, estimate = np.zeros(nodes, np.int32), np.zeros(nodes), np.zeros(nodes)
-        plan_candidate(self.places, self.terms, self.tables, self.goal.least, rows, value, estimate)
-        best = counted_mean(self.places, self.tables, estimate)
+        plan_candidate(self.structure, self.params, self.tables, self.goal.least, rows, value, estimate)
+        best = counted_mean(self.structure, self.tables, estimate)
         if not self.status[FROZEN]:
             self.bounds[ESTIMATE] = best
         if not self.status[FROZEN] and high - best > ARM * self.aim():
@@ -257,32 +259,32 @@ class Rounds(Proofs):
         """Would a candidate of value `best`, without a single return, be certified sooner than the present one?"""
         if best - now <= STICK * self.aim():
             return False
-        outlook = self._outlook()
-        if outlook is None:
+        forecast = self._returns_forecast()
+        if forecast is None:
             return True
         done, aim, seen = int(self.status[EPISODES]), self.aim(), int(self.evidence.counts[PLAYED])
-        other = outlook.totals(done, aim, high, best, best, 0, PART).min()
-        return bool(other < outlook.totals(done, aim, high, best, now, seen, PART).min())
+        other = forecast.totals(done, aim, high, best, best, 0, PART).min()
+        return bool(other < forecast.totals(done, aim, high, best, now, seen, PART).min())
 
-    def _outlook(self) -> Outlook | None:
+    def _returns_forecast(self) -> Forecast | None:
         """Return what the candidate's returns tell of the way that is left; None where they are too few, or no use."""
         total, scale, aim = int(self.evidence.counts[PLAYED]), self.evidence.scale, self.aim()
-        if total < TELLING or self.terms.deterministic or not aim > 0.0:
+        if total < TELLING or self.params.deterministic or not aim > 0.0:
             return None
         mean = float(scale[3]) / total
         deviation = math.sqrt(max(float(scale[4]) / total - mean * mean, 0.0))
         share = self.share(LOWER / 3) + math.log(2)
         safe = 0.0 if self.keeps() else self.goal.violation * (self.share(VIOLATION) + math.log(2)) / aim
-        return Outlook.of(mean, deviation, float(scale[0]), share, safe)
+        return Forecast.of(mean, deviation, float(scale[0]), share, safe)
 
     def _estimate(self, rows: Ints) -> float:
         estimate = np.zeros(len(rows))
-        estimate_policy(self.places, self.terms, self.tables, self.goal.least, rows, estimate)
-        return counted_mean(self.places, self.tables, estimate)
+        estimate_policy(self.structure, self.params, self.tables, self.goal.least, rows, estimate)
+        return counted_mean(self.structure, self.tables, estimate)
 
     def _known_bad(self) -> bool:
         """Does the candidate take something ruled out where something else is left?"""
-        entries = self.node_step * self.places.entry_stride + self.candidate[self.nodes]
+        entries = self.node_step * self.structure.entry_stride + self.candidate[self.nodes]
         ruled_out = self.tables.witness[entries] != OPEN
         return bool((ruled_out & (self.tables.dead[self.nodes] == 0)).any())
 
@@ -291,7 +293,7 @@ class Rounds(Proofs):
         self.candidate[:] = rows
         self.status[FROZEN] = 1
         self.status[POLICIES] += 1
-        self.tables.law[:, BEFORE] = self.tables.law[:, SAMPLES]
+        self.tables.distribution[:, BEFORE] = self.tables.distribution[:, SAMPLES]
         self.tables.cell_before[:] = self.tables.cell_count
         evidence = self.evidence
         evidence.counts[:] = 0
@@ -317,7 +319,7 @@ class Rounds(Proofs):
         if bounds[GAP] > limit or bounds[VIOLATED_HIGH] > self.epsilon():
             return False
         if by_gap > limit:
-            high, _ = first_value(self.places, self.terms, self.fresh(), self.scratch, FINE)
+            high, _ = first_value(self.structure, self.params, self.fresh(), self.scratch, FINE)
             if high - bounds[LOW] > limit:
                 return False
             bounds[HIGH], bounds[GAP] = high, high - bounds[LOW]
@@ -338,7 +340,7 @@ class Rounds(Proofs):
 
     def _plan(self) -> None:
         """Plan what comes next for a frozen candidate that is not certified yet."""
-        alone = 0 if self.terms.deterministic else (self._last_episodes() or self._try_gaps())
+        alone = 0 if self.params.deterministic else (self._last_episodes() or self._try_gaps())
         if alone > 0:
             self._finish(alone)
         else:
@@ -346,11 +348,11 @@ class Rounds(Proofs):
 
     def _last_episodes(self) -> int:
         """Return how many episodes of the candidate alone come next; 0 where the search had better go on."""
-        outlook, done = self._outlook(), int(self.status[EPISODES])
-        if outlook is None:
+        forecast, done = self._returns_forecast(), int(self.status[EPISODES])
+        if forecast is None:
             return 0
         high, value, seen = float(self.bounds[HIGH]), float(self.bounds[ESTIMATE]), int(self.evidence.counts[PLAYED])
-        totals = outlook.totals(done, self.aim(), high, value, value, seen, PART)
+        totals = forecast.totals(done, self.aim(), high, value, value, seen, PART)
         rest = float(totals[0]) - done
         if not 0.0 < rest < math.inf or totals.min() < totals[0]:
             return 0
@@ -364,10 +366,10 @@ class Rounds(Proofs):
         effort = EFFORT * int(self.status[EPISODES]) + EFFORT_LEAST
 
         def asked(tables: Tables) -> float:
-            top = measure_gaps(self.places, self.terms, tables, self.candidate, low, gap, stopping, challenger)
-            mean = counted_mean(self.places, self.tables, stopping)
-            if not self.terms.complete:  # a state not met yet may have the largest gap that can be, up to rounding
-                top = max(top, self.places.horizon * (self.terms.most - self.goal.least))
+            top = measure_gaps(self.structure, self.params, tables, self.candidate, low, gap, stopping, challenger)
+            mean = counted_mean(self.structure, self.tables, stopping)
+            if not self.params.complete:  # a state not met yet may have the largest gap that can be, up to rounding
+                top = max(top, self.structure.horizon * (self.params.most - self.goal.least))
             self._largest = top
             room = 0.95 * aim - 1.1 * mean
             return max(top * next_share, 1e-300) / room if room > 0.0 else math.inf

@@ -1,18 +1,18 @@
-"""What the certified learner stores: where states, laws and constraint groups stand, and what was seen and concluded.
+"""What the certified learner stores: where states, distributions and constraint groups stand, and what was seen and concluded.
 
-A *law* is a set of pairs whose next states (with their rewards, where those depend on the outcome) have one law; where
-nothing is declared each row is its own. The law of the first state is the last one. The samples of a law are kept as
+A *distribution* is a set of pairs whose next states (with their rewards, where those depend on the outcome) have one distribution; where
+nothing is declared each row is its own. The distribution of the first state is the last one. The samples of a distribution are kept as
 cells: a next slot, the reward that came with it, and how often. A *group* is a set of rows whose constraints are the
 same. Index spaces: `types`.
 
-Where the next state is declared to be g(s, a, noise), there is one law, that of the noise: its cells are the noises,
+Where the next state is declared to be g(s, a, noise), there is one distribution, that of the noise: its cells are the noises,
 and the next slot of a cell depends on the row. A next state of an environment that was not met has no slot: UNMET.
 
 Arrays of the certified learner that have room for more states than there are, and their compact form.
 
-They are made anew, twice as large, when their room is used up; the cells of a law move to the end when it needs more.
-`guess` has a line for each step, as on a model, or just one where every law belongs to one step.
-Compact, as in files and in evidence, slots and rows stand as they were met, the law of the first state last.
+They are made again, twice as large, when their room is used up; the cells of a distribution move to the end when it needs more.
+`guess` has a line for each step, as on a model, or just one where every distribution belongs to one step.
+Compact, as in files and in evidence, slots and rows stand as they were met, the distribution of the first state last.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from peakrl.types import Bytes, Floats, Ints, Longs
 
 #: Why an entry is ruled out: it is not, it was seen to violate, or the dead slot that it was seen to lead to.
 OPEN, VIOLATES = -2, -1
-#: Columns of `Tables.law`: samples, cells in use, samples before the candidate was frozen.
+#: Columns of `Tables.distribution`: samples, cells in use, samples before the candidate was frozen.
 SAMPLES, CELLS, BEFORE = 0, 1, 2
 #: In place of the next slot where a declared map leads to a state that was not met.
 UNMET = -1
 
 
-class Places(NamedTuple):
+class Structure(NamedTuple):
     """Where things stand; an environment's grow as states are met."""
 
     horizon: int
@@ -51,20 +51,20 @@ class Places(NamedTuple):
     step_last: Longs
     slots: Ints
     #: [row]
-    law_of_row: Ints
+    distribution_of_row: Ints
     group_of_row: Ints
     slot_of_row: Ints
     #: Rows of a group: group_rows[group_start[g]] .. group_rows[group_start[g + 1]].
     group_start: Longs
     group_rows: Ints
-    #: [law]: its first cell.
+    #: [distribution]: its first cell.
     cell_start: Longs
     #: Where s' = g(s, a, noise) is declared: how many noises there are, and [row * noises + noise]: the next slot.
     noises: int
     noise_next: Ints
 
 
-class Terms(NamedTuple):
+class Params(NamedTuple):
     """Numbers that settings and declarations come to."""
 
     #: The least and the most that one step can earn (of steps that never violate, where that is declared).
@@ -75,18 +75,18 @@ class Terms(NamedTuple):
     deterministic: bool
     #: Are all states known? Then the largest W of a step bounds those never met.
     complete: bool
-    #: [law]: log(1/d) of one bet on it.
+    #: [distribution]: log(1/d) of one bet on it.
     log_share: Floats
 
 
 class Tables(NamedTuple):
     """What was seen and what follows from it."""
 
-    #: [entry]: U, why ruled out, and the samples of its law at the latest update.
+    #: [entry]: U, why ruled out, and the samples of its distribution at the latest update.
     upper: Floats
     witness: Ints
     updated: Longs
-    #: [step, law]: the nu that was best there; just one line where every law belongs to one step.
+    #: [step, distribution]: the nu that was best there; just one line where every distribution belongs to one step.
     guess: Floats
     #: [node]: W, is it dead, greedy row.
     value: Floats
@@ -99,9 +99,9 @@ class Tables(NamedTuple):
     reward: Floats
     #: [group]: was it read, and the largest violation.
     tested: Bytes
-    harm: Floats
-    #: [law, 3]
-    law: Longs
+    max_violation: Floats
+    #: [distribution, 3]
+    distribution: Longs
     #: [cell]: next slot, reward (where it depends on the outcome), samples, samples before the candidate was frozen.
     cell_next: Ints
     cell_reward: Floats
@@ -110,15 +110,15 @@ class Tables(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room to work in; nothing in it is remembered."""
+    """Capacity to work in; nothing in it is remembered."""
 
-    #: [cell of one law]
+    #: [cell of one distribution]
     value: Floats
     count: Longs
-    #: [law]: the step for which `law_bound` holds, and the bound of what follows (-inf: leads to a dead slot).
-    law_step: Longs
-    law_bound: Floats
-    law_dead: Longs
+    #: [distribution]: the step for which `bound_value` holds, and the bound of what follows (-inf: leads to a dead slot).
+    bound_step: Longs
+    bound_value: Floats
+    bound_dead: Longs
     #: [step + 1]: the episode at hand.
     slot: Longs
     row: Longs
@@ -136,31 +136,32 @@ BY_NODE: Spec = {
 BY_ENTRY: Spec = {"upper": (np.float64, 0.0), "witness": (np.int32, OPEN), "updated": (np.int64, 0)}
 BY_ROW: Spec = {
     "known": (np.int8, 0), "reward": (np.float64, 0.0), "then_known": (np.int8, 0),
-    "law_of_row": (np.int32, 0), "group_of_row": (np.int32, 0), "slot_of_row": (np.int32, 0),
+    "distribution_of_row": (np.int32, 0), "group_of_row": (np.int32, 0), "slot_of_row": (np.int32, 0),
 }  # fmt: skip
 #: `judged`: what was known of a group when the candidate was frozen: nothing, kept (1), violated (2).
 BY_GROUP: Spec = {
-    "tested": (np.int8, 0), "harm": (np.float64, 0.0), "then_harm": (np.float64, 0.0), "judged": (np.int8, 0),
+    "tested": (np.int8, 0), "max_violation": (np.float64, 0.0), "then_max_violation": (np.float64, 0.0),
+    "judged": (np.int8, 0),
 }  # fmt: skip
-BY_LAW: Spec = {
-    "law": (np.int64, 0), "then_law": (np.int64, 0), "guess": (np.float64, -math.inf), "log_share": (np.float64, 0.0),
-    "cell_start": (np.int64, 0), "cell_room": (np.int64, 0), "law_step": (np.int64, 0), "law_bound": (np.float64, 0.0),
-    "law_dead": (np.int64, 0),
+BY_DISTRIBUTION: Spec = {
+    "distribution": (np.int64, 0), "then_distribution": (np.int64, 0), "guess": (np.float64, -math.inf),
+    "log_share": (np.float64, 0.0), "cell_start": (np.int64, 0), "cell_room": (np.int64, 0),
+    "bound_step": (np.int64, 0), "bound_value": (np.float64, 0.0), "bound_dead": (np.int64, 0),
 }  # fmt: skip
 BY_CELL: Spec = {
     "cell_next": (np.int32, 0), "cell_reward": (np.float64, 0.0), "cell_count": (np.int64, 0),
     "cell_before": (np.int64, 0), "then_count": (np.int64, 0), "then_before": (np.int64, 0),
     "scratch_value": (np.float64, 0.0), "scratch_count": (np.int64, 0),
 }  # fmt: skip
-#: Room that follows from the rest, or that nothing is remembered in.
-UNKEPT = {"law_of_row", "group_of_row", "slot_of_row", "log_share", "cell_start", "cell_room", "law_step", "law_bound",
-          "law_dead", "scratch_value", "scratch_count"}  # fmt: skip
-#: Cells of a law at first.
+#: Arrays that follow from the others, or that are scratch.
+UNKEPT = {"distribution_of_row", "group_of_row", "slot_of_row", "log_share", "cell_start", "cell_room", "bound_step",
+          "bound_value", "bound_dead", "scratch_value", "scratch_count"}  # fmt: skip
+#: Cells of a distribution at first.
 FIRST_CELLS = 4
 
 
-class Room(NamedTuple):
-    """Sizes that there is room for; laws and groups are at most as many as rows."""
+class Capacity(NamedTuple):
+    """Sizes that there is room for; distributions and groups are at most as many as rows."""
 
     slots: int
     rows: int
@@ -173,19 +174,19 @@ class GrowingArrays:
     def __init__(self, space: GrowingSpace) -> None:
         self.space, self.horizon = space, space.horizon
         self.columns = space.horizon if space.shared else 1
-        self.room = Room(0, 0, 0)
+        self.room = Capacity(0, 0, 0)
         self.own: dict[str, NDArray[Any]] = {}
         self.cells = 0
-        #: Has every row a guess of its own (where a map is declared), or every law?
+        #: Has every row a guess of its own (where a map is declared), or every distribution?
         self.guess_by_row = False
-        #: What laws and groups that several rows may have are numbered by, in the order of being met.
-        self.laws: dict[Hashable, int] = {}
+        #: What distributions and groups that several rows may have are numbered by, in the order of being met.
+        self.distributions: dict[Hashable, int] = {}
         self.groups: dict[Hashable, int] = {}
         #: So many there are, that of the first state left out; each row its own where nothing is declared.
-        self.num_laws = self.num_groups = 0
+        self.num_distributions = self.num_groups = 0
 
-    def enlarge(self, room: Room) -> None:
-        """Make every array that lacks room anew."""
+    def enlarge(self, room: Capacity) -> None:
+        """Make every array that lacks room again."""
         old, own, horizon = self.room, self.own, self.horizon
         nodes = horizon + 1 if self.space.shared else 1
         for spec, before, shape in (
@@ -202,10 +203,10 @@ class GrowingArrays:
                     new[tuple(map(slice, before))] = own[name].reshape(before)
                 own[name] = new.ravel()
         lines = horizon + 1 if self.space.shared else 1
-        for name, (dtype, fill) in BY_LAW.items():  # the last is the law of the first state
+        for name, (dtype, fill) in BY_DISTRIBUTION.items():  # the last is the distribution of the first state
             if name in own and old.rows == room.rows:
                 continue
-            tail = {"law": 3, "then_law": 3, "guess": lines}.get(name)
+            tail = {"distribution": 3, "then_distribution": 3, "guess": lines}.get(name)
             new = np.full((room.rows + 1,) if tail is None else (room.rows + 1, tail), fill, dtype)
             if name in own:
                 had = own[name].T if name == "guess" else own[name]
@@ -213,43 +214,43 @@ class GrowingArrays:
             own[name] = np.ascontiguousarray(new.T) if name == "guess" else new
         self.room = room
 
-    def take_cells(self, laws: Longs, cells: Longs) -> None:
-        """Give each of these laws room for so many cells, at the end; what it has moves there."""
+    def take_cells(self, distributions: Longs, cells: Longs) -> None:
+        """Give each of these distributions room for so many cells, at the end; what it has moves there."""
         end = self.cells + int(cells.sum())
         if end > self.room.cells:
             self.enlarge(self.room._replace(cells=2 * end))
         own, starts = self.own, self.cells + np.cumsum(cells) - cells
-        used = own["law"][laws, CELLS]
+        used = own["distribution"][distributions, CELLS]
         for place in np.flatnonzero(used).tolist():
-            size, start, before = int(used[place]), int(starts[place]), int(own["cell_start"][laws[place]])
+            size, start, before = int(used[place]), int(starts[place]), int(own["cell_start"][distributions[place]])
             for name in BY_CELL:
                 if not name.startswith("scratch"):
                     own[name][start : start + size] = own[name][before : before + size]
                     own[name][before : before + size] = 0
-        own["cell_start"][laws], own["cell_room"][laws] = starts, cells
+        own["cell_start"][distributions], own["cell_room"][distributions] = starts, cells
         self.cells = end
 
     # Files ---------------------------------------------------------------------------------------------------
 
     def _cells_in_use(self) -> tuple[Longs, Longs, Longs]:
-        """Return the laws in use, the first state's last; where each begins when compact; and where its cells stand."""
-        laws = np.append(np.arange(self.num_laws), len(self.own["law"]) - 1)
-        sizes = np.maximum(self.own["law"][laws, CELLS], 1)
+        """Return the distributions in use, the first state's last; where each begins when compact; and where its cells stand."""
+        distributions = np.append(np.arange(self.num_distributions), len(self.own["distribution"]) - 1)
+        sizes = np.maximum(self.own["distribution"][distributions, CELLS], 1)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-        places = np.repeat(self.own["cell_start"][laws], sizes) + within
-        empty = (self.own["law"][laws, CELLS] == 0) & (self.own["cell_room"][laws] == 0)
-        return laws, starts[:-1], np.where(np.repeat(empty, sizes), -1, places)
+        structure = np.repeat(self.own["cell_start"][distributions], sizes) + within
+        empty = (self.own["distribution"][distributions, CELLS] == 0) & (self.own["cell_room"][distributions] == 0)
+        return distributions, starts[:-1], np.where(np.repeat(empty, sizes), -1, structure)
 
     def _guesses(self) -> Longs:
         """Return the columns of `guess` in use."""
-        used = self.space.rows if self.guess_by_row else self.num_laws
-        return np.append(np.arange(used), len(self.own["law"]) - 1)
+        used = self.space.rows if self.guess_by_row else self.num_distributions
+        return np.append(np.arange(used), len(self.own["distribution"]) - 1)
 
     def compact(self) -> dict[str, NDArray[Any]]:
         """Return everything that was learned, without unused room."""
         own, space, found = self.own, self.space, {}
-        laws, starts, cells = self._cells_in_use()
+        distributions, starts, cells = self._cells_in_use()
         for name in BY_NODE:
             found[name] = own[name].reshape(-1, self.room.slots)[:, : space.slots].ravel()
         for name in BY_ENTRY:
@@ -258,8 +259,8 @@ class GrowingArrays:
             found[name] = own[name][: space.rows].copy()
         for name in BY_GROUP:
             found[name] = own[name][: self.num_groups].copy()
-        for name in ("law", "then_law", "log_share"):
-            found[name] = own[name][laws]
+        for name in ("distribution", "then_distribution", "log_share"):
+            found[name] = own[name][distributions]
         found["guess"] = own["guess"][:, self._guesses()]
         for name in BY_CELL:
             if not name.startswith("scratch"):
@@ -269,12 +270,15 @@ class GrowingArrays:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `compact` gave, for the same states; a ValueError says what does not fit."""
         like, own, space = self.compact(), self.own, self.space
-        law = alike(like["law"], arrays["law"], "engine.law")
-        sizes = np.maximum(law[:, CELLS], 1)
-        if (law[:, CELLS] < 0).any() or sizes.sum() != len(arrays["cell_next"]):
-            raise ValueError("engine.law counts cells that there are not")
-        names, starts = np.append(np.arange(self.num_laws), len(own["law"]) - 1), np.cumsum(sizes) - sizes
-        own["law"][:, CELLS] = 0
+        distribution = alike(like["distribution"], arrays["distribution"], "engine.distribution")
+        sizes = np.maximum(distribution[:, CELLS], 1)
+        if (distribution[:, CELLS] < 0).any() or sizes.sum() != len(arrays["cell_next"]):
+            raise ValueError("engine.distribution counts cells that there are not")
+        names, starts = (
+            np.append(np.arange(self.num_distributions), len(own["distribution"]) - 1),
+            np.cumsum(sizes) - sizes,
+        )
+        own["distribution"][:, CELLS] = 0
         self.cells = 0
         self.enlarge(self.room._replace(cells=max(int(sizes.sum()), self.room.cells)))
         own = self.own
@@ -287,7 +291,7 @@ class GrowingArrays:
                 own[name][: self.cells] = alike(np.empty(self.cells, own[name].dtype), array, f"engine.{name}")
             elif name == "guess":
                 own[name][:, self._guesses()] = alike(like[name], array, f"engine.{name}")
-            elif name in BY_LAW:
+            elif name in BY_DISTRIBUTION:
                 own[name][names] = alike(like[name], array, f"engine.{name}")
             elif name in BY_NODE or name in BY_ENTRY:
                 room, used = (self.room.slots, space.slots) if name in BY_NODE else (self.room.rows, space.rows)
