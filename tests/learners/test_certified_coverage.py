@@ -15,8 +15,8 @@ from peakrl.learners import Certified
 from peakrl.learners.certified import phases as rounds
 from peakrl.learners.certified.bounds import beta, upper_mean
 from peakrl.learners.certified.confidence import EPISODES, FROZEN, LEFT, LOWER, UPPER, VIOLATION
-from peakrl.learners.certified.episodes import GAUGED, VIOLATED, play_episodes
 from peakrl.learners.certified.declared import ModelDeclarations
+from peakrl.learners.certified.episodes import GAUGED, VIOLATED, play_episodes
 from peakrl.learners.certified.learner import certify_model
 from peakrl.learners.certified.tables import BEFORE, OPEN
 from peakrl.learners.episode import Log

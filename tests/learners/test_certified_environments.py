@@ -297,7 +297,7 @@ def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_tha
 def test_a_certificate_says_what_it_forgives(tolerance):
     env = ModelEnvironment(MODELS["tie"], 1)
     lines = certified(env, 0.4, 60, relative=False, constraint_tolerances=[tolerance]).certificate.rests_on
-    assert any("counts as met down to 1e-06 below 0" in line for line in lines) == (tolerance > 0)
+    assert any("counts as satisfied down to 1e-06 below 0" in line for line in lines) == (tolerance > 0)
 
 
 @pytest.mark.parametrize("reward_range", [(-1.0, -0.1), (-1.0, 1.0)])

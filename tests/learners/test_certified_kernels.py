@@ -310,7 +310,7 @@ def test_a_state_that_was_not_met_has_the_extreme_value_of_every_step_left(seed)
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("noises", [0, 1, 3])
 def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
-    """Six rows of three distributions, three groups; with noises each of them leads from a row to a state of its own."""
+    """Six rows of three distributions, three groups; with noises each leads from a row to a state of its own."""
     r, rng = learned(0, episodes=1).rounds, np.random.default_rng(1)
     distribution_of_row, group_of_row = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 2, 2, 0])
     noise_next = np.concatenate([rng.permutation(9)[:noises] for _ in range(6)]) if noises else np.empty(0, np.int64)
@@ -323,7 +323,8 @@ def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
         {name: np.zeros(120) for name in ("next", "reward")},
     )
     tables = r.tables._replace(
-        distribution=distribution, cell_next=cells["next"].astype(int), cell_reward=cells["reward"], cell_count=np.zeros(120, np.int64),
+        distribution=distribution, cell_next=cells["next"].astype(int), cell_reward=cells["reward"],
+        cell_count=np.zeros(120, np.int64),
         known=np.zeros(6, np.uint8), reward=np.zeros(6), tested=np.zeros(3, np.uint8),
     )  # fmt: skip
     params, seen, read, tested = r.params._replace(joint=joint), [Counter() for _ in range(4)], {}, set()

@@ -194,6 +194,8 @@ def test_what_a_map_cannot_go_with_is_refused(declared, says):
 def test_a_map_needs_to_know_how_many_states_there_can_be():
     shop = Shop()
     shop.observation_space = spaces.MultiDiscrete([2**30, 2**30])
-    with pytest.raises(SettingsError, match=r"outcome_map needs to know how many states.*Knowledge\(states="):
+    with pytest.raises(
+        SettingsError, match=r"outcome_map needs an upper bound on the number of states.*Knowledge\(states="
+    ):
         certified(shop, Knowledge(**MAP))
     assert certified(shop, Knowledge(states=12, **MAP), episodes=50).certificate.optimum_high is not None

@@ -105,7 +105,7 @@ def arrange(d: SimpleNamespace, size: Any) -> None:
 
 
 def shares(d: SimpleNamespace) -> tuple[Any, Any]:
-    """Return log(1/d) of bets on upper values [distribution], and the log of the number of bets on lower values [slot]."""
+    """Return log(1/d) of bets on upper values [distribution], and the log of the number of lower bets [slot]."""
     distributions, steps = len(d.cell_start), (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
     if d.growing and d.states is None:  # weights that sum to 1, by the order of being met; the first state comes first
         order, steps = np.append(np.arange(2, distributions + 1), 1), math.log(max(1, steps))

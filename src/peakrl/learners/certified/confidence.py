@@ -1,14 +1,14 @@
-"""What is proved of the candidate at any moment, from what was counted (formulas: `kernels.certified`).
+"""Bounds on the candidate from what was counted.
 
 p_U = 0.6 p, p_L = 0.2 p (a third each for L, the lower values and the gaps), p_C = 0.2 p. The j-th frozen candidate has
-1/(j (j+1)) of p_L and p_C, the i-th attempt at small gaps 1/(i (i+1)) of its part:
+1/(j (j+1)) of p_L and p_C, the i-th attempt at certificate 2 has 1/(i (i+1)) of its part:
 
     value        L <= V^pi from the returns of the candidate since it was frozen
-    violation    at most H sum c_i times the probability of a violation, bounded from the same episodes; 0 where every
-                 pair that the candidate can take was read and kept the constraints
+    violation    at most H sum c_i times the probability of a violation, bounded from the same episodes; 0 if every
+                 pair that the candidate can take was tested and satisfied the constraints
     gaps         the mean of the largest gap of an episode, from episodes since the gaps were frozen
 
-Where nothing is random, value and violation of the candidate are known once its own path was walked.
+If nothing is random, value and violation of the candidate are known once its path was followed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from peakrl.types import Bytes, Floats, Longs
 
 #: Shares of the failure probability: upper values, lower values, violation.
 UPPER, LOWER, VIOLATION = 0.6, 0.2, 0.2
-#: Columns of `Proofs.status`: kind of the present episodes and how many are left, challenges and candidate episodes to
-#: come, is the candidate frozen, which one it is, attempts, episodes so far, epsilons passed, a dead first slot.
+#: Columns of `Proofs.status`: kind of the current episodes and how many are left, episodes of the challenger and of the
+#: candidate to come, is it frozen, its number, attempts, episodes so far, epsilons passed, a dead first slot.
 KIND, LEFT, CHALLENGES, CANDIDATES, FROZEN, POLICIES, ATTEMPTS, EPISODES, PASSED, DEAD_FIRST = range(10)
 #: Columns of `Proofs.bounds`: U_1, estimated value of the candidate, L, violation, its probability, gap, and which
 #: of the two certificates gives it. A line of `Proofs.passed` has epsilon and the episodes so far as well.
@@ -49,20 +49,20 @@ class Goal:
     epsilons: tuple[float, ...]
     failure_probability: float
     relative: bool
-    #: The range of a step's reward, and the most that an episode can violate by.
+    #: The range of a step's reward, and the largest violation of an episode.
     least: float
     most: float
     violation: float
-    #: Over how many (step, state) the lower values are bets; where states come as they are met they have weights.
+    #: Union-bound size for the lower values (unused if states are discovered online).
     lower_bets: int
-    #: Does a pair violate always or never, so that reading it once tells?
+    #: Does a pair violate always or never, so that one observation decides?
     certain: bool
-    #: Is whatever is not declared to fail declared to be safe (`Knowledge.support`, `safe_policy`)?
+    #: Is everything safe that is not declared to fail (`Knowledge.support`, `safe_policy`)?
     safe: bool = False
 
 
 class Counts(NamedTuple):
-    """What had been counted and read when the gaps were frozen; names as in `Tables`."""
+    """Counts and observations at the time when the gaps were frozen; names as in `Tables`."""
 
     then_distribution: Longs
     then_count: Longs
@@ -72,13 +72,13 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, tables: Tables) -> Counts:
-        """Return room for those of some tables."""
+        """Return empty arrays of the sizes of `tables`."""
         parts = (tables.distribution, tables.cell_count, tables.cell_before, tables.known, tables.max_violation)
-        room: list[Any] = [np.zeros_like(part) for part in parts]
-        return cls(*room)
+        empty: list[Any] = [np.zeros_like(part) for part in parts]
+        return cls(*empty)
 
     def take(self, tables: Tables) -> None:
-        """Note how tables stand."""
+        """Copy the counts of `tables`."""
         self.then_distribution[...] = tables.distribution
         self.then_count[...] = tables.cell_count
         self.then_before[...] = tables.cell_before
@@ -87,7 +87,7 @@ class Counts(NamedTuple):
 
 
 class Proofs:
-    """What was learned and counted, and the bounds that follow."""
+    """Tables and evidence of the learner, and the bounds that follow from them."""
 
     def __init__(
         self, structure: Structure, params: Params, tables: Tables, scratch: Scratch, goal: Goal, nodes: int
@@ -104,13 +104,13 @@ class Proofs:
         self.evidence = Evidence(
             np.zeros(3, np.int64), np.zeros(GRID + 1, np.int64), np.zeros(GRID + 1, np.int64), np.zeros(nodes), scale
         )
-        #: [epsilon, column]: what was certified, as far as it was.
+        #: [epsilon, column]: the certified bounds of the epsilons that were passed.
         self.passed = np.zeros((len(goal.epsilons), len(LINE)))
         self.frozen_counts = Counts.of(tables)
         self._decisions()
 
     def _decisions(self) -> None:
-        """Note every node at which something is decided."""
+        """Set the nodes that have actions."""
         structure = self.structure
         sizes = structure.step_last - structure.step_first
         slots = structure.slots[expand(structure.step_first, sizes)].astype(np.int64)
@@ -121,7 +121,7 @@ class Proofs:
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats, *, declared: bool) -> None:
         """Rule out [row - first, column] of the rows from `first` on, new ones; `declared`: constraints are declared.
 
-        All upper values of a new state are equal, so that the first row that is left is greedy.
+        All upper values of a new state are equal, so the first row that is left is greedy.
         """
         structure, tables = self.structure, self.tables
         rows = np.arange(first, first + len(forbidden))
@@ -147,18 +147,18 @@ class Proofs:
         self._take_greedy(low)
 
     def _take_greedy(self, low: int) -> None:
-        """Let the candidate of a fresh start do what is greedy."""
+        """Set the candidate of a new run to the greedy rows."""
         self.candidate[:] = self.tables.greedy
 
     # Bounds --------------------------------------------------------------------------------------------------
 
     def share(self, part: float) -> float:
-        """Return log(1/d) of a part of p for the present candidate."""
+        """Return log(1/d) of a part of p for the current candidate."""
         j = int(self.status[POLICIES])
         return math.log(j * (j + 1) / (part * self.goal.failure_probability))
 
     def return_low(self) -> float:
-        """Return L, from the returns of the candidate; exact where nothing is random."""
+        """Return L, from the returns of the candidate; exact if nothing is random."""
         if self.params.deterministic:
             return self._path_value()
         total = int(self.evidence.counts[PLAYED])
@@ -178,7 +178,7 @@ class Proofs:
         return mixed_bound(np.array([0.0, 1.0]), np.array([total - bad, bad]), total, 1.0, self.share(VIOLATION))
 
     def _path_value(self) -> float:
-        """Return what the candidate earns where nothing is random; -inf where its path is not known to be safe."""
+        """Return the value of the candidate if nothing is random; -inf if its path is not known to be safe."""
         structure, tables = self.structure, self.tables
         slot, rewards = int(tables.cell_next[structure.cell_start[-1]]), []
         for step in range(structure.horizon):
@@ -195,14 +195,14 @@ class Proofs:
                 return -math.inf
             rewards.append(float(tables.reward[row]))
             slot = int(tables.cell_next[structure.cell_start[distribution]])
-        # Summed from the end, as U is: the two are then equal bit for bit where the candidate is the best.
+        # Summed from the end, as U is: the two are equal bit for bit if the candidate is the best.
         total = 0.0
         for reward in reversed(rewards):
             total = reward + total
         return total
 
     def stays(self) -> bool:
-        """Does the candidate stay with what is declared to be safe, wherever anything is?"""
+        """Return whether the candidate is safe by declaration, in every state that is not dead."""
         if not self.goal.safe:
             return False
         entries = self.node_step * self.structure.entry_stride + self.candidate[self.nodes]
@@ -210,7 +210,7 @@ class Proofs:
         return not bool((forbidden & (self.tables.dead[self.nodes] == 0)).any())
 
     def keeps(self) -> bool:
-        """Was every pair that the candidate can take read, and did it keep the constraints?"""
+        """Return whether every pair that the candidate can take was tested and satisfied the constraints."""
         if not (self.goal.certain and self.params.complete):
             return False
         groups = self.structure.group_of_row[self.candidate[self.nodes]]
@@ -230,10 +230,10 @@ class Proofs:
         return math.log(attempt * (attempt + 1) * 3 / (LOWER * self.goal.failure_probability))
 
     def fresh(self, *, apart: bool = False) -> Tables:
-        """Return tables whose upper values follow from the counts alone; `apart`: nothing that is learned changes."""
+        """Return tables with upper values from the counts alone; `apart`: leave the learner's own tables unchanged."""
         horizon, most = self.structure.horizon, max(self.params.most, 0.0) if self.structure.ends else self.params.most
         tables = self.tables
-        if apart:  # what is ruled out, and where to look for the best bets, the learner finds in its own time
+        if apart:  # the sweep writes to these
             parts = {name: getattr(tables, name).copy() for name in ("witness", "dead", "guess")}
             tables = tables._replace(**parts)
         stride = self.structure.node_stride
@@ -254,7 +254,7 @@ class Proofs:
 
     @property
     def tolerance(self) -> float:
-        """What rounding can make of a bound (docs/certified-learning.md)."""
+        """Bound on the rounding error of a bound (docs/certified-learning.md)."""
         if self.params.deterministic:
             return 0.0
         largest = max(abs(self.goal.least), abs(self.goal.most))
@@ -262,11 +262,11 @@ class Proofs:
         return 2.0**-44 * self.structure.horizon**2 * largest * (cells + 16)
 
     def lower_logs(self) -> Floats:
-        """[slot]: the logarithm of the number that bets on its lower values share d by."""
+        """[slot]: log of the number of bounds that share d."""
         return np.full(len(self.structure.row_start) - 1, math.log(self.goal.lower_bets))
 
     def lower_values_now(self) -> Floats:
-        """[node]: what the candidate is worth at least, by what was seen since it was frozen."""
+        """[node]: lower bound of the candidate's value, from samples since it was frozen."""
         low = np.zeros(len(self.candidate))
         log_share = self.share(LOWER / 3) + self.lower_logs()
         lower_values(
@@ -276,7 +276,7 @@ class Proofs:
 
 
 def mixed_bound(values: Floats, counts: NDArray[np.int64], total: float, bound: float, log_share: float) -> float:
-    """Return the upper bound of a mean by the bet of everything and by any other, half the share for each."""
+    """Return the upper bound of a mean by both kinds of bets, half the share for each."""
     half = log_share + math.log(2)
     seen = np.flatnonzero(counts)
     values, counts, total = values[seen], counts[seen], float(total)

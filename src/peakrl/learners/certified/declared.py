@@ -1,4 +1,4 @@
-"""Declarations that the certified learner has a use for of its own: checked on a model, believed of an environment."""
+"""Declarations as the certified learner uses them: checked on models, trusted for environments."""
 
 from __future__ import annotations
 
@@ -24,72 +24,72 @@ from peakrl.learners.space import ModelSpace
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints
 
-#: More states than this are as good as not known: weights by the order of being met cost less.
+#: A larger declared number of states is ignored: weights by the order of first visits give tighter bounds.
 MOST_STATES = 1 << 20
-#: Probabilities of one noise may differ by this much from row to row.
+#: Tolerance for the probabilities of one noise in different rows.
 CLOSE = 1e-9
 
 
 @dataclass(frozen=True)
 class Declarations:
-    """What is declared of an environment, as the learner uses it."""
+    """Declarations about an environment."""
 
-    #: The most that one step can earn (of steps that never violate, where that is declared).
+    #: The highest reward of a step (of steps without a violation, if that is declared).
     most: float
-    #: May rewards depend on more than step, state and action? Bets are then on reward plus next value.
+    #: May rewards depend on more than step, state and action? Then bounds are on reward plus next value.
     joint: bool
     deterministic: bool
     #: Does a pair violate always or never?
     certain: bool
-    #: Is all that is not declared to fail declared to be safe?
+    #: Is everything safe that is not declared to fail?
     safe: bool
-    #: There are at most so many; None: nobody knows.
+    #: Upper bound on the number of states; None: not specified.
     states: int | None
     depends_on: Dependence | None
-    #: (step, state, action) -> its reward; None where it has to be read.
+    #: (step, state, action) -> reward; None if rewards are observed.
     rewards: Function | None
-    #: (step, state, action) -> what pairs with one distribution of the next state have in common; None: each has its own.
+    #: (step, state, action) -> key of the pairs that share a distribution of the next state; None: each has its own.
     distribution_key: Function | None
-    #: The next state as a function of state, action and noise, and the noises; None where it is not declared.
+    #: The next state as a function of state, action and noise, and the noises; None if it is not declared.
     outcome_map: Declared | None = None
 
 
 @dataclass(frozen=True)
 class ModelDeclarations:
-    """What is declared of a target, as arrays by row."""
+    """Declarations about a model, as arrays by row."""
 
-    #: [row]: pairs of one number share the distribution of the next state; None: each its own.
+    #: [row]: pairs with the same number share the distribution of the next state; None: each has its own.
     distribution_of_row: Ints | None = None
-    #: [row]: pairs of one number share their constraints.
+    #: [row]: pairs with the same number share their constraints.
     group_of_row: Ints | None = None
-    #: [row]: the reward, where it is known in advance.
+    #: [row]: the reward, if it is known in advance.
     rewards: Floats | None = None
     most_reward: float | None = None
     deterministic: bool = False
     #: [row, noise]: the next slot.
     noise_next: Ints | None = None
-    #: Are constraints declared by step, state and action, and is it declared what is safe to the end?
+    #: Are the constraints declared, and is safety declared?
     constraints: bool = False
     safe: bool = False
 
 
 def declares_safety(knowledge: Knowledge) -> bool:
-    """Is it declared what is safe, to the end?"""
+    """Return whether safety until the end of an episode is declared."""
     return knowledge.support is not None or knowledge.safe_policy is not None
 
 
 def environment_declarations(rules: Rules, knowledge: Knowledge) -> Declarations:
-    """Return what is declared of an environment; what the learner cannot use there is an error."""
+    """Return the declarations about an environment; raise for those that the learner cannot use there."""
     if rules.constraints.bounds is None:
         raise SettingsError(
-            "constraint_bounds is not given: a certificate bounds the violation, so pass constraint_bounds=, the most "
-            "that each constraint can be violated by"
+            "constraint_bounds is not given: a certificate bounds the violation, so pass constraint_bounds=, the "
+            "largest violation of each constraint"
         )
     if knowledge.outcome_groups is True:
         raise SettingsError(
-            "outcome_groups is True, which says that pairs share distributions as the model stores them, but an environment "
-            "stores none: give a function (step, state, action) of the environment's labels whose value is the same "
-            "for pairs that share the distribution of the next state"
+            "outcome_groups is True, which refers to the distributions that a model stores, but an environment stores "
+            "none: give a function (step, state, action) of the environment's labels whose value is the same for pairs "
+            "that share the distribution of the next state"
         )
     deterministic = bool(knowledge.deterministic)
     joint = not knowledge.rewards and not deterministic
@@ -97,14 +97,14 @@ def environment_declarations(rules: Rules, knowledge: Knowledge) -> Declarations
         if joint and name in knowledge.declared():
             raise SettingsError(
                 f"{name} is declared, but rewards may depend on the outcome: declare rewards as well, a function of "
-                "(step, state, action), or True where each is that of its pair"
+                "(step, state, action), or True if a reward depends on step, state and action only"
             )
     if knowledge.outcome_map is not None:
         check_noises(knowledge)
         if rules.states is None:
             raise SettingsError(
-                "outcome_map needs to know how many states there are at most, since noises from before a state is met "
-                "count for it too: declare Knowledge(states=...)"
+                "outcome_map needs an upper bound on the number of states, since noises from before the first visit "
+                "to a state count for it too: declare Knowledge(states=...)"
             )
     lo, hi = rules.reward_range
     most = hi if knowledge.most_reward is None else min(hi, knowledge.most_reward)
@@ -125,13 +125,13 @@ def environment_declarations(rules: Rules, knowledge: Knowledge) -> Declarations
 
 
 def known_states(states: int | None, knowledge: Knowledge) -> int | None:
-    """Return how many states there are at most; None where that is no use."""
+    """Return the upper bound on the number of states; None if it is not given or too large to help."""
     useful = states is not None and (states <= MOST_STATES or knowledge.outcome_map is not None)
     return states if useful else None
 
 
 def check_noises(knowledge: Knowledge) -> None:
-    """Raise where a declared map has no noises, or where there can be none."""
+    """Raise if declared dynamics have no noises."""
     assert knowledge.outcome_map is not None
     if not knowledge.outcome_map[1]:
         raise SettingsError("outcome_map names no noises; it must be (function of state, action and noise, noises)")
@@ -140,7 +140,7 @@ def check_noises(knowledge: Knowledge) -> None:
 
 
 def declared_on_model(model: TabularModel, knowledge: Knowledge) -> ModelDeclarations:
-    """Return what is declared of a model in the form that tables take; what is false is an error."""
+    """Return the declarations about a model as arrays; raise if one is false."""
     check_most_reward(model, knowledge.most_reward)
     groups = None
     if knowledge.constraint_depends_on is not None:
@@ -149,7 +149,7 @@ def declared_on_model(model: TabularModel, knowledge: Knowledge) -> ModelDeclara
     if distributions is not None and model.payoffs.stride > 0 and not knowledge.deterministic:
         raise SettingsError(
             "outcome_groups is declared, but rewards depend on the outcome: pairs of one group would have to share the "
-            "distribution of reward and next state together, which it does not say. Leave it out"
+            "joint distribution of reward and next state, which it does not say. Leave it out"
         )
     return ModelDeclarations(
         distributions, groups, declared_rewards(model, knowledge), knowledge.most_reward, bool(knowledge.deterministic),
@@ -158,7 +158,7 @@ def declared_on_model(model: TabularModel, knowledge: Knowledge) -> ModelDeclara
 
 
 def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None:
-    """[row]: the rewards as declared; None where they are not."""
+    """[row]: the declared rewards, or None."""
     if not knowledge.rewards:
         return None
     if model.payoffs.stride > 0:
@@ -177,14 +177,14 @@ def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None
 
 
 def pair_of(space: ModelSpace, row: int) -> tuple[int, Any, Any]:
-    """Return step, state and action of a row; step 0 where every step shares it."""
+    """Return step, state and action of a row; step 0 if all steps share it."""
     slot = int(space.slot_of_row[row])
     step = 0 if space.shared else int(space.slot_step[slot])
     return step, space.state_of_slot(slot), space.action_of_row(row)
 
 
 def declared_map(model: TabularModel, knowledge: Knowledge) -> Ints | None:
-    """[row, noise]: the next slot as declared; None where it is not."""
+    """[row, noise]: the declared next slot, or None."""
     if knowledge.outcome_map is None:
         return None
     rule, noises = knowledge.outcome_map
@@ -201,14 +201,14 @@ def declared_map(model: TabularModel, knowledge: Knowledge) -> Ints | None:
             if following[row, number] < 0:
                 raise SettingsError(
                     f"outcome_map leads from state {state!r}, action {action!r} by noise {noise!r} to {reached!r}, "
-                    "which is no state there"
+                    "which is not a state there"
                 )
     check_map(model, following)
     return following
 
 
 def next_slots(model: TabularModel) -> dict[tuple[int, Any], int]:
-    """Return the slot of each state by step; step 0 where every step shares it."""
+    """Return the slot of each state by step; step 0 if all steps share it."""
     if model.stationary:
         return {(0, model.state_of_slot(slot)): slot for slot in range(model.num_slots)}
     found: dict[tuple[int, Any], int] = {}
@@ -220,16 +220,16 @@ def next_slots(model: TabularModel) -> dict[tuple[int, Any], int]:
 
 
 def check_map(model: TabularModel, following: Ints) -> None:
-    """Raise unless every row tells its noise by where it leads, and all have the same distribution of the noise."""
+    """Raise unless the next state of every row determines the noise, with one distribution of the noise for all."""
     layout, distribution = model.layout, np.full(following.shape[1], -1.0)
     for row in range(model.num_rows):
         where = pair_label(model, row)
         if len(set(following[row].tolist())) < following.shape[1]:
-            raise SettingsError(f"outcome_map: at {where} two noises lead to one state, so that none can be declared")
+            raise SettingsError(f"outcome_map: at {where} two noises lead to one state, which must determine the noise")
         d = layout.row_distribution[row]
         outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
         chance = dict(zip(layout.outcome_next[outcomes].tolist(), layout.outcome_probability[outcomes], strict=True))
         own = np.array([chance.pop(int(slot), 0.0) for slot in following[row]])
         distribution = own if distribution[0] < 0 else distribution
         if chance or (np.abs(own - distribution) > CLOSE).any():
-            raise SettingsError(f"outcome_map: at {where} the next state does not have the distribution that it says")
+            raise SettingsError(f"outcome_map: at {where} the next state does not have the declared distribution")

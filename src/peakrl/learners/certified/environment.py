@@ -1,15 +1,15 @@
-"""The certified learner's rounds where states come as they are met: tables that grow, and what holds of states not met.
+"""The certified learner on environments: tables grow as states are discovered, and bounds cover unvisited states.
 
-B_h = (H-h) most for ever, unless it is known how many states there are and all of them were met (`complete`)
-bets       the i-th distribution has the share omega_i of p_U, by the order of being met, the distribution of the first state being
-           the first; omega_i = 2^-k / ((k+1)(k+2)) for 2^k <= i < 2^(k+1). Lower values: the same by states. Where
-           there are at most S states, the shares are equal, as on a model
-policy     in a state met after the candidate was frozen: the first action whose constraints were known then to be
-           kept, else the first not known to violate, else the first
-map        where s' = g(s, a, noise) is declared, all noises so far count for every pair, also for one met later: its
-           bet is one of S A (H-1) + 1 that are laid from the start, so that S must be known. Where g leads to a state
-           not met, that is worth (H-h) most at most, and (H-h) lo at least
-gaps       (H-h)(most-lo) in states met after they were frozen, 0 where no other action was left then; their largest
+B_h        (H-h) most throughout, unless the number of states is known and all of them were visited (`complete`)
+bounds     the i-th distribution in the order of first visits has the share omega_i of p_U, the distribution of the
+           first state being the first; omega_i = 2^-k / ((k+1)(k+2)) for 2^k <= i < 2^(k+1). Lower values: the same by
+           states. If there are at most S states, the shares are equal, as on a model
+policy     in a state first visited after the candidate was frozen: the first action whose constraints were known then
+           to be satisfied, else the first not known to violate, else the first
+dynamics   if s' = g(s, a, noise) is declared, all noises so far count for every pair, also for one discovered later:
+           its bound is one of S A (H-1) + 1 that are fixed from the start, so S must be known. If g leads to a state
+           that was not visited, its value is at most (H-h) most, and at least (H-h) lo
+gaps       (H-h)(most-lo) in states discovered after they were frozen, 0 if no other action was left then; their largest
            is taken to be H (most-lo)
 """
 
@@ -49,23 +49,23 @@ from peakrl.learners.space import GrowingSpace
 from peakrl.types import Floats, Ints, Longs
 
 JUDGED_KEPT, JUDGED_BAD = 1, 2
-#: The key of the distribution of noises.
+#: Key of the distribution of the noise.
 NOISE = "noise"
 
 
 def log_weight(index: Longs) -> Floats:
-    """Return log(1/omega_i), i = 1, 2, ..: weights that sum to 1 over whatever may come."""
+    """Return log(1/omega_i), i = 1, 2, ..: weights that sum to 1."""
     k = np.floor(np.log2(index))
     return np.asarray(k * math.log(2) + np.log((k + 1) * (k + 2)))
 
 
 class SlotIndices(NamedTuple):
-    """What belongs to slots that offer equally many actions."""
+    """Indices of slots that have the same number of actions."""
 
     #: [slot, action]
     rows: Longs
     groups: Ints
-    #: [slot, step]: the steps that it serves, and its nodes there.
+    #: [slot, step]: the steps of the slot, and its nodes.
     steps: Longs
     nodes: Longs
     #: [slot, step, action]
@@ -73,14 +73,14 @@ class SlotIndices(NamedTuple):
 
 
 class GrowingRounds(Rounds):
-    """Rounds on the states of an environment that were met so far."""
+    """Rounds on the visited states of an environment."""
 
     def __init__(self, space: GrowingSpace, declared: Declarations, goal: Goal, actions: int) -> None:
         self.space, self.declared, self.actions = space, declared, actions
         self.horizon, self.arrays = space.horizon, GrowingArrays(space)
         self.own = self.arrays.own
         self._settled = False
-        #: 0, 1, ... for all rows, and more.
+        #: 0, 1, ... for at least all rows.
         self._every_row: tuple[Ints, Longs] = np.zeros(0, np.int32), np.zeros(0, np.int64)
         steps = self.horizon if declared.joint else self.horizon - 1
         self.steps = max(1, steps) if space.shared else 1
@@ -103,10 +103,10 @@ class GrowingRounds(Rounds):
         self._first_share = self._share(np.ones(1, np.int64))
         self._gather()
 
-    # Capacity ----------------------------------------------------------------------------------------------------
+    # Storage -------------------------------------------------------------------------------------------------
 
     def _gather(self) -> None:
-        """Put the arrays, which may have moved, before the kernels."""
+        """Rebuild the tuples for the kernels from the arrays, which may have moved."""
         own, room, shared = self.own, self.arrays.room, self.space.shared
         start, room_start = self.space.layout.row_start, self._structure.row_start
         if len(room_start) != room.slots + 1:
@@ -134,8 +134,8 @@ class GrowingRounds(Rounds):
         self._settled = False
 
     def _begin_map(self, noises: int) -> None:
-        """Make the one distribution of the noises, where a map is declared."""
-        #: [row, noise]: the next slot; and, by (step, state), the structure of those that were not met.
+        """Create the distribution of the noise, if dynamics are declared."""
+        #: [row, noise]: the next slot; and, by (step, state), the (row, noise) that lead to unvisited states.
         self._noise_next = Table(UNMET, np.int32, noises)
         self._unmet: dict[tuple[int, Hashable], list[tuple[int, int]]] = {}
         self._map = None
@@ -151,7 +151,7 @@ class GrowingRounds(Rounds):
         return self._noise_next.used.ravel()
 
     def make_room(self, rows: Longs) -> None:
-        """Make sure that an episode that takes these rows finds a cell wherever it leads."""
+        """Make room for the samples of an episode that takes these rows."""
         rows = rows[:0] if self._map is not None else rows  # noises have theirs
         distributions = np.append(self.own["distribution_of_row"][rows], len(self.own["distribution"]) - 1)
         tight = (
@@ -170,7 +170,7 @@ class GrowingRounds(Rounds):
     # States --------------------------------------------------------------------------------------------------
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Take in the slots from `first` on; what is followed there and is not the first row is logged."""
+        """Add the slots from `first` on; log the rows that are followed there and are not the first."""
         space, first = self.space, max(first, self.space.ends)
         self._check_number()
         room, start = self.arrays.room, space.layout.row_start
@@ -190,7 +190,7 @@ class GrowingRounds(Rounds):
         return changes
 
     def _lead(self, outcomes: OutcomeMap, first: int) -> None:
-        """Note where the noises lead from the slots from `first` on, and which of them lead there."""
+        """Set the next slots of the noises from and to the slots from `first` on."""
         space, structure = self.space, self.structure
         self._noise_next.grow(space.rows)
         table = self._noise_next.room
@@ -199,7 +199,7 @@ class GrowingRounds(Rounds):
                 table[row, noise] = slot
             after = 0 if space.shared else int(space.slot_step[slot]) + 1
             if after == self.horizon and not space.shared:
-                continue  # the last step leads to its end, and the noise is not declared
+                continue  # the last step leads to its end, and the noise is unknown
             for row in range(int(structure.row_start[slot]), int(structure.row_start[slot + 1])):
                 for state, noise in outcomes.reached(row).items():
                     table[row, noise] = after if state is None else space.lookup[after].get(state, UNMET)
@@ -208,21 +208,21 @@ class GrowingRounds(Rounds):
         self._structure = self.structure = structure._replace(noise_next=table.ravel())
 
     def _check_number(self) -> None:
-        """Raise where there are more states (at a step, where steps have their own) than were declared."""
+        """Raise if there are more states (at a step, if steps have their own) than declared."""
         most = self.declared.states
         for met in self.space.lookup:
             if most is not None and len(met) > most:
                 newest = next(itertools.islice(met, most, None))
-                raise TargetError(f"state {newest!r} is one more than the {most} states that are declared")
+                raise TargetError(f"state {newest!r} is one more than the {most} declared states")
 
     def _alike(self, first: int) -> Iterator[Longs]:
-        """Return the slots from `first` on, those together that offer equally many actions."""
+        """Yield the slots from `first` on, grouped by their number of actions."""
         sizes = np.diff(self.structure.row_start[first : self.space.slots + 1])
         for size in np.unique(sizes):
             yield first + np.flatnonzero(sizes == size)
 
     def _indices(self, slots: Longs) -> SlotIndices:
-        """Return what belongs to slots that offer equally many actions."""
+        """Return the indices of slots that have the same number of actions."""
         structure, space = self.structure, self.space
         first, last = structure.row_start[slots], structure.row_start[slots[0] + 1]
         rows = first[:, None] + np.arange(last - first[0])
@@ -234,7 +234,7 @@ class GrowingRounds(Rounds):
         )
 
     def _add(self, slots: Longs) -> None:
-        """Take in new slots that offer equally many actions."""
+        """Add new slots that have the same number of actions."""
         own, indices = self.own, self._indices(slots)
         rows, groups, steps, nodes, entries = indices
         candidate = rows[:, :1] + first_of(own["judged"][groups])[:, None]
@@ -245,7 +245,7 @@ class GrowingRounds(Rounds):
         self._set_rows(indices, candidate)
 
     def _set_rows(self, indices: SlotIndices, candidate: Longs) -> None:
-        """Set what is followed in new slots, given [slot, step] the candidate."""
+        """Set the rows that are followed in new slots, given [slot, step] the candidate."""
         own, (rows, groups, _, nodes, entries) = self.own, indices
         is_open, first = own["witness"][entries] == OPEN, rows[:, :1]
         own["dead"][nodes] = dead = ~is_open.any(axis=2)
@@ -257,7 +257,7 @@ class GrowingRounds(Rounds):
         own["followed"][nodes] = own["challenger" if self.status[KIND] == CHALLENGE else "candidate"][nodes]
 
     def _note_rows(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Log what is followed in the slots from `first` on where that is not the first row."""
+        """Log the rows that are followed in the slots from `first` on and are not the first."""
         if not len(log.node):
             return changes
         slots, space = np.arange(first, self.space.slots), self.space
@@ -270,7 +270,7 @@ class GrowingRounds(Rounds):
         return end
 
     def _take_greedy(self, low: int) -> None:
-        """Let the candidate stay with what is declared to be safe in the slots from `low` on."""
+        """Restrict the candidate to actions that are safe by declaration in the slots from `low` on."""
         own = self.own
         for slots in self._alike(max(low, self.space.ends)):
             indices = self._indices(slots)
@@ -280,7 +280,7 @@ class GrowingRounds(Rounds):
             self._set_rows(indices, indices.rows[:, :1] + first_of(kinds))
 
     def _add_rows(self, first: int) -> None:
-        """Note which distributions and groups the rows from `first` on belong to, and their rewards where those are declared."""
+        """Set distributions, groups and declared rewards of the rows from `first` on."""
         own, space, declared, arrays = self.own, self.space, self.declared, self.arrays
         own_distribution = declared.distribution_key is None and self._map is None
         rows = np.arange(first, space.rows)
@@ -295,7 +295,7 @@ class GrowingRounds(Rounds):
         own["log_share"][distributions], own["log_share"][-1] = self._share(distributions + 2), self._first_share[0]
 
     def _declare_row(self, row: int) -> None:
-        """Note what is declared of a new row: its distribution, its group, its reward."""
+        """Set the declared distribution, group and reward of a new row."""
         own, space, declared, slot = self.own, self.space, self.declared, int(self.space.slot_of_row[row])
         step = 0 if space.shared else int(space.slot_step[slot])
         state, action = space.labels[slot], space.action_of_row(row)
@@ -312,7 +312,7 @@ class GrowingRounds(Rounds):
             own["known"][row], own["reward"][row] = 1, declared.rewards(step, state, action)
 
     def _share(self, index: Longs) -> Floats:
-        """Return log(1/d) of the bets on the distributions that are the `index`-th, the first state's being number 1."""
+        """Return log(1/d) of the bounds on the `index`-th distributions, that of the first state being number 1."""
         share = math.log(1 / (UPPER * self.goal.failure_probability))
         if self.declared.states is not None:
             steps = self.steps if self.space.shared else self.horizon
@@ -320,7 +320,7 @@ class GrowingRounds(Rounds):
         return share + log_weight(index) + np.where(index > 1, math.log(self.steps), 0.0)
 
     def lower_logs(self) -> Floats:
-        """[slot]: the logarithm of the number that bets on its lower values share d by."""
+        """[slot]: log of the number of bounds that share d, or of the inverse weight."""
         slots = len(self.structure.row_start) - 1
         if self.declared.states is not None:
             steps = self.steps if self.space.shared else self.horizon
@@ -331,7 +331,7 @@ class GrowingRounds(Rounds):
     # Order ---------------------------------------------------------------------------------------------------
 
     def settle_groups(self) -> None:
-        """Put the rows of each group in order, where new ones came."""
+        """Sort the rows by group if there are new ones."""
         rows = self.space.rows
         if len(self.structure.group_rows) == rows:
             return
@@ -346,7 +346,7 @@ class GrowingRounds(Rounds):
         self._structure = self.structure = self.structure._replace(group_start=start, group_rows=order)
 
     def settle(self) -> None:
-        """Put the slots of each step and the rows of each group in order, where new ones came."""
+        """Sort the slots by step and the rows by group if there are new ones."""
         if self._settled:
             return
         self.settle_groups()
@@ -366,19 +366,19 @@ class GrowingRounds(Rounds):
         self._settled = True
 
     def _decisions(self) -> None:
-        """Note every node at which something is decided."""
+        """Set the nodes that have actions."""
         if len(self.structure.step_first):
             super()._decisions()
-        else:  # nothing was met yet
+        else:  # nothing was visited yet
             self.nodes, self.node_step = np.empty(0, np.int64), np.empty(0, np.int64)
 
     def review(self) -> None:
-        """Compute every bound again, of all states so far."""
+        """Update every bound, for all states so far."""
         self.settle()
         super().review()
 
     def _freeze(self, rows: Ints) -> None:
-        """Take a candidate; what is known now decides what it does in states not met yet."""
+        """Freeze a candidate; what is known now determines its actions in states discovered later."""
         super()._freeze(rows)
         self.own["judged"][:] = np.where(self.tables.max_violation > 0, JUDGED_BAD, self.tables.tested)
 
@@ -389,7 +389,7 @@ class GrowingRounds(Rounds):
         return self.arrays.compact() | {"top": self._top.copy()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `compact` gave, for the same states; a ValueError says what does not fit."""
+        """Restore what `compact` returned, for the same states; raise ValueError if it does not fit."""
         self.arrays.restore(arrays)
         self._top[:] = alike(self._top, arrays["top"], "engine.top")
         self._gather()
@@ -397,6 +397,6 @@ class GrowingRounds(Rounds):
 
 
 def first_of(judged: NDArray[np.int8]) -> Longs:
-    """[..]: the place of the first action known to keep its constraints, else not known to violate, else the first."""
+    """Return the index of the first action known to satisfy its constraints, else not known to violate, else 0."""
     kept = judged == JUDGED_KEPT
     return np.asarray(np.where(kept.any(axis=-1, keepdims=True), kept, judged != JUDGED_BAD).argmax(axis=-1))

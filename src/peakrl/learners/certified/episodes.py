@@ -1,13 +1,13 @@
-"""Episodes of the certified learner: what one shows is counted, and U is updated along its path.
+"""Episodes of the certified learner: count what was observed, and update U along the path.
 
 An episode follows a table of rows: greedy in U, which may change from episode to episode, or a fixed one (candidate,
-challenger). Its transitions are counted first. Then, the last step first, U of the pairs that were taken is computed
-again where the samples of their distribution have grown by a twentieth since the latest update; W and the greedy row of the state
-follow. Every violation rules out the group of the pair at once.
+challenger). Its transitions are counted first. Then, the last step first, U of the pairs on the path is updated if the
+samples of their distribution have grown by a twentieth since the last update; W and the greedy row of the state follow.
+Every violation rules out the group of the pair at once.
 
-Episodes of a frozen candidate are evidence: how many there were, how many of them violated, and how often each return
-came, rounded down to a grid of 65,536 steps over [H lo, H hi]; where gaps g were frozen (`gaps`), also how often each
-max_h g_h(s_h) came, rounded up to such a grid over [0, max g], 0 being kept as it is.
+Episodes of a frozen candidate are evidence: their number, how many of them violated, and a histogram of their returns,
+rounded down to a grid of 65,536 steps over [H lo, H hi]; if gaps g were frozen (`gaps`), also a histogram of
+max_h g_h(s_h), rounded up to such a grid over [0, max g], with 0 exact.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ PLAYED, VIOLATED, GAUGED = 0, 1, 2
 
 
 class Evidence(NamedTuple):
-    """What fresh episodes of the frozen candidate showed."""
+    """Statistics of the episodes of the frozen candidate."""
 
     counts: Longs
-    #: [GRID + 1]: how often each return came; return = low + width * index.
+    #: [GRID + 1]: histogram of returns; return = low + width * index.
     returns: Longs
-    #: [GRID + 1]: how often each largest gap came; gap = top * index / GRID.
+    #: [GRID + 1]: histogram of largest gaps; gap = top * index / GRID.
     gaps: Longs
     #: [node]: g as frozen.
     gap: Floats
-    #: [4]: least return, most return, largest g, sum of returns, sum of their squares.
+    #: [5]: least return, most return, largest g, sum of returns, sum of their squares.
     scale: Floats
 
 
@@ -50,7 +50,7 @@ class Evidence(NamedTuple):
 def note_sample(
     structure: Structure, params: Params, tables: Tables, distribution: int, following: int, reward: float
 ) -> None:
-    """Count one sample of a distribution; a next slot (with its reward, where it matters) not seen before takes a new cell."""
+    """Count one sample of a distribution; a new pair of next slot and reward takes a new cell."""
     base, size = structure.cell_start[distribution], tables.distribution[distribution, CELLS]
     tables.distribution[distribution, SAMPLES] += 1
     for i in range(base, base + size):
@@ -65,7 +65,7 @@ def note_sample(
 
 @loop
 def note_noise(structure: Structure, tables: Tables, distribution: int, row: int, following: int) -> None:
-    """Count the noise that led from a row to `following`; the last step of an environment may not show it."""
+    """Count the noise that led from a row to `following`; at the last step of an environment it may be unknown."""
     for noise in range(structure.noises):
         if structure.noise_next[row * structure.noises + noise] == following:
             tables.distribution[distribution, SAMPLES] += 1
@@ -75,7 +75,7 @@ def note_noise(structure: Structure, tables: Tables, distribution: int, row: int
 
 @loop
 def count_path(structure: Structure, params: Params, tables: Tables, path: Scratch, length: int) -> None:
-    """Count the samples of an episode and read its rewards and constraints."""
+    """Count the samples of an episode and record its rewards and tested groups."""
     first = tables.distribution.shape[0] - 1
     note_sample(structure, params, tables, first, path.slot[0], 0.0)
     for step in range(length):
@@ -111,7 +111,7 @@ def learn_path(
 ) -> int:
     """Learn from the `length` steps of an episode; return the new length of the log.
 
-    `live`: the greedy rows are what is followed, so that their changes are logged, from `episode` + 1 on.
+    `live`: the greedy rows are followed, so their changes are logged, from `episode` + 1 on.
     """
     count_path(structure, params, tables, path, length)
     for back in range(length):
@@ -133,7 +133,7 @@ def learn_path(
 def forbid_path(
     structure: Structure, tables: Tables, path: Scratch, length: int, live: bool, episode: int, log: Log, changes: int
 ) -> int:
-    """Rule out what an episode was seen to violate with; return the new length of the log."""
+    """Rule out the groups that violated in an episode; return the new length of the log."""
     for step in range(length):
         if path.violated[step] > 0.0:
             group = np.int64(structure.group_of_row[path.row[step]])
@@ -176,7 +176,7 @@ def take_episode(
     log: Log,
     changes: int,
 ) -> int:
-    """Take in an episode that stands in `path`; return the new length of the log."""
+    """Learn from the episode in `path`; return the new length of the log."""
     if gauge:
         note_evidence(structure, evidence, path, length)
     changes = forbid_path(structure, tables, path, length, live, episode, log, changes)
@@ -195,7 +195,7 @@ def play_episodes(
     params: Params,
     tables: Tables,
     path: Scratch,
-    #: [node]: what is followed; the same array as `tables.greedy` where that is followed `live`.
+    #: [node]: the rows that are followed; `tables.greedy` itself if `live`.
     followed: Ints,
     live: bool,
     #: Are these episodes of the frozen candidate?
@@ -206,7 +206,7 @@ def play_episodes(
     episodes: int,
     log: Log,
     reserve: int,
-    #: [episode, 2]: reward and violation as experienced; empty where nobody asks.
+    #: [episode, 2]: reward and violation of each episode; empty if not recorded.
     experience: Floats,
     counters: Longs,
 ) -> tuple[int, int]:
@@ -214,7 +214,7 @@ def play_episodes(
 
     It stops early when the log might not hold the next episode.
     """
-    changes = np.int64(0)  # a plain 0 would have what takes it compiled twice
+    changes = np.int64(0)  # a literal 0 would compile the callees twice
     for k in range(episodes):
         if log.node.shape[0] > 0 and changes + reserve > log.node.shape[0]:
             return k, changes

@@ -1,7 +1,7 @@
-"""The certificate of a certified learner as it stands, with the counts and returns that it can be computed from again.
+"""The certificate of a certified learner, with the counts and returns from which it can be computed again.
 
-All of it follows from what the evidence holds, by the formulas of `kernels.certified` and `learners.certified.phases`;
-`certificates.verify_learned` does it, in other code. Names of arrays are those of the tables.
+Everything follows from the evidence by the formulas of `bounds`, `values`, `gaps`, `confidence` and `phases`;
+`certificates.verify_learned` computes it in independent code. Arrays have the names of the tables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from peakrl.learners.infeasibility import DECLARED
 if TYPE_CHECKING:
     from peakrl.learners.certified.learner import CertifiedLearner
 
-#: Tables that the evidence holds.
+#: Tables in the evidence.
 COUNTED = ("distribution", "cell_next", "cell_reward", "cell_count", "known", "reward", "tested", "max_violation")
 STRUCTURE = ("row_start", "distribution_of_row", "group_of_row", "cell_start")
 #: What each declaration means, for `rests_on`.
@@ -35,15 +35,15 @@ WORDS = {
     "rewards": "declared: the rewards",
     "most_reward": "declared: no step without a violation earns more than {}",
     "deterministic": "declared: nothing is random",
-    "support": "declared: whatever can happen is in the support; the best is among policies that are safe by it",
-    "safe_policy": "declared: the safe policy is safe; the best is among what is safe by it and the support",
+    "support": "declared: every possible outcome is in the support; the best policy is among those that are safe by it",
+    "safe_policy": "declared: the safe policy is safe; the best policy is among those safe by it and the support",
     "constraints": "declared: the constraints of each step, state and action",
     "outcome_map": "declared: how the next state follows from state, action and independent, identically drawn noise",
 }
 
 
 def certificate(learner: CertifiedLearner) -> Certificate:
-    """Return the certificate for the smallest epsilon, or, where it is not reached, the bounds as they stand."""
+    """Return the certificate for the smallest epsilon or, if it is not reached, the current bounds."""
     r = learner.rounds
     if isinstance(r, GrowingRounds):
         r.settle()
@@ -67,7 +67,7 @@ def certificate(learner: CertifiedLearner) -> Certificate:
 
 
 def bounds_now(learner: CertifiedLearner) -> dict[str, float | None]:
-    """Return every bound from the counts as they are."""
+    """Return every bound from the current counts."""
     r = learner.rounds
     high, dead = first_value(r.structure, r.params, r.fresh(apart=True), r.scratch, FINE)
     least = r.goal.least * r.structure.horizon
@@ -86,10 +86,10 @@ def bounds_now(learner: CertifiedLearner) -> dict[str, float | None]:
 
 
 def shortfall(learner: CertifiedLearner, bounds: dict[str, float | None], epsilon: float) -> str | None:
-    """Return what is missing; None where nothing is."""
+    """Return why the certificate does not hold, or None."""
     gap, violation = bounds["gap"], bounds["violation_high"]
     if gap is None:
-        return "no policy keeps every constraint: a first state was seen to leave no way out"
+        return "no policy satisfies every constraint: from an observed first state a violation is certain"
     if not gap + learner.rounds.tolerance <= epsilon:
         return f"the policy may lie {gap:.6g} below the best safe one, more than {epsilon:g}"
     if violation is None or not violation <= epsilon:
@@ -98,14 +98,14 @@ def shortfall(learner: CertifiedLearner, bounds: dict[str, float | None], epsilo
 
 
 def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
-    """Return what must be true for the certificate to be, a sentence each."""
+    """Return the assumptions of the certificate, a sentence each."""
     states, knowledge = learner.space.states(), learner.task.knowledge
     growing = isinstance(learner.rounds, GrowingRounds)
     known = "horizon" if growing else "states, actions, horizon"
     lines = [
-        "episodes are drawn afresh: what follows depends on nothing but step, state and action",
+        "episodes are independent, and what follows depends on nothing but step, state and action",
         f"{known} ({states.horizon}), reward range and constraint bounds of {states.name!r}",
-        "if some policy keeps every constraint; where none does, only the bound on the violation says anything",
+        "some policy satisfies every constraint; otherwise only the bound on the violation holds",
         "one failure probability covers one run: of several runs, not the luckiest",
     ]
     if states.stationary:
@@ -120,24 +120,24 @@ def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
 
 
 def environment_lines(r: GrowingRounds) -> list[str]:
-    """Return what a certificate rests on where states come as they are met."""
-    lines = ["the environment shows its state: an observation tells all that matters, and resets are independent"]
+    """Return the assumptions that are specific to environments."""
+    lines = ["observations are states (the process is Markov), and resets are independent"]
     if r.declared.states is not None:
         where = "" if r.space.shared else " at a step"
         lines.append(f"there are at most {r.declared.states:,} states{where}")
     else:
-        lines.append("of how many states there are nothing is known, so that none is taken for impossible")
+        lines.append("the number of states is not bounded")
     if not r.goal.least <= 0.0 <= r.params.most:
-        lines.append(f"no episode ends before its {r.structure.horizon} steps: what is left out would earn 0")
+        lines.append(f"no episode ends before its {r.structure.horizon} steps: the steps left out would earn 0")
     tolerances = r.space.rules.constraints.tolerances or ()
     if any(tolerances):
-        rooms = ", ".join(f"{room:g}" for room in tolerances)
-        lines.append(f"a constraint counts as met down to {rooms} below 0, as declared")
+        shown = ", ".join(f"{tolerance:g}" for tolerance in tolerances)
+        lines.append(f"a constraint counts as satisfied down to {shown} below 0, as declared")
     return lines
 
 
 def evidence_of(learner: CertifiedLearner) -> Evidence:
-    """Return the numbers to check it by."""
+    """Return the numbers from which the certificate can be verified."""
     r, goal, space = learner.rounds, learner.rounds.goal, learner.space
     growing = isinstance(r, GrowingRounds)
     plain: dict[str, Any] = {
@@ -170,7 +170,7 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
     for name in (
         "distribution",
         "then_distribution",
-    ):  # samples; those before the candidate was frozen are declared cell by cell
+    ):  # samples; those before the candidate was frozen stand cell by cell
         arrays[name] = np.ascontiguousarray(arrays[name][:, :1])
     arrays["slot_step"] = np.array(space.slot_step, np.int64)
     for name in ("returns", "gaps"):
@@ -181,7 +181,7 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
 
 
 def counted(r: Rounds) -> dict[str, NDArray[Any]]:
-    """Return all tables that the evidence holds, without unused room."""
+    """Return the tables of the evidence, without unused room."""
     if isinstance(r, GrowingRounds):
         compact = r.compact()
         names = (*COUNTED, *STRUCTURE, *Counts._fields, "candidate", "gap")

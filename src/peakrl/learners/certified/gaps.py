@@ -1,29 +1,29 @@
-"""The policy to certify: greedy on the counted transitions, with one standard error of pessimism.
+"""The candidate policy, and how far it can be from the best, state by state.
 
-    Q_h(s,a) = r + m - k ( sqrt(var/n) + (m - (H-h-1) lo) / (2 (n+1)) )
+The candidate is greedy on the counted transitions, with one standard error of pessimism:
 
-with m and var the mean and the variance of V_{h+1}(s') as counted, over pairs that were tried and are not ruled out;
-where there is none, the first pair that was read and did not violate, else the first that is not ruled out, else the
-first, with V = (H-h) lo. k = 1. A plain estimate E of its value, without the pessimism, goes with it.
+    Q_h(s,a) = r + m - ( sqrt(var/n) + (m - (H-h-1) lo) / (2 (n+1)) )
 
-How far a frozen candidate pi can be from the best, state by state.
+m and var are the mean and the variance of V_{h+1}(s') over the samples, for pairs that were tried and are not ruled
+out. Without such a pair it takes the first pair that was tried and did not violate, else the first that is not ruled
+out, else the first, with V = (H-h) lo. E estimates its value without the pessimism.
 
-Lower values, from the samples since pi was frozen (the last step first; LL_H = 0):
+Lower values of the frozen candidate pi, from the samples since it was frozen (the last step first; LL_H = 0):
 
-    LL_h(s) = (H-h) lo                       where the reward of (s, pi_h(s)) is not known
-            = r + min_s' LL_{h+1}(s')        where its distribution has no new sample
+    LL_h(s) = (H-h) lo                       if the reward of (s, pi_h(s)) is not known
+            = r + min_s' LL_{h+1}(s')        if its distribution has no new sample
             = r - [ upper bound of the mean of -LL_{h+1}(s') over the new samples, nu >= max_s' -LL_{h+1}(s') ]
 
-With rewards that depend on the outcome, the bet is on -(r + LL_{h+1}(s')). Where states are not known, min_s' LL_{h+1}
-is (H-h-1) lo, and so is LL_{h+1} of a state that was not met. The gap of a state, 0 where it is dead or there is no
-other action:
+If rewards depend on the outcome, the bound is on -(r + LL_{h+1}(s')). If the states are not known in advance,
+min_s' LL_{h+1} is (H-h-1) lo, and so is LL_{h+1} of a state that was not visited. The gap of a state, 0 if the state is
+dead or has no other action:
 
     g_h(s) = max( 0, max of U_h(s,a) over a != pi_h(s) not ruled out, less LL_h(s) )
 
     V* - V^pi <= E_pi max_h g_h(s_h)
 
-The challenger asks where the gap is worst: D_h(s) = max(g_h(s), mean of D_{h+1}(s') as counted) values the best time to
-stop; where g attains D it takes the best other action, elsewhere it follows pi.
+The challenger goes to the largest gap: D_h(s) = max(g_h(s), mean of D_{h+1}(s') over the samples) is the value of
+optimal stopping; if g attains D it takes the best other action, otherwise it follows pi.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def counted_moments(
 ) -> tuple[float, float, float]:
     """Return mean and variance of V_{h+1}(s') over the samples of a row's distribution, and the mean of E_{h+1}(s').
 
-    Where the reward depends on the outcome it is part of all three. V and E of a state that was not met are `unmet`.
+    If the reward depends on the outcome, it is included. V and E of a state that was not visited are `unmet`.
     """
     distribution = np.int64(structure.distribution_of_row[row])
     base, total = structure.cell_start[distribution], tables.distribution[distribution, SAMPLES]
@@ -73,7 +73,7 @@ def counted_moments(
 
 @loop
 def fallback(structure: Structure, tables: Tables, step: int, slot: int) -> int:
-    """Return a row for a node where no pair is known well enough."""
+    """Return a row for a node without a pair that was tried and is not ruled out."""
     open_row = -1
     for row in range(structure.row_start[slot], structure.row_start[slot + 1]):
         if tables.witness[step * structure.entry_stride + row] == OPEN:
@@ -87,7 +87,7 @@ def fallback(structure: Structure, tables: Tables, step: int, slot: int) -> int:
 def plan_candidate(
     structure: Structure, params: Params, tables: Tables, least: float, rows: Ints, value: Floats, estimate: Floats
 ) -> None:
-    """Set rows, V and E [node] of the policy; `least` is the least that a step can earn."""
+    """Set rows, V and E [node] of the policy; `least` is the lowest reward of a step."""
     for step in range(structure.horizon - 1, -1, -1):
         low = least * (structure.horizon - step - 1)
         for i in range(structure.step_first[step], structure.step_last[step]):
@@ -120,7 +120,7 @@ def plan_candidate(
 def estimate_policy(
     structure: Structure, params: Params, tables: Tables, least: float, rows: Ints, estimate: Floats
 ) -> None:
-    """Set E [node] of a policy on the counted transitions; `least` a step where nothing is known."""
+    """Set E [node] of a policy on the counted transitions; a step without samples counts as `least`."""
     for step in range(structure.horizon - 1, -1, -1):
         for i in range(structure.step_first[step], structure.step_last[step]):
             slot = np.int64(structure.slots[i])
@@ -140,7 +140,7 @@ def estimate_policy(
 
 @loop
 def counted_mean(structure: Structure, tables: Tables, value: Floats) -> float:
-    """Return the mean of a table [node] over the first states seen."""
+    """Return the mean of a table [node] over the observed first states."""
     distribution = tables.distribution.shape[0] - 1
     total = 0.0
     for i in range(
@@ -151,7 +151,7 @@ def counted_mean(structure: Structure, tables: Tables, value: Floats) -> float:
     return total / max(tables.distribution[distribution, SAMPLES], 1)
 
 
-#: Rewards are no part of what is counted. No literal False: numba would compile what takes it once more for that.
+#: Not a literal False, for which numba would compile `counted_moments` again.
 NOT_JOINT = np.bool_(False)
 
 
@@ -167,7 +167,7 @@ def least_following(
     floor: float,
     log_share: float,
 ) -> float:
-    """Return the lower bound of what follows a row, from new samples; `floor` is at most what follows any."""
+    """Return the lower bound of the next value after a row, from new samples; `floor` bounds every next value."""
     distribution = np.int64(structure.distribution_of_row[row])
     samples = tables.distribution[distribution, SAMPLES] - tables.distribution[distribution, BEFORE]
     if step == structure.horizon - 1 and not params.joint:
@@ -226,7 +226,7 @@ def lower_values(
 
 @loop
 def other_action(structure: Structure, tables: Tables, step: int, slot: int, row: int) -> tuple[float, int]:
-    """Return the largest U of another action than `row` that is not ruled out, and its row (-1: there is none)."""
+    """Return the largest U of the other actions that are not ruled out, and its row (-1: none)."""
     best, choice = -math.inf, -1
     for other in range(structure.row_start[slot], structure.row_start[slot + 1]):
         entry = step * structure.entry_stride + other

@@ -1,6 +1,6 @@
-"""The certified learner: its settings, and its life on a target (`learners.base`).
+"""The certified learner: settings, algorithm, and tables for models and environments.
 
-What it does when: `learners.certified.phases`. What it computes: `kernels.certified`.
+`phases` decides what is played and when to stop; `bounds`, `values`, `gaps` and `confidence` hold the mathematics.
 """
 
 from __future__ import annotations
@@ -62,24 +62,24 @@ if TYPE_CHECKING:
     from peakrl.gym.adapter import Rules
     from peakrl.learners.assumptions.knowledge import Knowledge
 
-#: Declarations by which something is never done.
+#: Declarations that forbid actions.
 LIMITS = {"support", "constraints", "safe_policy"}
-#: The candidate's exact figures are noted on models of up to this many nodes.
+#: The candidate's exact value and violation are recorded on models of up to this many nodes.
 MOST_JUDGED = 200_000
 NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
 class Certified(LearnerSettings):
-    """Settings of the certified learner, which stops once it can prove what it has learned.
+    """Settings of the certified learner, which stops once it can prove that its policy is good.
 
-    The gap in value to the best safe policy and the expected violation are at most epsilon then, or at most a share
+    The gap in value to the best safe policy and the expected violation are then at most epsilon, or at most a share
     epsilon of the best value (`relative`), except with probability `failure_probability`. `learn(..., episodes=...)` is
     a limit; `run.stop_reason` says why the run ended and `run.certificate` what is certified.
     """
 
-    #: The largest gap to the best safe policy, and the largest expected violation; several are reached in turn.
+    #: The largest gap to the best safe policy, and the largest expected violation; several are reached in order.
     epsilon: tuple[float, ...]
-    #: Probability, at most, that a certificate is issued and false.
+    #: Upper bound on the probability that a false certificate is issued.
     failure_probability: float = Field(default=0.05, gt=0, lt=1)
     #: Is epsilon a share of the value of the best safe policy?
     relative: bool = False
@@ -106,7 +106,7 @@ class Certified(LearnerSettings):
         return CertifiedLearner(task, self)
 
     def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
-        """Raise where something is declared that only a model can bear out, or bounds are missing."""
+        """Raise if a declaration needs a model, or bounds are missing."""
         environment_declarations(rules, knowledge)
 
 
@@ -118,11 +118,11 @@ class CertifiedLearner(SamplingAlgorithm):
     def __init__(self, task: Task, settings: Certified) -> None:
         super().__init__(task)
         self.settings, self.shares_steps = settings, self.space.shared
-        #: Episodes that were announced and are not over.
+        #: Episodes that have begun and are not over.
         self._begun = 0
-        #: Of each review with a candidate: episodes, gap, violation; value and violation of the candidate if known.
+        #: For each review with a candidate: episodes, gap, violation; exact value and violation or NaN.
         self._lines: list[tuple[float, ...]] = []
-        #: The number of the candidate whose figures are known, and the figures.
+        #: The number of the last evaluated candidate, its value and violation.
         self._judged: tuple[int, float, float] = (0, math.nan, math.nan)
         given = settings.epsilon, settings.failure_probability, settings.relative
         self.rounds: Rounds
@@ -141,16 +141,16 @@ class CertifiedLearner(SamplingAlgorithm):
     def _check_epsilon(self, deterministic: bool) -> None:
         if min(self.settings.epsilon) == 0 and not deterministic:
             raise SettingsError(
-                "epsilon is 0, which only Knowledge(deterministic=True) can give: where outcomes are random, no number "
+                "epsilon is 0, which only Knowledge(deterministic=True) can reach: if outcomes are random, no number "
                 "of episodes proves a policy to be the best"
             )
 
     def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
-        """Make room for the slots from `first` on: a model has them all from the start."""
+        """Add the slots from `first` on; a model has all of them from the start."""
         if self._growing is None:
             return changes
         limited = not self.task.knowledge.declared().keys().isdisjoint(LIMITS)
-        return self._growing.grow(first, episode, NO_LOG if limited else log, changes)  # limits are logged by others
+        return self._growing.grow(first, episode, NO_LOG if limited else log, changes)  # the caller logs forbidden rows
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Rule out what is declared to fail."""
@@ -167,26 +167,26 @@ class CertifiedLearner(SamplingAlgorithm):
     def log_room(self) -> int:
         """A new block may change every node; an episode those of its path and, by a violation, of its groups."""
         nodes, horizon = len(self.rounds.candidate), self.space.horizon
-        if self._growing is not None:  # a slot more may come at any step
+        if self._growing is not None:  # a new slot may appear at any step
             largest = 1 if self._growing.declared.depends_on is None else self.space.rows
             return 2 * nodes + horizon * (2 + largest * self.columns)
         largest = int(np.diff(self.rounds.structure.group_start).max())
         return nodes + horizon * (1 + largest * self.columns)
 
     def place_when_new(self) -> int | None:
-        """The candidate and whoever is greedy begin with the first row, the challenger with the second."""
+        """Candidate and greedy rows start with the first row of a new state, the challenger with the second."""
         if self._growing is None or self._growing.declared.depends_on is not None:
-            return None  # what is known of other states may tell otherwise
+            return None  # groups may rule out rows of new states
         return int(self.rounds.status[KIND] == CHALLENGE)
 
     def choices(self) -> Choices:
-        """The rows that are followed."""
+        """Return the rows that are followed."""
         return Choices(self.rounds.rows, 0, self.rounds.structure.node_stride, 1)
 
     def run(
         self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
     ) -> tuple[int, int]:
-        """Run some episodes of the model, fewer where the log fills up or it has seen enough."""
+        """Run some episodes of the model, fewer if the log is full or the learner stops."""
         model, r, ran, changes = compiled(self.task), self.rounds, 0, 0
         while ran < episodes and self.stopped is None:
             rest = Log(*(column[changes:] for column in log))
@@ -203,7 +203,7 @@ class CertifiedLearner(SamplingAlgorithm):
         return ran, changes
 
     def _go_on(self, count: int, episode: int, log: Log, changes: int) -> int:
-        """Note that episodes are over; a new block is logged from `episode` on."""
+        """Count episodes; log a new block from `episode` on."""
         r = self.rounds
         over = count >= r.status[LEFT]
         before = r.rows.copy() if over and len(log.node) else None
@@ -221,17 +221,17 @@ class CertifiedLearner(SamplingAlgorithm):
         return end
 
     def _note_review(self) -> None:
-        """Note what is proved, beside the truth where that is known: nothing is decided by it."""
+        """Record the bounds of a review and, on models, the exact values, which no decision depends on."""
         r, model = self.rounds, self.task.model
         number = int(r.status[POLICIES])
         if model is not None and model.num_nodes <= MOST_JUDGED and self._judged[0] != number:
-            figures = policy_value(model, self.decided())
-            self._judged = number, figures["value"], figures["violation"]
+            exact = policy_value(model, self.decided())
+            self._judged = number, exact["value"], exact["violation"]
         gap, violation = float(r.bounds[GAP]), float(r.bounds[VIOLATED_HIGH])
         self._lines.append((float(r.status[EPISODES]), gap, violation, *self._judged[1:]))
 
     def _translate(self, log: Log, first: int, last: int) -> None:
-        """Write nodes of the log as others number them: tables that grow leave room between two steps."""
+        """Convert nodes of the log to the space's layout; growing tables leave room between two steps."""
         own, other = self.rounds.structure.node_stride, self.space.layout.node_stride
         if own != other and last > first:
             step, slot = np.divmod(log.node[first:last], own)
@@ -258,16 +258,16 @@ class CertifiedLearner(SamplingAlgorithm):
         return self._go_on(1, episode + 1, log, changes)
 
     def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
-        """Note that an episode was announced before its start, which those of a candidate must be."""
+        """Count an episode that begins; evidence must have begun under the current candidate."""
         self._begun += 1
         return changes
 
     @property
     def at_once(self) -> int:
-        """Episodes that may run together: all follow what was decided before the first of them began."""
+        """Episodes that may run together: all follow the same decisions."""
         return self.until_review
 
-    # What came out -------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------
 
     def _by_slot(self, nodes: NDArray[Any]) -> NDArray[np.int64]:
         """[slot, column] of an array by node."""
@@ -282,29 +282,29 @@ class CertifiedLearner(SamplingAlgorithm):
         return np.ascontiguousarray(entries.reshape(self.columns, -1)[:, : self.space.rows].T)
 
     def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: what the next episode follows."""
+        """[slot, column]: the rows that the next episode follows."""
         return np.maximum(self._by_slot(self.rounds.rows), self.space.layout.row_start[:-1, None])
 
     def chosen(self) -> NDArray[np.int64]:
-        """[slot, column]: the candidate, which a certificate is about."""
+        """[slot, column]: the candidate, the subject of the certificate."""
         return np.maximum(self._by_slot(self.rounds.candidate), self.space.layout.row_start[:-1, None])
 
     def values(self) -> Floats:
-        """[entry]: upper values; minus infinity where an action is ruled out."""
+        """[entry]: upper values; minus infinity for actions that are ruled out."""
         tables = self.rounds.tables
         return self.space.entries_of(self._by_row(np.where(tables.witness == OPEN, tables.upper, -np.inf)))
 
     def known(self) -> NDArray[np.int8]:
-        """[entry]: what has been seen to violate, or to lead where only violations are left."""
+        """[entry]: actions that violated, or that led to a dead state."""
         return self.memory().known(self.space)
 
     def memory(self) -> Memory:
-        """What has been seen to fail, and how."""
+        """Return the violations that were observed."""
         structure, tables = self.rounds.structure, self.rounds.tables
         return Memory(self._by_row(tables.witness), tables.max_violation[structure.group_of_row[: self.space.rows]])
 
     def feasible(self) -> bool | None:
-        """False when a first state has been seen to leave no way out."""
+        """Return False if an observed first state is dead."""
         return False if self.rounds.status[DEAD_FIRST] != OPEN else None
 
     def proof(self) -> list[Witness]:
@@ -313,11 +313,11 @@ class CertifiedLearner(SamplingAlgorithm):
 
     @property
     def issued(self) -> list[dict[str, float]]:
-        """What was certified, in the order of the epsilons."""
+        """Certified bounds, in the order of the epsilons."""
         return self.rounds.issued
 
     def proof_history(self) -> ProofHistory:
-        """What had been proved at each review with a candidate."""
+        """Return the bounds of each review with a candidate."""
         return ProofHistory.of(self._curve())
 
     def _curve(self) -> Floats:
@@ -332,13 +332,13 @@ class CertifiedLearner(SamplingAlgorithm):
         return found | ({"about left": float(left)} if math.isfinite(left) and r.reviews else {})
 
     def certificate(self) -> Certificate:
-        """Return what is certified; before anything is, the bounds as they stand."""
+        """Return the certificate, or the current bounds."""
         return certificate(self)
 
     # Files ---------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written."""
+        """Return all tables by name."""
         r = self.rounds
         evidence = {f"evidence_{name}": array for name, array in r.evidence._asdict().items() if name != "gap"}
         own = {"status": r.status, "bounds": r.bounds, "passed": r.passed, "proved": self._curve()} | evidence
@@ -348,13 +348,13 @@ class CertifiedLearner(SamplingAlgorithm):
         return r.tables._asdict() | rows | own | {"evidence_gap": r.evidence.gap} | r.frozen_counts._asdict()
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` gave; files from before hold no course of the proof."""
-        curve = arrays.get("proved", np.empty((0, 5)))
+        """Restore what `arrays` returned."""
+        curve = arrays["proved"]
         if curve.dtype != np.float64 or curve.ndim != 2 or curve.shape[1] != 5:
             raise ValueError(f"engine.proved has shape {curve.shape}")
         self._lines = [tuple(line) for line in curve.tolist()]
         if self._growing is None:
-            super().load({**arrays, "proved": curve})
+            super().load(arrays)
             return
         r = self.rounds
         for name, array in {"status": r.status, "bounds": r.bounds, "passed": r.passed}.items():
@@ -365,7 +365,7 @@ class CertifiedLearner(SamplingAlgorithm):
         self._growing.restore(arrays)
 
     def check(self, done: int) -> None:
-        """Raise where arrays from a file hold what cannot be."""
+        """Check arrays of a file and set what follows from them."""
         check_restored(self, done)
         r = self.rounds
         if self._lines and r.status[FROZEN]:
@@ -408,7 +408,7 @@ def certify_model(
 def certify_environment(
     space: GrowingSpace, epsilons: tuple[float, ...], failure_probability: float, relative: bool, declared: Declarations
 ) -> GrowingRounds:
-    """Return the learner's rounds on an environment, whose states come as they are met."""
+    """Return the learner's rounds on an environment, whose states are discovered online."""
     rules = space.rules
     least, most = rules.reward_range
     bounds = rules.constraints.bounds or ()
@@ -427,14 +427,14 @@ def certify_environment(
 
 
 def lower_bets(model: TabularModel, joint: bool) -> int:
-    """Return how many bets the lower values of a policy are."""
+    """Return the number of bounds for the lower values of a policy."""
     if not model.stationary:
         return model.num_slots
     return max(1, model.num_slots * (model.horizon if joint else model.horizon - 1))
 
 
 def model_structure(model: TabularModel, declared: ModelDeclarations) -> Structure:
-    """Return where things stand in a model."""
+    """Return the index structure of a model."""
     layout = model.layout
     rows = model.num_rows
     slot_of_row = np.repeat(np.arange(model.num_slots), np.diff(layout.row_start)).astype(np.int32)
@@ -445,7 +445,7 @@ def model_structure(model: TabularModel, declared: ModelDeclarations) -> Structu
     )
     noises = 0
     sizes = np.zeros(int(distribution.max()) + 1, np.int64)
-    # A cell for each outcome: of a distribution that several stored distributions share, the most that any of them has.
+    # A cell for each outcome; stored distributions that are declared equal may differ in their number of outcomes.
     np.maximum.at(sizes, distribution, np.diff(layout.outcome_start)[layout.row_distribution])
     if declared.noise_next is not None:
         noises = declared.noise_next.shape[1]
@@ -480,7 +480,7 @@ def step_slots(model: TabularModel) -> tuple[Longs, Longs, Ints]:
 def model_params(
     model: TabularModel, structure: Structure, failure_probability: float, declared: ModelDeclarations
 ) -> Params:
-    """Return the numbers that a model, what is declared of it and p come to."""
+    """Return the parameters of the bounds on a model."""
     least, most = model.reward_range
     joint = model.payoffs.stride > 0 and not declared.deterministic
     distributions = len(structure.cell_start) - 1
@@ -493,7 +493,7 @@ def model_params(
 
 
 def start_tables(structure: Structure, params: Params, nodes: int, entries: int) -> tuple[Tables, Scratch]:
-    """Return tables of nothing seen, and room to work in."""
+    """Return the initial tables, and scratch arrays."""
     horizon, rows = structure.horizon, len(structure.distribution_of_row)
     distributions, cells = len(structure.cell_start), int(structure.cell_start[-1]) + len(structure.row_start)
     most = max(params.most, 0.0) if structure.ends else params.most

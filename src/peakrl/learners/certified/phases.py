@@ -1,33 +1,31 @@
 """How the certified learner spends its episodes, and when it stops.
 
 Episodes come in rounds, each a tenth of all before it: all greedy in U until a candidate is frozen, then a third of
-them, a third by the challenger and a third by the candidate. After a round every bound is computed again (a *review*):
+them, a third by the challenger and a third by the candidate. After a round every bound is updated (a *review*):
 
     candidate    frozen once U_1 less its estimated value is at most 4 epsilon; replaced if it is known to violate, or
-                 if another is epsilon/20 better and, without the returns of this one, still looks certified sooner
-                 (`learners.certified.forecast`); the j-th frozen one has 1/(j (j+1)) of p_L and p_C
+                 if another is epsilon/20 better and, without the returns of this one, is still forecast to be certified
+                 sooner; the j-th frozen one has 1/(j (j+1)) of p_L and p_C
     certificate 1    U_1 - L <= epsilon, L from the returns of the candidate since it was frozen
-    certificate 2    the mean of the largest gap of an episode (`learners.certified.gaps`) <= epsilon; gaps are frozen
-                     when they look small enough, and episodes of the candidate from then on count; the i-th attempt has
-                     1/(i (i+1)) of its share
+    certificate 2    the mean of the largest gap of an episode (`gaps`) <= epsilon; gaps are frozen when they look small
+                     enough, and episodes of the candidate from then on count; the i-th attempt has 1/(i (i+1)) of its
+                     share
 
-The expected violation must be within epsilon as well. The bounds: `learners.certified.confidence`. Before a certificate is
-issued, U is computed from the counts alone, without the memory of earlier bounds: what is issued can be checked by
-anyone who has the counts.
+The expected violation must be within epsilon as well. The bounds: `confidence`. Before a certificate is issued, U is
+computed from the counts alone, without earlier bounds, so that the certificate can be verified from the counts.
 
-About how long certificate 1 will take: what to spend on upper values, and what on the candidate.
-
-U_1 less the best value V falls like K^-1/2 in the number K of episodes, and n episodes of the candidate tell what it is
-worth up to
+The forecast. U_1 less the best value V falls like K^-1/2 in the number K of episodes, and n episodes of the candidate
+determine its value up to
 
     off(n) = sqrt( 2 var beta(n) / n ) + (mean - H lo) beta(n) / (3 n),     or (mean - H lo) log(1/d) / n for var = 0.
 
-A candidate of value v of which n episodes were seen is certified, if the search goes on to f K episodes of which a
-share counts for the candidate, and then all are the candidate's own, after about
+A candidate of value v with n episodes so far is certified, if the search continues to f K episodes of which a share
+belongs to the candidate, and all episodes after that are its own, after about
 
     total(f) = f K + [ needed( epsilon - (U_1 - V) / sqrt(f) - (V - v) ) - n - share (f - 1) K ]+
 
-needed(width) being the least n with off(n) <= width. Nothing is proved by any of this: it only decides what to do next.
+episodes; needed(width) is the least n with off(n) <= width. The forecast proves nothing, it only
+guides the next episodes.
 """
 
 from __future__ import annotations
@@ -68,23 +66,23 @@ from peakrl.learners.certified.tables import BEFORE, OPEN, SAMPLES, Params, Scra
 from peakrl.learners.certified.values import first_value, sweep
 from peakrl.types import Floats, Ints
 
-#: Numbers of episodes that are looked at, and how far the search may still go.
+#: The grids of n and of f in the forecast.
 SIZES: Floats = 8.0 * 1.1 ** np.arange(295.0)
 AHEAD: Floats = 1.05 ** np.arange(190.0)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is known of the returns of a candidate."""
+    """Forecast of the episodes until a certificate, from the returns of a candidate."""
 
     #: [size]: off(n) for each of `SIZES`.
     off: Floats
-    #: Episodes of a candidate that its violation takes.
+    #: Episodes of the candidate that the bound on its violation needs.
     safe: float
 
     @classmethod
     def of(cls, mean: float, deviation: float, least: float, log_share: float, safe: float) -> Forecast:
-        """Return the forecast for returns of a mean and a deviation; none is below `least`."""
+        """Return the forecast for returns of at least `least` with this mean and standard deviation."""
         above = mean - least
         if deviation == 0.0:
             return cls(above * log_share / SIZES, safe)
@@ -92,27 +90,27 @@ class Forecast:
         return cls(np.asarray(np.sqrt(2 * deviation**2 * bet / SIZES) + above * bet / SIZES / 3), safe)
 
     def needed(self, width: Floats) -> Floats:
-        """Return how many episodes of a candidate tell its value up to `width`."""
+        """Return how many episodes of a candidate determine its value up to `width`."""
         place = np.searchsorted(-self.off, -width)
         found = np.append(SIZES, math.inf)[place]
         return np.asarray(np.where(width > 0.0, np.maximum(found, self.safe), math.inf))
 
     def totals(self, done: int, aim: float, high: float, best: float, value: float, seen: int, share: float) -> Floats:
-        """[`AHEAD`]: total(f) for a candidate of a value, of which some episodes were seen."""
+        """[`AHEAD`]: total(f) for a candidate of value `value` with `seen` episodes so far."""
         width = aim - max(high - best, 0.0) / np.sqrt(AHEAD) - max(best - value, 0.0)
         rest = self.needed(width) - seen - share * (AHEAD - 1.0) * done
         return np.asarray(AHEAD * done + np.maximum(rest, 0.0))
 
 
-#: A candidate is frozen when U_1 is within so many epsilon of its value, and replaced for so much of an epsilon.
+#: A candidate is frozen if U_1 is within ARM epsilon of its value, and replaced by one that is STICK epsilon better.
 ARM, STICK = 4.0, 0.05
-#: Episodes of a round: at least so many (where nothing is random), and such a share of all before it.
+#: Episodes of a round: the minimum (also for deterministic problems), and the share of all before it.
 FIRST, FIRST_DETERMINISTIC, SHARE = 50, 10, 0.1
-#: Of a round with a frozen candidate, the share that the candidate has, and that the challenger has.
+#: In a round with a frozen candidate, the share of the candidate, and that of the challenger.
 PART = 1 / 3
-#: Episodes of the candidate that an attempt at small gaps may take, as a share of all before and a number.
+#: Episodes of the candidate that an attempt at certificate 2 may take: a share of all before, and a minimum.
 EFFORT, EFFORT_LEAST = 0.15, 200
-#: Returns by which the spread of a candidate's returns is judged.
+#: Returns needed to estimate the variance of a candidate's returns.
 TELLING = 50
 #: Kinds of episodes.
 OPTIMISTIC, CHALLENGE, CANDIDATE = 0, 1, 2
@@ -125,7 +123,7 @@ class Rounds(Proofs):
         self, structure: Structure, params: Params, tables: Tables, scratch: Scratch, goal: Goal, nodes: int
     ) -> None:
         super().__init__(structure, params, tables, scratch, goal, nodes)
-        #: Reviews so far, for whoever follows them.
+        #: Reviews so far.
         self.reviews = 0
         self.status[LEFT] = FIRST_DETERMINISTIC if params.deterministic else FIRST
         self.stopped: str | None = None
@@ -144,11 +142,11 @@ class Rounds(Proofs):
 
     @property
     def rows(self) -> Ints:
-        """[node]: what the next episode follows."""
+        """[node]: the rows that the next episode follows."""
         return self.tables.greedy if self.live else self.followed
 
     def played(self, episodes: int) -> None:
-        """Go on to the next block, or review, when so many more episodes of the present one are over."""
+        """Count episodes; at the end of a block start the next one, or review."""
         status = self.status
         status[EPISODES] += episodes
         status[LEFT] -= episodes
@@ -169,7 +167,7 @@ class Rounds(Proofs):
             self.followed[:] = rows
 
     def _round(self) -> None:
-        """Plan a round of all three kinds; where nothing is random, one episode shows all of the candidate."""
+        """Plan a round of all three kinds; if nothing is random, one episode of the candidate suffices."""
         if self.params.deterministic:
             self._block(OPTIMISTIC, FIRST_DETERMINISTIC - 1)
             self.status[CHALLENGES], self.status[CANDIDATES] = 0, 1
@@ -180,7 +178,7 @@ class Rounds(Proofs):
         self.status[CHALLENGES] = self.status[CANDIDATES] = part
 
     def _growth(self) -> float:
-        """Return the next round as a share of all episodes so far: less where that may do (gaps go as K^-1/2)."""
+        """Return the next round as a share of all episodes so far: less if that may suffice (gaps fall like K^-1/2)."""
         if not self.status[FROZEN]:
             return SHARE
         beyond = float(self.bounds[GAP]) / max(self.aim(), 1e-300)
@@ -194,7 +192,7 @@ class Rounds(Proofs):
     # Reviews -------------------------------------------------------------------------------------------------
 
     def review(self) -> None:
-        """Compute every bound again; issue what can be issued; plan the next episodes."""
+        """Update every bound, issue certificates, and plan the next episodes."""
         self.reviews += 1
         sweep(self.structure, self.params, self.tables, self.scratch, ROUGH)
         high, dead = first_value(self.structure, self.params, self.tables, self.scratch, ROUGH)
@@ -215,14 +213,14 @@ class Rounds(Proofs):
         self._plan()
 
     def epsilon(self) -> float:
-        """Return the gap to reach now, in units of value; 0 where a relative one has nothing to relate to yet."""
+        """Return the gap to reach, in units of value; 0 for a relative one without a bound on the value yet."""
         wanted = self.goal.epsilons[min(int(self.status[PASSED]), len(self.goal.epsilons) - 1)]
         if not self.goal.relative:
             return wanted
         return wanted * max(float(self.bounds[LOW]), -float(self.bounds[HIGH]), 0.0)
 
     def forecast(self) -> float:
-        """Return about how many episodes are left: gaps fall like K^-1/2, what is not seen to violate like 1/K."""
+        """Estimate the episodes left: gaps fall like K^-1/2, the bound on the violation like 1/K."""
         done, aim = int(self.status[EPISODES]), self.aim()
         gap = float(self.bounds[GAP]) if self.status[FROZEN] else float(self.bounds[HIGH] - self.bounds[ESTIMATE])
         if not (aim > 0.0 and math.isfinite(gap)):
@@ -232,14 +230,14 @@ class Rounds(Proofs):
         return max(0.0, done * (beyond - 1.0)) if math.isfinite(beyond) else math.inf
 
     def aim(self) -> float:
-        """Return about the gap to reach, for plans: a relative one by the estimated value."""
+        """Return the gap to reach for planning; a relative one uses the estimated value."""
         if not self.goal.relative:
             return self.epsilon()
         wanted = self.goal.epsilons[min(int(self.status[PASSED]), len(self.goal.epsilons) - 1)]
         return wanted * abs(float(self.bounds[ESTIMATE]))
 
     def _choose(self, high: float) -> None:
-        """Keep the candidate, or take another."""
+        """Keep the candidate, or replace it."""
         nodes = len(self.candidate)
         rows, value, estimate = np.zeros(nodes, np.int32), np.zeros(nodes), np.zeros(nodes)
         plan_candidate(self.structure, self.params, self.tables, self.goal.least, rows, value, estimate)
@@ -256,7 +254,7 @@ class Rounds(Proofs):
         self.bounds[ESTIMATE] = now
 
     def _sooner(self, high: float, best: float, now: float) -> bool:
-        """Would a candidate of value `best`, without a single return, be certified sooner than the present one?"""
+        """Return whether a new candidate of value `best` is forecast to be certified before the current one."""
         if best - now <= STICK * self.aim():
             return False
         forecast = self._returns_forecast()
@@ -267,7 +265,7 @@ class Rounds(Proofs):
         return bool(other < forecast.totals(done, aim, high, best, now, seen, PART).min())
 
     def _returns_forecast(self) -> Forecast | None:
-        """Return what the candidate's returns tell of the way that is left; None where they are too few, or no use."""
+        """Return the forecast for the candidate; None if it has too few returns or nothing is random."""
         total, scale, aim = int(self.evidence.counts[PLAYED]), self.evidence.scale, self.aim()
         if total < TELLING or self.params.deterministic or not aim > 0.0:
             return None
@@ -283,13 +281,13 @@ class Rounds(Proofs):
         return counted_mean(self.structure, self.tables, estimate)
 
     def _known_bad(self) -> bool:
-        """Does the candidate take something ruled out where something else is left?"""
+        """Return whether the candidate takes an action that is ruled out in a state that is not dead."""
         entries = self.node_step * self.structure.entry_stride + self.candidate[self.nodes]
         ruled_out = self.tables.witness[entries] != OPEN
         return bool((ruled_out & (self.tables.dead[self.nodes] == 0)).any())
 
     def _freeze(self, rows: Ints) -> None:
-        """Take a candidate: what it is judged by is seen from now on."""
+        """Freeze a candidate: its evidence starts now."""
         self.candidate[:] = rows
         self.status[FROZEN] = 1
         self.status[POLICIES] += 1
@@ -307,7 +305,7 @@ class Rounds(Proofs):
     # Certificates -------------------------------------------------------------------------------------------
 
     def _certified(self) -> bool:
-        """Is the candidate certified for the present epsilon? Bounds are as they stand, `issued` tells."""
+        """Update the bounds; issue and return True if the candidate is certified for the current epsilon."""
         bounds = self.bounds
         bounds[LOW] = self.return_low()
         bounds[CHANCE_HIGH] = self.chance_high()
@@ -333,13 +331,13 @@ class Rounds(Proofs):
 
     @property
     def issued(self) -> list[dict[str, float]]:
-        """What was certified, in the order of the epsilons."""
+        """Certified bounds, in the order of the epsilons."""
         return [dict(zip(LINE, line, strict=True)) for line in self.passed[: self.status[PASSED]].tolist()]
 
     # Plans ---------------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        """Plan what comes next for a frozen candidate that is not certified yet."""
+        """Plan the next episodes for a frozen candidate that is not certified yet."""
         alone = 0 if self.params.deterministic else (self._last_episodes() or self._try_gaps())
         if alone > 0:
             self._finish(alone)
@@ -347,7 +345,7 @@ class Rounds(Proofs):
             self._round()
 
     def _last_episodes(self) -> int:
-        """Return how many episodes of the candidate alone come next; 0 where the search had better go on."""
+        """Return the number of episodes of the candidate alone that come next; 0 to continue the search."""
         forecast, done = self._returns_forecast(), int(self.status[EPISODES])
         if forecast is None:
             return 0
@@ -359,24 +357,24 @@ class Rounds(Proofs):
         return int(min(max(50.0, 0.02 * done, 0.7 * rest), max(EFFORT_LEAST, 0.5 * done)))
 
     def _try_gaps(self) -> int:
-        """Look at the gaps; freeze them where few enough episodes of the candidate may certify them: how many, or 0."""
+        """Freeze the gaps if few enough episodes of the candidate may certify them; return how many, or 0."""
         low = self.lower_values_now()
         gap, stopping, challenger = np.zeros_like(low), np.zeros_like(low), np.zeros(len(low), np.int32)
         aim, next_share = self.aim(), self._attempt_share(int(self.status[ATTEMPTS]) + 1) + math.log(2)
         effort = EFFORT * int(self.status[EPISODES]) + EFFORT_LEAST
 
-        def asked(tables: Tables) -> float:
+        def episodes_needed(tables: Tables) -> float:
             top = measure_gaps(self.structure, self.params, tables, self.candidate, low, gap, stopping, challenger)
             mean = counted_mean(self.structure, self.tables, stopping)
-            if not self.params.complete:  # a state not met yet may have the largest gap that can be, up to rounding
+            if not self.params.complete:  # a state that was not visited may have the largest possible gap
                 top = max(top, self.structure.horizon * (self.params.most - self.goal.least))
             self._largest = top
-            room = 0.95 * aim - 1.1 * mean
-            return max(top * next_share, 1e-300) / room if room > 0.0 else math.inf
+            margin = 0.95 * aim - 1.1 * mean
+            return max(top * next_share, 1e-300) / margin if margin > 0.0 else math.inf
 
-        good = asked(self.tables) <= effort
+        good = episodes_needed(self.tables) <= effort
         self.challenger[:] = challenger
-        needed = asked(self.fresh()) if good else math.inf
+        needed = episodes_needed(self.fresh()) if good else math.inf
         if needed > effort:
             return 0
         self.status[ATTEMPTS] += 1

@@ -1,18 +1,17 @@
-"""What the certified learner stores: where states, distributions and constraint groups stand, and what was seen and concluded.
+"""Tables of the certified learner: index structure, counts, bounds; and their storage for growing state spaces.
 
-A *distribution* is a set of pairs whose next states (with their rewards, where those depend on the outcome) have one distribution; where
-nothing is declared each row is its own. The distribution of the first state is the last one. The samples of a distribution are kept as
-cells: a next slot, the reward that came with it, and how often. A *group* is a set of rows whose constraints are the
-same. Index spaces: `types`.
+A *distribution* stands for the pairs that share the distribution of the next state (together with the reward, if it
+depends on the outcome); unless something is declared, each row has its own. The distribution of the first state is the
+last one. Samples are kept as cells: a next slot, the reward, and a count. A *group* is a set of rows with the same
+constraints. Index spaces: `types`.
 
-Where the next state is declared to be g(s, a, noise), there is one distribution, that of the noise: its cells are the noises,
-and the next slot of a cell depends on the row. A next state of an environment that was not met has no slot: UNMET.
+If the next state is declared to be g(s, a, noise), there is one distribution, that of the noise: its cells are the
+noises, and the next slot of a cell depends on the row. A next state that was not visited has no slot: UNMET.
 
-Arrays of the certified learner that have room for more states than there are, and their compact form.
-
-They are made again, twice as large, when their room is used up; the cells of a distribution move to the end when it needs more.
-`guess` has a line for each step, as on a model, or just one where every distribution belongs to one step.
-Compact, as in files and in evidence, slots and rows stand as they were met, the distribution of the first state last.
+`GrowingArrays` have room for more states than there are and double in size when it is used up; the cells of a
+distribution move to the end when it needs more. `guess` has a line for each step, or only one if every distribution
+belongs to one step. In the compact form, that of files and evidence, slots and rows are in the order of their first
+visit, the distribution of the first state last.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from peakrl.learners.base import alike
 from peakrl.learners.space import GrowingSpace
 from peakrl.types import Bytes, Floats, Ints, Longs
 
-#: Why an entry is ruled out: it is not, it was seen to violate, or the dead slot that it was seen to lead to.
+#: Why an entry is ruled out: it is not, it violated, or (>= 0) the dead slot that it led to.
 OPEN, VIOLATES = -2, -1
 #: Columns of `Tables.distribution`: samples, cells in use, samples before the candidate was frozen.
 SAMPLES, CELLS, BEFORE = 0, 1, 2
-#: In place of the next slot where a declared map leads to a state that was not met.
+#: In place of the next slot if declared dynamics lead to a state that was not visited.
 UNMET = -1
 
 
 class Structure(NamedTuple):
-    """Where things stand; an environment's grow as states are met."""
+    """Index structure; grows with the visited states of an environment."""
 
     horizon: int
     node_stride: int
     entry_stride: int
-    #: The first so many slots are ends of episodes.
+    #: Number of slots, the first ones, that are ends of episodes.
     ends: int
     #: [slot + 1]
     row_start: Longs
@@ -59,34 +58,34 @@ class Structure(NamedTuple):
     group_rows: Ints
     #: [distribution]: its first cell.
     cell_start: Longs
-    #: Where s' = g(s, a, noise) is declared: how many noises there are, and [row * noises + noise]: the next slot.
+    #: If s' = g(s, a, noise) is declared: the number of noises, and [row * noises + noise]: the next slot.
     noises: int
     noise_next: Ints
 
 
 class Params(NamedTuple):
-    """Numbers that settings and declarations come to."""
+    """Parameters of the bounds, from settings and declarations."""
 
-    #: The least and the most that one step can earn (of steps that never violate, where that is declared).
+    #: The lowest and the highest reward of a step (of steps without a violation, if that is declared).
     least: float
     most: float
-    #: Does the reward depend on the outcome? Then bets are on reward plus next value together.
+    #: Does the reward depend on the outcome? Then bounds are on reward plus next value.
     joint: bool
     deterministic: bool
-    #: Are all states known? Then the largest W of a step bounds those never met.
+    #: Are all states known? Then the largest W of a step bounds those that were not visited.
     complete: bool
-    #: [distribution]: log(1/d) of one bet on it.
+    #: [distribution]: log(1/d) of one bound.
     log_share: Floats
 
 
 class Tables(NamedTuple):
-    """What was seen and what follows from it."""
+    """Counts, observations and upper values."""
 
-    #: [entry]: U, why ruled out, and the samples of its distribution at the latest update.
+    #: [entry]: U, why ruled out, and the samples of its distribution at the last update.
     upper: Floats
     witness: Ints
     updated: Longs
-    #: [step, distribution]: the nu that was best there; just one line where every distribution belongs to one step.
+    #: [step, distribution]: the best nu of the last bound; one line if every distribution belongs to one step.
     guess: Floats
     #: [node]: W, is it dead, greedy row.
     value: Floats
@@ -94,15 +93,15 @@ class Tables(NamedTuple):
     greedy: Ints
     #: [step]: B, at least every W of the step.
     top: Floats
-    #: [row]: is its reward known, and which it is.
+    #: [row]: is the reward known, and the reward.
     known: Bytes
     reward: Floats
-    #: [group]: was it read, and the largest violation.
+    #: [group]: was it tested, and the largest violation.
     tested: Bytes
     max_violation: Floats
     #: [distribution, 3]
     distribution: Longs
-    #: [cell]: next slot, reward (where it depends on the outcome), samples, samples before the candidate was frozen.
+    #: [cell]: next slot, reward (if it depends on the outcome), samples, samples before the candidate was frozen.
     cell_next: Ints
     cell_reward: Floats
     cell_count: Longs
@@ -110,16 +109,16 @@ class Tables(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Capacity to work in; nothing in it is remembered."""
+    """Scratch arrays."""
 
     #: [cell of one distribution]
     value: Floats
     count: Longs
-    #: [distribution]: the step for which `bound_value` holds, and the bound of what follows (-inf: leads to a dead slot).
+    #: [distribution]: the step of `bound_value`, the bound, and a dead slot among the samples (or OPEN).
     bound_step: Longs
     bound_value: Floats
     bound_dead: Longs
-    #: [step + 1]: the episode at hand.
+    #: [step + 1]: the current episode.
     slot: Longs
     row: Longs
     following: Longs
@@ -128,7 +127,7 @@ class Scratch(NamedTuple):
 
 
 Spec = dict[str, tuple[Any, Any]]
-#: What grows, by what it is indexed with: type and fill of each array.
+#: Type and initial value of each array, by index space.
 BY_NODE: Spec = {
     "value": (np.float64, 0.0), "dead": (np.int8, 0), "greedy": (np.int32, 0), "candidate": (np.int32, 0),
     "followed": (np.int32, 0), "challenger": (np.int32, 0), "gap": (np.float64, 0.0),
@@ -138,7 +137,7 @@ BY_ROW: Spec = {
     "known": (np.int8, 0), "reward": (np.float64, 0.0), "then_known": (np.int8, 0),
     "distribution_of_row": (np.int32, 0), "group_of_row": (np.int32, 0), "slot_of_row": (np.int32, 0),
 }  # fmt: skip
-#: `judged`: what was known of a group when the candidate was frozen: nothing, kept (1), violated (2).
+#: `judged`: what was known of a group when the candidate was frozen: nothing (0), satisfied (1), violated (2).
 BY_GROUP: Spec = {
     "tested": (np.int8, 0), "max_violation": (np.float64, 0.0), "then_max_violation": (np.float64, 0.0),
     "judged": (np.int8, 0),
@@ -156,12 +155,12 @@ BY_CELL: Spec = {
 #: Arrays that follow from the others, or that are scratch.
 UNKEPT = {"distribution_of_row", "group_of_row", "slot_of_row", "log_share", "cell_start", "cell_room", "bound_step",
           "bound_value", "bound_dead", "scratch_value", "scratch_count"}  # fmt: skip
-#: Cells of a distribution at first.
+#: Initial number of cells of a distribution.
 FIRST_CELLS = 4
 
 
 class Capacity(NamedTuple):
-    """Sizes that there is room for; distributions and groups are at most as many as rows."""
+    """Allocated sizes; there are at most as many distributions and groups as rows."""
 
     slots: int
     rows: int
@@ -169,7 +168,7 @@ class Capacity(NamedTuple):
 
 
 class GrowingArrays:
-    """Every array by name, for the slots and rows of a space that grows."""
+    """Every array by name, for the slots and rows of a growing space."""
 
     def __init__(self, space: GrowingSpace) -> None:
         self.space, self.horizon = space, space.horizon
@@ -177,16 +176,16 @@ class GrowingArrays:
         self.room = Capacity(0, 0, 0)
         self.own: dict[str, NDArray[Any]] = {}
         self.cells = 0
-        #: Has every row a guess of its own (where a map is declared), or every distribution?
+        #: Has every row a guess of its own (if dynamics are declared), or every distribution?
         self.guess_by_row = False
-        #: What distributions and groups that several rows may have are numbered by, in the order of being met.
+        #: Key to number of the distributions and groups that several rows may share, in the order of their first visit.
         self.distributions: dict[Hashable, int] = {}
         self.groups: dict[Hashable, int] = {}
-        #: So many there are, that of the first state left out; each row its own where nothing is declared.
+        #: Their numbers, without the distribution of the first state.
         self.num_distributions = self.num_groups = 0
 
     def enlarge(self, room: Capacity) -> None:
-        """Make every array that lacks room again."""
+        """Reallocate the arrays that are too small."""
         old, own, horizon = self.room, self.own, self.horizon
         nodes = horizon + 1 if self.space.shared else 1
         for spec, before, shape in (
@@ -215,14 +214,14 @@ class GrowingArrays:
         self.room = room
 
     def take_cells(self, distributions: Longs, cells: Longs) -> None:
-        """Give each of these distributions room for so many cells, at the end; what it has moves there."""
+        """Move each of these distributions to the end, with room for so many cells."""
         end = self.cells + int(cells.sum())
         if end > self.room.cells:
             self.enlarge(self.room._replace(cells=2 * end))
         own, starts = self.own, self.cells + np.cumsum(cells) - cells
         used = own["distribution"][distributions, CELLS]
-        for place in np.flatnonzero(used).tolist():
-            size, start, before = int(used[place]), int(starts[place]), int(own["cell_start"][distributions[place]])
+        for i in np.flatnonzero(used).tolist():
+            size, start, before = int(used[i]), int(starts[i]), int(own["cell_start"][distributions[i]])
             for name in BY_CELL:
                 if not name.startswith("scratch"):
                     own[name][start : start + size] = own[name][before : before + size]
@@ -233,7 +232,7 @@ class GrowingArrays:
     # Files ---------------------------------------------------------------------------------------------------
 
     def _cells_in_use(self) -> tuple[Longs, Longs, Longs]:
-        """Return the distributions in use, the first state's last; where each begins when compact; and where its cells stand."""
+        """Return the distributions in use, the first compact cell of each, and the positions of the cells."""
         distributions = np.append(np.arange(self.num_distributions), len(self.own["distribution"]) - 1)
         sizes = np.maximum(self.own["distribution"][distributions, CELLS], 1)
         starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -268,12 +267,12 @@ class GrowingArrays:
         return found | {"cell_start": starts, "row_start": space.layout.row_start.copy()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `compact` gave, for the same states; a ValueError says what does not fit."""
+        """Restore what `compact` returned, for the same states; raise ValueError if it does not fit."""
         like, own, space = self.compact(), self.own, self.space
         distribution = alike(like["distribution"], arrays["distribution"], "engine.distribution")
         sizes = np.maximum(distribution[:, CELLS], 1)
         if (distribution[:, CELLS] < 0).any() or sizes.sum() != len(arrays["cell_next"]):
-            raise ValueError("engine.distribution counts cells that there are not")
+            raise ValueError("engine.distribution does not match the number of cells")
         names, starts = (
             np.append(np.arange(self.num_distributions), len(own["distribution"]) - 1),
             np.cumsum(sizes) - sizes,

@@ -1,15 +1,15 @@
-"""Upper values of every (step, state, action), which hold for the unknown best safe policy.
+"""Upper values of every (step, state, action), which bound the value of the unknown best safe policy.
 
     U_h(s,a) <- min( U_h(s,a), r' + v ),   W_h(s) = max of U_h(s,a) over a not ruled out,   B_h = max_s W_h(s)
 
-r' is the reward where it was read, else the most that a step can earn; v = 0 at the last step, B_{h+1} for a distribution
-without a sample, else the bound of `bounds.upper_mean` over W_{h+1}(s') of all samples of the distribution, nu >= B_{h+1}. Where
-rewards depend on the outcome, the bet is on reward plus W_{h+1}(s'), at the last step too, and nu >= most + B_{h+1}.
-Where nothing is random, v = W_{h+1}(s'). Where states are not known, B_h = (H - h) most for ever, and so is W_h(s) of a
-state that was not met and to which a declared map leads.
+r' is the reward if it was observed, else the largest reward of a step. v = 0 at the last step, v = B_{h+1} for a
+distribution without samples, else v is the bound of `bounds.upper_mean` over W_{h+1}(s') of all samples of the
+distribution, with nu >= B_{h+1}. If rewards depend on the outcome, the bound is on reward plus W_{h+1}(s'), also at the
+last step, and nu >= most + B_{h+1}. If nothing is random, v = W_{h+1}(s'). If the states are not known in advance,
+B_h = (H - h) most throughout, and so is W_h(s) of a state that was not visited and that declared dynamics lead to.
 
-(h,s,a) is ruled out when it was seen to violate, or when a sample of its distribution is dead at h+1; (h,s) is dead when every
-action is ruled out. A dead state counts for no maximum, and nothing is computed from it.
+(h,s,a) is ruled out if it was observed to violate, or if a sample of its distribution is dead at h+1; (h,s) is dead if
+all of its actions are ruled out. Dead states are left out of every maximum, and nothing is computed from them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from peakrl.learners.episode import Log
 
 @loop
 def next_slot(structure: Structure, tables: Tables, row: int, distribution: int, cell: int) -> int:
-    """Return where cell number `cell` of a distribution leads when it is reached by `row`; UNMET where that was not met."""
+    """Return the next slot of cell `cell` of a distribution when `row` is taken; UNMET: a state not visited."""
     if structure.noises > 0 and row >= 0:
         return np.int64(structure.noise_next[row * structure.noises + cell])
     return np.int64(tables.cell_next[structure.cell_start[distribution] + cell])
@@ -43,10 +43,9 @@ def following_value(
     distribution: int,
     precision: float,
 ) -> tuple[float, int]:
-    """Return the bound of what follows a row at `step` (W, plus the reward where it depends on the outcome).
+    """Return the upper bound of W after a row at `step`, plus the reward if it depends on the outcome.
 
-    The second number is the dead slot that the distribution was seen to lead to, or OPEN. `row` is -1 for the first state, whose
-    samples are those of step -1.
+    The second number is a dead slot among the samples, or OPEN. `row` is -1 for the first state, at step -1.
     """
     samples = tables.distribution[distribution, SAMPLES]
     ceiling = tables.top[step + 1] + (params.most if params.joint and row >= 0 else 0.0)
@@ -85,14 +84,14 @@ def following_value(
 
 @loop
 def lower_entry(params: Params, tables: Tables, entry: int, row: int, follows: float) -> None:
-    """Lower U of an entry to reward plus what follows, where that is less."""
+    """Lower U of an entry to reward plus next value, if that is less."""
     own = 0.0 if params.joint else (tables.reward[row] if tables.known[row] else params.most)
     tables.upper[entry] = min(tables.upper[entry], own + follows)
 
 
 @loop
 def refresh(structure: Structure, tables: Tables, step: int, slot: int) -> None:
-    """Compute W and the greedy row of a node again; a dead node takes the row of least known max_violation."""
+    """Update W and the greedy row of a node; a dead node takes the row of least known violation."""
     node = step * structure.node_stride + slot
     best, choice = -math.inf, -1
     for row in range(structure.row_start[slot], structure.row_start[slot + 1]):
@@ -109,7 +108,7 @@ def refresh(structure: Structure, tables: Tables, step: int, slot: int) -> None:
 
 @loop
 def least_violating(structure: Structure, tables: Tables, slot: int) -> int:
-    """Return the row of a slot with the least known max_violation."""
+    """Return the row of a slot with the least known violation."""
     choice = structure.row_start[slot]
     for row in range(structure.row_start[slot], structure.row_start[slot + 1]):
         if tables.max_violation[structure.group_of_row[row]] < tables.max_violation[structure.group_of_row[choice]]:
@@ -119,7 +118,7 @@ def least_violating(structure: Structure, tables: Tables, slot: int) -> int:
 
 @loop
 def update_entry(structure: Structure, params: Params, tables: Tables, scratch: Scratch, step: int, row: int) -> None:
-    """Compute U of one entry again, or rule it out."""
+    """Update U of one entry, or rule it out."""
     entry, distribution = step * structure.entry_stride + row, np.int64(structure.distribution_of_row[row])
     follows, witness = following_value(structure, params, tables, scratch, step, row, distribution, 0.02)
     tables.updated[entry] = tables.distribution[distribution, SAMPLES]
@@ -131,7 +130,7 @@ def update_entry(structure: Structure, params: Params, tables: Tables, scratch: 
 
 @loop
 def sweep(structure: Structure, params: Params, tables: Tables, scratch: Scratch, precision: float) -> None:
-    """Compute U, W and B of every step again, the last step first; one bet for each distribution and step."""
+    """Update U, W and B of every step, the last step first; one bound for each distribution and step."""
     scratch.bound_step[:] = -1
     shared = structure.noises == 0
     for step in range(structure.horizon - 1, -1, -1):
@@ -170,9 +169,9 @@ def sweep(structure: Structure, params: Params, tables: Tables, scratch: Scratch
 def first_value(
     structure: Structure, params: Params, tables: Tables, scratch: Scratch, precision: float
 ) -> tuple[float, int]:
-    """Return the upper bound of the optimum, and a first slot that was seen and is dead (or OPEN)."""
+    """Return the upper bound of the optimum, and an observed first slot that is dead (or OPEN)."""
     distribution = tables.distribution.shape[0] - 1
-    none = np.int64(-1)  # a plain -1 would have everything compiled twice
+    none = np.int64(-1)  # a literal -1 would compile everything twice
     return following_value(structure, params, tables, scratch, none, none, distribution, precision)
 
 
@@ -180,9 +179,9 @@ def first_value(
 def forbid(
     structure: Structure, tables: Tables, group: int, violation: float, live: bool, episode: int, log: Log, changes: int
 ) -> int:
-    """Rule out every row of a group that was seen to violate, at every step of its own; return the log's new length.
+    """Rule out every row of a group that violated, at all of its steps; return the new length of the log.
 
-    `live`: the greedy rows are what is followed, so that their changes are logged, from `episode` on.
+    `live`: the greedy rows are followed, so their changes are logged, from `episode` on.
     """
     new = tables.max_violation[group] == 0.0
     tables.max_violation[group] = max(tables.max_violation[group], violation)
@@ -204,7 +203,7 @@ def forbid(
 
 @loop
 def note_change(tables: Tables, node: int, before: int, live: bool, episode: int, log: Log, changes: int) -> int:
-    """Log the greedy row of a node where it is another than before and somebody asks; return the log's new length."""
+    """Log the greedy row of a node if it changed and is followed; return the new length of the log."""
     if live and log.node.shape[0] > 0 and tables.greedy[node] != before:
         log.episode[changes] = episode
         log.node[changes] = node
