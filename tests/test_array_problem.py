@@ -128,7 +128,7 @@ def changed(**parts):
         ({"outcomes": changed(probability=0.5)}, r"state \(0, 0, 0\), action \(0, 0\): probabilities sum to 1.5"),
         ({"outcomes": changed(next_state=(9, 0, 0))}, "field 'first' is 9, outside its range"),
         ({"outcomes": changed(next_state=(0, 0))}, "a state has 2 fields; state_ranges names 3"),
-        ({"outcomes": changed(next_state=(0.5, 0, 0))}, "no whole number"),
+        ({"outcomes": changed(next_state=(0.5, 0, 0))}, "not a whole number"),
         ({"outcomes": changed(reward=np.nan)}, "the reward is nan"),
         ({"outcomes": changed(constraints=(True, 1.0))}, "constraints must be numbers"),
         ({"outcomes": changed(constraints=(1.0,))}, "1 constraint values"),

@@ -84,7 +84,7 @@ def test_constraints_without_names_are_refused_with_what_is_missing():
 
 
 def test_a_class_in_place_of_a_problem_is_named():
-    with pytest.raises(ProblemError, match=r"Told is a class; pass a problem"):
+    with pytest.raises(ProblemError, match=r"Told is a class; pass an instance"):
         compile_model(Told)
 
 
@@ -96,7 +96,7 @@ def test_an_error_of_the_users_own_code_keeps_its_type_and_tells_where_it_happen
 
     with pytest.raises(KeyError, match="price") as caught:
         compile_model(Broken([(0.0, (0.0, 0.0))]))
-    assert caught.value.__notes__ == ["'problem' raised this when it was asked about step 0, state 'here', action 0"]
+    assert caught.value.__notes__ == ["'problem' raised this when it was queried at step 0, state 'here', action 0"]
 
 
 class Wide(Problem):
@@ -148,7 +148,7 @@ class Clock(Problem):
 
 @pytest.mark.parametrize("what", ["actions", "reward", "chance"])
 def test_a_problem_that_is_not_stationary_though_it_says_so_is_refused(what):
-    with pytest.raises(ProblemError, match=r"state 0 has other actions or outcomes at step 3 than at step 0, though"):
+    with pytest.raises(ProblemError, match=r"state 0 has other actions or outcomes at step 3 than at step 0, but"):
         compile_model(Clock(what))
 
 

@@ -49,13 +49,13 @@ class FailingDisk(Disk):
         self.step()
         super().write(path, data)
 
-    def room(self, path, size):
+    def allocate(self, path, size):
         self.step()
-        return super().room(path, size)
+        return super().allocate(path, size)
 
-    def flush_room(self, path, content):
+    def flush_bytes(self, path, content):
         self.step()
-        super().flush_room(path, content)
+        super().flush_bytes(path, content)
 
     def rename(self, path, target):
         self.step()

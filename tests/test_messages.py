@@ -35,7 +35,7 @@ POLICY = peakrl.solve(MODEL).policy
         (lambda: peakrl.evaluate(POLICY, MODEL), "the problem comes first, then the policy"),
         (lambda: POLICY.action("0", 0), "step '0' is outside"),
         (lambda: peakrl.Policy.from_rule(MODEL, {0: 1}), r"\{0: 1\} is not a rule"),
-        (lambda: peakrl.to_gymnasium(3), r"3 is not a Problem: it lacks initial\(\)"),
+        (lambda: peakrl.to_gymnasium(3), r"3 is not a Problem: it has no method initial\(\)"),
         (
             lambda: peakrl.simulate(peakrl.to_gymnasium(MODEL), 5, episodes=3),
             r"5 is neither a policy, such as run\.policy, nor a function",

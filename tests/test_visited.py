@@ -41,7 +41,7 @@ FAULTS = {
     "bounds for": [{"plain": {"constraint_bounds": [1.0]}}, {"plain": {"constraint_bounds": [1.0, 1.0, 1.0]}}],
     "two ends each": [{"step_slots": np.zeros((3, 2), np.int64)}, {"step_slots": np.zeros((2, 3), np.int64)}],
     "states and stores": [{"slot_state": ints(0), "row_start": np.array([0, 3])}],
-    "not cut into states": [
+    "not divided into states": [
         {"row_start": np.array(cut)} for cut in ([0, 2, 4], [1, 2, 3], [0, 3], [0, 4, 3], [0, 2], [-1, 2, 3])
     ],
     "offers no action": [{"row_start": np.array([0, 0, 3])}, {"row_start": np.array([0, 3, 3])}],

@@ -1,10 +1,10 @@
-"""Values that users give, one check for each kind: `check_KIND(value, what, ...)`.
+"""Checks of values that users give, one for each kind: `check_KIND(value, what, ...)`.
 
-A check returns the value in its plain form or raises `error`, which reads
+A check returns the value in its plain form or raises `error` with the message
 
     WHAT is VALUE; it must be ...
 
-`otherwise` is added to that sentence where something else would be right as well.
+`otherwise` is appended to that sentence, for alternatives.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from numpy.typing import NDArray
 
 from peakrl.errors import PeakError, ProblemError, SettingsError
 
-#: Probabilities may miss a sum of 1, rewards and constraints pass their declared bounds, by this much (rounding).
+#: Tolerance for sums of probabilities and declared bounds (rounding).
 ROUNDING = 1e-9
-#: Rewards and constraints may be so large, and bounds on constraints so small: penalties are made of their ratios, and
-#: squares of those must still be numbers.
+#: Largest reward or constraint value, and smallest bound on a constraint: squares of their ratios must be finite.
 LARGEST, SMALLEST_BOUND = 1e30, 1e-30
-#: The weight of a violation, at most.
+#: Largest weight of a violation.
 LARGEST_PENALTY = 1e100
 AT_MOST = f", at most {LARGEST:g} in size"
 LARGEST_SEED = 2**64 - 1
-#: Episodes are numbered with 32 bits, and one more number says that there is none.
+#: Episodes are 32-bit numbers; one is reserved for "none".
 MOST_EPISODES = 2**31 - 2
 Error = type[PeakError]
 
 
 def shown(value: Any) -> str:
-    """Return a value for an error message, with its type, cut to a sensible length."""
+    """Return a value for an error message, with its type, truncated."""
     try:
         text = repr(value)
-    except Exception:  # a user's object may fail in any way
+    except Exception:  # repr of a user's object may fail in any way
         text = "something"
     return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
 
@@ -53,7 +52,7 @@ def check_count(
 
 
 def limits(least: int, most: int | None) -> str:
-    """Return what a count must keep to, in words."""
+    """Return the limits of a count as text."""
     if most is None:
         return f"of at least {least}"
     return f"from {least} to " + ("2^64 - 1" if most == LARGEST_SEED else f"{most:,}")
@@ -101,7 +100,7 @@ def check_confidence(value: Any) -> float:
 
 
 def check_choice(value: Any, what: str, choices: Collection[str], *, error: Error = SettingsError) -> str:
-    """Return one of the words in `choices`."""
+    """Return one of `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise error(f"{what} is {value!r}; it must be one of {', '.join(map(repr, choices))}")
     return value
@@ -132,25 +131,25 @@ def check_bounds(value: Any, what: str, count: int | None = None, *, error: Erro
         if not (math.isfinite(bound) and bound > 0):
             raise error(f"{what}: number {index} is {bound}; it must be finite and above 0")
         if not SMALLEST_BOUND <= bound <= LARGEST:
-            said = f"it must lie between {SMALLEST_BOUND:g} and {LARGEST:g}: choose another unit"
-            raise error(f"{what}: number {index} is {bound}; {said}")
+            needed = f"it must lie between {SMALLEST_BOUND:g} and {LARGEST:g}: choose another unit"
+            raise error(f"{what}: number {index} is {bound}; {needed}")
     return bounds
 
 
 def bound_above(largest: float) -> float:
-    """Return a bound on a constraint whose largest size is known; 1 where it is always 0."""
+    """Return a bound on a constraint whose largest absolute value is known; 1 if it is always 0."""
     return max(largest, SMALLEST_BOUND) if largest else 1.0
 
 
 def is_usual(value: float) -> bool:
-    """Is it a number that a reward or a constraint may be? Not where it is infinite, nor none at all."""
+    """Is it finite, and small enough for a reward or a constraint?"""
     return abs(value) <= LARGEST
 
 
 def check_tolerances(
     value: Any, what: str, count: int | None = None, *, error: Error = ProblemError
 ) -> tuple[float, ...]:
-    """Return how far below 0 each of `count` constraints still counts as met."""
+    """Return how far below 0 each of `count` constraints still counts as satisfied."""
     try:
         tolerances = tuple(float(tolerance) for tolerance in value)
     except (TypeError, ValueError, OverflowError):
@@ -176,27 +175,29 @@ def check_distribution(probability: NDArray[np.float64], where: str, *, error: E
 def check_numbers(
     value: Any, what: str, *, steps: int = 0, least: float | None = None, error: Error = ProblemError
 ) -> tuple[float, ...]:
-    """Return a sequence of finite numbers that are not beyond the usual size, one or more, and one for each step."""
+    """Return a non-empty sequence of finite numbers of limited size, at least one for each of `steps`."""
     if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or hasattr(value, "keys"):
         raise error(f"{what} is {value!r}; it must be a list of numbers")
-    numbers = tuple(check_number(one, f"{what}[{place}]", least=least, error=error) for place, one in enumerate(value))
-    for place, number in enumerate(numbers):
+    numbers = tuple(check_number(one, f"{what}[{index}]", least=least, error=error) for index, one in enumerate(value))
+    for index, number in enumerate(numbers):
         if abs(number) > LARGEST:
-            raise error(f"{what}[{place}] is {number:g}; it must be{AT_MOST.removeprefix(',')}")
+            raise error(f"{what}[{index}] is {number:g}; it must be{AT_MOST.removeprefix(',')}")
     if len(numbers) < max(steps, 1):
         wanted = f"one for each step of the horizon, {steps}" if steps else "at least 1"
         raise error(f"{what} holds {len(numbers)} numbers; it must hold {wanted}")
     return numbers
 
 
-def check_law(value: Any, what: str, count: int | None = None, *, error: Error = ProblemError) -> tuple[float, ...]:
+def check_probabilities(
+    value: Any, what: str, count: int | None = None, *, error: Error = ProblemError
+) -> tuple[float, ...]:
     """Return probabilities that sum to 1, `count` of them."""
-    law = check_numbers(value, what, least=0, error=error)
-    if count is not None and len(law) != count:
-        raise error(f"{what} holds {len(law)} numbers; it must hold {count}")
-    if abs(math.fsum(law) - 1.0) > ROUNDING:
-        raise error(f"{what}: its probabilities sum to {math.fsum(law):.12g}, not to 1")
-    return law
+    probabilities = check_numbers(value, what, least=0, error=error)
+    if count is not None and len(probabilities) != count:
+        raise error(f"{what} holds {len(probabilities)} numbers; it must hold {count}")
+    if abs(math.fsum(probabilities) - 1.0) > ROUNDING:
+        raise error(f"{what}: its probabilities sum to {math.fsum(probabilities):.12g}, not to 1")
+    return probabilities
 
 
 def check_chain(
@@ -208,8 +209,30 @@ def check_chain(
     rows = list(value)
     wanted = len(rows) if count is None else count
     if not rows or len(rows) != wanted:
-        raise error(f"{what} holds {len(rows)} rows; it must hold {max(wanted, 1)}, one for each place of the chain")
-    return tuple(check_law(row, f"{what}[{place}]", wanted, error=error) for place, row in enumerate(rows))
+        raise error(f"{what} holds {len(rows)} rows; it must hold {max(wanted, 1)}, one for each state of the chain")
+    return tuple(check_probabilities(row, f"{what}[{index}]", wanted, error=error) for index, row in enumerate(rows))
+
+
+def check_integers(
+    value: Any, what: str, largest: int | None = None, *, error: Error = ProblemError
+) -> NDArray[np.int64]:
+    """Return an array of whole numbers from 0 to `largest`."""
+    try:
+        numbers = np.asarray(value)
+    except ValueError:
+        raise error(f"{what} must be an array of whole numbers, with rows of equal length") from None
+    if numbers.size == 0:
+        return np.zeros(numbers.shape, np.int64)
+    if numbers.dtype.kind not in "iuf":
+        raise error(f"{what} must be an array of whole numbers, not of type {numbers.dtype}")
+    top = np.iinfo(np.int32).max if largest is None else largest
+    with np.errstate(invalid="ignore"):
+        bad = ~((numbers >= 0) & (numbers <= top) & (numbers == np.floor(numbers)))
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        allowed = "of at least 0" if largest is None else f"from 0 to {largest}"
+        raise error(f"{what}{list(index)} is {numbers[index]}; it must be a whole number {allowed}")
+    return numbers.astype(np.int64)
 
 
 def check_each(value: Any, what: str, of: str, *, error: Error = ProblemError) -> Iterator[Any]:

@@ -1,10 +1,8 @@
-"""Where a model is put together: rows, shared next-state distributions and payoffs, as a problem tells of them.
+"""Compile a `Problem` to a `TabularModel`: breadth-first search over the reachable states.
 
-From a readable `Problem` to a `TabularModel`: breadth first, reachable states only.
-
-Layers L_0 = support of the first state and L_{h+1} = every next state of L_h. A stationary problem whose states
-come back at several steps keeps one set of slots for all steps; one whose layers are disjoint (scheduling: the
-number of jobs done is the step), and every problem that depends on the step, is stored layer by layer.
+Layer L_0 is the support of the first state, and L_{h+1} all next states of L_h. A stationary problem whose states recur
+at several steps has one set of slots for all steps; a problem whose layers are disjoint (scheduling: the number of
+finished jobs is the step), and every problem that depends on the step, is stored layer by layer.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ from peakrl.storage import SHARE, available_memory
 from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Payoffs
 
-#: Rough bytes of Python objects and arrays while a model is being built, for the memory guard.
+#: Approximate bytes of Python objects and arrays while a model is built, for the memory limit.
 BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
-#: What an outcome tells, and what `float` would take for it all the same: a comparison left in place of a difference.
+#: Types that `float` accepts although they are mistakes: a comparison in place of a difference, text.
 NUMBERS = "the reward must be a number and the constraints a sequence of numbers, such as (1.0,)"
 NO_NUMBERS = {bool, np.bool_, str}
 PLAIN = {float, int}
 #: Next slots and their probabilities.
 Key = tuple[tuple[int, ...], tuple[float, ...]]
-#: Payoffs that were found in order are remembered up to this many.
+#: At most this many validated payoffs are cached.
 MOST_KNOWN = 100_000
 
 
@@ -45,9 +43,10 @@ class Builder:
         self.header = header
         self.lo, self.hi = header.reward_range
         size = max(1.0, abs(self.lo), abs(self.hi))
-        self.reward_room = ROUNDING * size if math.isfinite(size) else 0.0
-        #: Within these nothing is wrong with a reward and with constraint values.
-        self.least, self.most = max(self.lo - self.reward_room, -LARGEST), min(self.hi + self.reward_room, LARGEST)
+        self.reward_tolerance = ROUNDING * size if math.isfinite(size) else 0.0
+        #: Rewards and constraint values within these limits are valid.
+        self.least = max(self.lo - self.reward_tolerance, -LARGEST)
+        self.most = min(self.hi + self.reward_tolerance, LARGEST)
         self.limits = tuple(min(bound * (1 + ROUNDING), LARGEST) for bound in header.constraint_bounds)
         self.known_payoffs: dict[tuple[Any, tuple[Any, ...]], tuple[float, ...]] = {}
         self.row_start = [0]
@@ -59,14 +58,14 @@ class Builder:
         self.outcome_start = [0]
         self.outcome_next: list[int] = []
         self.outcome_probability: list[float] = []
-        #: A row's payoffs: one record where they do not depend on the outcome, else one for each outcome.
+        #: Payoffs of a row: one record if they do not depend on the outcome, else one for each outcome.
         self.payoff_keys: dict[tuple[tuple[float, ...], ...], int] = {}
         self.outcome_dependent = False
-        #: Rewards and constraint values kept, at most.
+        #: Upper bound on the number of stored rewards and constraint values.
         self.numbers = 0
 
     def plain_payoff(self, reward: Any, constraints: tuple[Any, ...]) -> tuple[float, ...] | None:
-        """Return (reward, constraints...) of plain numbers within their limits; None: `payoff` looks more closely."""
+        """Return (reward, constraints...) of plain numbers within their limits; None if `payoff` must check them."""
         limits = self.limits
         if len(constraints) != len(limits) or not self.least <= reward <= self.most:
             return None
@@ -74,27 +73,27 @@ class Builder:
             if not -limit <= value <= limit:
                 return None
         payoff = (float(reward), *map(float, constraints))
-        # One with a 0 is not kept: 0.0 and -0.0 would be taken for each other.
+        # A payoff with a 0 is not cached: 0.0 and -0.0 are equal keys.
         if 0.0 not in payoff and len(self.known_payoffs) < MOST_KNOWN:
             self.known_payoffs[reward, constraints] = payoff
         return payoff
 
     def payoff(self, outcome: Outcome, where: object) -> tuple[float, ...]:
-        """Return (reward, constraints...) of a validated outcome; `where` is told where it is none."""
+        """Return (reward, constraints...) of an outcome, or raise with a message that begins with `where`."""
         header = self.header
         earned: Any = outcome.reward
-        told = outcome.constraints
+        given = outcome.constraints
         try:
             reward = float(earned)
-            values = list(map(float, told))
+            values = list(map(float, given))
         except (TypeError, ValueError, OverflowError):
             raise ProblemError(f"{where}: {NUMBERS}; got {outcome!r}") from None
-        if not NO_NUMBERS.isdisjoint(map(type, told)) or isinstance(earned, str):
-            form = NUMBERS if str in (type(earned), *map(type, told)) else NO_TRUTH_VALUES
+        if not NO_NUMBERS.isdisjoint(map(type, given)) or isinstance(earned, str):
+            form = NUMBERS if str in (type(earned), *map(type, given)) else NO_TRUTH_VALUES
             raise ProblemError(f"{where}: {form}; got {outcome!r}")
         if not is_usual(reward):
             raise ProblemError(f"{where}: the reward is {reward}; it must be a finite number{AT_MOST}")
-        if not self.lo - self.reward_room <= reward <= self.hi + self.reward_room:
+        if not self.lo - self.reward_tolerance <= reward <= self.hi + self.reward_tolerance:
             raise ProblemError(f"{where}: reward {reward} lies outside reward_range {header.reward_range}")
         if len(values) != len(header.constraint_names):
             named = f"{len(header.constraint_names)} constraints; constraint_names is {header.constraint_names}"
@@ -118,7 +117,7 @@ class Builder:
         self.add_record(action, key, records)
 
     def add_plain_row(self, action: Hashable, merged: dict[int, float], payoff: tuple[float, ...]) -> None:
-        """Store a pair whose outcomes {next slot: probability} are all paid the same."""
+        """Store a pair whose outcomes {next slot: probability} all have the same payoff."""
         if len(merged) > 1:
             order = sorted(merged)
             self.add_record(action, (tuple(order), tuple([merged[slot] for slot in order])), (payoff,))
@@ -126,7 +125,7 @@ class Builder:
             self.add_record(action, (tuple(merged), tuple(merged.values())), (payoff,))
 
     def add_record(self, action: Hashable, key: Key, records: tuple[tuple[float, ...], ...]) -> None:
-        """Store a pair with its next slots and their probabilities, and one payoff or one for each of them."""
+        """Store a pair with its next slots, their probabilities, and one payoff or one for each outcome."""
         self.row_distribution.append(self.distribution(key))
         known = self.payoff_keys.setdefault(records, len(self.payoff_keys))
         if known == len(self.payoff_keys) - 1:
@@ -135,7 +134,7 @@ class Builder:
         self.row_action.append(self.actions.setdefault(action, len(self.actions)))
 
     def distribution(self, key: Key) -> int:
-        """Return the index of a next-slot distribution, stored once."""
+        """Return the index of a next-slot distribution; equal ones are stored once."""
         index = self.distributions.get(key)
         if index is None:
             index = len(self.outcome_start) - 1
@@ -146,20 +145,20 @@ class Builder:
         return index
 
     def used(self, states: int) -> int:
-        """Return about how many bytes are in use."""
+        """Return about how many bytes are used."""
         kept = len(self.row_action) * BYTES_A_ROW + len(self.outcome_next) * BYTES_AN_OUTCOME
         return states * BYTES_A_STATE + kept + self.numbers * BYTES_A_NUMBER
 
     def end_slot(self) -> None:
-        """Close the rows of the slot at hand."""
+        """End the rows of the current slot."""
         self.row_start.append(len(self.row_action))
 
     def end_layer(self) -> None:
-        """Distributions are shared within a layer only: another layer's next slots are others."""
+        """End a layer; distributions are shared within a layer only, since the next slots of layers differ."""
         self.distributions.clear()
 
     def payoffs(self) -> Payoffs:
-        """Lay the payoff records out, one a row, or one an outcome where any row needs that."""
+        """Return the payoff records: one for each row, or one for each outcome if any row needs that."""
         keys = list(self.payoff_keys)
         row_key = np.array(self.row_payoff, np.int64)
         if not self.outcome_dependent:
@@ -190,7 +189,7 @@ def built(
     distribution_start: list[int],
     shared: bool,
 ) -> TabularModel:
-    """Freeze what was collected; with `shared` one set of slots serves every step."""
+    """Return the model of what was collected; if `shared`, one set of slots serves every step."""
     labels: dict[Hashable, int] = {}
     slot_state = [labels.setdefault(state, len(labels)) for state in slots]
     payoffs = builder.payoffs()
@@ -217,31 +216,31 @@ def built(
 
 
 def reward_range(header: Header, payoffs: Payoffs) -> tuple[float, float]:
-    """Return the range that a problem declares, or else the one of its reachable outcomes."""
+    """Return the declared range, or that of the reachable outcomes."""
     if header.reward_range != NO_RANGE:
         return header.reward_range
     return float(payoffs.reward.min()), float(payoffs.reward.max())
 
 
 def constraint_bounds(header: Header, payoffs: Payoffs) -> tuple[float, ...]:
-    """Return the bounds that a problem declares, or else those of its reachable outcomes (1 where all are 0)."""
+    """Return the declared bounds, or those of the reachable outcomes (1 if all values are 0)."""
     largest = np.abs(payoffs.constraints).max(axis=0, initial=0.0).tolist()
     declared = zip(header.constraint_bounds, largest, strict=True)
     return tuple(bound if math.isfinite(bound) else bound_above(seen) for bound, seen in declared)
 
 
-#: So many states of a problem that says to be stationary are asked about a second time.
+#: Number of states of a stationary problem that are queried at a second step.
 ASKED_AGAIN = 20
-#: Memory is looked at after so many actions of a state, and after its last.
+#: Memory use is checked after so many actions of a state, and after its last action.
 PAUSE = 256
-#: Finds the slot of a state; what it is told besides is named where there can be none.
+#: Returns the slot of a state; the second argument begins the message of an error.
 SlotOf = Callable[[Hashable, object], Any]
-#: What every solver takes: a problem or its model (a space of which no more is known is refused, with the reason).
+#: What solvers take: a problem or its model. A space without known dynamics is an error.
 Target = Problem | StateSpace
 
 
 def as_model(target: Target, *, progress: bool = False) -> TabularModel:
-    """Return a model as it is and a problem compiled; anything else is an error that says what it is."""
+    """Return a model as it is and a problem compiled; raise for anything else."""
     given: Any = target
     if isinstance(given, TabularModel):
         return given
@@ -250,34 +249,41 @@ def as_model(target: Target, *, progress: bool = False) -> TabularModel:
     if isinstance(given, StateSpace):
         raise ProblemError(
             f"{given.name!r} is an environment, not a model: its rewards, constraints and dynamics are unknown. "
-            "simulate(env, policy) tells what a policy is worth there; solve, evaluate and audit need a model "
+            "simulate(env, policy) estimates the value of a policy there; solve, evaluate and audit need a model "
             "(compile_model, TabularModel.from_arrays)"
         )
-    hint = "compile_model(problem) makes a model of a problem"
+    hint = "compile_model(problem) returns the model of a problem"
     if isinstance(given, type):
-        hint = f"it is a class: pass a problem of that class, {given.__name__}(...)"
+        hint = f"it is a class: pass an instance, {given.__name__}(...)"
     elif hasattr(given, "reset") and hasattr(given, "step"):
-        hint = "an environment does not tell its model: learn, simulate and certify take it"
+        hint = "an environment does not reveal its model: learn, simulate and certify take it"
     raise SettingsError(f"{given!r} is neither a Problem nor a TabularModel; {hint}")
 
 
 def as_space(target: Target) -> StateSpace:
-    """Return the states that a policy is for: a space as it is, of a problem those of its model."""
+    """Return the state space of a policy: a space as it is, for a problem that of its model."""
     return target if isinstance(target, StateSpace) else as_model(target)
 
 
 def is_problem(target: Any) -> bool:
-    """Is this a problem, or does it offer the same methods?"""
+    """Is this a problem, or has it the same methods?"""
     methods = ("initial", "actions", "outcomes")
     return not isinstance(target, type) and all(callable(getattr(target, name, None)) for name in methods)
 
 
 def compile_model(problem: Target, *, progress: bool = False, memory_limit: float | None = None) -> TabularModel:
-    """Return the tabular model of the states that `problem` can reach; a model is returned as it is.
+    """Return the tabular model of the states that `problem` can reach.
 
-    `memory_limit` (bytes; by default three quarters of what the machine has free) stops a state space that would
-    not fit, with an estimate, before memory runs out. A problem that knows a faster way to its arrays may offer it as
-    a method `tabulate(memory_limit)`.
+    Parameters
+    ----------
+    problem
+        A `Problem`, or an object with the same methods. If it has a method `tabulate(memory_limit)`, that builds the
+        model. A model is returned as it is.
+    progress
+        Show a progress bar.
+    memory_limit
+        Bytes, by default three quarters of the free memory. A state space that would need more is an error with an
+        estimate.
     """
     if isinstance(problem, StateSpace):
         return as_model(problem)
@@ -300,7 +306,7 @@ def check_limit(given: Any) -> float:
 
 
 def explore(problem: Problem, *, progress: bool = False, memory_limit: float = math.inf) -> TabularModel:
-    """Compile by asking the problem about one state after another."""
+    """Compile by querying one state after another."""
     header = header_of(problem)
     builder = Builder(header)
     stationary = bool(getattr(problem, "stationary", False))
@@ -347,7 +353,7 @@ def explore(problem: Problem, *, progress: bool = False, memory_limit: float = m
 
 
 def check_stationary(problem: Problem, builder: Builder, model: TabularModel) -> None:
-    """Ask about a few states again, at the last step that meets them: the answer must be what it was at the first."""
+    """Query a few states again at the last step at which they occur: the answer must equal that at the first."""
     met = model.reachable.reshape(-1, model.num_slots)[: model.horizon]
     for slot in np.linspace(0, model.num_slots - 1, min(model.num_slots, ASKED_AGAIN), dtype=int).tolist():
         steps = np.flatnonzero(met[:, slot])
@@ -355,24 +361,24 @@ def check_stationary(problem: Problem, builder: Builder, model: TabularModel) ->
             state, first, last = model.state_of_slot(slot), int(steps[0]), int(steps[-1])
             if answers_of(problem, builder, first, state) != answers_of(problem, builder, last, state):
                 raise ProblemError(
-                    f"state {state!r} has other actions or outcomes at step {last} than at step {first}, though "
-                    f"{model.name!r} says stationary = True; leave that out where anything depends on the step"
+                    f"state {state!r} has other actions or outcomes at step {last} than at step {first}, but "
+                    f"{model.name!r} declares stationary = True; leave that out if anything depends on the step"
                 )
 
 
 def answers_of(problem: Problem, builder: Builder, step: int, state: Hashable) -> list[tuple[Hashable, Any]]:
-    """Return what a problem tells of a state: each action with its outcomes, probabilities rounded."""
-    told: list[tuple[Hashable, Any]] = []
+    """Return the actions of a state, each with its outcomes; probabilities are rounded."""
+    answers: list[tuple[Hashable, Any]] = []
     for action in problem.actions(step, state):
         where = Place(step, state, action)
         outcomes = each_outcome(problem.outcomes(step, state, action), where)
         merged = merge(outcomes, builder, where, {}, lambda following, _: following)
-        told.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
-    return told
+        answers.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
+    return answers
 
 
 def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Hashable]]:
-    """Return the probabilities and states of initial(), those of probability 0 left out."""
+    """Return probabilities and states of initial(), without those of probability 0."""
     pairs = list(check_each(problem.initial(), f"initial() of {name!r}", "(probability, state) pairs"))
     if not pairs:
         raise ProblemError(f"initial() of {name!r} gave no first state; it must give (probability, state) pairs")
@@ -387,7 +393,7 @@ def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Ha
 
 
 class Place:
-    """Where a problem was asked, put into words only where something is wrong: most of the time nothing is."""
+    """Where a problem was queried; formatted only for messages, since most queries succeed."""
 
     __slots__ = ("action", "state", "step")
 
@@ -402,26 +408,26 @@ class Place:
 def expand(
     problem: Problem, builder: Builder, step: int, state: Hashable, index: dict[Hashable, int], slot_of: SlotOf
 ) -> Iterator[None]:
-    """Store every action of a state with its outcomes; pause after the last and, where there are many, on the way."""
+    """Store every action of a state with its outcomes; yield after the last, and in between if there are many."""
     where = place = Place(step, state)
     seen: set[Hashable] = set()
     try:
-        for action in each_told(problem.actions(step, state), place, "actions"):
+        for action in iterate(problem.actions(step, state), place, "actions"):
             where = Place(step, state, action)
             refuse_action(action, seen, where)
             seen.add(action)
-            told = problem.outcomes(step, state, action)
-            plain = merge_plain(told, builder, where, index, slot_of) if type(told) in (list, tuple) else None
+            given = problem.outcomes(step, state, action)
+            plain = merge_plain(given, builder, where, index, slot_of) if type(given) in (list, tuple) else None
             if plain is None:
-                builder.add_row(action, merge(each_outcome(told, where), builder, where, index, slot_of))
+                builder.add_row(action, merge(each_outcome(given, where), builder, where, index, slot_of))
             else:
                 builder.add_plain_row(action, *plain)
             if len(seen) % PAUSE == 0:
                 yield
     except PeakError:
         raise
-    except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
-        error.add_note(f"{builder.header.name!r} raised this when it was asked about {where}")
+    except Exception as error:  # raised by the user's code: pass it on with a note
+        error.add_note(f"{builder.header.name!r} raised this when it was queried at {where}")
         raise
     if not seen:
         raise ProblemError(f"{place}: no action is on offer before the horizon; offer one that leads nowhere new")
@@ -430,7 +436,7 @@ def expand(
 
 
 def refuse_action(action: Any, seen: set[Hashable], where: Place) -> None:
-    """Raise where an action cannot be told apart from others."""
+    """Raise if an action is not hashable or occurs twice."""
     try:
         twice = action in seen
     except TypeError:
@@ -439,26 +445,26 @@ def refuse_action(action: Any, seen: set[Hashable], where: Place) -> None:
         raise ProblemError(f"{where}: the action is offered twice")
 
 
-def each_outcome(told: Any, where: Place) -> Iterator[Any]:
+def each_outcome(given: Any, where: Place) -> Iterator[Any]:
     """Return an iterator over the outcomes of an action."""
-    if isinstance(told, Outcome):
+    if isinstance(given, Outcome):
         raise ProblemError(f"{where}: outcomes() gave a single Outcome; it must give a sequence: [Outcome(...)]")
-    return each_told(told, where, "outcomes")
+    return iterate(given, where, "outcomes")
 
 
-def each_told(told: Any, where: Place, of: str) -> Iterator[Any]:
-    """Return an iterator over actions or outcomes that a problem told; text would be gone through letter by letter."""
-    if isinstance(told, str):
-        raise ProblemError(f"{where}: {of}() gave {told!r}; it must be a sequence of {of}")
-    return iter(told) if type(told) in (list, tuple) else check_each(told, f"{where}: {of}()", of)
+def iterate(given: Any, where: Place, of: str) -> Iterator[Any]:
+    """Return an iterator over actions or outcomes; a string, which would be iterated by letters, is an error."""
+    if isinstance(given, str):
+        raise ProblemError(f"{where}: {of}() gave {given!r}; it must be a sequence of {of}")
+    return iter(given) if type(given) in (list, tuple) else check_each(given, f"{where}: {of}()", of)
 
 
 def merge_plain(
     outcomes: Any, builder: Builder, where: Place, index: Mapping[Hashable, int], slot_of: SlotOf
 ) -> tuple[dict[int, float], tuple[float, ...]] | None:
-    """Return {next slot: probability} and the payoff of outcomes that are all paid the same, where nothing is unusual.
+    """Return {next slot: probability} and the payoff, if all outcomes have the same payoff and nothing is unusual.
 
-    None: `merge` looks more closely, and says what is wrong if anything is.
+    None means that `merge` must check the outcomes.
     """
     if not outcomes or type(outcomes[0]) is not Outcome:
         return None
@@ -473,8 +479,8 @@ def merge_plain(
     for outcome in outcomes:
         if type(outcome) is not Outcome:
             return None
-        probability, following, earned, told = outcome
-        if told is not constraints or earned is not reward or type(probability) is not float or not probability > 0.0:
+        probability, following, earned, values = outcome
+        if values is not constraints or earned is not reward or type(probability) is not float or not probability > 0.0:
             return None
         total += probability
         try:
@@ -488,19 +494,19 @@ def merge_plain(
 def merge(
     outcomes: Iterable[Any], builder: Builder, where: Place, index: Mapping[Hashable, Any], slot_of: SlotOf
 ) -> dict[tuple[int, tuple[float, ...]], float]:
-    """Return {(next slot, payoff): probability} of validated outcomes, equal ones added up.
+    """Return {(next slot, payoff): probability} of validated outcomes; equal outcomes are added up.
 
-    `index` has the slots of states that were met before; `slot_of` finds those of others.
+    `index` holds the slots of known states; `slot_of` adds others.
     """
     merged: dict[tuple[int, tuple[float, ...]], float] = {}
     total, known = 0.0, builder.known_payoffs
-    for given in outcomes:
-        outcome = given if isinstance(given, Outcome) else as_outcome(given, where)
-        told, following, reward, constraints = outcome
+    for each in outcomes:
+        outcome = each if isinstance(each, Outcome) else as_outcome(each, where)
+        given, following, reward, constraints = outcome
         try:
-            probability = told if type(told) is float else float(told)
+            probability = given if type(given) is float else float(given)
         except (TypeError, ValueError, OverflowError):
-            raise ProblemError(f"{where}: probability {told!r} is not a number") from None
+            raise ProblemError(f"{where}: probability {given!r} is not a number") from None
         if not 0.0 <= probability <= 1.0 + ROUNDING:
             raise ProblemError(f"{where}: probability {probability} is not a number from 0 to 1")
         total += probability
@@ -524,7 +530,7 @@ def merge(
 
 
 def as_outcome(given: Any, where: Place) -> Outcome:
-    """Accept a plain tuple in place of an Outcome."""
+    """Return an Outcome, also of a plain tuple."""
     try:
         return Outcome(*given)
     except TypeError:
@@ -533,7 +539,7 @@ def as_outcome(given: Any, where: Place) -> Outcome:
 
 
 def revisits(builder: Builder, layer_start: list[int]) -> bool:
-    """Does some state with actions occur at two steps? (Slots are numbered by the step that meets them first.)"""
+    """Does some state with actions occur at two steps? (Slots are numbered by the step at which they first occur.)"""
     depth = np.repeat(np.arange(len(layer_start) - 1), np.diff(layer_start))
     rows_depth = np.repeat(depth, np.diff(builder.row_start))
     starts = np.array(builder.outcome_start[:-1])[builder.row_distribution]
@@ -543,7 +549,7 @@ def revisits(builder: Builder, layer_start: list[int]) -> bool:
 
 
 def guard_memory(name: str, states: int, rows: int, step: int, limit: float) -> None:
-    """Stop before the machine does."""
+    """Raise if a model of this size would not fit."""
     used = states * BYTES_A_STATE + rows * BYTES_A_ROW
     if used > limit:
         refuse_size(name, states, rows, step, used, limit)

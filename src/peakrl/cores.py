@@ -1,4 +1,4 @@
-"""How many processor cores there are to use."""
+"""The number of usable processor cores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use, given its affinity and a container's limit if the system has them."""
+    """Return the number of cores that this process may use: affinity, and a container's limit if there is one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # "max": no limit
         quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split())

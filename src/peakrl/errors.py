@@ -1,6 +1,6 @@
-"""Every error that a user can cause.
+"""Errors that users can cause.
 
-Each is a :class:`PeakError` and says which value is at fault, where it stands, and what would be right.
+Each is a :class:`PeakError` and names the value that is wrong, where it is, and what would be right.
 """
 
 from typing import Any
@@ -15,9 +15,9 @@ class ProblemError(PeakError, ValueError):
 
 
 class TrustError(ProblemError):
-    """A file names code, and its user has not said that it may be run."""
+    """A file names code that its user has not permitted to run."""
 
-    #: Is all of it in the file's own folder, so that the user can be asked?
+    #: Is all of it in the folder of the file, so that the command line can ask the user?
     may_ask: bool = False
 
 
@@ -26,33 +26,33 @@ class SettingsError(PeakError, ValueError):
 
 
 class PolicyError(PeakError, ValueError):
-    """A policy does not fit the model, the step or the state it is asked about."""
+    """A policy does not fit the model, the step or the state."""
 
 
 class UnknownStateError(PolicyError):
-    """A policy is asked about a state of which it knows nothing."""
+    """A policy was queried for a state that it does not know."""
 
 
 class StorageError(PeakError, OSError):
     """A file is missing, damaged, foreign or of another version, or cannot be written."""
 
-    #: What had been learned, a `LearningRun`, where a run was over and could not be saved; None otherwise.
+    #: The `LearningRun`, if a finished run could not be saved; else None.
     run: Any = None
 
 
 class TargetError(PeakError, RuntimeError):
-    """A Gymnasium environment broke the rules that learning relies on, or raised an error of its own."""
+    """A Gymnasium environment violated what learning relies on, or raised an error."""
 
-    #: What had been learned by then, a `LearningRun`; None where not one episode was complete.
+    #: The `LearningRun` so far; None if no episode was complete.
     run: Any = None
 
 
 class LearnerError(PeakError, RuntimeError):
-    """A learner of one's own lacks a method, raised an error, or chose an action that is not on offer."""
+    """A user's learner lacks a method, raised an error, or chose an action that is not available."""
 
-    #: What had been learned by then, a `LearningRun`; None where not one episode was complete.
+    #: The `LearningRun` so far; None if no episode was complete.
     run: Any = None
 
 
 class SweepError(PeakError, RuntimeError):
-    """A sweep is ill described, or some of its runs failed."""
+    """A sweep is not well formed, or some of its runs failed."""

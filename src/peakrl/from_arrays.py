@@ -1,13 +1,13 @@
-"""From dense or sparse arrays to a `TabularModel`.
+"""Dense and sparse arrays of a model, validated: the input of `TabularModel.from_arrays`.
 
-Arrays are indexed [step, state, action, next_state]; the step is left out where nothing depends on it. Every layer is
-brought to one form, the rows (state, action) of a compressed sparse matrix, before it is stored.
+Arrays are indexed [step, state, action, next_state]; an array that does not depend on the step has no such axis. Every
+layer is converted to the rows (state, action) of a compressed sparse matrix.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,6 +32,9 @@ from peakrl.problem import NO_TRUTH_VALUES, Header
 from peakrl.ragged import distribution_fault, number_lists, pick_lists
 from peakrl.space import check_sizes, read_only
 from peakrl.types import Floats, Payoffs
+
+#: Describes where a row stands, for messages.
+Locate = Callable[[int], str]
 
 
 def arrays_of_model(
@@ -72,7 +75,7 @@ def arrays_of_model(
     pair = joined(kept)
     step_of_row = np.repeat(np.arange(steps), [len(k) for k in kept])
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         where = "" if stationary else f"step {step_of_row[row]}, "
         return f"{where}state {pair[row] // actions}, action {pair[row] % actions}"
 
@@ -82,8 +85,8 @@ def arrays_of_model(
     if len(names) != count or len(set(names)) < count:
         raise ProblemError(f"constraint_names {names} must be {count} different names")
     tolerances = check_tolerances(constraint_tolerances or (0.0,) * count, "constraint_tolerances", count)
-    lohi = bounded_rewards(row_reward, reward_range, place)
-    bounds = bounded_constraints(row_constraints, constraint_bounds, names, place)
+    lohi = bounded_rewards(row_reward, reward_range, locate)
+    bounds = bounded_constraints(row_constraints, constraint_bounds, names, locate)
     first_slot, first_probability = first_states(initial, states)
     slots = states if stationary else states * (horizon + 1)
     check_sizes(name, states=slots, pairs=len(pair), outcomes=sum(len(part.following) for part in parts))
@@ -109,12 +112,12 @@ def arrays_of_model(
 
 @dataclass(frozen=True)
 class Rows:
-    """The offered rows of one layer."""
+    """The rows of the available actions of one layer."""
 
-    #: [row]: state * A + action; and how many rows each state has.
+    #: [row]: state * A + action; and [state]: number of rows.
     pairs: NDArray[np.int64]
     counts: NDArray[np.int64]
-    #: Sparse lists of next states.
+    #: Lists of next states.
     start: NDArray[np.int64]
     following: NDArray[np.int32]
     probability: Floats
@@ -122,7 +125,7 @@ class Rows:
 
 def transition_layers(given: Any, horizon: int, reward_shape: tuple[int, ...]) -> tuple[list[Any], bool, int, int]:
     """Return a CSR matrix of S*A rows for each layer, whether they depend on the step, S and A."""
-    # The stubs tell formats apart that are one to us.
+    # The stubs distinguish sparse formats that are treated alike here.
     sparse: Any = importlib.import_module("scipy.sparse")
     if sparse.issparse(given):
         if len(reward_shape) < 2:
@@ -133,7 +136,7 @@ def transition_layers(given: Any, horizon: int, reward_shape: tuple[int, ...]) -
             raise ProblemError(
                 f"sparse transitions have shape {given.shape}; with {actions} actions use (S*A, S), row s*A + a"
             )
-        # A copy: what is done to it below must not reach the user's own matrix.
+        # A copy: the user's matrix must not be changed.
         return [sparse.csr_matrix(given, dtype=np.float64, copy=True)], False, states, actions
     if isinstance(given, list | tuple) and given and all(sparse.issparse(m) for m in given):
         states, actions = given[0].shape[0], len(given)
@@ -150,7 +153,7 @@ def transition_layers(given: Any, horizon: int, reward_shape: tuple[int, ...]) -
         raise ProblemError(f"transitions hold {len(array)} steps for a horizon of {horizon}")
     states, actions = array.shape[-1], array.shape[-2]
     steps = array if array.ndim == 4 else array[None]
-    # NaN must survive to the check of the offered rows: a plain csr keeps it, since NaN != 0.
+    # NaN must survive until the rows are checked: csr_matrix keeps it, since NaN != 0.
     return [sparse.csr_matrix(layer.reshape(-1, states)) for layer in steps], array.ndim == 4, states, actions
 
 
@@ -163,7 +166,7 @@ def as_floats(given: Any, what: str) -> Floats:
 
 
 def table(given: Any, shape: tuple[int, int], horizon: int, what: str) -> tuple[Floats, bool]:
-    """Return an array (steps, S, A), one step where nothing depends on it."""
+    """Return an array (steps, S, A), with one step if it does not depend on the step."""
     array = as_floats(given, what)
     if array.shape == shape:
         return array[None], False
@@ -200,7 +203,7 @@ def availability(given: Any, shape: tuple[int, int], horizon: int) -> tuple[NDAr
     if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise ProblemError("available must hold True and False (or 1 and 0)")
     if not array.any():
-        raise ProblemError("available: there is no action at all")
+        raise ProblemError("available: there is no action")
     if array.shape == shape:
         return array[None].astype(bool), False
     if array.shape == (horizon, *shape):
@@ -209,7 +212,7 @@ def availability(given: Any, shape: tuple[int, int], horizon: int) -> tuple[NDAr
 
 
 def select_rows(matrix: Any, offered: NDArray[np.bool_], states: int, actions: int, where: str) -> Rows:
-    """Return the offered rows of a layer, validated."""
+    """Return the validated rows of the available actions of a layer."""
     matrix.sum_duplicates()
     pairs = np.flatnonzero(offered)
     chosen = matrix if offered.all() else matrix[pairs]
@@ -234,30 +237,30 @@ def select_rows(matrix: Any, offered: NDArray[np.bool_], states: int, actions: i
     return Rows(pairs, counts, start, chosen.indices.astype(np.int32, copy=False), chosen.data)
 
 
-def bounded_rewards(reward: Floats, given: tuple[float, float] | None, place: Any) -> tuple[float, float]:
-    """Return the reward range, declared or read off, that every reward keeps."""
+def bounded_rewards(reward: Floats, given: tuple[float, float] | None, locate: Locate) -> tuple[float, float]:
+    """Return the reward range, declared or of the data; raise if a reward lies outside."""
     bad = np.flatnonzero(~(np.abs(reward) <= LARGEST))
     if bad.size:
-        raise ProblemError(f"rewards, {place(int(bad[0]))}: {reward[bad[0]]} is not a finite number{AT_MOST}")
+        raise ProblemError(f"rewards, {locate(int(bad[0]))}: {reward[bad[0]]} is not a finite number{AT_MOST}")
     if given is None:
         return float(reward.min()), float(reward.max())
     lo, hi = check_range(given, "reward_range")
-    room = ROUNDING * max(1.0, abs(lo), abs(hi))
-    bad = np.flatnonzero((reward < lo - room) | (reward > hi + room))
+    tolerance = ROUNDING * max(1.0, abs(lo), abs(hi))
+    bad = np.flatnonzero((reward < lo - tolerance) | (reward > hi + tolerance))
     if bad.size:
-        raise ProblemError(f"rewards, {place(int(bad[0]))}: {reward[bad[0]]} lies outside reward_range {(lo, hi)}")
+        raise ProblemError(f"rewards, {locate(int(bad[0]))}: {reward[bad[0]]} lies outside reward_range {(lo, hi)}")
     return lo, hi
 
 
 def bounded_constraints(
-    values: Floats, given: Sequence[float] | None, names: tuple[str, ...], place: Any
+    values: Floats, given: Sequence[float] | None, names: tuple[str, ...], locate: Locate
 ) -> tuple[float, ...]:
-    """Return the bounds on |f_i|, declared or read off, that every constraint keeps."""
+    """Return the bounds on |f_i|, declared or of the data; raise if a value exceeds them."""
     for index, name in enumerate(names):
         bad = np.flatnonzero(~(np.abs(values[:, index]) <= LARGEST))
         if bad.size:
             value = values[bad[0], index]
-            raise ProblemError(f"constraint {name!r}, {place(int(bad[0]))}: {value} is not a finite number{AT_MOST}")
+            raise ProblemError(f"constraint {name!r}, {locate(int(bad[0]))}: {value} is not a finite number{AT_MOST}")
     largest = np.abs(values).max(axis=0, initial=0.0)
     if given is None:
         return tuple(bound_above(float(bound)) for bound in largest)
@@ -266,7 +269,7 @@ def bounded_constraints(
         bad = np.flatnonzero(np.abs(values[:, index]) > bound * (1 + ROUNDING))
         if bad.size:
             value = values[bad[0], index]
-            raise ProblemError(f"constraint {name!r}, {place(int(bad[0]))}: {value} is beyond its bound of {bound}")
+            raise ProblemError(f"constraint {name!r}, {locate(int(bad[0]))}: {value} exceeds its bound of {bound}")
     return bounds
 
 
@@ -285,19 +288,19 @@ def first_states(initial: Any, states: int) -> tuple[NDArray[np.int64], Floats]:
 
 
 class Stacked(NamedTuple):
-    """The layers of a model, joined."""
+    """The layers of a model, concatenated."""
 
     row_start: NDArray[np.int64]
     distribution: NDArray[np.int32]
     outcome_start: NDArray[np.int64]
     following: NDArray[np.int32]
     probability: Floats
-    #: [layer + 1]: where the distributions of a layer begin.
+    #: [layer + 1]: first distribution of each layer.
     distribution_start: list[int]
 
 
 def stack(parts: list[Rows], shift: int) -> Stacked:
-    """Join layers: next slots of layer h lie (h+1)*shift further on; next-state lists that repeat are kept once."""
+    """Concatenate layers: next slots of layer h are shifted by (h+1)*shift; equal next-state lists are stored once."""
     row_start, outcome_start = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
     distribution, following, probability, distribution_start = [], [], [], [0]
     rows = outcomes = 0
@@ -321,7 +324,7 @@ def stack(parts: list[Rows], shift: int) -> Stacked:
 
 
 def unique_lists(part: Rows) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], Floats]:
-    """Return for every row the number of its next-state list; and of the lists where each ends, and their members."""
+    """Return for every row the index of its next-state list; and of the distinct lists their ends and members."""
     index, chosen = number_lists(part.start, part.following, part.probability.view(np.uint64))
     if len(chosen) == len(index):
         return index, part.start[1:], part.following, part.probability
@@ -329,5 +332,5 @@ def unique_lists(part: Rows) -> tuple[NDArray[np.int32], NDArray[np.int64], NDAr
 
 
 def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join arrays one after another; one alone is not copied."""
+    """Concatenate arrays; a single one is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

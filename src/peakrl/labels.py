@@ -1,10 +1,10 @@
-"""Names of states and actions as arrays, for a file, and back.
+"""Labels of states and actions in files.
 
 A sequence of labels is stored in the first of these forms that fits: a range; the bit masks of a scheduling model;
-whole numbers, or tuples of equally many of them, as a table; anything else made of None, bool, int, float, str, bytes,
-tuple and frozenset as JSON, in which a list is a tuple and {"set": [...]}, {"float": "inf"}, {"bytes": "00ff"} are what
-JSON has no word for. What comes back is equal to what was stored and has the same hash, so that a state is found again;
-a named tuple comes back as a tuple, a numpy number as a Python number.
+integers, or tuples of equally many integers, as a table; anything else made of None, bool, int, float, str, bytes,
+tuple and frozenset as JSON, in which a list stands for a tuple, and {"set": [...]}, {"float": "inf"}, {"bytes": "00ff"}
+for what JSON lacks. Labels that are read are equal to the stored ones and have the same hash; a named tuple becomes a
+tuple, a numpy number a Python number.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import shown
 from peakrl.errors import StorageError
 from peakrl.schedule_labels import ScheduleStates
-from peakrl.storage import from_json, refuse_half_signs
+from peakrl.storage import from_json, refuse_surrogates
 
 Arrays = dict[str, NDArray[Any]]
-#: States and actions are numbered with 32 bits.
+#: States and actions are 32-bit indices.
 MOST_LABELS = 2**31 - 1
 
 
@@ -31,30 +32,28 @@ class UnstorableLabel(Exception):
 
 
 def store_labels(labels: Sequence[Hashable]) -> tuple[dict[str, Any], Arrays]:
-    """Return plain values and arrays from which `load_labels` makes equal labels."""
+    """Return plain values and arrays from which `load_labels` builds equal labels."""
     if isinstance(labels, range):
         return {"form": "range", "range": [labels.start, labels.stop, labels.step]}, {}
     if isinstance(labels, ScheduleStates):
         parts, arrays = labels.parts()
         return {"form": "schedule", **parts}, dict(arrays)
-    table = whole_numbers(labels)
+    table = integer_table(labels)
     if table is not None:
         return {"form": "table"}, {"table": table}
     try:
         plain = [encoded(label) for label in labels]
         text = json.dumps(plain, allow_nan=False)
-        refuse_half_signs(text, plain)
+        refuse_surrogates(text, plain)
     except RecursionError:
-        raise UnstorableLabel("a label holds tuples within tuples to too great a depth") from None
+        raise UnstorableLabel("a label whose tuples are nested too deeply") from None
     except UnicodeEncodeError as error:
-        raise UnstorableLabel(
-            f"a text with half a sign of Unicode, {error.object[error.start : error.end]!r}"
-        ) from None
+        raise UnstorableLabel(f"a text with a lone surrogate, {error.object[error.start : error.end]!r}") from None
     return {"form": "json"}, {"json": np.frombuffer(text.encode(), np.uint8)}
 
 
 def load_labels(plain: Mapping[str, Any], arrays: Arrays, *, distinct: bool = True) -> Sequence[Hashable]:
-    """Rebuild labels, where `distinct` no two equal; wrong fields raise what `storage.fields_of` makes clear."""
+    """Return labels, distinct ones if `distinct`; wrong fields raise errors that `storage.fields_of` translates."""
     form = plain["form"]
     if form == "range":
         return number_range(plain["range"])
@@ -72,7 +71,7 @@ def load_labels(plain: Mapping[str, Any], arrays: Arrays, *, distinct: bool = Tr
 
 
 def number_range(ends: Any) -> range:
-    """Return labels that are a range; how many there may be, the model decides that they belong to."""
+    """Return labels that are a range of integers."""
     numbers = range(*ends)
     if len(numbers) > MOST_LABELS:
         raise ValueError(f"{len(numbers):,} labels are more than the {MOST_LABELS:,} that a model can have")
@@ -95,14 +94,14 @@ def schedule_states(plain: Mapping[str, Any], done: NDArray[Any], clock: NDArray
 
 
 def table_rows(table: NDArray[Any]) -> list[Hashable]:
-    """Return labels that are whole numbers or tuples of them."""
+    """Return labels that are integers or tuples of integers."""
     if table.dtype != np.int64 or table.ndim not in (1, 2):
         raise ValueError(f"a table of labels is {table.dtype} of shape {table.shape}")
     return table.tolist() if table.ndim == 1 else list(map(tuple, table.tolist()))
 
 
-def whole_numbers(labels: Sequence[Hashable]) -> NDArray[np.int64] | None:
-    """Return labels as a table where they are 64-bit whole numbers or tuples of equally many of them, else None."""
+def integer_table(labels: Sequence[Hashable]) -> NDArray[np.int64] | None:
+    """Return labels as a table if they are 64-bit integers or tuples of equally many of them, else None."""
     first = labels[0]
     width = len(first) if isinstance(first, tuple) else None
     for label in labels:
@@ -123,7 +122,7 @@ def encoded(label: Any) -> Any:
         label = label.item()
     if label is None or isinstance(label, bool):
         return label
-    # Enumerations of numbers and words are equal to their plain values and hash alike.
+    # Enumerations of numbers and strings are equal to their plain values and have the same hash.
     if isinstance(label, int):
         return int(label)
     if isinstance(label, str):
@@ -136,12 +135,11 @@ def encoded(label: Any) -> Any:
         return [encoded(part) for part in label]
     if isinstance(label, frozenset):
         return {"set": [encoded(part) for part in label]}
-    shown = repr(label)
-    raise UnstorableLabel(f"{shown if len(shown) <= 80 else shown[:77] + '...'}, a {type(label).__name__}")
+    raise UnstorableLabel(shown(label))
 
 
 def decoded(value: Any) -> Hashable:
-    """Return the label that `encoded` gave as JSON values."""
+    """Return the label that `encoded` turned into JSON values."""
     if isinstance(value, list):
         return tuple(decoded(part) for part in value)
     if isinstance(value, dict):
@@ -153,4 +151,4 @@ def decoded(value: Any) -> Hashable:
         return {"float": float}[tag](inner)
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{value!r} is no label")
+    raise TypeError(f"{value!r} is not a label")

@@ -1,4 +1,4 @@
-"""Names that are imported when they are first used, so that a package of many costs nothing to import."""
+"""Names that are imported on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package whose modules (`homes`, by name) hold these names."""
+    """Return `__getattr__` and `__dir__` of a package whose modules (keys of `homes`) define these names."""
     home_of = {name: module for module, names in homes.items() for name in names}
 
     def get(name: str) -> Any:

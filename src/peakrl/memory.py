@@ -1,22 +1,22 @@
-"""What a model may ask for, said before the work begins: a small file can ask for more than any machine has."""
+"""Memory limits of models, checked before anything is allocated."""
 
 from __future__ import annotations
 
 from peakrl.errors import ProblemError
 from peakrl.storage import SHARE, available_memory
 
-#: Steps of an episode, at most: an hour of them at a rate of 250 a second.
+#: Largest horizon.
 MOST_STEPS = 1_000_000
-#: What a policy keeps for each (step, state), at most: a row.
+#: Bytes that a policy takes for each (step, state), at most.
 BYTES_A_NODE = 4
-#: What learners, and planners that are asked for values by step and state, keep: a value, a violation, a choice.
+#: Bytes that learners take, and planners that return values by step and state: a value, a violation, a choice.
 BYTES_WITH_VALUES = 24
 
 
 def check_tables(name: str, horizon: int, slots: int, limit: float | None = None, *, each: int = BYTES_A_NODE) -> None:
-    """Raise where the tables of a model by (step, state) are beyond `limit` bytes (None: most of what is free).
+    """Raise if the tables of a model by (step, state) exceed `limit` bytes (None: most of the free memory).
 
-    `slots` are those that every step has, 1 where each has its own; `each` is what one (step, state) takes.
+    `slots` is the number of slots of every step, 1 if each step has its own; `each` is the size of one (step, state).
     """
     needed, limit = float(horizon) * slots * each, available_memory() * SHARE if limit is None else limit
     if needed > limit:

@@ -1,7 +1,7 @@
-"""A model in a file: plain values and arrays from which an equal one is rebuilt; on its own or as part of a run.
+"""Reading models from files: `load_model`, and the model that is part of a run's file.
 
-Equal means equal in every number and in order (`TabularModel.digest`), with equal labels. A model whose labels no file
-can hold, or that is very large, is stored by its digest alone; whoever reads the file must then bring the model along.
+A model that is read is equal to the stored one in every number, in order and in labels. A model with labels that a file
+cannot hold, or a very large one, is stored by its digest alone; the reader must then provide the model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from peakrl.validate import fault
 def load_model(path: str | Path) -> TabularModel:
     """Return the model that `model.save(path)` wrote.
 
-    Everything in the file is checked before it is used: one that `compile_model` could not have made is refused.
+    Everything in the file is validated before it is used.
     """
     manifest, arrays = read_record(path, FILE_KIND)
     with fields_of(path):
@@ -34,7 +34,7 @@ def load_model(path: str | Path) -> TabularModel:
 
 
 def restored_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel:
-    """Rebuild the model that a file holds, or say why it cannot be."""
+    """Build the model that a file holds, or raise."""
     with fields_of(path):
         if plain["left_out"] is not None:
             raise StorageError(
@@ -45,7 +45,7 @@ def restored_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -
         model = replace(model, spec=spec_of(plain))
         wrong = fault(model)
         if wrong is not None:
-            raise StorageError(f"{path} is damaged: its model is none, since {wrong}")
+            raise StorageError(f"{path} is damaged: it does not hold a valid model, since {wrong}")
         try:
             check_tables(model.name, model.horizon, model.num_slots if model.stationary else 1)
             refuse_stuck_states(model)
@@ -57,7 +57,7 @@ def restored_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -
 
 
 def spec_of(plain: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the problem as data, where a file tells it; whoever builds it checks it."""
+    """Return the problem as data, if the file holds it; it is validated when it is built."""
     spec = plain.get("spec")
     if spec is not None and not isinstance(spec, dict):
         raise ValueError(f"the problem's specification is {spec!r}")
@@ -65,14 +65,14 @@ def spec_of(plain: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def checked(array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return a frozen array, or raise where its type or its number of axes is wrong."""
+    """Return a read-only array, or raise if its type or number of axes is wrong."""
     if array.dtype != ARRAY_TYPES[name] or array.ndim != (2 if name in TABLES else 1):
         raise ValueError(f"array {name!r} is {array.dtype} of shape {array.shape}")
-    return frozen(array, ARRAY_TYPES[name], own=True)  # read from a file just now: nobody else holds it
+    return frozen(array, ARRAY_TYPES[name], own=True)
 
 
 def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularModel:
-    """Put a model together."""
+    """Build a model."""
 
     def labels(what: str) -> Any:
         prefix = f"{what}."
@@ -81,7 +81,7 @@ def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularMod
 
     (lo, hi), reason = plain["reward_range"], plain.get("infeasible_reason")
     fields: dict[str, Any] = {name: own[name] for name in ARRAY_TYPES if name not in PAYOFF_ARRAYS}
-    # As it is stored, not assembled anew: whether it is a model is for `soundness.fault` to say.
+    # As stored, not through `assemble`: `validate.fault` checks it.
     return TabularModel(
         name=str(plain["name"]),
         horizon=int(plain["layout"]["horizon"]),

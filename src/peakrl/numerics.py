@@ -1,24 +1,24 @@
-"""Products that do not vanish.
+"""Products that do not underflow to 0.
 
-A product of positive numbers may be smaller than every floating-point number above 0 and come out as 0. For what must
-not be 0 unless it is (is a violation possible?) it is rounded up instead, to the least number that there is:
+A product of positive numbers may underflow to 0. For quantities that must be 0 only if they are (is a violation
+possible?), it is rounded away from 0 instead, to the smallest positive number:
 
-    times(a, b) = a * b,  or +-LEAST where that is 0 and neither a nor b is
+    times(a, b) = a * b,  or +-LEAST if that is 0 and neither a nor b is
 
-Sums of such products are 0 only where every term is: `x > 0` then says that x is possible, however unlikely.
+A sum of such non-negative products is 0 only if every term is: `x > 0` then means that x is possible, however unlikely.
 """
 
 from __future__ import annotations
 
 from peakrl.jit import inlined
 
-#: The least floating-point number above 0.
+#: The smallest positive floating-point number.
 LEAST = 5e-324
 
 
 @inlined
 def times(a: float, b: float) -> float:
-    """Return a * b, away from 0 where that is too small for a floating-point number."""
+    """Return a * b, rounded away from 0 if it underflows."""
     product = a * b
     if product == 0.0 and a != 0.0 and b != 0.0:
         product = LEAST if (a > 0.0) == (b > 0.0) else -LEAST

@@ -1,11 +1,9 @@
-"""What a user writes: a finite-horizon decision problem with peak constraints.
+"""`Problem`: a finite-horizon decision problem with peak constraints, as a user writes it.
 
-A problem is a tuple (S, A, H, P, r, f_1..f_I, d): states, actions, horizon, transitions, rewards, constraint
-functions and the distribution of the first state. A policy must keep every f_i >= 0 at every step with
-probability 1 while it collects as much reward as it can over steps 0 .. H-1.
-
-
-The head of a problem, validated: name, horizon, constraint names and bounds."""
+A problem is a tuple (S, A, H, P, r, f_1..f_I, d): states, actions, horizon, transitions, rewards, constraint functions
+and the distribution of the first state. A policy must satisfy f_i >= 0 for all i at every step with probability 1, and
+maximises the expected total reward of steps 0 .. H-1.
+"""
 
 from __future__ import annotations
 
@@ -23,53 +21,64 @@ Action = Hashable
 
 
 class Outcome(NamedTuple):
-    """One thing that may happen after an action: how likely, where to, what is earned, what is constrained."""
+    """One possible result of an action."""
 
-    #: From 0 to 1; those of an action sum to 1.
+    #: Between 0 and 1; the probabilities of an action sum to 1.
     probability: float
-    #: Where it leads.
+    #: The next state.
     next_state: State
-    #: What is earned.
+    #: The reward.
     reward: float
-    #: One value for each constraint, >= 0 where it is met.
+    #: One value for each constraint; >= 0 if it is satisfied.
     constraints: Sequence[float] = ()
 
 
 def violation_of(constraints: Iterable[float]) -> float:
-    """Return by how much constraint values fall short of 0 together: sum_i max(-f_i, 0)."""
+    """Return the total violation of constraint values, sum_i max(-f_i, 0)."""
     return sum((max(-value, 0.0) for value in constraints), 0.0)
 
 
 class Problem(ABC):
-    """A decision problem in readable form. Subclass it, or offer the same attributes and methods.
+    """A decision problem. Subclass it, or provide the same attributes and methods.
 
-    Steps count from 0. States and actions are any hashable values. Rewards and constraints may depend on the
-    outcome. A constraint is met where its value is >= 0; its value is in whatever unit suits the user.
-    Only `horizon` and the three methods are needed; a constrained problem names its constraints.
+    Steps count from 0. States and actions are any hashable values. Rewards and constraints may depend on the outcome. A
+    constraint is satisfied if its value is >= 0; values are in any unit. Only `horizon` and the three methods are
+    required; a constrained problem names its constraints.
+
+    Examples
+    --------
+    >>> class Walk(Problem):
+    ...     horizon, constraint_names, stationary = 3, ("floor",), True
+    ...     def initial(self):
+    ...         return [(1.0, 1)]
+    ...     def actions(self, step, state):
+    ...         return (-1, 0, 1)
+    ...     def outcomes(self, step, state, action):
+    ...         return [Outcome(1.0, state + action, reward=-state, constraints=(state + action,))]
     """
 
-    #: What messages and reports call it.
+    #: Name for messages and reports.
     name: str = "problem"
-    #: How many decisions make an episode.
+    #: Steps of an episode.
     horizon: int
     #: One name for each constraint, in the order of `Outcome.constraints`.
     constraint_names: Sequence[str] = ()
-    #: The least and the largest reward of a single step; left out, it is read off the reachable outcomes.
+    #: Lowest and highest reward of a step; by default those of the reachable outcomes.
     reward_range: tuple[float, float] | None = None
-    #: For each constraint a bound on its absolute value; left out, they are read off the reachable outcomes.
+    #: For each constraint a bound on its absolute value; by default those of the reachable outcomes.
     constraint_bounds: Sequence[float] = ()
-    #: For each constraint how far below 0 its value still counts as met; left out, 0: exact. Meant for rounding.
+    #: For each constraint how far below 0 its value still counts as satisfied (rounding); 0 by default.
     constraint_tolerances: Sequence[float] = ()
-    #: True when actions and outcomes do not depend on the step.
+    #: Are actions and outcomes the same at every step?
     stationary: bool = False
-    #: The problem as data (`peakrl.specs.ProblemSpec`), where it can be told: a compiled model and its runs keep it.
+    #: The problem as data (`peakrl.specs.ProblemSpec`), if known; a compiled model and its runs hold it.
     spec: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
-        # Also for messages about a problem whose attributes are missing or wrong: nothing is taken for granted.
+        # Also for messages about a problem whose attributes are missing or wrong.
         horizon, names = getattr(self, "horizon", "not set"), self.constraint_names
-        told = ", ".join(map(str, names)) if isinstance(names, tuple | list) else repr(names)
-        return f"<{type(self).__name__} {self.name!r}: horizon {horizon}, constraints: {told or 'none'}>"
+        names = ", ".join(map(str, names)) if isinstance(names, tuple | list) else repr(names)
+        return f"<{type(self).__name__} {self.name!r}: horizon {horizon}, constraints: {names or 'none'}>"
 
     @abstractmethod
     def initial(self) -> Iterable[tuple[float, State]]:
@@ -77,37 +86,37 @@ class Problem(ABC):
 
     @abstractmethod
     def actions(self, step: int, state: State) -> Iterable[Action]:
-        """Return the actions on offer; before the horizon there must be at least one."""
+        """Return the available actions; before the horizon there must be at least one."""
 
     @abstractmethod
     def outcomes(self, step: int, state: State, action: Action) -> Iterable[Outcome]:
-        """Return what may happen; the probabilities sum to 1."""
+        """Return the possible outcomes; their probabilities sum to 1."""
 
 
 NO_RANGE = (-math.inf, math.inf)
-NO_TRUTH_VALUES = "constraints must be numbers, >= 0 where they are met: False would count as 0, which is met"
+NO_TRUTH_VALUES = "constraints must be numbers, >= 0 if satisfied: False would count as 0, which is satisfied"
 
 
 class Header(NamedTuple):
-    """What a model is called, how long an episode takes, and what is declared of rewards and constraints."""
+    """Name, horizon, and declared bounds of a problem."""
 
     name: str
     horizon: int
     constraint_names: tuple[str, ...]
-    #: Infinite where a problem leaves it out.
+    #: Infinite if not declared.
     reward_range: tuple[float, float]
     constraint_bounds: tuple[float, ...]
-    #: How far below 0 each constraint still counts as met; none: 0 for all.
+    #: How far below 0 each constraint still counts as satisfied; empty: 0 for all.
     tolerances: tuple[float, ...] = ()
 
 
 def header_of(problem: Any) -> Header:
-    """Return the head of a problem, validated."""
+    """Return the validated header of a problem."""
     if isinstance(problem, type):
-        raise ProblemError(f"{problem.__name__} is a class; pass a problem made of it, such as {problem.__name__}()")
+        raise ProblemError(f"{problem.__name__} is a class; pass an instance, such as {problem.__name__}()")
     for method in ("initial", "actions", "outcomes"):
         if not callable(getattr(problem, method, None)):
-            raise ProblemError(f"{problem!r} is not a Problem: it lacks {method}(), which every Problem has")
+            raise ProblemError(f"{problem!r} is not a Problem: it has no method {method}()")
     name = getattr(problem, "name", "problem")
     given = getattr(problem, "constraint_names", ())
     if isinstance(given, str):
@@ -115,17 +124,17 @@ def header_of(problem: Any) -> Header:
     horizon = check_count(getattr(problem, "horizon", None), f"horizon of {name!r}", 1, MOST_STEPS, error=ProblemError)
     names = tuple(str(n) for n in check_each(given, f"constraint_names of {name!r}", "names"))
     if len(set(names)) < len(names):
-        raise ProblemError(f"constraint_names of {name!r} repeat a name: {names}")
+        raise ProblemError(f"constraint_names of {name!r} are not distinct: {names}")
     rewards, bounds = getattr(problem, "reward_range", None), getattr(problem, "constraint_bounds", None)
     reward_range = NO_RANGE if rewards is None else check_range(rewards, f"reward_range of {name!r}")
     constraint_bounds = (math.inf,) * len(names)
-    if not left_out(bounds):
+    if not undeclared(bounds):
         constraint_bounds = check_bounds(bounds, f"constraint_bounds of {name!r}", len(names))
     given = getattr(problem, "constraint_tolerances", None)
-    tolerances = () if left_out(given) else check_tolerances(given, f"constraint_tolerances of {name!r}", len(names))
+    tolerances = () if undeclared(given) else check_tolerances(given, f"constraint_tolerances of {name!r}", len(names))
     return Header(str(name), horizon, names, reward_range, constraint_bounds, tolerances)
 
 
-def left_out(bounds: Any) -> bool:
-    """Does a problem say nothing of its constraints' bounds?"""
+def undeclared(bounds: Any) -> bool:
+    """Is a sequence not declared?"""
     return bounds is None or (isinstance(bounds, list | tuple) and not bounds)

@@ -1,6 +1,6 @@
-"""Progress on anything that takes more than a moment: a bar in a terminal, elsewhere a line now and then.
+"""Progress of long computations: a bar in a terminal, else lines on stderr.
 
-Lines go to standard error after 10 seconds, and after a pause that is twice as long each time, until it is 5 minutes.
+The first line appears after 10 seconds; each pause is twice as long as the one before, up to 5 minutes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-#: From so many columns on a terminal has room for a long bar.
+#: A terminal with at least so many columns gets a long bar.
 WIDE = 110
-#: Seconds before the first line where there is no terminal, and between two lines at most.
+#: Seconds before the first line without a terminal, and the longest pause between lines.
 FIRST_LINE, LONGEST_PAUSE = 10.0, 300.0
 
 
@@ -28,35 +28,35 @@ def fitting(parts: Sequence[str], room: int) -> str:
     return line
 
 
-def told(value: Any) -> str:
-    """Return a field of a progress line: a number in few digits, words as they are."""
+def formatted(value: Any) -> str:
+    """Return a field of a progress line: a number with few digits, text as it is."""
     return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def rate_words(rate: float) -> str:
-    """Return a rate; a slow one is not told as 0."""
+def rate_text(rate: float) -> str:
+    """Return a rate; a slow one is not rounded to 0."""
     return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.2g}"
 
 
 def say(line: str) -> bool:
-    """Print a line on standard error; False where nobody reads that any more, which is no reason to end anything."""
-    if sys.stderr is None:  # closed from the start: print would go to standard output
+    """Print to stderr; return False if it is closed."""
+    if sys.stderr is None:  # print would write to standard output
         return False
     try:
         print(line, file=sys.stderr, flush=True)
-    except (OSError, ValueError):  # a pipe whose reader is gone; a stream that was closed
+    except (OSError, ValueError):  # the reader of a pipe is gone; the stream was closed
         return False
     return True
 
 
 class Progress:
-    """A progress line with count, rate, free fields and time left; it costs nothing while disabled."""
+    """A progress line with count, rate, fields and remaining time; does nothing if disabled."""
 
     def __init__(
         self, title: str, *, total: int | None = None, unit: str = "it", begin: int = 0, enabled: bool = True
     ) -> None:
         self.title, self.total, self.unit, self.enabled = title, total, unit, enabled
-        #: What was done before: it counts, but not for the rate.
+        #: Units that were done before; they do not count for the rate.
         self.begin = begin
         self._bar: Any = None
         self._task: Any = None
@@ -84,7 +84,7 @@ class Progress:
 
     @property
     def visible(self) -> bool:
-        """Is anything shown by the next `reach`?"""
+        """Does the next `reach` show anything?"""
         return self._bar is not None or (self.enabled and time.monotonic() >= self._due)
 
     def reach(self, count: int, **fields: Any) -> None:
@@ -93,8 +93,8 @@ class Progress:
             return
         rate = (count - self.begin) / max(time.monotonic() - self._begun, 1e-9)
         of = f"/{self.total:,}" if self.total is not None else ""
-        parts = [f"{count:,}{of} {self.unit}", f"{rate_words(rate)}/s"]
-        parts += [f"{name.replace('_', ' ')} {told(value)}" for name, value in fields.items()]
+        parts = [f"{count:,}{of} {self.unit}", f"{rate_text(rate)}/s"]
+        parts += [f"{name.replace('_', ' ')} {formatted(value)}" for name, value in fields.items()]
         if self._bar is not None:
             self._bar.update(self._task, completed=count, note=fitting(parts, self._room))
             return
@@ -106,7 +106,7 @@ class Progress:
 
     @property
     def _room(self) -> int:
-        """How many characters are left beside title, bar and time."""
+        """Characters left beside title, bar and time."""
         _, bar, *others = self._bar.columns
         taken = len(self.title) + bar.bar_width + len("-:--:--") + len(others) + 2
         return int(self._bar.console.width - taken)

@@ -1,4 +1,4 @@
-"""Lists that stand one after another in flat arrays: equal ones numbered once, some of them picked out, checked."""
+"""Lists of different lengths in flat arrays: numbering equal lists, selecting and checking them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Integers = NDArray[np.integer[Any]]
 HASH = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(32)
 ONE = np.uint64(1)
-#: How far from 1 the probabilities of a list may sum to.
+#: Tolerance of the sum of probabilities.
 ROUNDING = 1e-9
 
 
 @kernel
 def number_lists(start: Longs, left: Integers, right: Integers) -> tuple[Ints, Ints]:
-    """Number lists of (left, right) integers in the order of their first occurrence, equal ones alike.
+    """Number lists of (left, right) integers in the order of their first occurrence; equal lists get the same number.
 
-    Returns [list]: its number, and [number]: the first list that has it. An open-addressing hash table of numbers.
+    Returns [list]: its number, and [number]: its first list. Uses an open-addressing hash table.
     """
     lists = start.shape[0] - 1
     size = 1
@@ -72,7 +72,7 @@ def same_words(left: Integers, right: Integers, one: int, other: int, length: in
 
 @kernel
 def pick_lists(start: Longs, following: Ints, probability: Floats, chosen: Ints) -> tuple[Longs, Ints, Floats]:
-    """Return the chosen lists one after another: where each ends, and their members."""
+    """Return the chosen lists: where each ends, and their members."""
     ends = np.empty(chosen.shape[0], np.int64)
     total = 0
     for i in range(chosen.shape[0]):
@@ -89,9 +89,9 @@ def pick_lists(start: Longs, following: Ints, probability: Floats, chosen: Ints)
 
 @kernel
 def distribution_fault(start: Longs, probability: Floats) -> tuple[int, int, float, int]:
-    """Look for what keeps lists from being distributions.
+    """Check that lists are distributions.
 
-    Returns the first member that is no finite number of at least 0, the first list that does not sum to 1 (-1 where
+    Returns the first member that is not a finite number of at least 0, the first list that does not sum to 1 (-1 if
     there is none) with its sum, and how many members are 0.
     """
     zeros = 0
@@ -110,7 +110,7 @@ def distribution_fault(start: Longs, probability: Floats) -> tuple[int, int, flo
 
 @kernel
 def repeated_member(start: Longs, member: Ints, members: int) -> int:
-    """Return the first place at which a list names a member (0 .. members - 1) for the second time; -1: none does."""
+    """Return the first position at which a list repeats a member (0 .. members - 1); -1 if none does."""
     latest = np.full(members, -1, np.int64)
     for this in range(start.shape[0] - 1):
         for place in range(start[this], start[this + 1]):

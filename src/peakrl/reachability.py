@@ -1,4 +1,4 @@
-"""Which nodes can be reached, and whether a change list fits a model."""
+"""Reachable nodes, and the check of a change list against a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peakrl.types import Ints, Layout, Longs
 
 @kernel
 def reachable_nodes(layout: Layout, nodes: int, first_slot: Ints) -> NDArray[np.bool_]:
-    """Return [node]: True where some policy can be in that state at that step."""
+    """Return [node]: can some policy reach that state at that step?"""
     reached = np.zeros(nodes, np.bool_)
     for slot in first_slot:
         reached[slot] = True
@@ -32,13 +32,13 @@ def reachable_nodes(layout: Layout, nodes: int, first_slot: Ints) -> NDArray[np.
     return reached
 
 
-#: What `change_fault` finds.
+#: Results of `change_fault`.
 NO_FAULT, UNORDERED, NO_NODE, NO_ROW = 0, 1, 2, 3
 
 
 @kernel
 def change_fault(row_start: Longs, node_slot: Ints, change_episode: Ints, change_node: Ints, change_row: Ints) -> int:
-    """Say what is wrong with a change list: its order, a node or a row that does not exist; `node_slot` is [node]."""
+    """Return what is wrong with a change list: its order, or an unknown node or row; `node_slot` is [node]."""
     before = 1
     for i in range(change_episode.shape[0]):
         if change_episode[i] < before:

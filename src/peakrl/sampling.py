@@ -3,7 +3,7 @@
 The generator is xoshiro256++ (Blackman and Vigna, 2021), seeded through splitmix64 (Steele, Lea and Flood, 2014):
 four 64-bit integers are its whole state, so a checkpoint holds it and results do not depend on numpy's release. A
 uniform number is the upper 53 bits times 2^-53. A discrete draw uses Walker's alias method with one number: the
-integer part of n*u picks a column, the fractional part decides between the column and its alias. Where only one
+integer part of n*u picks a column, the fractional part decides between the column and its alias. If only one
 outcome is possible nothing is drawn.
 """
 
@@ -25,7 +25,7 @@ Words = NDArray[np.uint64]
 
 
 def seed_state(seed: int | np.uint64) -> Words:
-    """Return the four words that splitmix64 draws from `seed`; plain Python, as compiling it would take longer."""
+    """Return the four words that splitmix64 draws from `seed`; plain Python, since compiling it would take longer."""
     words, x = [], int(seed)
     for _ in range(4):
         x = (x + GOLDEN) & ALL_BITS
@@ -60,8 +60,8 @@ def uniform(state: Words) -> float:
 
 @inlined
 def draw_alias(state: Words, accept: Floats, alias: Ints, start: int, size: int) -> int:
-    """Return an index in start .. start+size drawn from the alias table that stands there; one of one is not drawn."""
-    # Unsigned: a signed index would be tested for being negative.
+    """Return an index in start .. start+size drawn from the alias table there; one of one is not drawn."""
+    # Unsigned: a signed index would be checked for being negative.
     index = U64(start)
     if size > 1:
         scaled = uniform(state) * size
@@ -91,7 +91,7 @@ def draw_outcome(state: Words, layout: Layout, sampler: Sampler, distribution: i
 
 
 def alias_tables(start: Longs, probability: Floats) -> tuple[Floats, Ints]:
-    """Return Walker's tables (accept, alias), alias as an absolute index, of the lists that begin at `start`."""
+    """Return Walker's tables (accept, alias) of the lists that begin at `start`; alias is an absolute index."""
     accept, alias = np.ones(len(probability)), np.arange(len(probability), dtype=np.int32)
     fill_tables(start, probability, accept, alias, *np.empty((2, int(np.diff(start).max(initial=0))), np.int64))
     return accept, alias
@@ -99,7 +99,7 @@ def alias_tables(start: Longs, probability: Floats) -> tuple[Floats, Ints]:
 
 @loop
 def fill_tables(start: Longs, probability: Floats, accept: Floats, alias: Ints, small: Longs, large: Longs) -> None:
-    """Fill the tables by Vose's linear-time construction; `small` and `large` have room for a longest list."""
+    """Fill the tables by Vose's linear-time construction; `small` and `large` are buffers for a longest list."""
     for d in range(start.shape[0] - 1):
         size = start[d + 1] - start[d]
         smalls, larges = 0, 0
@@ -120,7 +120,7 @@ def fill_tables(start: Longs, probability: Floats, accept: Floats, alias: Ints, 
                 larges -= 1
                 small[smalls] = rich
                 smalls += 1
-        # What is left on either stack is 1 up to rounding; a column of probability 0 must never win, though.
+        # What is left on either stack is 1 up to rounding; but a column of probability 0 must never be chosen.
         for i in range(larges):
             accept[large[i]] = 1.0
         for i in range(smalls):

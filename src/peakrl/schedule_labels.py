@@ -1,4 +1,4 @@
-"""States of a scheduling problem, and a million of them without a million objects."""
+"""States of scheduling problems, and a compact sequence of millions of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Words = NDArray[np.uint64]
 
 
 class ScheduleState(NamedTuple):
-    """Which jobs are done, in the order of the instance, and no more than what does not follow from that.
+    """The finished jobs, in the order of the instance.
 
-    `time` is None where processing times are fixed (it follows from `done`), `worst`, the largest tardiness so far,
-    where the objective adds up over jobs.
+    `time` is None if processing times are fixed (it follows from `done`); `worst`, the largest tardiness so far, is
+    None if the objective is a sum over jobs.
     """
 
     done: tuple[JobName, ...]
@@ -32,7 +32,7 @@ class ScheduleState(NamedTuple):
 
 
 class ScheduleStates(Sequence[ScheduleState]):
-    """The states of a compiled model: bit masks and clock words, decoded when one is asked for.
+    """The states of a compiled model as bit masks and clock words, decoded on access.
 
     A clock word is time * 2^32 + worst, as in `problems.scheduling.kernels`.
     """
@@ -42,15 +42,15 @@ class ScheduleStates(Sequence[ScheduleState]):
         self._timed, self._worst = timed, worst
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Words]]:
-        """Return what the constructor takes, plain values and arrays, for a file."""
+        """Return the constructor's arguments, plain values and arrays, for a file."""
         plain = {"names": list(self.names), "timed": self._timed, "worst": self._worst}
         return plain, {"done": self._done, "clock": self._clock}
 
     def repeat(self) -> bool:
-        """Are two states equal? (What is not told of the clock does not tell them apart.)"""
-        told = (0xFFFFFFFF << 32 if self._timed else 0) | (0xFFFFFFFF if self._worst else 0)
-        clock = self._clock & np.uint64(told)
-        order = np.lexsort((clock, self._done)) if told else self._by_mask
+        """Are two states equal? (Parts of the clock that states do not have are ignored.)"""
+        mask = (0xFFFFFFFF << 32 if self._timed else 0) | (0xFFFFFFFF if self._worst else 0)
+        clock = self._clock & np.uint64(mask)
+        order = np.lexsort((clock, self._done)) if mask else self._by_mask
         done, clock = self._done[order], clock[order]
         return bool(((done[1:] == done[:-1]) & (clock[1:] == clock[:-1])).any())
 
@@ -72,17 +72,17 @@ class ScheduleStates(Sequence[ScheduleState]):
         )
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """Return the place of a state by binary search, since a model may hold millions."""
-        place = self._place(value)
-        if place < 0 or place not in range(len(self))[start:stop]:
+        """Return the index of a state by binary search."""
+        index = self._find(value)
+        if index < 0 or index not in range(len(self))[start:stop]:
             raise ValueError(f"{value!r} is not a state here")
-        return place
+        return index
 
     def __contains__(self, value: object) -> bool:
-        return self._place(value) >= 0
+        return self._find(value) >= 0
 
-    def _place(self, value: object) -> int:
-        """Return the place of a state, -1 where there is none."""
+    def _find(self, value: object) -> int:
+        """Return the index of a state, -1 if there is none."""
         if not isinstance(value, tuple) or len(value) != 3 or not isinstance(value[0], tuple):
             return -1
         try:
@@ -91,9 +91,9 @@ class ScheduleStates(Sequence[ScheduleState]):
             return -1
         low = int(np.searchsorted(self._done, mask, sorter=self._by_mask))
         high = int(np.searchsorted(self._done, mask, side="right", sorter=self._by_mask))
-        for place in self._by_mask[low:high].tolist():
-            if self[place] == value:
-                return int(place)
+        for index in self._by_mask[low:high].tolist():
+            if self[index] == value:
+                return int(index)
         return -1
 
     @cached_property

@@ -1,13 +1,6 @@
-"""The states of a problem and what they offer: labels and the index spaces (`types`) of every table.
+"""`StateSpace`: states, the actions that each offers, and the index spaces of every table (`types`).
 
-A *slot* is a stored state, a *row* a stored (state, action) pair, a *node* a (step, slot) and an *entry* a (step, row):
-
-    node(step, slot) = step * node_stride  + slot
-    entry(step, row) = step * entry_stride + row
-
-Where one set of slots serves every step (`stationary`) the strides are the numbers of slots and rows; in a layered
-space every step has slots of its own and both strides are 0. A policy needs no more than that; a `TabularModel` is a
-space whose dynamics and payoffs are known as well.
+This is all that a policy needs; a `TabularModel` is a space whose dynamics and payoffs are known as well.
 """
 
 from __future__ import annotations
@@ -24,47 +17,47 @@ from numpy.typing import NDArray
 from peakrl.errors import PolicyError, ProblemError, UnknownStateError
 from peakrl.types import Ints, Longs
 
-#: Slots, rows and outcomes are numbered with 32 bits.
+#: Slots, rows and outcomes are 32-bit indices.
 MOST_INDICES = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StateSpace:
-    """Which states there are at which step, and which actions each of them offers."""
+    """The states of each step, and the available actions of each state."""
 
-    #: What messages and reports call it.
+    #: Name for messages and reports.
     name: str
     #: Steps of an episode.
     horizon: int
     #: One for each constraint.
     constraint_names: tuple[str, ...]
-    #: The least and the largest reward of a step, declared or read off.
+    #: Lowest and highest reward of a step, declared or observed.
     reward_range: tuple[float, float]
-    #: For each constraint a bound on its absolute value, declared or read off.
+    #: For each constraint a bound on its absolute value, declared or observed.
     constraint_bounds: tuple[float, ...]
-    #: True when one set of slots serves every step: dynamics do not depend on the step.
+    #: Does one set of slots serve every step? (Then the dynamics do not depend on the step.)
     stationary: bool
     #: Distinct states.
     state_labels: Sequence[Hashable]
-    #: [slot]: which of the states it is.
+    #: [slot]: index of its state.
     slot_state: Ints
     #: Distinct actions.
     action_labels: Sequence[Hashable]
-    #: [row]: which of the actions it is.
+    #: [row]: index of its action.
     row_action: Ints
-    #: [step, 2]: first and one past the last slot of a step.
+    #: [step, 2]: first slot of a step, and one past its last.
     step_slots: Longs
-    #: [slot + 1]: rows of a slot are row_start[slot] .. row_start[slot + 1].
+    #: [slot + 1]: the rows of a slot are row_start[slot] .. row_start[slot + 1].
     row_start: Longs
 
     # For a user's own pickle ---------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy is made of: the fields, not what was worked out of them."""
+        """Return the fields, without cached properties."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make a copy: its arrays read-only, as pickle leaves them not, so that no kernel is compiled for them anew."""
+        """Restore the fields with read-only arrays, for which kernels are compiled; pickle makes arrays writable."""
         for name, value in state.items():
             object.__setattr__(self, name, protected(value))
 
@@ -72,27 +65,27 @@ class StateSpace:
 
     @property
     def node_stride(self) -> int:
-        """Nodes of a step; 0 where every step has slots of its own."""
+        """Nodes of a step; 0 if every step has its own slots."""
         return self.num_slots if self.stationary else 0
 
     @property
     def entry_stride(self) -> int:
-        """Entries of a step; 0 where every step has rows of its own."""
+        """Entries of a step; 0 if every step has its own rows."""
         return self.num_rows if self.stationary else 0
 
     @property
     def num_constraints(self) -> int:
-        """How many constraint functions there are."""
+        """Number of constraint functions."""
         return len(self.constraint_names)
 
     @property
     def num_states(self) -> int:
-        """Distinct states, those met only after the last step included."""
+        """Number of distinct states, including those that are reached only after the last step."""
         return len(self.state_labels)
 
     @cached_property
     def num_pairs(self) -> int:
-        """Distinct (state, action) pairs."""
+        """Number of distinct (state, action) pairs."""
         if self.num_states == self.num_slots:
             return self.num_rows
         rows_state = self.slot_state[self.slot_of_row].astype(np.int64)
@@ -100,17 +93,17 @@ class StateSpace:
 
     @property
     def num_slots(self) -> int:
-        """Stored states: in a layered space a state that is met at two steps counts twice."""
+        """Number of stored states: in a layered space a state that occurs at two steps counts twice."""
         return len(self.slot_state)
 
     @property
     def num_rows(self) -> int:
-        """Stored (slot, action) pairs."""
+        """Number of stored (slot, action) pairs."""
         return len(self.row_action)
 
     @property
     def num_nodes(self) -> int:
-        """Length of a table by (step, state), with the zeros that stand after the last step."""
+        """Length of a table by (step, state), including the states after the last step."""
         return self.horizon * self.node_stride + self.num_slots
 
     @property
@@ -120,12 +113,12 @@ class StateSpace:
 
     @cached_property
     def max_states(self) -> int:
-        """The most states that any step has: S in the bonus formulas."""
+        """Largest number of states of a step: S in the bonus formulas."""
         return int(np.diff(self.step_slots, axis=1).max())
 
     @cached_property
     def max_actions(self) -> int:
-        """The most actions that any state offers: A in the bonus formulas."""
+        """Largest number of actions of a state: A in the bonus formulas."""
         return int(np.diff(self.row_start).max())
 
     @property
@@ -133,27 +126,27 @@ class StateSpace:
         """Bytes of all arrays (labels not counted)."""
         return sum(a.nbytes for a in (self.step_slots, self.row_start, self.slot_state, self.row_action))
 
-    # Who belongs where ---------------------------------------------------------------------------------------
+    # Relations between indices -------------------------------------------------------------------------------
 
     @property
     def slot_of_row(self) -> Longs:
-        """[row]: whose action it is."""
+        """[row]: its slot."""
         return np.repeat(np.arange(self.num_slots), np.diff(self.row_start))
 
     @property
     def step_of_slot(self) -> Longs:
-        """[slot]: its step in a layered space, `horizon` after the last; 0 where one set of slots serves every step."""
+        """[slot]: its step in a layered space, `horizon` after the last; 0 if one set of slots serves every step."""
         if self.stationary:
             return np.zeros(self.num_slots, np.int64)
         return np.searchsorted(self.step_slots[:, 1], np.arange(self.num_slots), side="right")
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
-        """[node]: can some policy be in this state at this step? Every state, where nothing else is known."""
+        """[node]: can some policy reach this state at this step? True for all if the dynamics are unknown."""
         return np.ones(self.num_nodes, np.bool_)
 
     def decision_slots(self, step: int) -> Longs:
-        """Return the slots in which there is something to decide at `step`, and where an episode can come by."""
+        """Return the slots that can be reached at `step` and have actions."""
         self.check_step(step)
         (first, last), base = self.step_slots[step].tolist(), step * self.node_stride
         offers = np.diff(self.row_start[first : last + 1]) > 0
@@ -161,7 +154,7 @@ class StateSpace:
         return slots
 
     def decisions(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (step, slot, node) wherever there is something to decide and an episode can come by."""
+        """Yield (step, slot, node) of all states that can be reached and have actions."""
         for step in range(self.horizon):
             for slot in self.decision_slots(step).tolist():
                 yield step, slot, step * self.node_stride + slot
@@ -186,7 +179,7 @@ class StateSpace:
 
     @cached_property
     def _layer_slots(self) -> dict[tuple[int, int], int]:
-        """For layered spaces: (step, state) -> slot."""
+        """For layered spaces: {(step, state index): slot}."""
         pairs: dict[tuple[int, int], int] = {}
         for step, (first, last) in enumerate(self.step_slots.tolist()):
             for slot in range(first, last):
@@ -194,12 +187,12 @@ class StateSpace:
         return pairs
 
     def check_step(self, step: Any) -> None:
-        """Raise unless it is one of the steps."""
+        """Raise unless `step` is a step of the episode."""
         if not isinstance(step, int | np.integer) or not 0 <= step < self.horizon:
             raise PolicyError(f"step {step!r} is outside 0..{self.horizon - 1}, the steps of {self.name!r}")
 
     def slot_of(self, step: int, state: Hashable) -> int:
-        """Return where `state` is stored for `step`; an unknown one is an error."""
+        """Return the slot of `state` at `step`, or raise."""
         self.check_step(step)
         try:
             index = self._state_index[state]
@@ -214,20 +207,20 @@ class StateSpace:
         return f"state {state!r} does not occur at step {step} of {self.name!r}"
 
     def row_of(self, step: int, state: Hashable, action: Hashable) -> int:
-        """Return where the pair (state, action) is stored for `step`; one not on offer is an error."""
+        """Return the row of (state, action) at `step`, or raise."""
         slot = self.slot_of(step, state)
         for row in self.rows_of_slot(slot):
             if self.action_of_row(row) == action:
                 return row
         offered = [self.action_of_row(row) for row in self.rows_of_slot(slot)]
         shown = ", ".join(map(repr, offered[:12])) + (", ..." if len(offered) > 12 else "")
-        raise PolicyError(f"action {action!r} is not on offer at step {step} in state {state!r} (there are: {shown})")
+        raise PolicyError(f"action {action!r} is not available at step {step} in state {state!r} (there are: {shown})")
 
     # Identity ------------------------------------------------------------------------------------------------
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of the states, the actions and their order."""
+        """Digest of the states, the actions and their order."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(repr((self.name, self.horizon, self.stationary, self.constraint_names)).encode())
         digest.update(repr((self.reward_range, self.constraint_bounds)).encode())
@@ -246,10 +239,7 @@ class StateSpace:
 
 
 def frozen(array: NDArray[Any], dtype: Any, *, own: bool = False) -> NDArray[Any]:
-    """Return a contiguous read-only array of the given type: a copy, unless nobody else holds it (`own`).
-
-    One that is all that already counts as such.
-    """
+    """Return a contiguous read-only array of the given type: a copy, unless the caller owns it (`own`) or it is one."""
     result = np.ascontiguousarray(array, dtype=dtype)
     if result is array and result.base is None and not result.flags.writeable:
         return result
@@ -260,14 +250,14 @@ def frozen(array: NDArray[Any], dtype: Any, *, own: bool = False) -> NDArray[Any
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view that cannot be written to: numba would compile everything twice for arrays of both kinds."""
+    """Return a read-only view: numba compiles separate kernels for writable and read-only arrays."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def protected(value: Any) -> Any:
-    """Return an array, or a named tuple of some, that cannot be written to; anything else as it is."""
+    """Return a read-only array, or a named tuple of such; anything else as it is."""
     if isinstance(value, np.ndarray):
         return frozen(value, value.dtype, own=True)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -276,26 +266,26 @@ def protected(value: Any) -> Any:
 
 
 def starts_of(sizes: NDArray[Any] | Sequence[int]) -> Longs:
-    """[part + 1]: where parts of the given sizes begin, and the end of the last."""
+    """[part + 1]: start of each of several parts of the given sizes, and the end of the last."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
 
 
 def expand(first: NDArray[Any], sizes: NDArray[Any]) -> Longs:
-    """Return the members of ranges, one range after another: each begins at its `first` and holds `sizes` many."""
+    """Return the concatenated ranges first[i] .. first[i] + sizes[i]."""
     starts = starts_of(sizes)
     members: Longs = np.repeat(first - starts[:-1], sizes) + np.arange(starts[-1])
     return members
 
 
 def spans(horizon: int, count: int, starts: Sequence[int] | Longs | None = None) -> Longs:
-    """[step, 2]: first and one past the last of what a step uses: all `count`, or from `starts` [step + 1] on."""
+    """[step, 2]: start and end of what each step uses: all of `count`, or `starts` [step + 1]."""
     if starts is None:
         return frozen(np.array([[0, count]] * horizon), np.int64)
     return frozen(np.stack([starts[:horizon], starts[1 : horizon + 1]], axis=1), np.int64)
 
 
 def check_sizes(name: str, **counts: int) -> None:
-    """Raise where something is too numerous for the 32-bit indices that models are stored with."""
+    """Raise if a count exceeds the 32-bit indices of a model."""
     for what, count in counts.items():
         if count > MOST_INDICES:
             raise ProblemError(

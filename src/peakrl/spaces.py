@@ -1,4 +1,4 @@
-"""Gymnasium spaces: which of them have observations with labels (`visited`), and actions by number."""
+"""Gymnasium spaces: observations that have labels (`visited`), and numbered actions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from peakrl.checks import shown
 from peakrl.errors import SettingsError, TargetError
 
-#: More actions than this cannot be told apart by a table of sensible size.
+#: Largest number of actions for which tables are reasonable.
 MOST_ACTIONS = 1_000_000
-#: No environment counts its actions from farther away.
+#: Largest absolute value of the lowest action.
 MOST_START = 2**31
 ActionNumbers = tuple[int, ...]
 
@@ -37,7 +37,7 @@ def check_observation_space(space: Any) -> None:
 
 
 def space_size(space: Any) -> int:
-    """Return how many observations a space has."""
+    """Return the number of observations of a space."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -54,7 +54,7 @@ def space_size(space: Any) -> int:
 
 
 class ActionSet:
-    """The actions of a space, numbered: labels for us, and what `step` takes for the environment."""
+    """The numbered actions of a space: their labels, and the values that `step` takes."""
 
     def __init__(self, space: Any) -> None:
         self.sizes: tuple[int, ...] | None = None
@@ -88,7 +88,7 @@ class ActionSet:
 
     @classmethod
     def from_description(cls, described: Any) -> ActionSet:
-        """Return the actions that `described` tells of."""
+        """Return the actions of a description."""
         from gymnasium import spaces
 
         try:
@@ -105,14 +105,14 @@ class ActionSet:
         return len(self.labels)
 
     def value(self, index: int) -> Any:
-        """Return what `step` takes."""
+        """Return the value that `step` takes."""
         label: Any = self.labels[index]
         if self.sizes is None:
             return label
         return np.array(label, self.space.dtype).reshape(self.space.shape)
 
     def index(self, label: Hashable) -> int:
-        """Return the number of an action given by its label; -1 where the space has no such action."""
+        """Return the number of the action with a label; -1 if there is none."""
         if not self._index:
             self._index = {known: index for index, known in enumerate(self.labels)}
         try:
@@ -121,14 +121,14 @@ class ActionSet:
             return -1
 
     def batch(self, indices: Sequence[int]) -> Any:
-        """Return what the `step` of a vectorised environment takes."""
+        """Return the value that `step` of a vectorised environment takes."""
         return np.array([self.value(index) for index in indices], self.space.dtype)
 
     def offer(self, mask: Any) -> ActionNumbers:
-        """Return the numbers of the actions that `info["action_mask"]` leaves; none given leaves all."""
+        """Return the numbers of the actions that `info["action_mask"]` allows; all of them without a mask."""
         if mask is None:
             return self.everything
-        # A mask that was seen before need not be checked again; it comes with every step.
+        # Masks come with every step; a known one is not checked again.
         key = (mask.dtype.str, mask.shape, mask.tobytes()) if isinstance(mask, np.ndarray) else None
         offer = self._offers.get(key)
         if offer is None:
@@ -140,13 +140,13 @@ class ActionSet:
         return offer
 
     def leaves_any(self, mask: Any) -> bool:
-        """Does a mask leave any action?"""
+        """Does a mask allow any action?"""
         return bool(self._flat(mask).any())
 
     def _flat(self, mask: Any) -> Any:
         """Return the mask as one truth value for each action."""
         if isinstance(mask, tuple | list) and self.sizes is not None and len(mask) == len(self.sizes):
-            # Gymnasium's own form for MultiDiscrete: one mask for each component.
+            # Gymnasium's form for MultiDiscrete: one mask for each component.
             parts = [self._truths(part, size) for part, size in zip(mask, self.sizes, strict=True)]
             return np.array([all(chosen) for chosen in itertools.product(*parts)])
         return self._truths(mask, len(self))

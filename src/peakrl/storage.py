@@ -1,8 +1,8 @@
-"""Files that survive: a JSON manifest and safetensors arrays in one file, written whole or not at all.
+"""Atomic files without pickle: a JSON manifest and safetensors arrays in one file.
 
 Layout: the line `peakrl 1`, the hexadecimal BLAKE2b digest of everything after its own line, the manifest as one line
-of JSON, then the safetensors bytes. A single changed byte anywhere is noticed. A file is written under a temporary
-name, flushed, renamed, and its folder flushed, so that a kill at any moment leaves the old file or the new one.
+of JSON, then the safetensors bytes. Any changed byte is detected. A file is written under a temporary name, flushed,
+renamed, and its folder flushed, so that after a kill at any moment either the old file or the new one exists.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ MAGIC = b"peakrl "
 VERSION = 1
 #: Characters of a digest.
 DIGEST_LENGTH = 64
-#: Bytes that a digest takes in at a time.
+#: Bytes that are hashed at a time.
 PORTION = 1 << 22
-#: A cell that begins so is a formula to a spreadsheet, which may read other files or run programs.
+#: Spreadsheets take cells that begin with these for formulas, which may read files or run programs.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-#: A temporary file is named by its process and a number, so that threads may write the same file at once; and those
-#: that this process is writing.
+#: A temporary file is named by its process and a number, so that threads can write the same file at once.
 _OWNER = re.compile(r"([0-9]+)(?:-[0-9]+)?\.tmp")
 _numbers = itertools.count()
 _in_use: set[str] = set()
-#: The share of free memory that what is read or made of a file may take; a file below this size is read in any case.
+#: Share of free memory that reading a file or building a model may take; smaller files are always read.
 SHARE, SMALL = 0.75, 1 << 26
-#: How JSON writes half of a sign.
+#: A surrogate in JSON.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 class Disk:
-    """The calls that a file is written with: what tests put a failing disk in the place of."""
+    """The system calls that write a file; tests replace them by a failing disk."""
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a new file and flush it."""
@@ -55,8 +54,8 @@ class Disk:
             file.flush()
             os.fsync(file.fileno())
 
-    def room(self, path: Path, size: int) -> NDArray[np.uint8]:
-        """Take the room of a new file; return its bytes, and what is written there is in the file."""
+    def allocate(self, path: Path, size: int) -> NDArray[np.uint8]:
+        """Allocate a new file; return its bytes, writes to which reach the file."""
         with open(path, "wb") as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
@@ -64,19 +63,19 @@ class Disk:
                 file.truncate(size)
         return np.memmap(path, np.uint8, "r+", 0, (size,))
 
-    def flush_room(self, path: Path, content: NDArray[np.uint8]) -> None:
-        """Flush what was written to the bytes of a file."""
+    def flush_bytes(self, path: Path, content: NDArray[np.uint8]) -> None:
+        """Flush the bytes of an allocated file."""
         assert isinstance(content, np.memmap)
         content.flush()
         with open(path, "r+b") as file:
             os.fsync(file.fileno())
 
     def rename(self, path: Path, target: Path) -> None:
-        """Put a file in the place of another."""
+        """Replace a file by another."""
         os.replace(path, target)
 
     def flush_folder(self, folder: Path) -> None:
-        """Flush a folder: which names it holds."""
+        """Flush the entries of a folder."""
         if os.name == "nt":  # folders cannot be opened there
             return
         number = os.open(folder, os.O_RDONLY)
@@ -86,7 +85,7 @@ class Disk:
             os.close(number)
 
     def remove(self, path: Path) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         path.unlink(missing_ok=True)
 
 
@@ -95,8 +94,8 @@ disk = Disk()
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[IO[bytes]]:
-    """Yield a file for reading; a device or a pipe, which may never end, is none."""
-    # Without waiting for somebody who writes to a pipe: whether it is one is known only once it is open.
+    """Yield a file for reading; devices and pipes, which may never end, are refused."""
+    # Non-blocking: that it is a pipe is known only once it is open, which would wait for a writer.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("it is a device, a pipe or a socket, not a file")
@@ -105,22 +104,22 @@ def opened(path: str | Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def reading(path: str | Path) -> Iterator[IO[bytes]]:
-    """Yield a file to read from, and say what is wrong where it cannot be."""
+    """Yield a file for reading, or raise a StorageError."""
     try:
         with opened(path) as file:
-            # A file with holes takes no room on disk: its size is only said.
+            # A sparse file may claim any size.
             size = os.fstat(file.fileno()).st_size
             if size > SMALL and size > (limit := available_memory() * SHARE):
                 raise OSError(f"it has {size / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB")
             yield file
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: an invalid name
         raise StorageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     except MemoryError as error:
         raise StorageError(f"cannot read {path}: it does not fit in memory") from error
 
 
 def available_memory() -> float:
-    """Return the bytes of memory that are free now; infinity where the system does not tell."""
+    """Return the bytes of free memory; infinity if the system does not report it."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             for line in file:
@@ -143,14 +142,14 @@ def file_digest(path: str | Path) -> str:
 
 
 def write_file(path: str | Path, data: bytes) -> None:
-    """Replace `path` with `data` atomically and durably; where it is a link, the file that it leads to."""
+    """Replace `path` with `data` atomically and durably; links are followed."""
     with replacing(path) as temporary:
         disk.write(temporary, data)
 
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield the name of a new file, which is put in the place of `path` when all went well, and else removed."""
+    """Yield the name of a temporary file, which replaces `path` on success and is removed otherwise."""
     path = writable(path)
     temporary = path.with_name(f".{_short(path.name)}.{os.getpid()}-{next(_numbers)}.tmp")
     _in_use.add(temporary.name)
@@ -170,7 +169,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def writable(path: str | Path) -> Path:
-    """Return the path that a file will be written to, links followed, or say at once why it cannot be."""
+    """Return the path that a file will be written to, with links followed, or raise if that is impossible."""
     given = str(path)
     if not Path(path).name or "\0" in given:
         raise StorageError(f"cannot write {given!r}: this names no file")
@@ -179,7 +178,7 @@ def writable(path: str | Path) -> Path:
     try:
         place = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
         folder, mode = os.stat(place.parent), _mode(place)
-    except OSError as error:  # a name that is too long, a folder that is not there, a link that leads round and round
+    except OSError as error:  # a name that is too long, no such folder, a circular link
         why = f"there is no folder {Path(path).parent}" if error.errno == errno.ENOENT else error.strerror or error
         raise StorageError(f"cannot write {_shown(given)}: {why}") from error
     if not stat.S_ISDIR(folder.st_mode):
@@ -194,7 +193,7 @@ def writable(path: str | Path) -> Path:
 
 
 def ready(*paths: str | Path | None) -> None:
-    """Raise where a file that is to be written in the end cannot be: one is made beside it, and removed."""
+    """Raise if a file that will be written later cannot be: a temporary one is created beside it and removed."""
     for path in paths:
         if path is None:
             continue
@@ -206,12 +205,12 @@ def ready(*paths: str | Path | None) -> None:
         except OSError as error:
             why = error.strerror or error
             raise StorageError(
-                f"cannot write {_shown(str(path))}: no file can be made in its folder ({why})"
+                f"cannot write {_shown(str(path))}: no file can be created in its folder ({why})"
             ) from error
 
 
 def _mode(path: Path) -> int:
-    """Return what kind of thing a path names; a plain file where there is nothing yet."""
+    """Return the mode of a path; that of a plain file if there is none yet."""
     try:
         return os.stat(path).st_mode
     except FileNotFoundError:
@@ -223,13 +222,13 @@ def _shown(text: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return what a temporary file is named after: a name that is nearly too long leaves no room for more."""
+    """Return the stem of a temporary file's name; a long name is replaced by its digest."""
     raw = os.fsencode(name)
     return name if len(raw) <= 200 else hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove temporary files that a killed process left beside `path`; those that are being written stay."""
+    """Remove temporary files that a killed process left beside `path`."""
     name = _short(path.name)
     with contextlib.suppress(OSError):
         for stale in path.parent.glob(f".{glob.escape(name)}.*.tmp"):
@@ -241,12 +240,12 @@ def remove_leftovers(path: Path) -> None:
 
 def _alive(process: int) -> bool:
     if process == os.getpid():
-        return False  # what it writes at the moment is in `_in_use`
-    if os.name == "nt":  # signal 0 is not a test there but Ctrl-C
+        return False  # its own current files are in `_in_use`
+    if os.name == "nt":  # signal 0 would be Ctrl-C
         return True
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # the latter: no process can have such a number
+    except (ProcessLookupError, OverflowError):  # OverflowError: not a process number
         return False
     except OSError:
         return True
@@ -260,7 +259,7 @@ def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], array
 
     try:
         head = json.dumps({"kind": kind, **manifest}, allow_nan=False, sort_keys=True)
-        refuse_half_signs(head, manifest)
+        refuse_surrogates(head, manifest)
     except (TypeError, ValueError, RecursionError) as error:
         raise StorageError(f"cannot write {path}: its description is not plain JSON ({error})") from error
     try:
@@ -275,9 +274,9 @@ def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], array
 def streamed_record(
     path: str | Path, kind: str, manifest: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Iterator[NDArray[Any]]:
-    """Yield an array of unsigned numbers on disk, to be filled in any order; then `path` is the record that holds it.
+    """Yield an array of unsigned numbers on disk, to be filled in any order; afterwards `path` is a record with it.
 
-    What `write_record` would write, for an array that memory need not hold. The room on disk is taken beforehand.
+    The result equals that of `write_record`, without the array in memory. The file is allocated beforehand.
     """
     size = int(np.prod(shape)) * dtype.itemsize
     tensor = {name: {"dtype": f"U{8 * dtype.itemsize}", "shape": list(shape), "data_offsets": [0, size]}}
@@ -288,7 +287,7 @@ def streamed_record(
     table += b" " * (-(body + len(head) + 8 + len(table)) % 8)
     begin = body + len(head) + 8 + len(table)
     with replacing(path) as temporary:
-        whole = disk.room(temporary, begin + size)
+        whole = disk.allocate(temporary, begin + size)
         lines = lead + b"0" * DIGEST_LENGTH + b"\n" + head + len(table).to_bytes(8, "little") + table
         whole[:begin] = np.frombuffer(lines, np.uint8)
         yield whole[begin:].view(dtype).reshape(shape)
@@ -296,29 +295,29 @@ def streamed_record(
         for first in range(body, begin + size, PORTION):
             digest.update(whole[first : first + PORTION].data)
         whole[len(lead) : len(lead) + DIGEST_LENGTH] = np.frombuffer(digest.hexdigest().encode(), np.uint8)
-        disk.flush_room(temporary, whole)
+        disk.flush_bytes(temporary, whole)
 
 
 def quoted(value: Any) -> Any:
-    """Return what may stand in a cell of a CSV file: a text that a spreadsheet would run as a formula is quoted."""
+    """Return a cell of a CSV file: text that a spreadsheet would run as a formula is quoted."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def from_json(text: bytes | str) -> Any:
-    """Return what a JSON text says, or raise ValueError."""
+    """Return the value of a JSON text, or raise ValueError."""
     found = json.loads(text)
-    refuse_half_signs(text, found)
+    refuse_surrogates(text, found)
     return found
 
 
-def refuse_half_signs(text: bytes | str, value: Any) -> None:
-    """Raise ValueError where JSON holds half a sign of Unicode (a lone surrogate), which no page or file can hold."""
+def refuse_surrogates(text: bytes | str, value: Any) -> None:
+    """Raise ValueError if JSON holds a lone surrogate, which UTF-8 cannot encode."""
     if _HALF.search(text if isinstance(text, bytes) else text.encode(errors="surrogatepass")):
         json.dumps(value, ensure_ascii=False).encode()
 
 
 def kind_of(path: str | Path) -> str | None:
-    """Return what a file of ours says that it holds; None where it is none of ours."""
+    """Return the kind of a peakrl file; None for other files."""
     try:
         with reading(path) as file:
             head = [file.readline() for _ in range(3)] if file.read(len(MAGIC)) == MAGIC else []
@@ -328,11 +327,11 @@ def kind_of(path: str | Path) -> str | None:
 
 
 def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the manifest and the arrays of a file that `write_record` wrote, or say what is wrong with it."""
+    """Return the manifest and the arrays of a file that `write_record` wrote, or raise."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    # In parts: a large file is not copied once more for each of them.
+    # In parts, so that a large file is not copied.
     with reading(path) as file:
         first, digest = file.readline(len(MAGIC) + 20), b""
         if first.startswith(MAGIC):
@@ -348,7 +347,7 @@ def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
         raise StorageError(f"{path} is damaged: its digest does not match its content")
     try:
         manifest = from_json(head)
-        arrays = dict(sorted(load(payload).items()))  # safetensors has no order of its own
+        arrays = dict(sorted(load(payload).items()))  # safetensors does not keep the order
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise StorageError(f"{path} is damaged: {error}") from error
     found = manifest.get("kind") if isinstance(manifest, dict) else None
@@ -359,7 +358,7 @@ def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
 
 @contextlib.contextmanager
 def fields_of(path: str | Path) -> Iterator[None]:
-    """Turn a missing or ill-typed field of a read record into a clear error."""
+    """Turn errors about missing or ill-typed fields of a record into a StorageError."""
     try:
         yield
     except PeakError:

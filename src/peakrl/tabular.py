@@ -1,18 +1,6 @@
-"""A problem as frozen arrays: what planners, learners and evaluators work on.
+"""`TabularModel`: a problem as frozen arrays, on which planners, learners and evaluators work.
 
-Everything is validated here, once; kernels trust what they are given. See `types` for the index spaces
-(slots, rows, nodes, entries) that let stationary and layered models share every kernel.
-
-
-Where a `TabularModel` is put together: what was collected, frozen in the types that kernels expect.
-
-Whoever has the arrays hands them over and keeps no hold of them. A model is layered where it is told where the slots
-and distributions of each step begin, and stationary (one set of slots for every step) where it is not.
-
-
-Violations that may be nothing but rounding: 0.3 - (0.1 + 0.2) is -5.6e-17, and forbids an action for ever.
-
-Constraints are exact unless a problem declares a tolerance, so such a pair stays forbidden; but it is told once.
+Arrays are validated when a model is built; kernels rely on it. `types` defines slots, rows, nodes and entries.
 """
 
 from __future__ import annotations
@@ -44,9 +32,9 @@ if TYPE_CHECKING:
     from peakrl.viability import SafeSteps
 
 
-#: What the file of a model is called in its head.
+#: Kind of record of a model's file.
 FILE_KIND = "model"
-#: Larger models are not copied into every file of a run.
+#: Larger models are not copied into every file of a run; bytes.
 LARGEST_STORED = 1 << 30
 ARRAY_TYPES: dict[str, type[Any]] = {
     "step_slots": np.int64, "step_distributions": np.int64, "row_start": np.int64, "row_distribution": np.int32,
@@ -54,7 +42,7 @@ ARRAY_TYPES: dict[str, type[Any]] = {
     "row_payoff": np.int32, "reward": np.float64, "constraints": np.float64,
     "slot_state": np.int32, "row_action": np.int32, "first_slot": np.int32, "first_probability": np.float64,
 }  # fmt: skip
-#: Those that belong to the payoffs; the others are the model's own.
+#: Arrays of `payoffs`; the others are fields of the model.
 PAYOFF_ARRAYS = Payoffs._fields[1:]
 #: Arrays with two axes; all others have one.
 TABLES = ("step_slots", "step_distributions", "constraints")
@@ -64,28 +52,28 @@ TABLES = ("step_slots", "step_distributions", "constraints")
 class TabularModel(StateSpace):
     """A finite-horizon problem with peak constraints, compiled to flat read-only arrays.
 
-    Built by `compile_model` or `TabularModel.from_arrays`, not by hand.
+    Created by `compile_model` or `TabularModel.from_arrays`.
     """
 
-    #: [step, 2]: first and one past the last distribution that a step's rows use.
+    #: [step, 2]: first distribution used by the rows of a step, and one past its last.
     step_distributions: Longs
-    #: [row]: which distribution over next slots.
+    #: [row]: its distribution over next slots.
     row_distribution: Ints
-    #: [distribution + 1]: its outcomes.
+    #: [distribution + 1]: where its outcomes start.
     outcome_start: Longs
     #: [outcome]: next slot.
     outcome_next: Ints
-    #: [outcome]: how likely.
+    #: [outcome]: probability.
     outcome_probability: Floats
-    #: What outcomes earn and how constraints come out (`types`).
+    #: Rewards and constraint values (`types.Payoffs`).
     payoffs: Payoffs
-    #: [first slot]: where an episode may start.
+    #: [first slot]: possible first states.
     first_slot: Ints
-    #: [first slot]: how likely.
+    #: [first slot]: probability.
     first_probability: Floats
-    #: Why no policy keeps every constraint, where the problem itself can tell in its own terms.
+    #: Why no policy satisfies every constraint, if the problem knows the reason.
     infeasible_reason: str | None = None
-    #: The problem as data, {"kind": ..., parameters} in plain JSON, where it is known; no part of the digest.
+    #: The problem as data, {"kind": ..., parameters} in plain JSON, if known; not part of the digest.
     spec: Mapping[str, Any] | None = None
 
     @classmethod
@@ -104,13 +92,37 @@ class TabularModel(StateSpace):
         constraint_tolerances: Sequence[float] | None = None,
         name: str = "arrays",
     ) -> TabularModel:
-        """Return the model of arrays indexed [step, state, action, next_state]; no step where nothing depends on it.
+        """Return the model of arrays indexed [step, state, action, next_state].
 
-        transitions (S, A, S) or (H, S, A, S); rewards (S, A) or (H, S, A); constraints (I, S, A) or (H, I, S, A);
-        `initial` a state or a distribution over states; `available` a mask (S, A) or (H, S, A) of the actions on
-        offer. Transitions may also be a scipy sparse matrix of shape (S*A, S), or one for each action of shape
-        (S, S). Bounds that are not given are read off the data. A constraint that is below 0 by no more than its
-        tolerance (by default 0) counts as met.
+        The step is left out of an array that does not depend on it.
+
+        Parameters
+        ----------
+        transitions
+            (S, A, S) or (H, S, A, S) probabilities; or a scipy sparse matrix of shape (S*A, S), row s*A + a; or one
+            sparse matrix of shape (S, S) for each action.
+        rewards
+            (S, A) or (H, S, A).
+        constraints
+            (I, S, A) or (H, I, S, A); a constraint is satisfied if its value is >= 0.
+        horizon
+            Steps of an episode.
+        initial
+            First state, or a distribution over states.
+        available
+            Mask (S, A) or (H, S, A) of the available actions; all by default.
+        reward_range, constraint_bounds
+            Bounds on rewards and on |f_i|; by default those of the data.
+        constraint_names, name
+            Names for messages and reports.
+        constraint_tolerances
+            How far below 0 the value of each constraint still counts as satisfied; 0 by default.
+
+        Examples
+        --------
+        >>> model = TabularModel.from_arrays([[[0, 1], [1, 0]], [[0, 1], [1, 0]]], [[1, 0], [2, 0]], [], horizon=3)
+        >>> model.num_states, model.horizon
+        (2, 3)
         """
         from peakrl.from_arrays import arrays_of_model
 
@@ -125,7 +137,7 @@ class TabularModel(StateSpace):
         return model
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file for `peakrl.load`; its labels must be plain values and tuples of them."""
+        """Write the model to a file for `peakrl.load`; labels must be plain values and tuples of them."""
         plain, arrays = store_model(self, largest=math.inf)
         if plain["left_out"] is not None:
             raise StorageError(f"cannot write {path}: {plain['left_out']}; use numbers, words and tuples of them")
@@ -135,7 +147,7 @@ class TabularModel(StateSpace):
 
     @cached_property
     def layout(self) -> Layout:
-        """Who leads where, as kernels take it."""
+        """Transition structure, as kernels take it."""
         return Layout(
             self.horizon, self.node_stride, self.entry_stride, self.step_slots, self.step_distributions,
             self.row_start, self.row_distribution, self.outcome_start, self.outcome_next, self.outcome_probability,
@@ -143,12 +155,12 @@ class TabularModel(StateSpace):
 
     @property
     def num_outcomes(self) -> int:
-        """Outcomes of all steps: what a pass over the model goes through."""
+        """Number of outcomes of all steps."""
         return len(self.outcome_next) * (self.horizon if self.stationary else 1)
 
     @cached_property
     def deterministic(self) -> bool:
-        """True when nothing is random: one first state and one outcome for each action."""
+        """Is nothing random: one first state, and one outcome for each action?"""
         return len(self.first_slot) == 1 and bool((np.diff(self.outcome_start) == 1).all())
 
     @property
@@ -171,7 +183,7 @@ class TabularModel(StateSpace):
         return Sampler(link, accept, alias, self.first_slot, first_accept, first_alias)
 
     def row_means(self, records: Floats) -> Floats:
-        """Return each row's expectation over its outcomes of an array by payoff record, [row, ...]."""
+        """Return [row, ...]: the expectation of an array [payoff record, ...] over the outcomes of each row."""
         if self.payoffs.stride == 0:
             return np.ascontiguousarray(records[self.payoffs.row_payoff])
         flat, weights, starts = self._row_outcomes
@@ -180,7 +192,7 @@ class TabularModel(StateSpace):
 
     @cached_property
     def _row_outcomes(self) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64]]:
-        """Every (row, outcome): its payoff record, its probability; and where each row's begin."""
+        """For every (row, outcome) its payoff record and probability; and where the outcomes of each row start."""
         sizes = np.diff(self.outcome_start)[self.row_distribution]
         outcomes = expand(self.outcome_start[self.row_distribution], sizes)
         return expand(self.payoffs.row_payoff, sizes), self.outcome_probability[outcomes], starts_of(sizes)[:-1]
@@ -193,7 +205,7 @@ class TabularModel(StateSpace):
 
     @property
     def record_violation(self) -> Floats:
-        """[payoff record]: by how much all constraints together are violated, sum_i max(-f_i, 0)."""
+        """[payoff record]: total violation sum_i max(-f_i, 0)."""
         violation: Floats = np.maximum(-self.payoffs.constraints, 0.0).sum(axis=1)
         return violation
 
@@ -204,7 +216,7 @@ class TabularModel(StateSpace):
 
     @cached_property
     def row_violation(self) -> Floats:
-        """[row, constraint]: expected |min(f_i, 0)|; 0 only where the row cannot violate (`numerics`)."""
+        """[row, constraint]: expected |min(f_i, 0)|; 0 only if the row cannot violate (`numerics`)."""
         from peakrl.numerics import LEAST
 
         mean = self.row_means(np.maximum(-self.payoffs.constraints, 0.0))
@@ -212,7 +224,7 @@ class TabularModel(StateSpace):
 
     @cached_property
     def row_margin(self) -> Floats:
-        """[row, constraint]: the least f_i that may come out."""
+        """[row, constraint]: least possible f_i."""
         if self.payoffs.stride == 0:
             return np.ascontiguousarray(self.payoffs.constraints[self.payoffs.row_payoff])
         records, _, starts = self._row_outcomes
@@ -220,33 +232,33 @@ class TabularModel(StateSpace):
 
     @property
     def row_most_reward(self) -> Floats:
-        """[row]: the most that may be earned."""
+        """[row]: largest possible reward."""
         if self.payoffs.stride == 0:
             return np.ascontiguousarray(self.payoffs.reward[self.payoffs.row_payoff])
         records, _, starts = self._row_outcomes
         return np.ascontiguousarray(np.maximum.reduceat(self.payoffs.reward[records], starts))
 
     def modified_rewards(self, slack: float, penalty: float) -> Floats:
-        """[payoff record]: `modified_reward` of each."""
+        """[payoff record]: `modified_reward` of each record."""
         return modified_reward(self.payoffs.reward, self.payoffs.constraints, slack, penalty)
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
-        """[node]: can some policy be in this state at this step?"""
+        """[node]: can some policy reach this state at this step?"""
         from peakrl.reachability import reachable_nodes
 
         return reachable_nodes(self.layout, self.num_nodes, self.first_slot)
 
     @cached_property
     def keeps(self) -> NDArray[np.bool_]:
-        """[row]: True where nothing that may come of it violates a constraint."""
+        """[row]: does no possible outcome violate a constraint?"""
         from peakrl.viability import keeping_rows
 
         return frozen(keeping_rows(self.layout, self.payoffs), np.bool_, own=True)
 
     @cached_property
     def safe(self) -> SafeSteps:
-        """Which actions and states are safe at which step (`viability`); `safe_set` is made of it."""
+        """Which actions and states are safe at which step (`viability`)."""
         from peakrl.viability import SafeSteps, safe_steps
 
         return SafeSteps.by_first_step(self.horizon, self.stationary, *safe_steps(self.layout, self.keeps))
@@ -255,11 +267,10 @@ class TabularModel(StateSpace):
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of all numbers: equal digests mean the same problem with the same numbering.
+        """Digest of all numbers: equal digests mean the same problem with the same numbering.
 
-        Names, dtypes and shapes of the arrays are hashed with their contents, so that no two models share a digest by
-        moving numbers from one array to the next. Labels of states and actions are left out: the same policy is
-        optimal under other labels, and a label may be any object, which need not print alike in another process.
+        Names, dtypes and shapes of the arrays are hashed with their contents. Labels of states and actions are not: the
+        same policy is optimal under other labels, and the repr of a label may differ between processes.
         """
         head = {
             "horizon": self.horizon, "stationary": self.stationary, "constraint_names": self.constraint_names,
@@ -273,10 +284,10 @@ class TabularModel(StateSpace):
         return digest.hexdigest()
 
     def meaning(self) -> dict[str, NDArray[Any]]:
-        """Arrays that define the problem, by name; everything else follows from them."""
+        """Return the arrays that define the problem, by name; all others follow from them."""
         payoffs = self.payoffs
         return {
-            # [stage + 1]: slots of a stage; a stationary model has one, otherwise every step is one.
+            # [stage + 1]: a stationary model has one stage, in a layered model every step is a stage.
             "stage_start": np.append(self.step_slots[: 1 if self.stationary else None, 0], self.step_slots[-1, 1]),
             "slot_state": self.slot_state, "row_start": self.row_start, "row_action": self.row_action,
             "row_distribution": self.row_distribution, "outcome_start": self.outcome_start,
@@ -291,7 +302,7 @@ class TabularModel(StateSpace):
 
 
 def modified_reward(reward: Floats, constraints: Floats, slack: float, penalty: float) -> Floats:
-    """[..], [.., constraint] -> [..]: r + (penalty / I) * sum_i min(0, f_i^- + slack), I = 1 if there is none."""
+    """[..], [.., constraint] -> [..]: r + (penalty / I) * sum_i min(0, f_i^- + slack), I = 1 without constraints."""
     beyond = np.minimum(np.minimum(constraints, 0.0) + slack, 0.0).sum(axis=-1)
     modified: Floats = reward + penalty / max(constraints.shape[-1], 1) * beyond
     return modified
@@ -319,9 +330,10 @@ def assemble(
     distribution_start: Array | None = None,
     infeasible_reason: str | None = None,
 ) -> TabularModel:
-    """Return the model of these arrays, each as the field of its name in `TabularModel` says.
+    """Return the model of these arrays, each as documented at the field of its name in `TabularModel`.
 
-    `layer_start` and `distribution_start` are [step + 1] in a layered model and left out in a stationary one.
+    The arrays become read-only and must not be used by the caller any more. `layer_start` and `distribution_start`
+    are [step + 1] for a layered model and None for a stationary one.
     """
     check_sizes(header.name, states=len(slot_state), pairs=len(row_action), outcomes=len(outcome_next))
     model = TabularModel(
@@ -342,30 +354,33 @@ def assemble(
             payoffs.stride,
             owned(payoffs.row_payoff, np.int32),
             owned(payoffs.reward, np.float64),
-            owned(forgiven(payoffs.constraints, header.tolerances), np.float64),
+            owned(within_tolerance(payoffs.constraints, header.tolerances), np.float64),
         ),
         first_slot=owned(first_slot, np.int32),
         first_probability=owned(first_probability, np.float64),
         infeasible_reason=infeasible_reason,
     )
-    tell_of_rounding(model)
+    warn_of_rounding(model)
     return model
 
 
-def forgiven(constraints: NDArray[Any], tolerances: tuple[float, ...]) -> NDArray[Any]:
-    """Return constraint values with those met that are below 0 by no more than their tolerance: for all that follow."""
+def within_tolerance(constraints: NDArray[Any], tolerances: tuple[float, ...]) -> NDArray[Any]:
+    """Return constraint values in which a violation of at most the tolerance is 0."""
     if not any(tolerances):
         return constraints
     return np.where((constraints < 0.0) & (constraints >= -np.array(tolerances)), 0.0, constraints)
 
 
 def owned(array: Array, dtype: Any) -> NDArray[Any]:
-    """Return what was handed over, contiguous, of the given type and read-only."""
+    """Return an array as contiguous, of the given type and read-only."""
     return frozen(np.asarray(array), dtype, own=True)
 
 
-def tell_of_rounding(model: TabularModel) -> None:
-    """Warn where pairs violate by so little that it may be rounding, and name what would forgive it."""
+def warn_of_rounding(model: TabularModel) -> None:
+    """Warn if pairs violate a constraint by so little that it may be rounding.
+
+    Constraints are exact unless the problem declares a tolerance: 0.3 - (0.1 + 0.2) = -5.6e-17 forbids an action.
+    """
     lows, bounds = model.payoffs.constraints, np.array(model.constraint_bounds)
     if not ((lows < 0.0) & (lows >= -ROUNDING * bounds)).any():
         return
@@ -376,35 +391,35 @@ def tell_of_rounding(model: TabularModel) -> None:
         row = int(np.argmax(small))
         slot = int(np.searchsorted(model.layout.row_start, row, side="right")) - 1
         index = int(np.argmin(margin[row]))
-        who = f"{count:,} pair{'' if count == 1 else 's'} of {model.name!r}, such as state "
-        who += f"{model.state_of_slot(slot)!r} with action {model.action_of_row(row)!r},"
+        pairs = f"{count:,} pair{'' if count == 1 else 's'} of {model.name!r}, such as state "
+        pairs += f"{model.state_of_slot(slot)!r} with action {model.action_of_row(row)!r},"
         found = float(margin[row, index]), float(bounds[index])
-        warnings.warn(rounding_words(who, model.constraint_names[index], *found), RuntimeWarning, stacklevel=2)
+        warnings.warn(rounding_message(pairs, model.constraint_names[index], *found), RuntimeWarning, stacklevel=2)
 
 
-def rounding_words(who: str, name: str, value: float, bound: float) -> str:
-    """Return what to say of a violation that may be rounding."""
+def rounding_message(pairs: str, name: str, value: float, bound: float) -> str:
+    """Return the warning about violations that may be rounding."""
     return (
-        f"{who} violate by what may be rounding: constraint {name!r} is {value:.3g}, and its bound is {bound:g}. That "
-        f"counts as a violation; if it is none, declare constraint_tolerances, here {ROUNDING * bound:.3g}"
+        f"{pairs} violate by what may be rounding: constraint {name!r} is {value:.3g}, its bound is {bound:g}. This "
+        f"counts as a violation. If it is not one, declare constraint_tolerances, here {ROUNDING * bound:.3g}"
     )
 
 
 def refuse_stuck_states(model: TabularModel) -> None:
-    """Raise where a state that can be reached before the horizon offers no action."""
+    """Raise if a state that can be reached before the horizon has no action."""
     without = np.diff(model.row_start) == 0
     if not without[: int(model.step_slots[-1, 1])].any():
-        return  # nothing need be found out about who can be reached
+        return  # reachability need not be computed
     for step, (first, last) in enumerate(model.step_slots.tolist()):
         base = step * model.node_stride
         stuck = np.flatnonzero(without[first:last] & model.reachable[base + first : base + last])
         if stuck.size:
             state = model.state_of_slot(first + int(stuck[0]))
-            raise ProblemError(f"available: state {state} can be reached at step {step} and offers no action")
+            raise ProblemError(f"available: state {state} can be reached at step {step} and has no action")
 
 
 def store_model(model: TabularModel, *, largest: float | None = None) -> tuple[dict[str, Any], Arrays]:
-    """Return plain values and arrays from which `restored_model` makes an equal model."""
+    """Return plain values and arrays from which `restored_model` builds an equal model."""
     plain: dict[str, Any] = {"digest": model.digest, "name": model.name, "left_out": None}
     plain["spec"] = None if model.spec is None else dict(model.spec)
     if model.nbytes > (LARGEST_STORED if largest is None else largest):

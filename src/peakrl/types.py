@@ -1,14 +1,15 @@
-"""The arrays that kernels read a model from.
+"""Types of arrays, the glossary of indices, and the arrays that kernels read a model from.
 
-Two index spaces serve stationary and layered models alike. A *slot* is a stored state, a *row* a stored
-(state, action) pair. Tables that a step owns (values, visit counts) are flat:
+Four index spaces are used throughout the package, for stationary and layered models alike:
 
-    node(step, slot) = step * node_stride  + slot
-    entry(step, row) = step * entry_stride + row
+    slot    index of a stored state
+    row     index of a stored (state, action) pair; the rows of a slot are contiguous
+    node    index of a (step, state):          node(step, slot) = step * node_stride  + slot
+    entry   index of a (step, state, action):  entry(step, row) = step * entry_stride + row
 
-A stationary model has one set of slots that every step uses (strides = number of slots and of rows). A layered
-model has slots of its own for every step 0..H, so both strides are 0 and nothing is stored H times. Slots that are
-met only after the last step have no rows; their value is 0.
+A stationary model has one set of slots that every step uses; its strides are the numbers of slots and rows. A layered
+model has separate slots for every step 0..H, so that both strides are 0 and nothing is stored H times. Slots that are
+reached only after the last step have no rows; their value is 0.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ Bytes = NDArray[np.int8]
 
 
 class Layout(NamedTuple):
-    """Who leads where: slots -> rows -> shared next-slot distributions -> outcomes."""
+    """Transition structure: slots -> rows -> shared next-slot distributions -> outcomes."""
 
     horizon: int
     node_stride: int
     entry_stride: int
-    #: [step, 2]: first and one past the last slot of a step.
+    #: [step, 2]: first slot of a step, and one past its last.
     step_slots: Longs
-    #: [step, 2]: first and one past the last distribution that a step's rows use.
+    #: [step, 2]: first distribution used by the rows of a step, and one past its last.
     step_distributions: Longs
-    #: [slot + 1]: rows of a slot are row_start[slot] .. row_start[slot + 1].
+    #: [slot + 1]: the rows of a slot are row_start[slot] .. row_start[slot + 1].
     row_start: Longs
-    #: [row]: which distribution over next slots.
+    #: [row]: its distribution over next slots.
     row_distribution: Ints
-    #: [distribution + 1]: its outcomes.
+    #: [distribution + 1]: where its outcomes start.
     outcome_start: Longs
-    #: [outcome]: next slot, and its probability.
+    #: [outcome]: next slot and probability.
     outcome_next: Ints
     outcome_probability: Floats
 
 
 class Payoffs(NamedTuple):
-    """What a row earns and how it stands to the constraints.
+    """Rewards and constraint values of the outcomes of each row.
 
-    The payoff of outcome number j of a row is record `row_payoff[row] + stride * j`; stride is 0 where payoffs do
-    not depend on the outcome.
+    Outcome j of a row has the record `row_payoff[row] + stride * j`; the stride is 0 if payoffs do not depend on the
+    outcome.
     """
 
     stride: int
@@ -61,11 +62,11 @@ class Payoffs(NamedTuple):
 
 
 class Sampler(NamedTuple):
-    """Walker's alias tables, one for each distribution, and one for the first state."""
+    """Walker's alias tables, one for each distribution and one for the first state."""
 
-    #: [row]: the next slot where there is but one, else ~distribution (a negative number).
+    #: [row]: the next slot if it is certain, else ~distribution (a negative number).
     link: Ints
-    #: [outcome]: keep the column with this probability, else take `alias`, an outcome index.
+    #: [outcome]: take this outcome with this probability, else outcome `alias`.
     accept: Floats
     alias: Ints
     first_slot: Ints

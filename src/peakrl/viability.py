@@ -1,41 +1,33 @@
-"""Which actions and states of a model are safe at which step (`viability`), in four bytes for each.
+"""The safe set: states and actions from which every constraint can still be satisfied with certainty.
 
-What is safe at a step of a stationary model is safe at every later one, so that the first such step tells of all. In a
-layered model, whose states belong to a step, it is 0 or the horizon. Where a promise makes more safe at some steps
-only, there is a line for each step, with 0 or the horizon in it.
+With n(s,a) the possible next states of a pair and f_i the constraint values of its outcomes, for h = H-1 .. 0:
 
+    safe_h(s,a)  if  f_i(s,a,s') >= 0 for all i and s'   and   safe_{h+1}(s') for all s' in n(s,a)
+    safe_h(s)    if  safe_h(s,a) for some a;             safe_H(s) always
 
-The safe set: from where, and by which actions, every constraint can still be kept with certainty.
+A policy that takes safe actions only never violates a constraint, and no other policy satisfies every constraint with
+probability 1 from every state that it may reach: this is the viability kernel of the problem. It depends on which
+outcomes are possible, not on their probabilities.
 
-With n(s,a) the possible next states of a pair and f_i every constraint value that may come of it, for h = H-1 .. 0:
-
-    safe_h(s,a)  where  f_i(s,a,s') >= 0 for all i and s'   and   safe_{h+1}(s') for all s' in n(s,a)
-    safe_h(s)    where  safe_h(s,a) for some a;             safe_H(s) always: nothing is left that could be violated
-
-A policy that takes safe actions only never violates anything, and no other policy keeps every constraint with
-probability 1 from wherever it may come to: this is the viability kernel of the problem. How likely an outcome is plays
-no part.
-
-An action that is not safe violates at once, or may lead to a state that is not. From such a state one comes, by actions
-that do not violate themselves, to a dead end, a state whose every action violates at once; over those actions a and
-the next states s' that are not safe
+An unsafe action violates a constraint at once, or may lead to an unsafe state. From there, actions that do not violate
+may lead to a dead end, a state whose every action violates at once; over those actions a and the unsafe next states s'
 
     distance_h(s) = 0 at a dead end,  else  1 + min over a, s' of distance_{h+1}(s')
 
-A stored state without actions, which only the end of an episode has, counts as not safe at an earlier step.
+A stored state without actions, which exists only at the end of an episode, counts as unsafe at earlier steps.
 
-In a stationary model what is safe at a step is safe at every later one, by induction from safe_H, which holds
-everywhere: one number tells of all steps, the first from which on an action or a state is safe.
+In a stationary model whatever is safe at a step is safe at every later step, by induction from safe_H. `SafeSteps` thus
+stores one number for each state and action: the first step from which on it is safe.
 
-With a policy pi that is promised to be safe wherever it names an action, its own actions are safe without a proof, and
-others are where they violate nothing and lead to states that are safe in this wider sense:
+A declared safe policy pi is trusted if it names an action: that action counts as safe without proof, and others do if
+they violate nothing and lead to states that are safe in this wider sense:
 
-    safe_h(s,a)  where  a = pi_h(s),  or  f_i >= 0 for all i and s'  and  safe_{h+1}(s') for all s' in n(s,a)
-    safe_h(s)    where  pi_h(s) names any action, or  safe_h(s,a) for some a
+    safe_h(s,a)  if  a = pi_h(s),  or  f_i >= 0 for all i and s'  and  safe_{h+1}(s') for all s' in n(s,a)
+    safe_h(s)    if  pi_h(s) names any action, or  safe_h(s,a) for some a
 
-A policy keeps every constraint from a state on, with certainty, where
+A policy satisfies every constraint from a state on, with certainty, if
 
-    kept_h(s)    where  f_i(s,pi_h(s),s') >= 0 for all i and s'  and  kept_{h+1}(s') for all s' in n(s,pi_h(s))
+    kept_h(s)    if  f_i(s,pi_h(s),s') >= 0 for all i and s'  and  kept_{h+1}(s') for all s' in n(s,pi_h(s))
 """
 
 from __future__ import annotations
@@ -55,24 +47,28 @@ EVERY = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class SafeSteps:
-    """The first step from which on an action or a state is safe; the horizon where there is none before."""
+    """The first step from which on an action or a state is safe; the horizon if there is none.
+
+    In a layered model, whose states belong to a step, it is 0 or the horizon. If a declared safe policy makes more
+    actions safe at some steps only, there is a line for each step.
+    """
 
     horizon: int
     stationary: bool
     #: [line, row]: one line, or one for each step.
     row_from: Ints
-    #: [line, slot]: the same of states, the end of an episode included.
+    #: [line, slot]: the same for states, including the end of an episode.
     slot_from: Ints
 
     @classmethod
     def by_first_step(cls, horizon: int, stationary: bool, rows: Ints, slots: Ints) -> SafeSteps:
-        """Return those of one number for each row and slot."""
+        """Return the safe steps of one number for each row and slot."""
         lines = (frozen(part[None], np.int32, own=True) for part in (rows, slots))
         return cls(horizon, stationary, *lines)
 
     @classmethod
     def by_entry(cls, horizon: int, stationary: bool, entries: Bools, nodes: Bools) -> SafeSteps:
-        """Return those of a truth value for each entry and node."""
+        """Return the safe steps of a truth value for each entry and node."""
         lines = horizon if stationary else 1
         rows, slots = (np.where(part, 0, horizon).astype(np.int32) for part in (entries, nodes))
         cut = rows.reshape(lines, -1), slots.reshape(lines + int(stationary), -1)
@@ -92,27 +88,27 @@ class SafeSteps:
         return int(self.slot_from.item(min(step, len(self.slot_from) - 1), slot)) <= step
 
     def rows(self, step: int, part: slice = EVERY) -> Bools:
-        """[row]: which actions, or some of them, are safe at a step; in a layered model each at its own."""
+        """[row]: is the action safe at a step? In a layered model, at its own step."""
         safe: Bools = self.row_from[min(step, len(self.row_from) - 1), part] <= step
         return safe
 
     def slots(self, step: int, part: slice = EVERY) -> Bools:
-        """[slot]: which states are."""
+        """[slot]: is the state safe at a step?"""
         safe: Bools = self.slot_from[min(step, len(self.slot_from) - 1), part] <= step
         return safe
 
     @property
     def entries(self) -> Bools:
-        """[entry]: which actions are safe, laid out anew whenever it is asked for."""
+        """[entry]: is the action safe?"""
         return np.concatenate([self.rows(step) for step in range(self.horizon if self.stationary else 1)])
 
     @property
     def nodes(self) -> Bools:
-        """[node]: which states are."""
+        """[node]: is the state safe?"""
         return np.concatenate([self.slots(step) for step in range(self.horizon + 1 if self.stationary else 1)])
 
     def bits(self) -> NDArray[np.uint8]:
-        """[entry] in bits, as `np.packbits` has them, step by step."""
+        """Return `entries` as `np.packbits` packs them, without building all of them."""
         packed, rest = [], np.empty(0, np.bool_)
         for step in range(self.horizon if self.stationary else 1):
             flags = np.concatenate([rest, self.rows(step)])
@@ -123,13 +119,13 @@ class SafeSteps:
 
 
 FAR = np.int32(2**31 - 1)
-#: In place of the row that a policy promises: it promises nothing; its action is none that the model offers.
+#: In place of a row: the safe policy names no action; it names one that the model does not have.
 NO_PROMISE, UNLISTED = -1, -2
 
 
 @kernel
 def keeping_rows(layout: Layout, payoffs: Payoffs) -> Bools:
-    """Return [row]: True where nothing that may come of it violates."""
+    """Return [row]: does no possible outcome violate a constraint?"""
     records, constraints = payoffs.constraints.shape
     met = np.ones(records, np.bool_)
     for record in range(records):
@@ -150,9 +146,9 @@ def keeping_rows(layout: Layout, payoffs: Payoffs) -> Bools:
 
 @kernel
 def safe_steps(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
-    """Return [row] and [slot]: the first step from which on an action, a state is safe; H where there is none before.
+    """Return [row] and [slot]: the first step from which on an action or state is safe, H if there is none.
 
-    `keeps` says which rows violate nothing. In a layered model, whose slots belong to a step, it is 0 or H.
+    `keeps` [row] is True if no outcome violates. In a layered model, whose slots belong to a step, it is 0 or H.
     """
     horizon, layered = layout.horizon, layout.node_stride == 0
     row_from = np.full(keeps.shape[0], horizon, np.int32)
@@ -179,7 +175,7 @@ def safe_steps(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
                 slot_from[slot] = noted
             elif slot_from[slot] == step + 1:
                 changed = True
-        if not changed:  # what the next step has, all earlier ones have as well
+        if not changed:  # whatever is safe at this step is safe at all earlier ones
             for row in range(row_from.shape[0]):
                 if row_from[row] == step:
                     row_from[row] = 0
@@ -192,9 +188,9 @@ def safe_steps(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
 
 @kernel
 def promised_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) -> tuple[Bools, Bools]:
-    """Return [entry] and [node]: which actions and states are safe with a policy that is safe by promise.
+    """Return [entry] and [node]: which actions and states are safe, given a declared safe policy.
 
-    `promised` [node] holds its row, NO_PROMISE or UNLISTED.
+    `promised` [node] is its row, NO_PROMISE or UNLISTED.
     """
     entry_safe = np.zeros((layout.horizon - 1) * layout.entry_stride + keeps.shape[0], np.bool_)
     node_safe = np.zeros(nodes, np.bool_)
@@ -223,7 +219,7 @@ def promised_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) ->
 
 @kernel
 def kept_nodes(layout: Layout, keeps: Bools, rows: Ints) -> Bools:
-    """Return [node]: whether a policy that takes `rows` [node] violates nothing from there on; False after the end."""
+    """Return [node]: does a policy that takes `rows` [node] violate nothing from there on? False after the end."""
     kept = np.zeros(rows.shape[0], np.bool_)
     for step in range(layout.horizon - 1, -1, -1):
         there = (step + 1) * layout.node_stride
@@ -243,7 +239,7 @@ def kept_nodes(layout: Layout, keeps: Bools, rows: Ints) -> Bools:
 
 @kernel
 def dead_end_distances(layout: Layout, keeps: Bools, node_safe: Bools) -> Ints:
-    """Return [node]: how many moves it is to the nearest dead end; -1 where the state is safe."""
+    """Return [node]: number of moves to the nearest dead end; -1 if the state is safe."""
     distance = np.full(node_safe.shape[0], -1, np.int32)
     nearest = np.empty(layout.outcome_start.shape[0] - 1, np.int32)
     for step in range(layout.horizon - 1, -1, -1):

@@ -1,18 +1,9 @@
-"""What is known of an environment without a model: which states were visited at which step, and what they offer.
+"""States that were visited in an environment without a model: labels, available actions, and how files hold them.
 
-A state is called by what the environment shows, as a label: whole numbers, words and tuples of such.
+The label of a state is made of the observation: integers, strings and tuples of labels.
 
-Discrete -> int;  MultiDiscrete, MultiBinary -> tuple of ints, nested like the array;  Text -> str
-Tuple -> tuple of labels;  Dict -> tuple of (key, label) pairs in the order of the keys
-
-
-Visited states in a file: plain values and arrays from which an equal space is made, checked in full.
-
-A forged one stops here. Every number that a policy indexes with is checked for its range and its order:
-
-    slots of a step    all of them at every step, or one stretch after another from 0 on; a step may have none
-    rows of a slot     `row_start` cuts them; every slot has one, and each names another action
-    labels             no two equal; within a step no state twice
+    Discrete -> int;  MultiDiscrete, MultiBinary -> tuple of ints, nested like the array;  Text -> str
+    Tuple -> tuple of labels;  Dict -> tuple of (key, label) pairs in the order of the keys
 """
 
 from __future__ import annotations
@@ -33,7 +24,7 @@ from peakrl.validate import MOST_UNUSED_NAMES, partitions, same_every_step, with
 
 
 def label_of(observation: Any) -> Hashable:
-    """Return an observation as a hashable label; what is no whole number, word or collection of them is an error."""
+    """Return an observation as a hashable label, or raise if it is not made of integers and strings."""
     if isinstance(observation, str):
         return str(observation)
     if isinstance(observation, int | np.integer | np.bool_):
@@ -50,15 +41,15 @@ def label_of(observation: Any) -> Hashable:
 
 
 def nested(value: Any) -> Hashable:
-    """Return lists within lists of whole numbers as tuples."""
+    """Return nested lists of integers as tuples."""
     return tuple(map(nested, value)) if isinstance(value, list) else int(value)
 
 
 class VisitedStates(StateSpace):
-    """The states that a learner visited in an environment: labels, but no dynamics."""
+    """The states that a learner visited in an environment: labels without dynamics."""
 
     def slot_of(self, step: int, state: Any) -> int:
-        """Return where a state is stored for `step`; it may also be given as the environment shows it."""
+        """Return the slot of a state at `step`; the state may also be an observation."""
         try:
             hash(state)
         except TypeError:
@@ -67,10 +58,10 @@ class VisitedStates(StateSpace):
         return super().slot_of(step, state)
 
     def _unknown(self, step: int, state: Any) -> str:
-        return f"state {state!r} was not met at step {step} while learning on {self.name!r}: nothing is known of it"
+        return f"state {state!r} was not visited at step {step} while learning on {self.name!r}: nothing is known of it"
 
     def row_of(self, step: int, state: Any, action: Any) -> int:
-        """Return where a pair is stored; state and action may also be given as the environment has them."""
+        """Return the row of a pair; state and action may also be given as by the environment."""
         return super().row_of(step, state, label_of(action) if isinstance(action, np.ndarray | np.integer) else action)
 
 
@@ -80,7 +71,7 @@ TYPES: dict[str, type[Any]] = {
 
 
 def store_visited(space: VisitedStates) -> tuple[dict[str, Any], Arrays]:
-    """Return plain values and arrays from which `load_visited` makes an equal space."""
+    """Return plain values and arrays from which `load_visited` builds an equal space."""
     try:
         states, state_arrays = store_labels(space.state_labels)
         actions, action_arrays = store_labels(space.action_labels)
@@ -101,7 +92,7 @@ def store_visited(space: VisitedStates) -> tuple[dict[str, Any], Arrays]:
 
 
 def load_visited(name: str, plain: Mapping[str, Any], arrays: Arrays) -> VisitedStates:
-    """Return the space that `store_visited` told of, or raise where there can be none such."""
+    """Return the space that `store_visited` stored, or raise if its numbers are inconsistent."""
     space = rebuilt(name, plain, arrays)
     for wrong, words in faults(space):
         if wrong:
@@ -114,7 +105,7 @@ def load_visited(name: str, plain: Mapping[str, Any], arrays: Arrays) -> Visited
 
 
 def rebuilt(name: str, plain: Mapping[str, Any], arrays: Arrays) -> VisitedStates:
-    """Put a space together as it is stored; whether it is one, `faults` says."""
+    """Build a space; `faults` checks it."""
     return VisitedStates(
         name=name,
         horizon=check_count(plain["horizon"], "horizon", 1, MOST_STEPS, error=StorageError),
@@ -129,12 +120,12 @@ def rebuilt(name: str, plain: Mapping[str, Any], arrays: Arrays) -> VisitedState
 
 
 def part(arrays: Arrays, prefix: str) -> Arrays:
-    """Return the arrays whose names begin with a prefix, without it."""
+    """Return the arrays whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def checked(arrays: Arrays, name: str) -> Any:
-    """Return a frozen array, or raise where its type or its number of axes is wrong."""
+    """Return a read-only array, or raise if its type or number of axes is wrong."""
     array = arrays[name]
     if array.dtype != TYPES[name] or array.ndim != (2 if name == "step_slots" else 1):
         raise ValueError(f"array {name!r} is {array.dtype} of shape {array.shape}")
@@ -142,16 +133,16 @@ def checked(arrays: Arrays, name: str) -> Any:
 
 
 def faults(space: VisitedStates) -> Iterator[tuple[bool, str]]:
-    """Tell what may be wrong with a space, one thing after another: each relies on those before it."""
+    """Yield (is wrong, message) of what may be wrong with a space; each check relies on those before it."""
     slots, rows = space.num_slots, space.num_rows
     yield slots < 1 or rows < 1, "it has no states or no actions"
     names, bounds = space.constraint_names, space.constraint_bounds
     yield len(set(names)) < len(names), f"its constraints {names} repeat a name"
     yield len(bounds) != len(names), f"it has {len(bounds)} bounds for {len(names)} constraints"
-    yield space.step_slots.shape != (space.horizon, 2), "its steps have not two ends each"
+    yield space.step_slots.shape != (space.horizon, 2), "its steps do not have two ends each"
     yield space.num_states > slots, f"it names {space.num_states:,} states and stores {slots:,}"
     yield len(space.action_labels) > rows + MOST_UNUSED_NAMES, f"it names {len(space.action_labels):,} actions"
-    yield not partitions(space.row_start, slots, rows), "its pairs are not cut into states"
+    yield not partitions(space.row_start, slots, rows), "its pairs are not divided into states"
     yield bool((np.diff(space.row_start) < 1).any()), "a state offers no action"
     yield not within(space.slot_state, space.num_states), "a stored state has no name"
     yield not within(space.row_action, len(space.action_labels)), "a pair's action has no name"
@@ -163,7 +154,7 @@ def faults(space: VisitedStates) -> Iterator[tuple[bool, str]]:
 
 
 def step_faults(space: VisitedStates) -> Iterator[tuple[bool, str]]:
-    """Tell what may be wrong with the states of steps."""
+    """Yield (is wrong, message) of what may be wrong with the states of steps."""
     slots, ends = space.num_slots, space.step_slots
     if space.stationary:
         yield not same_every_step(ends, slots), "its steps do not share all states"

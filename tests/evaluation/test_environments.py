@@ -91,7 +91,7 @@ def test_a_run_file_is_read_with_the_problem_in_place_of_its_model(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: peakrl.solve(Duck), r"it is a class: pass a problem of that class, Duck\(\.\.\.\)"),
+        (lambda: peakrl.solve(Duck), r"it is a class: pass an instance, Duck\(\.\.\.\)"),
         (lambda: peakrl.solve(3), "3 is neither a Problem nor a TabularModel"),
         (lambda: peakrl.solve(peakrl.to_gymnasium(Duck())), "does not tell its model"),
         (lambda: peakrl.learn("mine.toml", episodes=5), "target is str; it must be a Problem"),

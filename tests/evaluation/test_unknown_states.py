@@ -59,7 +59,7 @@ def test_a_rule_decides_there_and_nowhere_else(learned):
 
 def test_an_error_says_that_the_state_was_not_met(learned):
     env, policy = learned
-    with pytest.raises(UnknownStateError, match="state 2 was not met at step 1 while learning"):
+    with pytest.raises(UnknownStateError, match="state 2 was not visited at step 1 while learning"):
         peakrl.simulate(env, policy, episodes=5, horizon=2, unknown="raise")
     with pytest.raises(UnknownStateError, match="was not met"):
         peakrl.rollout(env, policy, horizon=2, unknown="raise")

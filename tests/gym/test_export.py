@@ -337,7 +337,7 @@ def test_an_exported_stochastic_policy_adds_up_to_1():
 
 def test_a_state_that_was_never_met_is_an_error_and_no_guess():
     run = learn(gymnasium.make("peakrl/MachineScheduling-v0"), SafeQ(), episodes=5)
-    with pytest.raises(PolicyError, match="was not met at step 0"):
+    with pytest.raises(PolicyError, match="was not visited at step 0"):
         run.policy.action(0, {"done": np.array([1, 1, 1, 1, 1]), "time": 3, "worst": 0})
     with pytest.raises(PolicyError, match="step 9"):
         run.policy.action(9, 0)

@@ -240,15 +240,15 @@ def main(folder, first, count):
     good = {path: read_record(path, kind_of(path)) for path in bases}
     for path, use in bases.items():
         use(path)
-    refuse = storage.refuse_half_signs
+    refuse = storage.refuse_surrogates
     found, counts, paths = [], {"refused": 0, "taken": 0}, list(bases)
     for number in range(first, first + count):
         rng, path = np.random.default_rng(number), paths[number % len(paths)]
         print(f"forgery {number} of {path.name}", file=sys.stderr, flush=True)
         plain, arrays = forged(rng, *good[path])
-        storage.refuse_half_signs = lambda text, value: None  # not when it is written
+        storage.refuse_surrogates = lambda text, value: None  # not when it is written
         write_record(path, plain.pop("kind"), plain, arrays)
-        storage.refuse_half_signs = refuse
+        storage.refuse_surrogates = refuse
         try:
             bases[path](path)
             counts["taken"] += 1

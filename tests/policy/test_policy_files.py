@@ -236,7 +236,7 @@ def test_states_and_actions_that_have_names_and_parts_come_back(tmp_path):
     shown = {"room": "hall", "lit": np.array([0], np.int8)}
     assert again.action(0, shown) == run.policy.action(0, shown)
     assert peakrl.simulate(Rooms(), again, episodes=3, horizon=3, unknown=lambda *_: (-1, 1)).value == 3.0
-    with pytest.raises(UnknownStateError, match="was not met at step 0 while learning on 'Rooms'"):
+    with pytest.raises(UnknownStateError, match="was not visited at step 0 while learning on 'Rooms'"):
         again.action(0, "attic")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from peakrl.checks import ROUNDING, shown
 from peakrl.errors import PeakError, TargetError
-from peakrl.tabular import rounding_words
+from peakrl.tabular import rounding_message
 
 
 class Transition(NamedTuple):
@@ -92,7 +92,7 @@ class ConstraintReader:
         least, bound = min(values), max(self.bounds or (1.0,))
         if -ROUNDING * bound <= least < 0.0 and not self._told:
             self._told = True
-            words = rounding_words(f"steps of the environment ({source})", str(values.index(least)), least, bound)
+            words = rounding_message(f"steps of the environment ({source})", str(values.index(least)), least, bound)
             warnings.warn(
                 f"{words} (to `learn`, or in the environment's metadata['peakrl'])", RuntimeWarning, stacklevel=2
             )

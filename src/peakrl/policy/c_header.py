@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import PolicyError
-from peakrl.labels import whole_numbers
+from peakrl.labels import integer_table
 from peakrl.space import StateSpace
 from peakrl.storage import write_file
 from peakrl.types import Longs
@@ -106,7 +106,7 @@ def places_of(model: StateSpace) -> Places:
 
 def parts_of(model: StateSpace) -> Longs | None:
     """[state, part]: the whole numbers that states are made of; None where they are not, or not of 32 bits."""
-    table = whole_numbers(list(model.state_labels))
+    table = integer_table(list(model.state_labels))
     if table is None or not table.size or not -(2**31) < table.min() <= table.max() < 2**31:
         return None
     return table

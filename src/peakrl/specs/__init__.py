@@ -1,4 +1,4 @@
-"""Problems as data: the registry of kinds, specifications, problem files, and code of users."""
+"""Problems as data: the registry of kinds, specifications, problem files, and users' code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems in files: the table `problem` of a .toml or .json file, or a name that stands for one."""
+"""Problem files: the table `problem` of a .toml or .json file, or the name of a built-in problem."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from peakrl.storage import from_json, read_file
 
 
 def read_spec(path: str | Path, *, trust: Trust = False) -> ProblemSpec:
-    """Return the problem of a file, or the built-in one that has this name; paths in it are relative to the file."""
+    """Return the problem of a file, or the built-in one of this name; paths in a file are relative to it."""
     values = described(path)
     with naming(path):
         with located("problem"):
@@ -27,7 +27,7 @@ def read_spec(path: str | Path, *, trust: Trust = False) -> ProblemSpec:
 
 
 def described(path: str | Path) -> Any:
-    """Return what a problem file says, unchecked."""
+    """Return the unchecked content of a problem file."""
     named = command_names().get(str(path))
     return parsed(Path(path), "problem file") if named is None else {"problem": dict(named)}
 
@@ -47,7 +47,7 @@ def parsed(path: Path, what: str) -> Any:
     try:
         return tomllib.loads(text) if path.suffix == ".toml" else from_json(text)
     except RecursionError:
-        raise ProblemError(f"{path}: lists within lists to too great a depth") from None
+        raise ProblemError(f"{path}: lists are nested too deeply") from None
     except ValueError as error:
         place = re.search(r"line (\d+)", str(error))
         lines = text.splitlines()
@@ -57,11 +57,11 @@ def parsed(path: Path, what: str) -> Any:
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Say in an error which file it comes from."""
+    """Begin the message of an error with the file's name."""
     try:
         yield
     except (StorageError, TrustError):
-        raise  # it names a file already
+        raise  # its message names a file already
     except PeakError as error:
         if str(path) in str(error):
             raise

@@ -22,37 +22,37 @@ _KINDS: dict[str, Kind] = {}
 
 @dataclass(frozen=True)
 class Template:
-    """What `peakrl init --kind NAME` writes."""
+    """The files that `peakrl init --kind NAME` writes."""
 
     name: str
-    #: The problem's part of the .toml file; {name} stands for the name of the file.
+    #: The problem's part of the .toml file; {name} is replaced by the name of the file.
     text: str
     episodes: int
-    #: Further files, by what follows the name.
+    #: Further files, by suffix.
     files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of problem. Functions are named ("module:function"), so that a list of kinds costs no imports."""
+    """A kind of problem. Functions are given as "module:function", so that registration imports nothing."""
 
     name: str
-    #: Makes the problem; its parameters are those of the kind.
+    #: Creates the problem; its parameters are those of the kind.
     function: str
-    #: Of (parameters, folder): turns plain values, files among them, into what `function` takes.
+    #: (parameters, folder) -> arguments of `function`, from plain values and files.
     reader: str | None = None
-    #: Of (parameters, folder): the file whose content counts for the result, where the problem itself does not hold it.
+    #: (parameters, folder) -> the file on whose content the problem depends, if the problem does not hold it.
     source: str | None = None
-    #: Its name at Gymnasium.
+    #: Gymnasium id.
     environment: str | None = None
     #: Its names on the command line, each with parameters.
     commands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     template: Template | None = None
-    #: Parameters that may name a file to be read.
+    #: Parameters that may name a file.
     files: tuple[str, ...] = ()
-    #: Does making it run code that its parameters name?
+    #: Does creating it run code that its parameters name?
     runs_code: bool = False
-    #: What the parts of a state are called, on the page and in messages; none where a state is no tuple.
+    #: Names of the parts of a state, for reports and messages; empty if a state is not a tuple.
     parts: tuple[str, ...] = ()
 
     @property
@@ -68,7 +68,7 @@ class Kind:
 
 
 def loaded(function: str) -> Callable[..., Any]:
-    """Return one of our own functions."""
+    """Return the function that "module:function" names."""
     module, _, name = function.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return found
@@ -85,14 +85,14 @@ def kinds() -> Mapping[str, Kind]:
 
 
 def kind_named(name: Any) -> Kind:
-    """Return a kind, or say which there are."""
+    """Return a kind, or raise with the names of all kinds."""
     if not isinstance(name, str) or name not in kinds():
         raise ProblemError(f"kind is {name!r}; it must be one of {', '.join(kinds())}")
     return kinds()[name]
 
 
 def command_names() -> Mapping[str, Mapping[str, Any]]:
-    """Return the problems that have a name in place of a file, on the command line."""
+    """Return the problems that have a name on the command line, by that name."""
     return {
         name: {"kind": kind.name, **parameters}
         for kind in kinds().values()
@@ -101,13 +101,13 @@ def command_names() -> Mapping[str, Mapping[str, Any]]:
 
 
 def part_names(spec: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return what the parts of a state are called in the problem that a model says it was made from; none: unknown."""
+    """Return the names of the parts of a state of a problem; empty if unknown."""
     kind = None if spec is None else kinds().get(str(spec.get("kind")))
     return () if kind is None else kind.parts
 
 
 def check_names(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:
-    """Raise for a name that a function does not take, and for one that it needs and does not get."""
+    """Raise for an unknown name, and for a missing required one."""
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     known = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
     for name in given:
@@ -119,7 +119,7 @@ def check_names(parameters: Mapping[str, inspect.Parameter], given: Mapping[str,
 
 
 def unknown_key(key: str, name: str, known: list[str]) -> str:
-    """Say that a key is unknown and what was probably meant."""
+    """Return the message about an unknown key, with the most similar known one."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, 1)

@@ -1,9 +1,9 @@
-"""What a problem is, as data: a kind and its parameters, in plain JSON.
+"""`ProblemSpec`: a problem as data, a kind and its parameters in plain JSON.
 
     {"kind": "energy_harvesting", "peak_power": 8}
 
-Problem files, sweeps, `peakrl solve`, figures, `gymnasium.make` and run files all say it in these words. The kinds are
-listed in `peakrl.specs.registry`; the parameters are those of the function that makes a problem of the kind.
+Problem files, sweeps, the command line, `gymnasium.make` and run files use this form. `peakrl.specs.registry` lists the
+kinds; the parameters are those of the function that creates the problem.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Made = TypeVar("Made", bound=Problem)
 
 @dataclass(frozen=True)
 class ProblemSpec:
-    """A problem as data; a wrong name is refused at once, a wrong value when the problem is built."""
+    """A problem as data. Names of parameters are checked at once, values when the problem is built."""
 
-    #: One of those that `peakrl.specs.registry` lists.
+    #: A kind of `peakrl.specs.registry`.
     kind: str
-    #: Of the function that makes the problem, by name; plain JSON.
+    #: Parameters by name; plain JSON.
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -48,22 +48,22 @@ class ProblemSpec:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ProblemSpec:
-        """Return the specification that {"kind": ..., parameters} stands for."""
+        """Return the specification of {"kind": ..., parameters}."""
         if not isinstance(values, Mapping):
             raise ProblemError(f"a problem is {values!r}; it must be a table with kind and parameters")
         if "kind" not in values:
             raise ProblemError(f"kind is missing; it must be one of {', '.join(kinds())}")
         kind, rest = values["kind"], {name: value for name, value in values.items() if name != "kind"}
-        if isinstance(kind, str) and ":" in kind:  # how sweeps used to say it
+        if isinstance(kind, str) and ":" in kind:  # a function of the user
             return cls("python", {"function": kind, **rest})
         return cls(kind, rest)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return {"kind": ..., parameters}: `from_dict` reads it."""
+        """Return {"kind": ..., parameters}, which `from_dict` reads."""
         return {"kind": self.kind, **self.parameters}
 
     def with_parameters(self, changes: Mapping[str, Any]) -> ProblemSpec:
-        """Return the same kind of problem with some parameters set otherwise."""
+        """Return the same kind of problem with some parameters changed."""
         return ProblemSpec(self.kind, {**self.parameters, **changes})
 
     @property
@@ -72,29 +72,29 @@ class ProblemSpec:
         return kind_named(self.kind).runs_code
 
     def code(self, where: str) -> list[tuple[str, Any]]:
-        """Return the code that building it runs, each with its place in a file whose table `where` this is."""
+        """Return the code that building it runs, as (key, name) pairs; `where` is the table of this problem."""
         return [(f"{where}.function", self.parameters["function"])] if self.runs_code else []
 
     @property
     def self_contained(self) -> bool:
-        """Does building it need nothing else, no code and no file? Ask this of what a stranger's file says."""
+        """Can it be built without other files and without code that it names? (For files of unknown origin.)"""
         named = (self.parameters.get(name) for name in kind_named(self.kind).files)
         return not self.runs_code and not any(isinstance(value, str) for value in named)
 
     def build(self, folder: str | Path = ".") -> Problem | TabularModel:
-        """Return the problem, or the model where it leads to one directly; paths are relative to `folder`."""
+        """Return the problem, or the model if the kind yields one; paths are relative to `folder`."""
         built: Problem | TabularModel = kind_named(self.kind).build(self.parameters, Path(folder))
         return built
 
     def compile(self, folder: str | Path = ".", *, progress: bool = False) -> TabularModel:
-        """Return the compiled model, which keeps what it was made from."""
+        """Return the compiled model, with this specification."""
         built = self.build(folder)
         with running(f"{self.kind}: its problem") if self.runs_code else nullcontext():
             model = compile_model(built, progress=progress)
         return model if model.spec is not None else replace(model, spec=self.as_dict())
 
     def source_digest(self, folder: str | Path = ".") -> str | None:
-        """Return the digest of the file that the problem depends on but does not hold, if there is one."""
+        """Return the digest of the file that the problem depends on but does not hold, or None."""
         source = kind_named(self.kind).source
         path = None if source is None else loaded(source)(dict(self.parameters), Path(folder))
         return None if path is None else file_digest(path)
@@ -104,24 +104,24 @@ class ProblemSpec:
 
 
 def remember(problem: Made, kind: str, given: Mapping[str, Any]) -> Made:
-    """Return a problem that says which parameters it was made with; those left at their default go without saying."""
+    """Set `spec` of a problem to its kind and parameters, without those at their default, and return the problem."""
     defaults = kind_named(kind).parameters
-    told = {name: as_plain(value, name) for name, value in given.items()}
-    # Set, not an argument: a copy with other fields (`dataclasses.replace`) must not tell the old parameters.
-    said = {name: value for name, value in told.items() if value != plain_default(defaults[name])}
-    object.__setattr__(problem, "spec", {"kind": kind, **said})
+    plain = {name: as_plain(value, name) for name, value in given.items()}
+    # Not a constructor argument: a copy with other fields (`dataclasses.replace`) must not have the old parameters.
+    changed = {name: value for name, value in plain.items() if value != plain_default(defaults[name])}
+    object.__setattr__(problem, "spec", {"kind": kind, **changed})
     return problem
 
 
 def plain_default(parameter: inspect.Parameter) -> Any:
-    """Return the default of a parameter as JSON has it: a tuple as a list; itself where there is none."""
+    """Return the default of a parameter in JSON form (a tuple as a list), or `Parameter.empty`."""
     default = parameter.default
     return default if default is parameter.empty else as_plain(default, parameter.name)
 
 
 def as_plain(value: Any, what: str) -> Any:
-    """Return a value as plain JSON, or raise naming the entry that cannot be."""
-    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+    """Return a value as plain JSON, or raise with the name of the part that is not."""
+    if hasattr(value, "tolist"):  # numpy arrays and scalars
         value = value.tolist()
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
@@ -133,7 +133,7 @@ def as_plain(value: Any, what: str) -> Any:
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
             return {name: as_plain(item, f"{what}.{name}".lstrip(".")) for name, item in value.items()}
     except RecursionError:
-        raise ProblemError(f"{what.partition('[')[0]}: lists within lists to too great a depth") from None
+        raise ProblemError(f"{what.partition('[')[0]}: lists are nested too deeply") from None
     raise ProblemError(
         f"{what or 'a problem'} is {value!r}; it must be plain: text, numbers, true, false, lists and tables"
     )
@@ -141,11 +141,11 @@ def as_plain(value: Any, what: str) -> Any:
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Say in an error about a problem's parameters where they stand: "{where}.horizon is ..."."""
+    """Begin the message of an error about parameters with their location: "{where}.horizon is ..."."""
     try:
         yield
     except StorageError:
-        raise  # it names a file already
+        raise  # its message names a file already
     except PeakError as error:
         names = "|".join(["kind", *(name for kind in kinds().values() for name in kind.parameters)])
         named = re.match(rf"({names})\b|[\w.]+ is ", str(error))

@@ -1,13 +1,12 @@
-"""The one place where code that a file names is imported and called: "file.py:name" or "module:name".
+"""The only module that imports and calls code named in files: "file.py:name" or "module:name".
 
-Whoever reads a file that names code runs that code, so nothing else of peakrl imports what it was not shipped with,
-and `permit` stands before it: a file runs what its user trusts it to run, which is nothing unless told.
+Reading a file that names code runs that code. `permit` refuses this unless the user trusts the code:
 
-    trust = False              nothing
-    trust = [".", "lab"]       code of the file's own folder, and of the installed package `lab`
-    trust = True               whatever it names, wherever that is
+    trust = False              run nothing
+    trust = [".", "lab"]       run code of the file's own folder, and of the installed package `lab`
+    trust = True               run any code
 
-Python's own library is never run: `os:system` makes no problem.
+Modules of the standard library, such as `os:system`, are always refused.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from peakrl.errors import PeakError, ProblemError, TrustError
 from peakrl.storage import file_digest
 
 Trust = bool | Collection[str]
-#: Among what is trusted: the folder that the file lies in.
+#: In `trust`: the folder of the file.
 OWN_FOLDER = "."
-#: Modules that files of users' folders have imported from there: whoever runs a file anew imports these anew.
+#: Modules that were imported from users' folders; they are imported again for the next file.
 _brought: set[str] = set()
 
 
 def permit(file: str | Path, named: Iterable[tuple[str, Any]], trust: Trust) -> None:
-    """Raise unless the user lets `file` run the code that it names, given as pairs (place in the file, name)."""
+    """Raise unless the user permits `file` to run the code that it names, given as (key in the file, name) pairs."""
     code = [(place, name) for place, name in named if is_name(name)]
     for place, name in code:
         refuse_python(name, Path(file).parent, f"{file}: {place}")
@@ -51,14 +50,14 @@ def permit(file: str | Path, named: Iterable[tuple[str, Any]], trust: Trust) -> 
 
 
 def remedy(roots: set[str | None]) -> str:
-    """Say what to do about code that is not trusted."""
+    """Return what to do about code that is not trusted."""
     packages = sorted(root for root in roots if root not in (OWN_FOLDER, None))
     if None in roots:
-        return "it lies outside of the file's own folder; where you trust that, say --trust (in Python trust=True)"
+        return "it lies outside of the file's own folder; if you trust it, use --trust (in Python trust=True)"
     if packages:
         named = " ".join(f"--package {name}" for name in packages)
-        return f"of a package that you have not named; where you trust it, say {named} (in Python trust={packages})"
-    return "look at it first, then say --trust (in Python trust=True)"
+        return f"of a package that you have not named; if you trust it, use {named} (in Python trust={packages})"
+    return "look at it first, then use --trust (in Python trust=True)"
 
 
 def is_name(named: Any) -> bool:
@@ -67,7 +66,7 @@ def is_name(named: Any) -> bool:
 
 
 def root_of(named: str, folder: Path) -> str | None:
-    """Return where code lies: in the folder, in an installed package of that name, or (None) in a file elsewhere."""
+    """Return where code lies: OWN_FOLDER, the name of an installed package, or None for a file elsewhere."""
     module = named.rpartition(":")[0]
     path = place_of(module, folder)
     if path is None:
@@ -76,7 +75,7 @@ def root_of(named: str, folder: Path) -> str | None:
 
 
 def place_of(module: str, folder: Path) -> Path | None:
-    """Return the file of the folder that a module's name leads to, or the package; None where it is installed."""
+    """Return the file or package in `folder` that a module's name refers to; None if it is an installed module."""
     path = named_file(module, folder)
     if path is None and (package := folder / module.partition(".")[0]).is_dir():
         return package
@@ -84,7 +83,7 @@ def place_of(module: str, folder: Path) -> Path | None:
 
 
 def load_named(named: Any, folder: Path, what: str) -> Any:
-    """Return what "file.py:name" (a file of `folder`) or "module:name" stands for; `what` begins the messages."""
+    """Return the object of "file.py:name" (a file of `folder`) or "module:name"; `what` begins error messages."""
     if not isinstance(named, str):
         raise ProblemError(f'{what} is {named!r}; it must be "file.py:function" or "module:function"')
     module, colon, name = named.rpartition(":")
@@ -107,29 +106,29 @@ def load_named(named: Any, folder: Path, what: str) -> Any:
 
 @contextmanager
 def having_imported(module: str, folder: Path, what: str) -> Iterator[None]:
-    """Import a module for what it does when it is imported; meanwhile a file of `folder` finds what lies beside it."""
+    """Import a module for its side effects; within the context, imports also find files of `folder`."""
     refuse_python(f"{module}:", folder, what)
     with running(what), looking_in(folder) if place_of(module, folder) is not None else nullcontext():
-        # Under its own name, by which what it does may refer to it.
+        # By its own name, which its code may refer to.
         imported(module, folder, what) if module.endswith(".py") else importlib.import_module(module)
         yield
 
 
 def refuse_python(named: str, folder: Path, what: str) -> None:
-    """Raise for a part of Python itself, which makes neither problems nor learners."""
+    """Raise for a module of the standard library."""
     module = named.rpartition(":")[0]
     if place_of(module, folder) is None and module.partition(".")[0] in sys.stdlib_module_names:
         raise ProblemError(f"{what} {named!r}: {module} is a part of Python; name a file of yours or a package")
 
 
 def named_file(module: str, folder: Path) -> Path | None:
-    """Return the file that a module's name stands for: "mine.py", or "mine" where the folder has such a file."""
+    """Return the file that a module's name refers to: "mine.py", or "mine" if the folder has such a file."""
     path = folder / (module if module.endswith(".py") else f"{module}.py")
     return path if module.endswith(".py") or path.is_file() else None
 
 
 def imported(module: str, folder: Path, what: str) -> Any:
-    """Import a file or a package of `folder`, or else an installed module, which is given no other look at it."""
+    """Import a file or package of `folder`, or else an installed module."""
     if place_of(module, folder) is None:
         return importlib.import_module(module)
     path = named_file(module, folder)
@@ -140,20 +139,20 @@ def imported(module: str, folder: Path, what: str) -> Any:
 
 
 def run_file(path: Path, what: str) -> Any:
-    """Run a file anew: it may have been edited, and another folder may have one of the same name."""
+    """Run a file again: it may have been edited, and another folder may have one of the same name."""
     name = f"peakrl_user_{path.stem}"
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         raise ProblemError(f"{what}: {path} cannot be imported")
     loaded = importlib.util.module_from_spec(specification)
-    sys.modules[name] = loaded  # dataclasses look their module up
+    sys.modules[name] = loaded  # dataclasses look up their module
     specification.loader.exec_module(loaded)
     return loaded
 
 
 @contextmanager
 def looking_in(folder: Path) -> Iterator[None]:
-    """Let imports look in a folder first; what an earlier file brought from its folder is imported anew."""
+    """Let imports look in a folder first; modules that came from an earlier folder are imported again."""
     for name in list(_brought):
         sys.modules.pop(name, None)
     _brought.clear()
@@ -172,25 +171,25 @@ def looking_in(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def running(what: str) -> Iterator[None]:
-    """Turn whatever the user's code raises into an error that says where."""
+    """Turn any error of the user's code into a ProblemError that names file and line."""
     try:
         yield
     except PeakError:
         raise
-    except Exception as error:  # it is not our code: anything may come
+    except Exception as error:  # the user's code may raise anything
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f" ({Path(frame.filename).name}, line {frame.lineno})"
         raise ProblemError(f"{what} raised {type(error).__name__}: {error}{place}") from error
 
 
 def source_digest(named: Any, folder: Path, what: str) -> str | None:
-    """Return the digest of the file that holds what a name stands for: results of an older version are told apart."""
+    """Return the digest of the file that defines the named object, to recognise results of older versions."""
     path = source_file(named, folder, what)
     return None if path is None else file_digest(path)
 
 
 def source_file(named: Any, folder: Path, what: str) -> Path | None:
-    """Return the file that holds what "file.py:name" or "module:name" stands for, if there is one."""
+    """Return the file that defines the named object, or None."""
     if isinstance(named, str) and (path := named_file(named.rpartition(":")[0], folder)) is not None:
         return path
     try:

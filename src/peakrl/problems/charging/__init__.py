@@ -1,4 +1,4 @@
-"""`peakrl.problems.charging`: electric cars that share one connection with a household."""
+"""`peakrl.problems.charging`: electric cars that share a grid connection with a household."""
 
 from __future__ import annotations
 

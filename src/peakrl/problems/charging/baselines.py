@@ -1,14 +1,13 @@
-"""How cars are charged without a plan: at once, or as late as possible.
+"""Charging without a plan: at once, or as late as possible.
 
-With room_h = limit - l_h, what the connection has left in this hour:
+With spare_h = limit - l_h, the remaining capacity of the connection in this hour:
 
-    at once   the car that leaves first takes as much as its rate, its need and the room allow, then the next one
-    as late   no more than what the hours to come may fail to hold: c_i = the part of n_i that is left over once every
-              later hour before the departure is filled, from the last one backwards, with the room that the most hungry
-              household would leave then
+    at once   the car that leaves first takes as much as its rate, its need and the capacity allow, then the next one
+    as late   no more than necessary: c_i = the part of n_i that is left over once every later hour before the departure
+              is filled, from the last one backwards, with the capacity that the largest possible household load leaves
 
-Neither looks at prices. `as late` keeps both constraints with one car wherever that is possible at all; with several it
-serves the one that leaves last first, and `evaluate` says whether that is enough.
+Neither uses prices. With one car, `as late` satisfies both constraints whenever that is possible; with several, it
+serves the one that leaves last first, and may violate a constraint (see `evaluate`).
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from peakrl.problems.charging.problem import VehicleCharging
 
 
 def at_once(problem: VehicleCharging, step: int, state: Any) -> Any:
-    """Return what is charged at once."""
-    room = room_of(problem, state[0])
+    """Return the charges of `at once`."""
+    room = spare_capacity(problem, state[0])
     charges = [0] * len(problem.cars)
     for place in sorted(range(len(charges)), key=lambda place: problem.cars[place].departure):
         car, needed = problem.needs(state)[place]
@@ -34,10 +33,10 @@ def at_once(problem: VehicleCharging, step: int, state: Any) -> Any:
 
 
 def as_late(problem: VehicleCharging, step: int, state: Any) -> Any:
-    """Return what cannot be put off."""
+    """Return the charges of `as late`."""
     due = [needed if step < car.departure else 0 for car, needed in problem.needs(state)]
     for hour in range(problem.horizon - 1, step, -1):
-        room = room_of(problem, problem.most_load[hour])
+        room = spare_capacity(problem, problem.most_load[hour])
         for place in sorted(range(len(due)), key=lambda place: -problem.cars[place].departure):
             car = problem.cars[place]
             if hour < car.departure:
@@ -46,8 +45,8 @@ def as_late(problem: VehicleCharging, step: int, state: Any) -> Any:
     return problem.action([min(car.rate, left) for car, left in zip(problem.cars, due, strict=True)])
 
 
-def room_of(problem: VehicleCharging, load: int) -> int:
-    """Return the whole kWh that the connection has left."""
+def spare_capacity(problem: VehicleCharging, load: int) -> int:
+    """Return the remaining capacity of the connection in whole kWh."""
     return math.floor(problem.limit - load)
 
 

@@ -1,15 +1,15 @@
-"""Electric cars charge on the connection that a household uses too, while the price changes by the hour.
+"""Vehicle charging: electric cars charge on the connection of a household while the price changes by the hour.
 
-State (l, n_1, ..., n_m): what the household draws in this hour, and what each car still needs, in kWh. Action: what
-each car charges in this hour, c_i in 0 .. min(rate_i, n_i), whole kWh; for one car alone the number itself.
+State (l, n_1, ..., n_m): the load of the household in this hour, and what each car still needs, in kWh. Action: what
+each car charges in this hour, c_i in 0 .. min(rate_i, n_i), whole kWh; for a single car the number itself.
 
-    needed        n_i' = n_i - c_i                       a car that has left charges nothing more
+    needed        n_i' = n_i - c_i                       a car that has left does not charge
     constraints   f_connection = limit - l - sum_i c_i >= 0                   in kW: an hour's kWh
                   f_departure  = - sum of n_i' of the cars that leave at the end of this hour >= 0
     reward        r = - price_h sum_i c_i
-    household     l' with probability load[l][l'], as likely at every hour
+    household     l' with probability load[l][l']
 
-What a car could not charge before it left stays missing and is not charged later.
+What a car could not charge before it left is not charged later.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from peakrl.checks import check_chain, check_count, check_law, check_number, check_numbers, whole
+from peakrl.checks import check_chain, check_count, check_number, check_numbers, check_probabilities, whole
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
 from peakrl.problem import Outcome, Problem
 from peakrl.specs.registry import unknown_key
 from peakrl.specs.spec import remember
 
-#: Euros a kWh from six in the evening to six in the morning.
+#: Euros per kWh from six in the evening to six in the morning.
 TARIFF = (0.42, 0.42, 0.38, 0.34, 0.26, 0.22, 0.18, 0.18, 0.16, 0.16, 0.20, 0.28)
-#: How the household's draw of 0 .. 3 kW turns from hour to hour, and what it begins with.
+#: Transition matrix of the household's load of 0 .. 3 kW, and the distribution of the first load.
 LOAD = ((0.6, 0.3, 0.1, 0.0), (0.3, 0.4, 0.2, 0.1), (0.1, 0.4, 0.3, 0.2), (0.0, 0.3, 0.4, 0.3))
 FIRST = (0.0, 0.2, 0.4, 0.4)
 MOST_CARS, MOST_ENERGY = 6, 1_000
@@ -38,11 +38,11 @@ State = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Car:
-    """A car: what it needs, when it leaves and how fast it charges."""
+    """A car: how much it needs, when it leaves and how fast it charges."""
 
     #: kWh that it needs before it leaves.
     energy: int
-    #: The step by which it must have them: it may charge in steps 0 .. departure - 1.
+    #: The step by which it needs them: it may charge in steps 0 .. departure - 1.
     departure: int
     #: kWh that it can charge in an hour.
     rate: int = 3
@@ -54,7 +54,7 @@ class Car:
 
 
 CARS = (Car(10, 12, 3), Car(6, 8, 2))
-#: The same as plain values.
+#: A car as plain values.
 TABLES = tuple({"energy": car.energy, "departure": car.departure, "rate": car.rate} for car in CARS)
 
 
@@ -75,7 +75,7 @@ class VehicleCharging(Problem):
 
     @cached_property
     def most_load(self) -> tuple[int, ...]:
-        """[step]: the most that the household may draw then."""
+        """[step]: the largest possible load of the household."""
         possible = {load for load, chance in enumerate(self.first) if chance > 0}
         most = []
         for _ in range(self.horizon):
@@ -84,30 +84,30 @@ class VehicleCharging(Problem):
         return tuple(most)
 
     def initial(self) -> list[tuple[float, State]]:
-        """Return what every car needs with every draw that the household may begin with."""
+        """Return what every car needs with every possible first load."""
         needed = tuple(car.energy for car in self.cars)
         return [(chance, (load, *needed)) for load, chance in enumerate(self.first) if chance > 0]
 
     def actions(self, step: int, state: Any) -> Iterable[Any]:
-        """Return what may be charged, whether or not the connection bears it."""
+        """Return all possible charges, including those that exceed the connection."""
         most = [min(car.rate, needed) if step < car.departure else 0 for car, needed in self.needs(state)]
         charges = product(*(range(top + 1) for top in most))
         return charges if len(self.cars) > 1 else [charge[0] for charge in charges]
 
     def needs(self, state: Any) -> list[tuple[Car, int]]:
-        """Return the cars, each with what it still needs."""
+        """Return the cars with what each still needs."""
         return list(zip(self.cars, state[1:], strict=True))
 
     def charges(self, action: Any) -> tuple[int, ...]:
-        """Return an action as what each car charges."""
+        """Return what each car charges by an action."""
         return tuple(action) if len(self.cars) > 1 else (action,)
 
     def action(self, charges: Sequence[int]) -> Any:
-        """Return what each car charges as an action."""
+        """Return the action by which each car charges this much."""
         return tuple(charges) if len(self.cars) > 1 else charges[0]
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
-        """Return what is needed then, with each draw of the household that may follow."""
+        """Return what is needed afterwards, with every possible next load."""
         charges = self.charges(action)
         left = tuple(needed - charge for (_, needed), charge in zip(self.needs(state), charges, strict=True))
         missing = sum(needed for car, needed in zip(self.cars, left, strict=True) if car.departure == step + 1)
@@ -129,8 +129,8 @@ def vehicle_charging(
 ) -> VehicleCharging:
     """Return the problem of cars that charge on one connection of `limit` kW during `horizon` hours.
 
-    `cars`: `Car(energy, departure, rate)` or tables with these keys. `load` is the matrix by which the household's
-    draw of 0, 1, 2, ... kW turns from hour to hour, and `first` the law of the first one; `prices` by hour.
+    `cars`: `Car(energy, departure, rate)` or tables with these keys. `load` is the transition matrix of the household's
+    load of 0, 1, 2, ... kW, and `first` the distribution of the first load; `prices` by hour.
     """
     steps = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
     matrix = check_chain(load, "load")
@@ -139,18 +139,18 @@ def vehicle_charging(
         check_number(limit, "limit", least=0, error=ProblemError),
         check_numbers(prices, "prices", steps=steps),
         matrix,
-        check_law(first, "first", len(matrix)),
+        check_probabilities(first, "first", len(matrix)),
         steps,
     )
-    told = {
+    parameters = {
         "cars": [{"energy": car.energy, "departure": car.departure, "rate": car.rate} for car in problem.cars],
         "limit": limit, "prices": prices, "load": load, "first": first, "horizon": horizon,
     }  # fmt: skip
-    return remember(problem, "vehicle_charging", told)
+    return remember(problem, "vehicle_charging", parameters)
 
 
 def checked_cars(given: Any, horizon: int) -> tuple[Car, ...]:
-    """Return the cars, or raise naming the one that is none."""
+    """Return the cars, or raise with the one that is wrong."""
     if isinstance(given, str | bytes | Mapping | Car) or not hasattr(given, "__iter__"):
         raise ProblemError(f"cars is {given!r}; it must be a list of tables with energy, departure and rate")
     cars = tuple(checked_car(one, f"cars[{place}]") for place, one in enumerate(given))

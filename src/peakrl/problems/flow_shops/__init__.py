@@ -1,4 +1,4 @@
-"""`peakrl.problems.flow_shops`: jobs that pass machine after machine, under a limit on the power that runs at once."""
+"""`peakrl.problems.flow_shops`: jobs that pass machine after machine, under a limit on the total power."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Orders of jobs from the textbooks, and the schedule that keeps the limit.
+"""Orders of jobs from the textbooks, and the schedule that satisfies the limit.
 
-    Johnson   two machines: first the jobs with times[j][0] < times[j][1] by the first time, then the others by the
-              second time, falling. The least makespan where power is no matter.
-    NEH       (Nawaz, Enscore and Ham, 1983) jobs by falling total time, each put where the makespan of those so far,
-              without a limit on power, is least.
+    Johnson   two machines: first the jobs with times[j][0] < times[j][1] by the first time, then the others by falling
+              second time. Optimal without a limit on power.
+    NEH       (Nawaz, Enscore and Ham, 1983) jobs by falling total time, each inserted where the makespan of those so
+              far, without a limit on power, is least.
 
-Either knows nothing of power. `order_policy` makes an order feasible: at every step, the machine farthest down first,
-an operation begins as soon as the limit bears it until its end beside what runs already.
+Neither uses power. `order_policy` makes an order feasible: at every step, from the last machine to the first, an
+operation begins as soon as the limit allows it until its end, together with what is running.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def neh_order(problem: FlowShop) -> Order:
 
 
 def makespan(problem: FlowShop, order: Sequence[int]) -> int:
-    """Return when the last job of an order is done where power is no matter."""
+    """Return the makespan of an order without a limit on power."""
     ends = [0] * problem.machines
     for job in order:
         before = 0
@@ -62,7 +62,7 @@ def makespan(problem: FlowShop, order: Sequence[int]) -> int:
 
 
 def keeping(problem: FlowShop, order: Sequence[int]) -> Callable[[int, Any], Begin]:
-    """Return the rule that begins what the limit bears, in an order of the jobs."""
+    """Return the rule that begins operations in an order of the jobs as the limit allows."""
     places = {job: place for place, job in enumerate(order)}
     missing = [job for job in range(1, len(problem.times) + 1) if job not in places]
     if missing or len(order) != len(problem.times):
@@ -85,7 +85,7 @@ def keeping(problem: FlowShop, order: Sequence[int]) -> Callable[[int, Any], Beg
 
 
 def bears(problem: FlowShop, step: int, left: Sequence[int]) -> bool:
-    """Does the limit bear what runs, to its end or to the horizon's?"""
+    """Does the limit allow what is running, until its end or the horizon?"""
     steps = range(min(max(left), problem.horizon - step))
     return all(
         sum(power for power, rest in zip(problem.power, left, strict=True) if rest > ahead)

@@ -15,7 +15,7 @@ times = [                         # steps that each job takes on each machine
     [1, 2, 3],
     [3, 1, 2],
 ]
-# horizon = 18                    # by when all is done: the sum of all times where it is left out
+# horizon = 18                    # time by which every job must be done; by default the sum of all times
 """
 
 KINDS = (

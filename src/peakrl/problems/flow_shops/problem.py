@@ -1,15 +1,15 @@
 """A permutation flow shop under a limit on power: every job passes machine 1, 2, ..., m, in the same order on each.
 
 Job j takes times[j][k] steps on machine k, without a pause, and machine k draws power[k] while it runs. At the start of
-a step, every machine that is idle may begin the job that is next there, or wait; on machine 1 any job may be next.
+a step, every idle machine may begin its next job, or wait; on machine 1 any job may be next.
 
     drawn         p = sum of power[k] over the machines that run in this step
     constraints   f_power = limit_h - p >= 0;   f_finished = - (jobs not done) >= 0 after the last step
-    reward        r = -1 for each step that begins with a job not done, so that an episode is worth minus the makespan
+    reward        r = -1 for each step that begins with an unfinished job: the value is minus the makespan
 
 State (waiting, line, begun, left): the jobs that no machine has begun; those in the shop, the farthest first; for each
-machine how many of the line it has begun, and how many steps its job still takes (0: idle). What is done is in neither.
-Jobs are called 1, 2, ...; an action says for each machine which job it begins, None for none.
+machine how many of the line it has begun, and how many steps its job still takes (0: idle). Finished jobs are in
+neither. Jobs are numbered from 1; an action is the job that each machine begins, or None.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from peakrl.specs.spec import remember
 TIMES = ((2, 3, 1), (1, 2, 3), (3, 1, 2))
 POWER = (4.0, 3.0, 2.0)
 MOST_JOBS, MOST_MACHINES, LONGEST = 12, 8, 1_000
-#: Which job each machine begins.
+#: The job that each machine begins, or None.
 Begin = tuple[int | None, ...]
 
 
 class ShopState(NamedTuple):
-    """Where the jobs are."""
+    """The progress of the jobs."""
 
     waiting: tuple[int, ...]
     line: tuple[int, ...]
@@ -47,7 +47,7 @@ class FlowShop(Problem):
 
     times: tuple[tuple[int, ...], ...]
     power: tuple[float, ...]
-    #: [step].
+    #: [step]: limit on the total power.
     limits: tuple[float, ...]
     name: str = "flow shop"
     constraint_names: Sequence[str] = field(default=("power", "finished"), init=False)
@@ -61,16 +61,16 @@ class FlowShop(Problem):
 
     @property
     def machines(self) -> int:
-        """How many machines a job passes."""
+        """The number of machines."""
         return len(self.power)
 
     def initial(self) -> list[tuple[float, ShopState]]:
-        """Every job waits."""
+        """Return the state in which every job waits."""
         idle = (0,) * self.machines
         return [(1.0, ShopState(tuple(range(1, len(self.times) + 1)), (), idle, idle))]
 
     def startable(self, state: ShopState, machine: int) -> tuple[int, ...]:
-        """Return the jobs that a machine may begin: any that waits on the first, the next of the line on others."""
+        """Return the jobs that a machine may begin: any waiting job on the first, the next of the line on others."""
         if state.left[machine]:
             return ()
         if machine == 0:
@@ -79,16 +79,16 @@ class FlowShop(Problem):
         return state.line[state.begun[machine] : before][:1]
 
     def actions(self, step: int, state: Any) -> Iterable[Begin]:
-        """Return every choice of what idle machines begin, whether or not the limit bears it."""
+        """Return every choice of what idle machines begin, including those that exceed the limit."""
         return product(*((None, *self.startable(state, machine)) for machine in range(self.machines)))
 
     def drawn(self, state: ShopState, begin: Begin) -> float:
-        """Return the power that runs in a step."""
+        """Return the power that is drawn in a step."""
         runs = (left > 0 or job is not None for left, job in zip(state.left, begin, strict=True))
         return sum(power for power, running in zip(self.power, runs, strict=True) if running)
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
-        """Return the shop one step later; nothing is random."""
+        """Return the state of the shop one step later, which is not random."""
         after = self.following(state, action)
         reward = -1.0 if state.waiting or state.line else 0.0
         undone = len(after.waiting) + len(after.line) if step + 1 == self.horizon else 0
@@ -104,7 +104,7 @@ class FlowShop(Problem):
             for machine, (old, job) in enumerate(zip(state.left, begin, strict=True))
         )
         left = tuple(max(steps, 0) for steps in left)
-        if begun[-1] and not left[-1]:  # the farthest job has passed the last machine
+        if begun[-1] and not left[-1]:  # the farthest job has left the last machine
             line, begun = line[1:], tuple(count - 1 for count in begun)
         return ShopState(waiting, line, begun, left)
 
@@ -118,8 +118,8 @@ def flow_shop(
 ) -> FlowShop:
     """Return the problem of a shop: `times[job][machine]`, `power[machine]` and the `limit`, a number or one by step.
 
-    `horizon` is by when every job must be done; left out, it is the sum of all times, which is enough for one operation
-    after another. A policy's value is minus the makespan.
+    `horizon` is the time by which every job must be done; by default the sum of all times, which is enough for one
+    operation after another. A policy's value is minus the makespan.
     """
     given = dict(locals())
     draws = check_numbers(power, "power", least=0)
@@ -133,7 +133,7 @@ def flow_shop(
 
 
 def checked_times(given: Any, machines: int) -> tuple[tuple[int, ...], ...]:
-    """Return [job][machine], or raise naming the one that is wrong."""
+    """Return [job][machine], or raise with the job that is wrong."""
     if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__iter__"):
         raise ProblemError(f"times is {given!r}; it must be a list of jobs, each a list of times by machine")
     jobs = tuple(checked_row(row, f"times[{place}]", machines) for place, row in enumerate(given))

@@ -1,19 +1,19 @@
-"""How energy arrives: E_0, E_1, ... whole numbers of energy units, one for each step.
+"""Arrivals of energy: E_0, E_1, ... whole numbers of energy units, one for each step.
 
-A process says which arrivals an episode may start with and which may follow a given one:
+A process has a distribution of the first arrival and one of the next arrival:
 
     independent   P(E_{h+1} = e) = p(e), the same at every step
     frozen        E_h is the h-th number of a sequence that every episode replays
     Markov        P(E_{h+1} = e' | E_h = e) = T[e, e'], and P(E_0 = e) = d(e)
     hourly        P(E_{h+1} = e' | E_h = e) = T_h[e, e'], and P(E_0 = e) = d(e): Markov with a matrix for each step
 
-The truncated normal law takes X ~ normal(mean, std) given 0 <= X <= M, then rounds it: p(e) is the mass of X on
-[e - 1/2, e + 1/2], cut at 0 and M. The end values 0 and M thus get the mass of half an interval. (Rounding before
-truncating would give them a whole one, and other optima than the ones that this problem is known for.)
+The truncated normal distribution is that of X ~ normal(mean, std) given 0 <= X <= M, rounded: p(e) is the mass of X on
+[e - 1/2, e + 1/2], cut at 0 and M. The values 0 and M thus have the mass of half an interval. (Rounding before
+truncating would give them a whole one, and other optima than the published ones.)
 
-Sequences are drawn by inversion, E = the least e with p(0) + ... + p(e) > u, from one stream of uniform numbers for a
-seed, row after row. So sequence i of a seed does not depend on how many are drawn, and laws of different means share
-their random numbers, which keeps a comparison between means free of that noise.
+Sequences are drawn by inversion, E = the least e with p(0) + ... + p(e) > u, from one stream of uniform numbers for
+each seed. Sequence i of a seed does not depend on how many are drawn, and distributions of different means share their
+random numbers, which reduces the variance of comparisons.
 """
 
 from __future__ import annotations
@@ -26,25 +26,31 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import LARGEST_SEED, ROUNDING, check_count, check_number
+from peakrl.checks import (
+    LARGEST_SEED,
+    check_chain,
+    check_count,
+    check_integers,
+    check_number,
+    check_probabilities,
+)
 from peakrl.errors import ProblemError
 from peakrl.types import Floats, Longs
 
 #: (probability, arrival) pairs.
-Law = Iterable[tuple[float, int]]
-#: Units of energy that may arrive at once or be stored: each is an action of its own.
+Distribution = Iterable[tuple[float, int]]
+#: Largest arrival and largest capacity: each unit is an action.
 LARGEST_ENERGY = 1_000_000
 
 
 @dataclass(frozen=True)
 class IndependentArrivals:
-    """Each step's arrival is drawn from the same law: probabilities[e] is that of e."""
+    """Independent arrivals with the same distribution at every step: probabilities[e] is that of e."""
 
     probabilities: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        given = checked_probabilities(self.probabilities, "probabilities of the arrivals", 1)
-        object.__setattr__(self, "probabilities", tuple(given.tolist()))
+        object.__setattr__(self, "probabilities", check_probabilities(self.probabilities, "probabilities"))
 
     def __repr__(self) -> str:
         mean = sum(arrival * chance for arrival, chance in enumerate(self.probabilities))
@@ -57,20 +63,20 @@ class IndependentArrivals:
 
     @property
     def largest(self) -> int:
-        """The largest arrival that the law speaks of."""
+        """The largest possible arrival."""
         return len(self.probabilities) - 1
 
     @property
     def stationary(self) -> bool:
-        """True: no step differs from another."""
+        """True: the distribution is the same at every step."""
         return True
 
-    def first(self) -> Law:
-        """Return the law of the first arrival."""
+    def first(self) -> Distribution:
+        """Return the distribution of the first arrival."""
         return [(p, e) for e, p in enumerate(self.probabilities) if p > 0]
 
-    def following(self, step: int, arrival: int) -> Law:
-        """Return the law of the arrival after the one of `step`."""
+    def following(self, step: int, arrival: int) -> Distribution:
+        """Return the distribution of the arrival after that of `step`."""
         return self.first()
 
     def draw(self, count: int, horizon: int, seed: int) -> Longs:
@@ -80,12 +86,12 @@ class IndependentArrivals:
 
 @dataclass(frozen=True)
 class FrozenArrivals:
-    """One sequence that every episode replays; after it nothing more arrives."""
+    """One sequence that every episode replays; after it arrivals are 0."""
 
     sequence: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        numbers = whole_numbers(self.sequence, "arrivals", None)
+        numbers = check_integers(self.sequence, "arrivals")
         if numbers.ndim != 1:
             raise ProblemError(f"arrivals have shape {numbers.shape}; one sequence has one dimension")
         object.__setattr__(self, "sequence", tuple(numbers.tolist()))
@@ -97,50 +103,45 @@ class FrozenArrivals:
 
     @property
     def stationary(self) -> bool:
-        """False: what arrives depends on the step."""
+        """False: the arrivals depend on the step."""
         return False
 
-    def first(self) -> Law:
+    def first(self) -> Distribution:
         """Return the first arrival."""
         return [(1.0, self.sequence[0])]
 
-    def following(self, step: int, arrival: int) -> Law:
+    def following(self, step: int, arrival: int) -> Distribution:
         """Return the arrival after the one of `step`."""
         return [(1.0, self.sequence[step + 1] if step + 1 < len(self.sequence) else 0)]
 
     def draw(self, count: int, horizon: int, seed: int) -> Longs:
-        """Return the sequence `count` times; the seed does not matter."""
+        """Return the sequence `count` times; the seed is ignored."""
         return np.tile(np.array(self.sequence[:horizon], np.int64), (count, 1))
 
 
 @dataclass(frozen=True, init=False)
 class MarkovArrivals:
-    """Arrivals 0 .. n-1 that remember the last one: matrix[e][e'], and the law of the first (or the first itself)."""
+    """A Markov chain of arrivals 0 .. n-1: matrix[e][e'], and the distribution of the first one (or its value)."""
 
     matrix: tuple[tuple[float, ...], ...]
     initial: tuple[float, ...]
 
     def __init__(self, matrix: Any, initial: Any) -> None:
-        rows = checked_probabilities(matrix, "Markov matrix", 2)
-        size = len(rows)
-        if rows.shape[1] != size:
-            raise ProblemError(f"Markov matrix has shape {rows.shape}; it must be square")
+        rows = check_chain(matrix, "matrix")
         if np.ndim(initial) == 0:
-            arrival = whole_number(initial, "Markov first arrival", 0, size - 1)
-            law = np.eye(size)[arrival]
+            arrival = whole_number(initial, "first", 0, len(rows) - 1)
+            first = tuple(np.eye(len(rows))[arrival].tolist())
         else:
-            law = checked_probabilities(initial, "Markov first distribution", 1)
-        if len(law) != size:
-            raise ProblemError(f"Markov first distribution has {len(law)} numbers for the matrix's {size} arrivals")
-        object.__setattr__(self, "matrix", tuple(map(tuple, rows.tolist())))
-        object.__setattr__(self, "initial", tuple(law.tolist()))
+            first = check_probabilities(initial, "first", len(rows))
+        object.__setattr__(self, "matrix", rows)
+        object.__setattr__(self, "initial", first)
 
     def __repr__(self) -> str:
         return f"<MarkovArrivals: 0 to {self.largest}>"
 
     @property
     def largest(self) -> int:
-        """The largest arrival that the matrix speaks of."""
+        """The largest possible arrival."""
         return len(self.initial) - 1
 
     @property
@@ -148,12 +149,12 @@ class MarkovArrivals:
         """True: the matrix is the same at every step."""
         return True
 
-    def first(self) -> Law:
-        """Return the law of the first arrival."""
+    def first(self) -> Distribution:
+        """Return the distribution of the first arrival."""
         return [(p, e) for e, p in enumerate(self.initial) if p > 0]
 
-    def following(self, step: int, arrival: int) -> Law:
-        """Return the law of the arrival after `arrival`."""
+    def following(self, step: int, arrival: int) -> Distribution:
+        """Return the distribution of the arrival after `arrival`."""
         return [(p, e) for e, p in enumerate(self.matrix[arrival]) if p > 0]
 
     def draw(self, count: int, horizon: int, seed: int) -> Longs:
@@ -162,47 +163,44 @@ class MarkovArrivals:
         arrivals = np.empty((count, horizon), np.int64)
         arrivals[:, 0] = invert(np.array(self.initial), numbers[:, 0])
         for step in range(1, horizon):
-            for before, law in enumerate(self.matrix):
+            for before, probabilities in enumerate(self.matrix):
                 here = arrivals[:, step - 1] == before
-                arrivals[here, step] = invert(np.array(law), numbers[here, step])
+                arrivals[here, step] = invert(np.array(probabilities), numbers[here, step])
         return arrivals
 
 
 @dataclass(frozen=True, init=False)
 class HourlyArrivals:
-    """Arrivals 0 .. n-1 with a matrix for each step: matrices[h][e][e'], and the law of the first one."""
+    """Arrivals 0 .. n-1 with a matrix for each step: matrices[h][e][e'], and the distribution of the first."""
 
     matrices: tuple[tuple[tuple[float, ...], ...], ...]
     initial: tuple[float, ...]
 
     def __init__(self, matrices: Any, initial: Any) -> None:
-        law = checked_probabilities(initial, "law of the first arrival", 1)
-        tables = [checked_probabilities(matrix, f"matrix of step {step}", 2) for step, matrix in enumerate(matrices)]
-        for step, table in enumerate(tables):
-            if table.shape != (len(law), len(law)):
-                raise ProblemError(f"matrix of step {step} has shape {table.shape}; {len(law)} arrivals need a square")
-        object.__setattr__(self, "matrices", tuple(tuple(map(tuple, table.tolist())) for table in tables))
-        object.__setattr__(self, "initial", tuple(law.tolist()))
+        first = check_probabilities(initial, "initial")
+        tables = (check_chain(matrix, f"matrices[{step}]", len(first)) for step, matrix in enumerate(matrices))
+        object.__setattr__(self, "matrices", tuple(tables))
+        object.__setattr__(self, "initial", first)
 
     def __repr__(self) -> str:
         return f"<HourlyArrivals: 0 to {self.largest}, {len(self.matrices) + 1} steps>"
 
     @property
     def largest(self) -> int:
-        """The largest arrival that the laws speak of."""
+        """The largest possible arrival."""
         return len(self.initial) - 1
 
     @property
     def stationary(self) -> bool:
-        """False: what arrives depends on the step."""
+        """False: the arrivals depend on the step."""
         return False
 
-    def first(self) -> Law:
-        """Return the law of the first arrival."""
+    def first(self) -> Distribution:
+        """Return the distribution of the first arrival."""
         return [(p, e) for e, p in enumerate(self.initial) if p > 0]
 
-    def following(self, step: int, arrival: int) -> Law:
-        """Return the law of the arrival after the one of `step`; after the last one nothing more arrives."""
+    def following(self, step: int, arrival: int) -> Distribution:
+        """Return the distribution of the arrival after that of `step`; 0 after the last one."""
         if step >= len(self.matrices):
             return [(1.0, 0)]
         return [(p, e) for e, p in enumerate(self.matrices[step][arrival]) if p > 0]
@@ -213,9 +211,9 @@ class HourlyArrivals:
         arrivals = np.zeros((count, horizon), np.int64)
         arrivals[:, 0] = invert(np.array(self.initial), numbers[:, 0])
         for step, matrix in enumerate(self.matrices[: horizon - 1], start=1):
-            for before, law in enumerate(matrix):
+            for before, probabilities in enumerate(matrix):
                 here = arrivals[:, step - 1] == before
-                arrivals[here, step] = invert(np.array(law), numbers[here, step])
+                arrivals[here, step] = invert(np.array(probabilities), numbers[here, step])
         return arrivals
 
 
@@ -226,28 +224,28 @@ def truncated_normal(mean: float, std: float, max_arrival: int) -> Floats:
     """Return [e]: the probabilities of normal(mean, std) truncated to [0, max_arrival] and then rounded."""
     mean = check_number(mean, "mean", error=ProblemError)
     std = check_number(std, "std", above=0, error=ProblemError)
-    return normal_law(mean, std, whole_number(max_arrival, "max_arrival", 0, LARGEST_ENERGY)).copy()
+    return rounded_normal(mean, std, whole_number(max_arrival, "max_arrival", 0, LARGEST_ENERGY)).copy()
 
 
 @lru_cache(maxsize=64)
-def normal_law(mean: float, std: float, top: int) -> Floats:
-    """Return what `truncated_normal` does, computed once for each law; many problems share one."""
+def rounded_normal(mean: float, std: float, top: int) -> Floats:
+    """Return the result of `truncated_normal`, cached; many problems share one."""
     if top == 0:
         return np.ones(1)
     edges = np.concatenate(([0.0], np.arange(top) + 0.5, [float(top)]))
-    with np.errstate(over="ignore"):  # a std near 0 puts edges at infinity, where the law is still right
+    with np.errstate(over="ignore"):  # a std near 0 puts edges at infinity, where the result is still right
         edge = (edges - mean) / std
         width = np.diff(edges) / std
     log_mass = log_normal_mass(edge[:-1], edge[1:], width)
     if not log_mass.max() > -math.inf:
-        raise ProblemError(f"mean is {mean:g} and std {std:g}: normal law too far from 0..{top} to be cut to it")
+        raise ProblemError(f"mean is {mean:g} and std {std:g}: the normal distribution has no mass on 0..{top}")
     mass = np.exp(log_mass - log_mass.max())
     return np.asarray(mass / mass.sum(), np.float64)
 
 
 def log_normal_mass(low: Floats, high: Floats, width: Floats) -> Floats:
-    """Return log(Phi(high) - Phi(low)) without the cancellation of far-off or narrow intervals; -inf where it is 0."""
-    # On the side where Phi is small the logarithms keep their digits.
+    """Return log(Phi(high) - Phi(low)) without the cancellation of far-off or narrow intervals; -inf if it is 0."""
+    # The logarithm is accurate on the side on which Phi is small.
     near, far = np.where(low > 0, -low, high), np.where(low > 0, -high, low)
     with np.errstate(all="ignore"):
         log_near, log_far = (np.array([log_normal_below(x) for x in part.tolist()]) for part in (near, far))
@@ -260,12 +258,12 @@ def log_normal_mass(low: Floats, high: Floats, width: Floats) -> Floats:
 
 
 def log_normal_below(x: float) -> float:
-    """Return log(Phi(x)) to a few units in its last place. (scipy's log_ndtr takes 0.2 s to be imported.)"""
+    """Return log(Phi(x)) up to a few units in its last place (importing scipy's log_ndtr takes 0.2 s)"""
     if x > -1:
         return math.log1p(-math.erfc(x / math.sqrt(2)) / 2)
     if x > -30:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
-    # Where erfc would come near to underflow: the asymptotic series 1 - 1/x^2 + 3/x^4 - 15/x^6 ...
+    # erfc would nearly underflow: the asymptotic series 1 - 1/x^2 + 3/x^4 - 15/x^6 ...
     series = 0.0
     for term in range(11, 0, -2):
         series = -term / (x * x) * (1 + series)
@@ -275,12 +273,12 @@ def log_normal_below(x: float) -> float:
 def draw_arrivals(
     count: int, *, horizon: int = 20, mean: float = 10, std: float = 5, max_arrival: int = 20, seed: int = 0
 ) -> Longs:
-    """Return `count` sequences of the truncated normal law, [sequence, step].
+    """Return `count` sequences of the truncated normal distribution, [sequence, step].
 
-    Sequence i depends on the seed and on i, not on `count`; sequence 0 is the one of `arrivals="frozen"`.
+    Sequence i depends on the seed and on i, not on `count`; sequence 0 is that of `arrivals="frozen"`.
     """
-    law = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)
-    return law.draw(whole_number(count, "count", 0), whole_number(horizon, "horizon", 1), seed)
+    probabilities = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)
+    return probabilities.draw(whole_number(count, "count", 0), whole_number(horizon, "horizon", 1), seed)
 
 
 def draw_uniforms(count: int, horizon: int, seed: int) -> Floats:
@@ -292,10 +290,10 @@ def draw_uniforms(count: int, horizon: int, seed: int) -> Floats:
     return uniforms(state, count * horizon).reshape(count, horizon)
 
 
-def invert(law: Floats, numbers: Floats) -> Longs:
+def invert(probabilities: Floats, numbers: Floats) -> Longs:
     """Return for each uniform number u the least e with p(0) + ... + p(e) > u."""
-    cumulated = np.cumsum(law)
-    # Dividing makes the end exactly 1, so that no u < 1 lands beyond it.
+    cumulated = np.cumsum(probabilities)
+    # Dividing makes the end exactly 1, so that no u < 1 lies beyond it.
     return np.searchsorted(cumulated / cumulated[-1], numbers, side="right").astype(np.int64)
 
 
@@ -304,7 +302,7 @@ def invert(law: Floats, numbers: Floats) -> Longs:
 
 def recorded_sequences(given: Any, *, horizon: int, max_arrival: int) -> Longs:
     """Return validated arrivals [step] or [sequence, step], cut to the first `horizon` steps."""
-    numbers = whole_numbers(given, "arrivals", max_arrival)
+    numbers = check_integers(given, "arrivals", max_arrival)
     if numbers.ndim not in (1, 2):
         raise ProblemError(f"arrivals have shape {numbers.shape}; they must be [step] or [sequence, step]")
     if numbers.shape[-1] < horizon:
@@ -313,53 +311,11 @@ def recorded_sequences(given: Any, *, horizon: int, max_arrival: int) -> Longs:
 
 
 def as_days(given: Any, largest: int) -> Longs:
-    """Return recorded arrivals [day, step]; one day alone may leave the first axis out."""
-    days = np.atleast_2d(whole_numbers(given, "days", largest))
+    """Return recorded arrivals [day, step]; a single day may have no first axis."""
+    days = np.atleast_2d(check_integers(given, "days", largest))
     if days.ndim != 2 or days.size == 0:
         raise ProblemError(f"days have shape {np.shape(given)}; they must be [day, step] and not empty")
     return days
-
-
-def whole_numbers(given: Any, what: str, largest: int | None) -> Longs:
-    """Return an array of whole numbers from 0 to `largest`, or raise naming the first that is not."""
-    try:
-        numbers = np.asarray(given)
-    except ValueError:
-        raise ProblemError(f"{what} must be an array of whole numbers, with rows of equal length") from None
-    if numbers.size == 0:
-        return np.zeros(numbers.shape, np.int64)
-    if numbers.dtype.kind not in "iuf":
-        raise ProblemError(f"{what} must be an array of whole numbers, not of type {numbers.dtype}")
-    top = np.iinfo(np.int32).max if largest is None else largest
-    with np.errstate(invalid="ignore"):
-        bad = ~((numbers >= 0) & (numbers <= top) & (numbers == np.floor(numbers)))
-    if bad.any():
-        position = tuple(int(i) for i in np.argwhere(bad)[0])
-        limit = "whole numbers of at least 0" if largest is None else f"whole numbers from 0 to {largest} (max_arrival)"
-        raise ProblemError(f"{what}{list(position)} is {numbers[position]}; they must be {limit}")
-    return numbers.astype(np.int64)
-
-
-def checked_probabilities(given: Any, what: str, dimensions: int) -> Floats:
-    """Return an array whose last axis holds probabilities that sum to 1, or raise."""
-    try:
-        numbers = np.asarray(given, np.float64) + 0.0
-    except (TypeError, ValueError):
-        raise ProblemError(f"{what} must be an array of numbers, with rows of equal length") from None
-    if numbers.ndim != dimensions or numbers.size == 0:
-        raise ProblemError(
-            f"{what} has shape {numbers.shape}; it must have {dimensions} dimension(s), none of them empty"
-        )
-    bad = ~(np.isfinite(numbers) & (numbers >= 0))
-    if bad.any():
-        position = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise ProblemError(f"{what}, position {list(position)}: {numbers[position]} is not a probability")
-    totals = np.atleast_1d(numbers.sum(axis=-1))
-    off = np.flatnonzero(np.abs(totals - 1.0) > ROUNDING)
-    if off.size:
-        where = f"{what}, row {off[0]}" if dimensions > 1 else what
-        raise ProblemError(f"{where}: probabilities sum to {totals[off[0]]:.12g}, not to 1")
-    return numbers
 
 
 def whole_number(given: Any, what: str, least: int, most: int | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What the learner is compared with on energy harvesting, sequence by sequence or as policies.
+"""Baselines of energy harvesting, for single sequences or as policies.
 
 With B the capacity, p the peak, E_h the arrivals and b_0 = 0, b_{h+1} = min(B, b_h + E_h - P_h):
 
@@ -6,12 +6,11 @@ With B the capacity, p the peak, E_h the arrivals and b_0 = 0, b_{h+1} = min(B, 
     balanced    P_h = min(m, p, b_h + E_h),   m = (E_0 + ... + E_{H-1}) / H                         non-causal
     integer     max sum_h log(1 + P_h)  over whole powers P_h <= p, by dynamic programming          non-causal
     convex      the same over real powers:  0 <= P_h <= p,  0 <= b_h <= B,  b_0 = 0,
-                b_{h+1} <= b_h + E_h - P_h  (the gap is what is spilled), by water-filling           non-causal
+                b_{h+1} <= b_h + E_h - P_h  (the gap is spilled), by water-filling           non-causal
 
-Non-causal rules use arrivals that a transmitter cannot know yet: they are yardsticks, not ways to run one. `balanced`
-spends a real number, as does the published curve (a mean rounded down would fall half a bit to a bit short of it).
-Its policy form, for models whose powers are whole, sends floor((h+1) m) - floor(h m): the same energy over time, less
-than one unit apart at any moment.
+Non-causal rules use arrivals that a transmitter cannot know yet: they are for comparison only. `balanced` sends real
+powers, as in the published curve (a mean rounded down would earn half a bit to a bit less). As a policy, for models
+with whole powers, it sends floor((h+1) m) - floor(h m): the same energy over time, up to less than one unit.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import check_integers
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.policy.tables import Policy
-from peakrl.problems.harvesting.arrivals import FrozenArrivals, whole_number, whole_numbers
+from peakrl.problems.harvesting.arrivals import FrozenArrivals, whole_number
 from peakrl.problems.harvesting.problem import EnergyHarvesting, checked_base, checked_peak, rate
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Longs
 
-#: What to send at a step in state (battery, arrival).
+#: (step, (battery, arrival)) -> power.
 PowerRule = Callable[[int, Any], int]
 
 
@@ -38,16 +38,16 @@ PowerRule = Callable[[int, Any], int]
 
 
 def greedy(problem: EnergyHarvesting) -> PowerRule:
-    """Return the rule that sends all it can below the peak."""
+    """Return the rule that sends as much as peak and battery allow."""
     peak = math.floor(problem.peak_power)
     return lambda step, state: min(peak, sum(state))
 
 
 def balanced(problem: EnergyHarvesting) -> PowerRule:
-    """Return the rule (non-causal) that spends a frozen sequence's mean, as whole powers that keep up with it."""
+    """Return the rule (non-causal) that spends the mean of a frozen sequence, in whole powers."""
     if not isinstance(problem.arrivals, FrozenArrivals):
         raise PolicyError(
-            "the balanced rule needs to know all arrivals beforehand, and these are random; "
+            "the balanced rule needs all arrivals in advance, and these are random; "
             "simulate_balanced(problem, episodes=...) simulates it with the future known"
         )
     peak, horizon, total = math.floor(problem.peak_power), problem.horizon, sum(problem.arrivals.sequence)
@@ -73,19 +73,19 @@ def balanced_policy(problem: EnergyHarvesting, model: TabularModel | None = None
 
 
 def greedy_rates(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
-    """Return [sequence]: what sending all one can below the peak earns on each row of `arrivals`."""
+    """Return [sequence]: the total rate of the greedy rule on each row of `arrivals`."""
     sequences = as_sequences(arrivals)
     return spend(sequences, np.full(len(sequences), math.inf), battery, peak_power, log_base)
 
 
 def balanced_rates(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
-    """Return [sequence]: what spending each sequence's own mean earns on it (non-causal, real powers)."""
+    """Return [sequence]: the total rate of spending the mean of each sequence (non-causal, real powers)."""
     sequences = as_sequences(arrivals)
     return spend(sequences, sequences.mean(axis=1), battery, peak_power, log_base)
 
 
 def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
-    """Return [sequence]: the most that whole powers below the peak can earn on it (non-causal)."""
+    """Return [sequence]: the largest total rate of whole powers below the peak (non-causal)."""
     from peakrl.problems.harvesting.sampling import best_totals
 
     sequences = as_sequences(arrivals)
@@ -96,9 +96,9 @@ def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, lo
 
 
 def convex_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
-    """Return [sequence]: the most that real powers below the peak can earn on it (non-causal), exactly.
+    """Return [sequence]: the largest total rate of real powers below the peak (non-causal), exactly.
 
-    By dynamic water-filling (`problems.harvesting.taut_string`), some microseconds a sequence.
+    By dynamic water-filling (`problems.harvesting.taut_string`), some microseconds per sequence.
     """
     from peakrl.problems.harvesting.taut_string import taut_totals
 
@@ -110,7 +110,7 @@ def convex_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log
 
 
 def spend(sequences: Longs, target: Floats, battery: int, peak_power: float, log_base: float) -> Floats:
-    """Return [sequence]: what is earned by sending `target`, at most the peak and what there is, at every step."""
+    """Return [sequence]: the total rate of sending `target` at every step, or what peak and battery allow."""
     capacity = whole_number(battery, "battery", 0)
     wanted = np.minimum(target, checked_peak(peak_power))
     level, total = np.zeros(len(sequences)), np.zeros(len(sequences))
@@ -122,8 +122,8 @@ def spend(sequences: Longs, target: Floats, battery: int, peak_power: float, log
 
 
 def as_sequences(arrivals: Any) -> Longs:
-    """Return whole-number arrivals [sequence, step]; one sequence alone may leave the first axis out."""
-    sequences = np.atleast_2d(whole_numbers(arrivals, "arrivals", None))
+    """Return whole-number arrivals [sequence, step]; a single sequence may have no first axis."""
+    sequences = np.atleast_2d(check_integers(arrivals, "arrivals"))
     if sequences.ndim != 2 or sequences.size == 0:
         raise ProblemError(f"arrivals have shape {np.shape(arrivals)}; they must be [sequence, step] and not empty")
     return sequences
@@ -134,7 +134,7 @@ def as_sequences(arrivals: Any) -> Longs:
 
 @dataclass(frozen=True, eq=False)
 class NonCausalRun:
-    """Simulated episodes of a rule that knows its future: a yardstick, not a way to run a transmitter."""
+    """Simulated episodes of a rule that knows all arrivals in advance, for comparison only."""
 
     rule: str
     #: [episode]: sum of the rates, in the problem's logarithm.
@@ -153,7 +153,7 @@ class NonCausalRun:
 
     @property
     def label(self) -> str:
-        """The rule's name with the caveat that belongs beside it."""
+        """The rule's name, marked as non-causal."""
         return f"{self.rule} (non-causal)"
 
 

@@ -1,20 +1,20 @@
-"""A transmitter on harvested energy over a fading channel: the gain of the channel changes, and is seen before sending.
+"""Energy harvesting over a fading channel, whose gain changes and is known before sending.
 
-State (b, e, g): the battery level, the energy that has just arrived, and which of the channel's gains holds now.
+State (b, e, g): the battery level, the energy that has just arrived, and the index of the current gain.
 Action: a power P in 0 .. b + e, a whole number.
 
     reward        r = log_base(1 + gains[g] P)            rate of a channel of that gain with noise of power 1
     constraint    f = peak - P >= 0                       in power units
     next battery  b' = min(B, b + e - P)                  what does not fit is lost
     next arrival  e' as in `peakrl.problems.harvesting.arrivals`
-    next gain     g' with probability fading[g][g'], whatever arrives
+    next gain     g' with probability fading[g][g'], independent of the arrivals
 
-With one gain of 1 it is `energy_harvesting`. Baselines: greedy sends min(peak, b + e), a constant power sends that much
-where it can, and water-filling sends  min(peak, b + e, round(v - 1 / gain)^+)  with the water level v at which
+With one gain of 1 it is `energy_harvesting`. Baselines: greedy sends min(peak, b + e); a constant power is sent if
+possible; and water-filling sends  min(peak, b + e, round(v - 1 / gain)^+)  with the water level v at which
 
     mean over steps and gains of min(peak, (v - 1 / gain)^+)  =  mean arrival,
 
-the best there would be if the battery were large and never empty.
+which would be optimal with a large battery that is never empty.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peakrl.checks import check_chain, check_count, check_law, check_numbers
+from peakrl.checks import check_chain, check_count, check_numbers, check_probabilities
 from peakrl.compile import Target
 from peakrl.errors import ProblemError
 from peakrl.policy.tables import Policy
@@ -37,16 +37,16 @@ from peakrl.problems.harvesting.problem import energy_harvesting
 from peakrl.specs.spec import remember
 from peakrl.types import Floats
 
-#: A bad, a usual and a good channel, and how they turn into each other.
+#: Default gains (bad, usual, good) and their transition matrix.
 GAINS = (0.25, 1.0, 3.0)
 FADING = ((0.6, 0.4, 0.0), (0.2, 0.6, 0.2), (0.0, 0.4, 0.6))
 FIRST = (0.0, 1.0, 0.0)
-#: Rounds of halving: the water level is then exact to the last bit but a few.
+#: Bisections for the water level: exact up to a few units in the last place.
 HALVINGS = 100
 
 
 class ChannelState(NamedTuple):
-    """What a transmitter knows."""
+    """What the transmitter observes."""
 
     battery: int
     arrival: int
@@ -81,19 +81,19 @@ class FadingChannel(Problem):
 
     def initial(self) -> list[tuple[float, ChannelState]]:
         """Return an empty battery with each possible first arrival and gain."""
-        laws = [(p, arrival) for p, arrival in self.arrivals.first()], self.gain_law(self.first)
-        return [(p * q, ChannelState(0, arrival, gain)) for p, arrival in laws[0] for q, gain in laws[1]]
+        gains = self.gain_pairs(self.first)
+        return [(p * q, ChannelState(0, arrival, gain)) for p, arrival in self.arrivals.first() for q, gain in gains]
 
     def actions(self, step: int, state: Any) -> range:
-        """Return every whole power that the battery and the arrival can feed."""
+        """Return every whole power that the battery and the arrival allow."""
         return range(state[0] + state[1] + 1)
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
-        """Return what is left in the battery with each possible next arrival and gain."""
+        """Return the remaining battery level with each possible next arrival and gain."""
         battery, arrival, gain = state
         left = min(self.battery, battery + arrival - action)
         payoff = self.rates[gain][action], (self.peak_power - action,)
-        gains = self.gain_law(self.fading[gain])
+        gains = self.gain_pairs(self.fading[gain])
         return [
             Outcome(p * q, ChannelState(left, following, after), *payoff)
             for p, following in self.arrivals.following(step, arrival)
@@ -101,9 +101,9 @@ class FadingChannel(Problem):
         ]
 
     @staticmethod
-    def gain_law(law: Sequence[float]) -> list[tuple[float, int]]:
+    def gain_pairs(probabilities: Sequence[float]) -> list[tuple[float, int]]:
         """Return (probability, gain) pairs."""
-        return [(chance, gain) for gain, chance in enumerate(law) if chance > 0]
+        return [(chance, gain) for gain, chance in enumerate(probabilities) if chance > 0]
 
 
 def fading_channel(
@@ -123,8 +123,8 @@ def fading_channel(
 ) -> FadingChannel:
     """Return the problem of a transmitter with a battery, a peak power and a channel whose gain changes.
 
-    `fading` is the matrix by which one of the `gains` follows another, `first` the law of the first one; all else is as
-    in `energy_harvesting`.
+    `fading` is the transition matrix of the `gains`, `first` the distribution of the first one; other parameters are
+    those of `energy_harvesting`.
     """
     given = dict(locals())
     plain = energy_harvesting(
@@ -136,7 +136,7 @@ def fading_channel(
         plain.arrivals,
         levels,
         check_chain(fading, "fading", len(levels)),
-        check_law(first, "first", len(levels)),
+        check_probabilities(first, "first", len(levels)),
         plain.horizon,
         plain.battery,
         plain.peak_power,
@@ -150,26 +150,26 @@ def fading_channel(
 
 
 def constant_fading_policy(problem: FadingChannel, power: int, model: Target | None = None) -> Policy:
-    """Return the policy that sends with `power` where there is so much, with what there is elsewhere."""
+    """Return the policy that sends `power`, or what is available if that is less."""
     wanted = check_count(power, "power", 0, LARGEST_ENERGY, error=ProblemError)
     return Policy.from_rule(model or problem, lambda step, state: min(wanted, state[0] + state[1]))
 
 
 def greedy_fading_policy(problem: FadingChannel, model: Target | None = None) -> Policy:
-    """Return the policy that sends all it can below the peak, however the channel is."""
+    """Return the policy that sends as much as the peak and the battery allow, whatever the gain."""
     return constant_fading_policy(problem, math.floor(min(problem.peak_power, LARGEST_ENERGY)), model)
 
 
 def water_filling_policy(problem: FadingChannel, model: Target | None = None) -> Policy:
-    """Return the policy that fills the channel up to the water level, as far as peak and battery allow."""
+    """Return the policy that sends up to the water level, as far as peak and battery allow."""
     level, peak = water_level(problem), math.floor(min(problem.peak_power, LARGEST_ENERGY))
     wanted = [max(0, round(level - 1 / gain)) if gain > 0 else 0 for gain in problem.gains]
     return Policy.from_rule(model or problem, lambda step, state: min(wanted[state[2]], peak, state[0] + state[1]))
 
 
 def water_level(problem: FadingChannel) -> float:
-    """Return the level at which the mean power is the mean arrival; where the peak forbids that, the peak's own."""
-    chances = mean_law(problem, problem.first, lambda law: law @ np.array(problem.fading))
+    """Return the level at which the mean power equals the mean arrival; if the peak forbids that, that of the peak."""
+    chances = mean_frequency(problem, problem.first, lambda gains: gains @ np.array(problem.fading))
     arrivals = arrival_mean(problem)
     floor = np.array([1 / gain if gain > 0 else math.inf for gain in problem.gains])
     low, high = 0.0, float(problem.peak_power + floor[np.isfinite(floor)].max(initial=0.0))
@@ -181,24 +181,24 @@ def water_level(problem: FadingChannel) -> float:
 
 
 def arrival_mean(problem: FadingChannel) -> float:
-    """Return the mean energy that arrives in a step of an episode."""
+    """Return the mean energy that arrives in a step."""
     process, size = problem.arrivals, problem.arrivals.largest + 1
-    law, total = np.zeros(size), 0.0
+    probability, total = np.zeros(size), 0.0
     for chance, arrival in process.first():
-        law[arrival] += chance
+        probability[arrival] += chance
     for step in range(problem.horizon):
-        total += float(law @ np.arange(size))
+        total += float(probability @ np.arange(size))
         following = np.zeros(size)
-        for arrival in np.flatnonzero(law).tolist():
+        for arrival in np.flatnonzero(probability).tolist():
             for chance, after in process.following(step, arrival):
-                following[after] += law[arrival] * chance
-        law = following
+                following[after] += probability[arrival] * chance
+        probability = following
     return total / problem.horizon
 
 
-def mean_law(problem: FadingChannel, first: Sequence[float], turn: Callable[[Floats], Floats]) -> Floats:
-    """Return how often each gain holds in an episode, on average."""
-    law, total = np.array(first), np.zeros(len(first))
+def mean_frequency(problem: FadingChannel, first: Sequence[float], turn: Callable[[Floats], Floats]) -> Floats:
+    """Return the average frequency of each gain in an episode."""
+    probability, total = np.array(first), np.zeros(len(first))
     for _ in range(problem.horizon):
-        total, law = total + law, turn(law)
+        total, probability = total + probability, turn(probability)
     return total / problem.horizon

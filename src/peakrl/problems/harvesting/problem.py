@@ -1,4 +1,4 @@
-"""A transmitter that lives on harvested energy and must never send above its peak power.
+"""Energy harvesting: a transmitter with a battery that must never send above its peak power.
 
 State (b, e): the battery level and the energy that has just arrived. Action: a power P in 0 .. b + e, a whole number.
 
@@ -7,7 +7,7 @@ State (b, e): the battery level and the energy that has just arrived. Action: a 
     next battery  b' = min(B, b + e - P)                  what does not fit is lost
     next arrival  e'                                      see `peakrl.problems.harvesting.arrivals`
 
-The first battery level is 0. After the last step of a frozen sequence the arrival reads 0.
+The first battery level is 0. After the last step of a frozen sequence the arrival is 0.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EnergyHarvesting(Problem):
     horizon: int = 20
     battery: int = 20
     peak_power: float = 8.0
-    #: No arrival is larger; with the battery it bounds the power.
+    #: Upper bound on arrivals; with the battery it bounds the power.
     max_arrival: int = 20
     log_base: float = 2.0
     name: str = "energy harvesting"
@@ -78,14 +78,14 @@ class EnergyHarvesting(Problem):
         top = self.max_power
         bound = max(self.peak_power, abs(self.peak_power - top))
         object.__setattr__(self, "reward_range", (0.0, rate(top, self.log_base)))
-        # A bound must be above 0, also where neither power nor peak can be.
+        # A bound must be above 0, also if neither power nor peak can be.
         object.__setattr__(self, "constraint_bounds", (bound or 1.0,))
 
     @property
     def max_power(self) -> int:
-        """The largest power that any state offers."""
-        # A matrix names its own arrivals; a sequence may not hold the largest one, but others of its kind do, and
-        # problems that differ in nothing but the sequence should have the same ranges.
+        """The largest power of any state."""
+        # Of a sequence not the largest arrival but max_arrival: problems that differ only in the sequence then have the
+        # same ranges.
         markov = isinstance(self.arrivals, MarkovArrivals | HourlyArrivals)
         return self.battery + (self.arrivals.largest if markov else self.max_arrival)
 
@@ -99,19 +99,19 @@ class EnergyHarvesting(Problem):
         return [(probability, (0, arrival)) for probability, arrival in self.arrivals.first()]
 
     def actions(self, step: int, state: Any) -> range:
-        """Return every whole power that the battery and the arrival can feed."""
+        """Return every whole power that the battery and the arrival allow."""
         battery, arrival = state
         return range(battery + arrival + 1)
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
-        """Return what is left in the battery with each possible next arrival."""
+        """Return the remaining battery level with each possible next arrival."""
         battery, arrival = state
         left = min(self.battery, battery + arrival - action)
         payoff = self.rates[action], (self.peak_power - action,)
         return [Outcome(p, (left, following), *payoff) for p, following in self.arrivals.following(step, arrival)]
 
     def tabulate(self, memory_limit: float = math.inf) -> TabularModel:
-        """Return the compiled model, equal to that of `compile.explore`, without asking state by state."""
+        """Return the compiled model, equal to that of `compile.explore`, without querying single states."""
         from peakrl.compile import explore
         from peakrl.problems.harvesting.tables import layered_model, shared_model
 
@@ -134,28 +134,44 @@ def energy_harvesting(
 ) -> EnergyHarvesting:
     """Return the problem of a transmitter with a battery and a peak power.
 
-    `arrivals`: "random" (normal(mean, std), truncated to [0, max_arrival] and rounded, drawn anew at every step),
-    "frozen" (one sequence of that law, drawn from `seed`, replayed by every episode), an array (a recorded sequence of
-    at least `horizon` whole numbers, replayed), or `{"matrix": ..., "first": ...}`, also as `(matrix, first)` or
-    `MarkovArrivals(matrix, first)`: arrivals 0 .. n-1 with their transition matrix and the law of the first one.
-    `log_base=math.e` gives nats.
+    Parameters
+    ----------
+    horizon
+        Steps of an episode.
+    battery
+        Capacity in units of energy.
+    peak_power
+        No step may send with more.
+    max_arrival
+        Largest energy that may arrive in a step.
+    mean, std
+        Of the arrivals: a normal distribution, truncated to [0, max_arrival] and rounded.
+    arrivals
+        "random": drawn independently at every step. "frozen": one sequence, drawn from `seed`, in every episode. An
+        array: a recorded sequence of at least `horizon` whole numbers. `{"matrix": ..., "first": ...}`, also as
+        `(matrix, first)` or `MarkovArrivals(matrix, first)`: arrivals 0 .. n-1 with their transition matrix and the
+        distribution of the first one.
+    log_base
+        2 for rewards in bits, `math.e` for nats.
+    seed
+        Of the frozen sequence.
     """
     given = dict(locals())
     steps = whole_number(horizon, "horizon", 1, MOST_STEPS)
     whole_number(seed, "seed", 0, LARGEST_SEED)
-    # Made, and so checked, also where recorded arrivals leave it idle.
-    law = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)
+    # Created, and so checked, also if recorded arrivals do not use it.
+    random = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)
     process: Arrivals
     markov = markov_arrivals(arrivals)
     if markov is not None:
         process = markov
         given["arrivals"] = {"matrix": markov.matrix, "first": markov.initial}
     elif not isinstance(arrivals, str):
-        process = recorded(arrivals, steps, law.largest)
+        process = recorded(arrivals, steps, random.largest)
     elif arrivals == "random":
-        process = law
+        process = random
     elif arrivals == "frozen":
-        process = FrozenArrivals(tuple(law.draw(1, steps, seed)[0].tolist()))
+        process = FrozenArrivals(tuple(random.draw(1, steps, seed)[0].tolist()))
     else:
         raise ProblemError(
             f'arrivals is {arrivals!r}; it must be "random", "frozen", a sequence of whole numbers, or (matrix, first)'
@@ -165,7 +181,7 @@ def energy_harvesting(
 
 
 def markov_arrivals(given: Any) -> MarkovArrivals | None:
-    """Return Markov arrivals in whichever form they are given; None for what is none."""
+    """Return Markov arrivals of any of their forms; None for anything else."""
     if isinstance(given, MarkovArrivals):
         return given
     if isinstance(given, Mapping):
@@ -181,23 +197,23 @@ def markov_arrivals(given: Any) -> MarkovArrivals | None:
 
 
 def is_matrix(given: Any) -> bool:
-    """Does it consist of rows?"""
+    """Is it a sequence of rows?"""
     return hasattr(given, "__len__") and len(given) > 0 and hasattr(given[0], "__len__")
 
 
 def recorded(given: Any, horizon: int, max_arrival: int) -> FrozenArrivals:
-    """Return the process of one recorded sequence."""
+    """Return the process that replays one recorded sequence."""
     numbers = recorded_sequences(given, horizon=horizon, max_arrival=max_arrival)
     if numbers.ndim != 1:
         raise ProblemError(
             f"arrivals have shape {np.shape(given)}; a problem replays one sequence, so give one row of them "
-            "(a transition matrix comes with the law of the first arrival, as (matrix, first))"
+            "(a transition matrix needs the distribution of the first arrival, as (matrix, first))"
         )
     return FrozenArrivals(tuple(numbers.tolist()))
 
 
 def rate(power: int, base: float) -> float:
-    """Return log_base(1 + power); exact where the result is a whole number of bits."""
+    """Return log_base(1 + power); exact if the result is a whole number of bits."""
     return math.log2(1 + power) if base == 2 else math.log(1 + power) / math.log(base)
 
 

@@ -1,6 +1,6 @@
-"""Energy harvesting, one sequence of arrivals at a time: uniform draws and the best whole-number powers.
+"""Kernels of energy harvesting for one sequence of arrivals: uniform draws and the best whole-number powers.
 
-With the arrivals E_0 .. E_{H-1} known, the most that can be sent from battery level b at step h is
+With known arrivals E_0 .. E_{H-1}, the largest total rate from battery level b at step h is
 
     V_h(b) = max_{0 <= P <= min(peak, b + E_h)} r(P) + V_{h+1}(min(B, b + E_h - P)),     V_H = 0.
 """
@@ -25,7 +25,7 @@ def uniforms(state: Words, count: int) -> Floats:
 
 @kernel
 def best_step(value: Floats, better: Floats, arrival: int, rate: Floats) -> None:
-    """Write V_h to `better`, given V_{h+1} in `value`; rate[P] = r(P) ends at the largest allowed power."""
+    """Write V_h to `better`, given V_{h+1} in `value`; rate[P] = r(P) for all allowed powers P."""
     top = value.shape[0] - 1
     for level in range(top + 1):
         available = level + arrival

@@ -1,19 +1,18 @@
-"""Sunlight as the source of arrivals: a station's hourly radiation, fitted on some months and judged on others.
+"""Sunlight as the source of arrivals: the hourly radiation of a station, fitted on some months, evaluated on others.
 
-A station file (TMY3, as the package pvlib ships two of) holds for each hour of a typical year the global radiation in
-Wh/m^2, each hour with a flag of whether it was measured or modelled from observed clouds. An arrival is that radiation
-in whole units:
+A station file (TMY3; the package pvlib contains two) holds for each hour of a typical year the global radiation in
+Wh/m^2, with a flag that says whether it was measured or modelled. An arrival is that radiation in whole units:
 
     e = min(max_arrival, round(radiation / unit))
 
-A day is the sequence of the arrivals from hour `hours[0]` to hour `hours[1]`. Fitted on n days, with N_h(e, e') the
-number of days on which e' followed e at step h, s the smoothing and u uniform over 0 .. max_arrival:
+A day is the sequence of arrivals from hour `hours[0]` to hour `hours[1]`. For n days, with N_h(e, e') the number of
+days on which e' followed e at step h, s the smoothing and u uniform over 0 .. max_arrival, the fitted distributions are
 
-    m_h(e)      = (N_h(e) + s u(e)) / (n + s)                        the law of the arrival of step h
-    T_h(e, e')  = (N_h(e, e') + s m_{h+1}(e')) / (N_h(e) + s)        that of the next one, given this one
+    m_h(e)      = (N_h(e) + s u(e)) / (n + s)                        of the arrival of step h
+    T_h(e, e')  = (N_h(e, e') + s m_{h+1}(e')) / (N_h(e) + s)        of the next arrival, given this one
 
-so that every arrival is possible at every step: a policy solved for it knows what to do on any other day, and the peak
-constraint, which speaks of nothing but the power sent, holds there too, whatever arrives.
+Every arrival is possible at every step, so that a policy for the fitted model has an action on any other day. The peak
+constraint depends only on the power and thus holds there as well.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from peakrl.types import Floats, Longs
 
 MONTHS = tuple(range(1, 13))
 DATE, TIME, RADIATION = "Date (MM/DD/YYYY)", "Time (HH:MM)", "GHI (W/m^2)"
-#: Bytes: a typical year has less than two million.
+#: Bytes; the file of a typical year has less than two million.
 LARGEST_FILE = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Station:
-    """A station's hours, day by day."""
+    """The hours of a station by day."""
 
     name: str
     #: [day]: 1 .. 12.
@@ -56,7 +55,7 @@ class Station:
 
 
 def station_file(station: Any, folder: str | Path = ".") -> Path:
-    """Return the file of a station: a path, or the name of one that the installed pvlib ships."""
+    """Return the file of a station: a path, or the name of a file in the installed pvlib."""
     if not isinstance(station, str | Path) or not str(station):
         raise ProblemError(f"station is {station!r}; it must be the name of a TMY3 file")
     path = Path(folder) / station
@@ -64,13 +63,13 @@ def station_file(station: Any, folder: str | Path = ".") -> Path:
         if path.is_file():
             return path
     except (OSError, ValueError):
-        pass  # a name that no file can have
+        pass  # not a valid name of a file
     found = importlib.util.find_spec("pvlib")
     places = [] if found is None else [Path(place) / "data" for place in found.submodule_search_locations or ()]
     shipped = {file.name: file for place in places for file in sorted(place.glob("*TY*.[cC][sS][vV]"))}
     if str(station) in shipped:
         return shipped[str(station)]
-    listed = f"pvlib ships {', '.join(shipped)}" if shipped else "pip install 'peakrl[sunlight]' brings two"
+    listed = f"pvlib has {', '.join(shipped)}" if shipped else "pip install 'peakrl[sunlight]' installs two"
     raise ProblemError(f"station {str(station)!r} is neither a file nor one of pvlib's; {listed}")
 
 
@@ -88,7 +87,7 @@ def read_station(station: str | Path, folder: str | Path = ".") -> Station:
 
 @lru_cache(maxsize=4)
 def parsed_station(path: Path, changed: int) -> Station:
-    """Return the days of a file, read once for as long as it is not changed."""
+    """Return the days of a file, cached until it changes."""
     try:
         rows = list(csv.reader(io.StringIO(read_file(path).decode("utf-8-sig"))))
     except UnicodeDecodeError as error:
@@ -113,14 +112,14 @@ def parsed_station(path: Path, changed: int) -> Station:
 
 
 def hour_of(row: list[str], columns: Sequence[int], where: str) -> tuple[str, int, float]:
-    """Return date, hour (1 .. 24: the one that ends then) and radiation of a row."""
+    """Return date, hour (1 .. 24, by its end) and radiation of a row."""
     try:
         date, time, radiation = (row[column] for column in columns)
         month, hour, value = int(date[:2]), int(time[:2]), float(radiation)
     except (IndexError, ValueError):
         raise ProblemError(f"{where}: it must hold a date, a time and a number of W/m^2") from None
     if not (1 <= month <= 12 and 1 <= hour <= 24 and 0 <= value < 10_000):
-        raise ProblemError(f"{where}: {date} {time} with {radiation} W/m^2 is no hour of a year")
+        raise ProblemError(f"{where}: {date} {time} with {radiation} W/m^2 is not an hour of a year")
     return date, hour, value
 
 
@@ -133,7 +132,7 @@ def station_days(
     max_arrival: int = 10,
     folder: str | Path = ".",
 ) -> Longs:
-    """Return the arrivals [day, step] of a station's days in some months."""
+    """Return the arrivals [day, step] of a station in some months."""
     wanted = checked_months(months)
     first, last = checked_hours(hours)
     size = check_number(unit, "unit", above=0, error=ProblemError)
@@ -146,20 +145,20 @@ def station_days(
 
 
 def fit_arrivals(days: Any, *, max_arrival: int = 10, smoothing: float = 1.0) -> HourlyArrivals:
-    """Return the arrivals, step by step, that days [day, step] suggest; the formulas are in this module's head."""
+    """Return the arrivals fitted to days [day, step]; formulas at the top of this module."""
     top = check_count(max_arrival, "max_arrival", 1, 1_000, error=ProblemError)
     weight = check_number(smoothing, "smoothing", above=0, error=ProblemError)
     seen = as_days(days, top)
     count, steps = seen.shape
     size = top + 1
     counted = np.array([np.bincount(seen[:, step], minlength=size) for step in range(steps)])
-    laws = (counted + weight / size) / (count + weight)
+    marginals = (counted + weight / size) / (count + weight)
     matrices = np.empty((max(steps - 1, 0), size, size))
     for step in range(steps - 1):
         follows = np.zeros((size, size))
         np.add.at(follows, (seen[:, step], seen[:, step + 1]), 1.0)
-        matrices[step] = (follows + weight * laws[step + 1]) / (follows.sum(axis=1, keepdims=True) + weight)
-    return HourlyArrivals(matrices, laws[0])
+        matrices[step] = (follows + weight * marginals[step + 1]) / (follows.sum(axis=1, keepdims=True) + weight)
+    return HourlyArrivals(matrices, marginals[0])
 
 
 def solar_transmitter(
@@ -174,7 +173,7 @@ def solar_transmitter(
     peak_power: float = 4,
     log_base: float = 2,
 ) -> EnergyHarvesting:
-    """Return a transmitter that lives on a station's sunlight, fitted on the days of `months`.
+    """Return the problem of a solar transmitter, fitted on the days of `months`.
 
     `station` is a TMY3 file, or the name of one of pvlib's (`pip install 'peakrl[sunlight]'`). A step is an hour, from
     `hours[0]` to `hours[1]` o'clock; an energy unit is `unit` Wh/m^2 of radiation.
@@ -192,7 +191,7 @@ def solar_transmitter(
 
 
 def with_station(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the parameters of `solar_transmitter` with a file that is there for everybody."""
+    """Return the parameters of `solar_transmitter` with an absolute path."""
     return {**parameters, "station": station_file(parameters["station"], folder)}
 
 
@@ -202,16 +201,16 @@ def station_source(parameters: dict[str, Any], folder: Path) -> Path:
 
 
 class JudgedDays(NamedTuple):
-    """What a policy came to on recorded days: [day] each."""
+    """Result of a policy on recorded days: [day] each."""
 
     #: Sum of the rates, in the problem's logarithm.
     rates: Floats
-    #: By how much the peak was passed, summed over the day.
+    #: By how much the peak was exceeded, summed over the day.
     violations: Floats
 
 
 def judge_days(problem: EnergyHarvesting, policy: Policy, days: Any) -> JudgedDays:
-    """Return what `policy` earns and violates on recorded days [day, step], fitted ones or others."""
+    """Return what `policy` earns and violates on recorded days [day, step]."""
     seen = as_days(days, problem.arrivals.largest)
     if seen.shape[1] != problem.horizon:
         raise ProblemError(f"days hold {seen.shape[1]} steps; the problem has {problem.horizon}")
@@ -233,7 +232,7 @@ def checked_months(value: Any) -> tuple[int, ...]:
 
 
 def checked_hours(value: Any) -> tuple[int, int]:
-    """Return the hours between which a day lies."""
+    """Return the first and the last hour of a day."""
     numbers = check_numbers(value, "hours")
     if len(numbers) != 2 or any(hour != int(hour) for hour in numbers) or not 0 <= numbers[0] < numbers[1] <= 24:
         raise ProblemError(f"hours is {value!r}; it must be two hours from 0 to 24, the first before the second")

@@ -1,11 +1,11 @@
-"""The arrays of an energy-harvesting model, straight from its formulas.
+"""The arrays of an energy-harvesting model, computed from its formulas.
 
-Slots, rows, distributions and payoffs come in the order in which a breadth-first search meets them, so that a model
-built here is the same, number for number, as one that `compile.explore` builds.
+Slots, rows, distributions and payoffs have the order of a breadth-first search, so that the model equals that of
+`compile.explore` in every number.
 
-Two facts make that short. A slot offers the powers 0 .. b + e, so a row's action and payoff record are its power.
-And all that matters for what follows is the level left, min(B, b + e - P), and the law of the next arrival: rows
-that agree on both share one distribution.
+A slot has the powers 0 .. b + e, so that a row's action and payoff record are its power. The future depends only on the
+remaining level min(B, b + e - P) and on the distribution of the next arrival: rows that agree on both share one
+distribution.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from peakrl.types import Floats, Longs, Payoffs
 if TYPE_CHECKING:
     from peakrl.problems.harvesting.problem import EnergyHarvesting
 
-#: Of the tables by (level, arrival) and (level, law) that a search keeps.
+#: Bytes of each cell of the tables by (level, arrival) and (level, kind) of a search.
 BYTES_A_CELL = 16
 
 
 class Parts(NamedTuple):
-    """What differs between the two ways of storing a model."""
+    """Arrays that layered and stationary models build in different ways."""
 
     #: [slot]: battery level and arrival.
     level: Longs
     arrival: Longs
-    #: [row]: power and distribution; rows of a slot follow each other.
+    #: [row]: power and distribution; the rows of a slot are contiguous.
     power: Longs
     distribution: Longs
     #: [distribution + 1], [outcome], [outcome].
     outcome_start: Longs
     outcome_next: Longs
     outcome_probability: Floats
-    #: [step + 1]: where a step's slots and distributions begin.
+    #: [step + 1]: first slot and first distribution of a step.
     layer_start: Longs
     distribution_start: Longs
     #: Does one set of slots serve every step?
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of some slots: which slot (counted within them), its power, and the level that the power leaves."""
+    """The rows of some slots: slot (relative to the first), power, and the level that the power leaves."""
 
     slot: Longs
     power: Longs
@@ -70,7 +70,7 @@ def rows_of(level: Longs, arrival: Longs, battery: int) -> Rows:
 def layered_model(problem: EnergyHarvesting, memory_limit: float) -> TabularModel:
     """Return the model of a frozen sequence: step h has the levels top_h, ..., 0 with the arrival E_h.
 
-    top_0 = 0 and top_{h+1} = min(B, top_h + E_h). The distribution that leads to slot s (certainly) has number s - 1.
+    top_0 = 0 and top_{h+1} = min(B, top_h + E_h). The distribution that leads to slot s with certainty has index s - 1.
     """
     process = problem.arrivals
     assert isinstance(process, FrozenArrivals)
@@ -108,7 +108,7 @@ def layered_model(problem: EnergyHarvesting, memory_limit: float) -> TabularMode
 
 
 def shared_model(problem: EnergyHarvesting, memory_limit: float) -> TabularModel:
-    """Return the model of arrivals whose law does not depend on the step."""
+    """Return the model of arrivals whose distribution does not depend on the step."""
     levels = min(problem.battery, problem.horizon * problem.arrivals.largest) + 1
     size = problem.arrivals.largest + 1
     if BYTES_A_CELL * levels * size > memory_limit:
@@ -119,21 +119,21 @@ def shared_model(problem: EnergyHarvesting, memory_limit: float) -> TabularModel
     search = Search(problem, levels)
     for step in range(problem.horizon):
         if not len(search.layers[-1]):
-            break  # every state is known: a long horizon brings no new ones
+            break  # every state is known
         search.expand(step, memory_limit)
     search.repeat_nothing(problem.horizon + 1 - len(search.layers))
     return finish(problem, search.parts())
 
 
 class Search:
-    """Breadth first over the states of a problem with stationary arrivals, a layer at a time."""
+    """Breadth-first search over the states of a problem with stationary arrivals, by layers."""
 
     def __init__(self, problem: EnergyHarvesting, levels: int) -> None:
         self.problem = problem
-        #: laws[law_of[e], e']: the probability of e' after e; arrivals with the same law are of one kind.
-        self.laws, self.law_of, first = laws_of(problem.arrivals)
-        kinds, size = self.laws.shape
-        #: [level, arrival] and [level, kind]: -1 where not met yet.
+        #: kinds[kind_of[e], e']: probability of e' after e; arrivals with equal distributions are of one kind.
+        self.kinds, self.kind_of, first = next_distributions(problem.arrivals)
+        kinds, size = self.kinds.shape
+        #: [level, arrival] and [level, kind]: -1 if not yet reached.
         self.slot = np.full(levels * size, -1)
         self.distribution = np.full(levels * kinds, -1)
         self.distributions = 0
@@ -148,49 +148,49 @@ class Search:
 
     @property
     def num_slots(self) -> int:
-        """Slots met so far."""
+        """Slots found so far."""
         return sum(map(len, self.layers))
 
     def expand(self, step: int, memory_limit: float) -> None:
-        """Store the rows of the last layer and the distributions and slots that they are the first to lead to."""
-        kinds, size = self.laws.shape
+        """Store the rows of the last layer, and the new distributions and slots that they lead to."""
+        kinds, size = self.kinds.shape
         level, arrival = np.divmod(self.layers[-1], size)
         known = sum(len(power) for power, _ in self.rows)
         new_rows = int((level + arrival + 1).sum())
         guard_memory(self.problem.name, self.num_slots, known + new_rows, step, memory_limit)
         row = rows_of(level, arrival, self.problem.battery)
-        pair = row.left * kinds + self.law_of[arrival][row.slot]
-        new_pairs = unmet(pair, self.distribution)
+        pair = row.left * kinds + self.kind_of[arrival][row.slot]
+        new_pairs = without_number(pair, self.distribution)
         self.distribution[new_pairs] = self.distributions + np.arange(len(new_pairs))
         self.rows.append((row.power, self.distribution[pair]))
 
-        which, following = np.nonzero(self.laws[new_pairs % kinds])
+        which, following = np.nonzero(self.kinds[new_pairs % kinds])
         code = (new_pairs // kinds)[which] * size + following
-        new_slots = unmet(code, self.slot)
+        new_slots = without_number(code, self.slot)
         self.slot[new_slots] = self.num_slots + np.arange(len(new_slots))
         self.layers.append(new_slots)
         target = self.slot[code]
         order = np.lexsort((target, which))
-        probability = self.laws[new_pairs[which] % kinds, following]
+        probability = self.kinds[new_pairs[which] % kinds, following]
         self.outcomes.append((self.distributions + which, target[order], probability[order]))
         self.distributions += len(new_pairs)
         self.distribution_start.append(self.distributions)
 
     def repeat_nothing(self, steps: int) -> None:
-        """Add steps that meet no new state."""
+        """Add steps without new states."""
         self.layers += [np.zeros(0, np.int64)] * steps
         self.distribution_start += [self.distributions] * steps
 
     def parts(self) -> Parts:
-        """Return what was found."""
-        level, arrival = np.divmod(np.concatenate(self.layers), self.laws.shape[1])
+        """Return the arrays of the model."""
+        level, arrival = np.divmod(np.concatenate(self.layers), self.kinds.shape[1])
         power, distribution = (np.concatenate(arrays) for arrays in zip(*self.rows, strict=True))
         of, target, probability = (np.concatenate(arrays) for arrays in zip(*self.outcomes, strict=True))
         outcome_start = np.searchsorted(of, np.arange(self.distributions + 1))
         sizes = [len(layer) for layer in self.layers]
         depth = np.repeat(np.arange(len(sizes)), sizes)
-        # Slots are numbered by the step that meets them first: a row that leads back to an earlier or the same
-        # depth shows that some state occurs at two steps. Its nearest next slot is the first, since they are sorted.
+        # Slots are numbered by the step at which they first occur: a row that leads to the same or an earlier depth
+        # shows that some state occurs at two steps. Its nearest next slot is the first, since they are sorted.
         counts = (level + arrival + 1)[: len(level) - sizes[-1]]
         row_depth = np.repeat(depth[: len(counts)], counts)
         nearest = depth[target[outcome_start[distribution]]]
@@ -209,28 +209,28 @@ class Search:
         )
 
 
-def laws_of(process: object) -> tuple[Floats, Longs, Floats]:
-    """Return the different laws of the next arrival [kind, arrival], each arrival's kind, and the first law."""
+def next_distributions(process: object) -> tuple[Floats, Longs, Floats]:
+    """Return the distinct distributions of the next arrival [kind, arrival], each arrival's kind, and the first one."""
     if isinstance(process, IndependentArrivals):
-        law = np.array(process.probabilities)
-        return law[None], np.zeros(len(law), np.int64), law
+        probabilities = np.array(process.probabilities)
+        return probabilities[None], np.zeros(len(probabilities), np.int64), probabilities
     assert isinstance(process, MarkovArrivals)
-    laws, kind = np.unique(np.array(process.matrix), axis=0, return_inverse=True)
-    return laws, kind.ravel().astype(np.int64), np.array(process.initial)
+    kinds, kind = np.unique(np.array(process.matrix), axis=0, return_inverse=True)
+    return kinds, kind.ravel().astype(np.int64), np.array(process.initial)
 
 
-def unmet(codes: Longs, number: Longs) -> Longs:
-    """Return the codes that have no number yet, each once, in the order in which they come first."""
+def without_number(codes: Longs, number: Longs) -> Longs:
+    """Return the distinct codes that have no number yet, in the order of their first occurrence."""
     distinct, first = np.unique(codes, return_index=True)
     ordered = distinct[np.argsort(first)]
     return ordered[number[ordered] < 0]
 
 
 def finish(problem: EnergyHarvesting, parts: Parts) -> TabularModel:
-    """Freeze the parts."""
+    """Build the model."""
     header = header_of(problem)
     counts = parts.level + parts.arrival + 1
-    counts[parts.layer_start[header.horizon] :] = 0  # met only after the last step
+    counts[parts.layer_start[header.horizon] :] = 0  # reached only after the last step
     labels, slot_state = states_of(parts.level, parts.arrival)
     powers = int(parts.power.max()) + 1
     constraints = problem.peak_power - np.arange(powers, dtype=np.float64)
@@ -254,7 +254,7 @@ def finish(problem: EnergyHarvesting, parts: Parts) -> TabularModel:
 
 
 def states_of(level: Longs, arrival: Longs) -> tuple[list[tuple[int, int]], Longs]:
-    """Return the different states in the order in which slots name them first, and each slot's."""
+    """Return the distinct states in the order in which they first occur, and each slot's index among them."""
     code = level * (int(arrival.max()) + 1) + arrival
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     order = np.argsort(first)

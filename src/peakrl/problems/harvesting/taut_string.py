@@ -2,15 +2,15 @@
 
 With battery capacity B, peak p and arrivals E_0 .. E_{H-1} known, an empty battery at first and spilling allowed:
 
-    1. spend min(p, b + E_h) at every step. What exceeds B afterwards is lost whatever is done: E'_h = E_h - lost. What
-       is left after the last step cannot be spent below the peak either.
-    2. U_h = E'_0 + .. + E'_h is the most that can have been spent after step h, F_h = max(0, U_h - B) the least, if
-       nothing more is to be lost; both end at what step 1 spends in all.
+    1. Spend min(p, b + E_h) at every step. What then exceeds B is lost under every policy: E'_h = E_h - lost. What is
+       left after the last step cannot be spent below the peak either.
+    2. U_h = E'_0 + .. + E'_h is the most that can have been spent after step h, F_h = max(0, U_h - B) the least if
+       nothing more is lost; both end at the total of step 1.
     3. The shortest path from (0, 0) to the end between F and U, a taut string, has the powers as its slopes: a straight
        line that bends up only where it touches U (the battery is empty) and down only at F (it is full).
 
-Its slopes are as even as they can be, so the path is optimal for every concave rate at once, and never above p. Levels
-that change only where the battery is full or empty are dynamic water-filling (Wang, Aggarwal and Wang, 2015).
+Its slopes are as even as possible, so that the path is optimal for every concave rate and never above p. Levels that
+change only when the battery is full or empty are dynamic water-filling (Wang, Aggarwal and Wang, 2015).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from peakrl.types import Floats, Longs
 
 @loop
 def tunnel(arrivals: Longs, battery: float, peak: float, floor: Floats, ceiling: Floats) -> None:
-    """Write the least and the most spent before step h (index 0: before the first) of one sequence."""
+    """Write the least and the most that is spent before step h (index 0: before the first) for one sequence."""
     horizon = arrivals.shape[0]
     level, total, spent = 0.0, 0.0, 0.0
     floor[0], ceiling[0] = 0.0, 0.0
@@ -48,7 +48,7 @@ def pull(floor: Floats, ceiling: Floats, powers: Floats) -> None:
     horizon = powers.shape[0]
     here, height = 0, 0.0
     while here < horizon:
-        # As far as a straight line goes: the steepest floor and the flattest ceiling met so far, and where.
+        # As far as a straight line goes: the steepest floor and the flattest ceiling so far, and where they are.
         steepest, flattest = -math.inf, math.inf
         low, high = here, here
         corner, level = horizon, floor[horizon]
@@ -71,7 +71,7 @@ def pull(floor: Floats, ceiling: Floats, powers: Floats) -> None:
 
 @kernel
 def taut_totals(arrivals: Longs, battery: float, peak: float) -> Floats:
-    """Return [sequence]: the most that real powers earn on each row of `arrivals`, [sequence, step], in nats."""
+    """Return [sequence]: the largest total rate of real powers on each row of `arrivals`, [sequence, step], in nats."""
     count, horizon = arrivals.shape
     floor, ceiling, powers = np.empty(horizon + 1), np.empty(horizon + 1), np.empty(horizon)
     totals = np.zeros(count)

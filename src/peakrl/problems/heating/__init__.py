@@ -1,4 +1,4 @@
-"""`peakrl.problems.heating`: a house that must stay in its band of temperatures while the price of heating changes."""
+"""`peakrl.problems.heating`: a house whose temperature must stay in a band while the price of heating changes."""
 
 from __future__ import annotations
 

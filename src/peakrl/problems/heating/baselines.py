@@ -1,6 +1,6 @@
-"""An ordinary thermostat: it knows a set point and no prices.
+"""An ordinary thermostat with a set point, which ignores prices.
 
-With a set point G by day, and G - setback where the coming hour has the night's band, it picks the power that brings
+With a set point G by day, and G - setback if the next hour has the band of the night, it chooses the power that brings
 the house nearest to it:  argmin_a |T'(T, w, a) - G|, the least such power.
 """
 

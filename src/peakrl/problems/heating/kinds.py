@@ -15,10 +15,10 @@ horizon = 24                      # hours, from midnight on
 start = 19                        # degrees inside at midnight
 max_power = 4                     # kW; every whole number up to it can be chosen
 gain = 1                          # degrees that a kW warms the house by in an hour
-loss = 0.1                        # share of the difference to the outside that an hour takes away
+loss = 0.1                        # share of the difference to the outside that is lost in an hour
 outside = [-2, 4, 9]              # degrees outside in each weather
-weather = [[0.8, 0.2, 0], [0.15, 0.7, 0.15], [0, 0.3, 0.7]]  # how it turns from hour to hour
-first = [0.4, 0.6, 0]             # the weather at midnight
+weather = [[0.8, 0.2, 0], [0.15, 0.7, 0.15], [0, 0.3, 0.7]]  # transition matrix, by hour
+first = [0.4, 0.6, 0]             # distribution of the weather at midnight
 # prices = [0.18, 0.18, ...]      # of a kWh, by hour
 """
 

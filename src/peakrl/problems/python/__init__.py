@@ -1,1 +1,1 @@
-"""Problems that a function of the user's own makes."""
+"""Problems that a user's function creates."""

@@ -1,4 +1,4 @@
-"""A function of the user's own as a kind of problem."""
+"""A user's function as a kind of problem."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Warehouse(Problem):
 
 
 def make(capacity):
-    """Return the problem; `arguments` in the problem file say with which numbers."""
+    """Return the problem; `arguments` of the problem file are its parameters."""
     return Warehouse(capacity)
 '''
 

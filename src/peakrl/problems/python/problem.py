@@ -1,8 +1,8 @@
-"""Problems of the user's own: a function that returns a `Problem` or a `TabularModel`, named "file.py:function".
+"""Problems created by a user's function that returns a `Problem` or a `TabularModel`, named "file.py:function".
 
     {"kind": "python", "function": "mine.py:make", "capacity": 5}    calls make(capacity=5)
 
-Whatever else stands there is passed on, and so is what `arguments` holds (for arguments named kind or function).
+All other keys are passed on as arguments, and so is the content of `arguments` (for arguments named kind or function).
 **Building such a problem runs the code of the function**: only use files that you trust.
 """
 
@@ -23,17 +23,17 @@ from peakrl.tabular import TabularModel
 def own_problem(
     function: str | Callable[[], Any], arguments: Mapping[str, Any] | None = None, **more: Any
 ) -> Problem | TabularModel:
-    """Return what a function of the user's own makes; `with_function` has bound its arguments."""
+    """Return what the user's function returns; `with_function` has bound its arguments."""
     what = f"function {getattr(function, 'named', function)!r}"
     with running(what):
-        made: Any = function()  # type: ignore[operator]  # a name no more
+        made: Any = function()  # type: ignore[operator]  # bound by `with_function`
     if isinstance(made, TabularModel) or all(hasattr(made, part) for part in ("initial", "actions", "outcomes")):
         return made  # type: ignore[no-any-return]  # a Problem, or something with a problem's methods
     raise ProblemError(f"{what} returned {made!r}; it must return a Problem or a TabularModel")
 
 
 class Bound:
-    """A function with its arguments, and the name that it goes by."""
+    """A function with its arguments and its name."""
 
     def __init__(self, named: str, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
         self.named, self.function, self.arguments = named, function, arguments
@@ -44,7 +44,7 @@ class Bound:
 
 
 def with_function(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the function with its arguments bound, which it must know by name."""
+    """Return the function with its arguments bound by name."""
     named, inner = parameters.pop("function"), parameters.pop("arguments", None) or {}
     if not isinstance(inner, Mapping):
         raise ProblemError(f"arguments is {inner!r}; it must be a table of values by name")
@@ -55,7 +55,7 @@ def with_function(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
     arguments = {**inner, **parameters}
     try:
         takes = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a built-in function may not tell
+    except (TypeError, ValueError):  # built-in functions may have no signature
         takes = None
     if takes is not None:
         check_names(takes, arguments)
@@ -63,5 +63,5 @@ def with_function(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def source_of(parameters: dict[str, Any], folder: Path) -> Path | None:
-    """Return the file that holds the function."""
+    """Return the file that defines the function."""
     return source_file(parameters["function"], folder, "function")

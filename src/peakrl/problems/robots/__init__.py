@@ -1,4 +1,4 @@
-"""`peakrl.problems.robots`: a robot on a slippery floor whose battery must never run dry."""
+"""`peakrl.problems.robots`: a robot on a slippery floor whose battery must never be empty."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The rule of thumb of battery robots: work while a reserve is left, then return.
+"""A rule of thumb for battery robots: work while there is a reserve, then return.
 
-The sure distance of a cell is how many steps a robot needs at most to a charger, whatever slips come:
+The sure distance of a cell is the number of steps that a robot needs at most to reach a charger, whatever slips occur:
 
-    D(cell) = 0 on a charger, else 1 + min over moves of max over landings D,   infinite where no way is sure;
+    D(cell) = 0 on a charger, else 1 + min over moves of max over landings D,   infinite if no way is sure;
               landings in a pit count as infinite
 
-The rule: on a charger, stay until the battery is full. Elsewhere, take the move whose landings lie nearest to the goal
-on average, counting steps without slips, while each of them leaves more than the sure distance from there; else go the
-way that is sure. It knows nothing of probabilities.
+The rule: on a charger, stay until the battery is full. Elsewhere, take the move whose landings are nearest to the goal
+on average, in steps without slips, if each of them leaves more than the sure distance from there; else take the sure
+way. It does not use probabilities.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def sure_distances(problem: BatteryRobot) -> Distances:
 
 
 def distances(problem: BatteryRobot, ends: frozenset[Cell], landing: Callable[[list[float]], float]) -> Distances:
-    """Return the steps from every cell to one of `ends`; `landing` says which of a move's landings counts."""
+    """Return the steps from every cell to one of `ends`; `landing` summarises the distances of a move's landings."""
     found = {cell: 0.0 if cell in ends else math.inf for cell in problem.floor.free}
     for _ in found:
         for cell in found.keys() - ends:
@@ -42,7 +42,7 @@ def distances(problem: BatteryRobot, ends: frozenset[Cell], landing: Callable[[l
 def after(
     problem: BatteryRobot, cell: Cell, way: str, found: Mapping[Cell, float], landing: Callable[[list[float]], float]
 ) -> float:
-    """Return the distance that a move leaves, infinite where it may end in a pit."""
+    """Return the distance that a move leaves, infinite if it may end in a pit."""
     ends = problem.landings(cell, way)
     return math.inf if ends.keys() & problem.floor.cells("o") else landing([found[end] for end in ends])
 

@@ -2,7 +2,7 @@
 
     S start    G goal    C charger    o pit    # wall    . nothing
 
-A cell is (row, column), counted from the upper left. A move into a wall or over the border leads nowhere.
+A cell is (row, column), from the upper left. A move into a wall or over the border does not change the cell.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class Floor:
 
     @cached_property
     def free(self) -> frozenset[Cell]:
-        """Where one can be."""
+        """Cells that are not walls."""
         return self.cells("SGCo.")
 
     def beside(self, cell: Cell, way: str) -> Cell:
-        """Return the cell that lies that way, or the cell itself where that is a wall or the border."""
+        """Return the adjacent cell, or the cell itself if there is a wall or the border."""
         after = (cell[0] + MOVES[way][0], cell[1] + MOVES[way][1])
         return after if after in self.free else cell
 
     def sides(self, way: str) -> tuple[str, str]:
-        """Return the ways to the right and to the left of a way."""
+        """Return the directions to the right and to the left of a direction."""
         at = WAYS.index(way)
         return WAYS[(at + 1) % len(WAYS)], WAYS[at - 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peakrl.specs.registry import Kind, Template
 
-TEMPLATE = """# A robot whose battery must never run dry. Train it:  peakrl train {name}.toml --out {name}.run
+TEMPLATE = """# A robot whose battery must never be empty. Train it:  peakrl train {name}.toml --out {name}.run
 
 [problem]
 kind = "battery_robot"            # the others: {others}
@@ -15,7 +15,7 @@ plan = [                          # S start and charger, G goal, C charger, o pi
     "......",
     "CCSCCC",
 ]
-battery = 16                      # units; whatever it does takes one
+battery = 16                      # units; every action takes one
 charge = 4                        # units that a step on a charger adds
 slip = 0.1                        # probability of a slip to each side
 horizon = 30                      # steps

@@ -1,15 +1,15 @@
-"""A robot on a slippery floor earns at its goal and must be back at a charger before its battery runs dry.
+"""Battery robot: earn at a goal on a slippery floor, and reach a charger before the battery is empty.
 
-State (row, column, b): where it is, and the units left in its battery. Actions: up, right, down, left and stay.
+State (row, column, b): the cell, and the remaining units of the battery. Actions: up, right, down, left and stay.
 
-    move          to the cell that lies that way, and with probability `slip` each on to that cell's right or left
-                  (seen along the way); walls and the border hold it back
-    battery       b' = b - 1 for whatever it does, but b' = min(B, b + charge) where it stays on a charger
-    constraints   f_battery = b' - 1 >= 0: some is left;   f_pit = 1, or -1 where it ends in a pit
-    reward        r = 1 where it ends on a goal, else 0
+    move          to the adjacent cell, and with probability `slip` each one further to its right or left (seen along
+                  the direction of the move); walls and the border stop it
+    battery       b' = b - 1 for every action, but b' = min(B, b + charge) if it stays on a charger
+    constraints   f_battery = b' - 1 >= 0: some is left;   f_pit = 1, or -1 if it ends in a pit
+    reward        r = 1 if it ends on a goal, else 0
 
-A slip never undoes a move, it adds to one: were a robot thrown back again and again, no battery would be large enough
-to be sure. With an empty battery it stays where it is.
+A slip never undoes a move but adds to it: if a robot could be thrown back again and again, no battery would suffice
+with certainty. With an empty battery it does not move.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LARGEST_BATTERY = 100_000
 
 
 class RobotState(NamedTuple):
-    """Where a robot is, and what is left in its battery."""
+    """Cell of a robot, and remaining units of its battery."""
 
     row: int
     column: int
@@ -61,20 +61,20 @@ class BatteryRobot(Problem):
 
     @property
     def chargers(self) -> frozenset[Cell]:
-        """Where it can charge: also where it starts."""
+        """Cells with a charger, including the start."""
         return self.floor.cells("CS")
 
     def initial(self) -> list[tuple[float, RobotState]]:
-        """At the start, with a full battery."""
+        """Return the start with a full battery."""
         ((row, column),) = self.floor.cells("S")
         return [(1.0, RobotState(row, column, self.battery))]
 
     def actions(self, step: int, state: Any) -> Iterable[str]:
-        """Four moves, also into walls, and to stay."""
+        """Return four moves, also into walls, and stay."""
         return (*WAYS, STAY)
 
     def landings(self, cell: Cell, action: str) -> dict[Cell, float]:
-        """Return where an action may end, each cell with its probability."""
+        """Return the possible landings of an action, with their probabilities."""
         if action == STAY:
             return {cell: 1.0}
         ahead = self.floor.beside(cell, action)
@@ -85,7 +85,7 @@ class BatteryRobot(Problem):
         return {after: chance for after, chance in chances.items() if chance > 0}
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
-        """Return where it may end and what is left."""
+        """Return the possible landings with the remaining battery."""
         row, column, level = state
         here = (row, column)
         charging = action == STAY and here in self.chargers
@@ -106,7 +106,7 @@ class BatteryRobot(Problem):
 def battery_robot(
     *, plan: Sequence[str] = PLAN, battery: int = 16, charge: int = 4, slip: float = 0.1, horizon: int = 30
 ) -> BatteryRobot:
-    """Return the problem of a robot on a floor that is drawn by `plan`, a list of strings.
+    """Return the problem of a robot on the floor of `plan`, a list of strings.
 
     S start (a charger too), G goal, C charger, o pit, # wall, . nothing. `battery` is its capacity in steps, `charge`
     what a step on a charger adds, `slip` the probability of a slip to each side.

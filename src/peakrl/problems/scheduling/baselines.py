@@ -1,15 +1,15 @@
-"""Orders of jobs on one machine: what they cost, and the classical rules that make them.
+"""Orders of jobs on one machine: their cost, and the classical rules that create them.
 
-With jobs done in an order, each as soon as it is released and the one before it has ended, C_j is the completion time
+If jobs are done in an order, each as soon as it is released and its predecessor has ended, C_j is the completion time
 of job j, and
 
     tardiness            T_j = max(0, C_j - d_j)
     objectives           max_j T_j,   sum_j T_j,   sum_j w_j min(p_j, T_j),   sum_j w_j C_j,   sum_j w_j T_j
-    slack                D_j - C_j, below 0 where the deadline is missed
+    slack                D_j - C_j, below 0 if the deadline is missed
 
 DT (Koulamas and Kyparisis, 2001) minimises the largest tardiness under deadlines. It works backwards: among the jobs
-whose deadline allows them to end where the remaining jobs together end, the one with the largest due time goes last;
-then the same for what is left. No such job: no order meets every deadline. It is for jobs that are all there at time 0;
+whose deadline allows them to be last of those that remain, the one with the largest due time is last; then the same for
+the rest. If there is no such job, no order meets every deadline. It requires that all jobs are released at time 0;
 with release times `best_order` finds the optimum.
 """
 
@@ -48,7 +48,7 @@ class Bar(NamedTuple):
 
     @property
     def slack(self) -> int:
-        """Time left before the deadline; below 0 where it is missed."""
+        """Time left before the deadline; below 0 if it is missed."""
         return self.deadline - self.end
 
     @property
@@ -59,7 +59,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """An order of jobs and what it comes to."""
+    """An order of jobs and its cost."""
 
     order: Order
     bars: tuple[Bar, ...]
@@ -86,7 +86,7 @@ class Schedule:
 
     @property
     def feasible(self) -> bool:
-        """True when every deadline is met."""
+        """Is every deadline met?"""
         return self.violation == 0
 
     def objective(self, name: str) -> float:
@@ -127,7 +127,7 @@ def evaluate_order(jobs: Iterable[Job], order: Sequence[JobName]) -> Schedule:
 def dt_order(jobs: Iterable[Job]) -> Order:
     """Return the order of least largest tardiness among those that meet every deadline (fixed times only).
 
-    Raises `InfeasibleSchedule`, which names the jobs that cannot all be in time, where no order does.
+    Raises `InfeasibleSchedule`, which names jobs that cannot all meet their deadlines, if no order does.
     """
     named = fixed_jobs(jobs, "DT")
     _all_there(named, "DT")
@@ -138,11 +138,11 @@ def dt_order(jobs: Iterable[Job]) -> Order:
 
 
 def infeasible_reason(jobs: Iterable[Job]) -> str | None:
-    """Return which jobs cannot all meet their deadlines, None where all can.
+    """Return which jobs cannot all meet their deadlines, or None.
 
-    With random times every job may take its longest, so deadlines can be met with certainty exactly where they can be
-    met with the longest times. Release times are left out of account: with them, None says no more than that the
-    deadlines alone do not stand in the way.
+    With random times every job may take its longest time, so that deadlines can be met with certainty exactly if they
+    can be met with the longest times. Release times are ignored: None means that without them every deadline can be
+    met.
     """
     _, stuck = _backwards(named_jobs(jobs))
     if not stuck:
@@ -157,12 +157,12 @@ def infeasible_reason(jobs: Iterable[Job]) -> str | None:
 
 
 def dt_order_or_least_late(jobs: Iterable[Job]) -> Order:
-    """Return DT's order; where no job may go last, the one with the latest deadline does, and is late."""
+    """Return the order of DT; if no job may be last, the one with the latest deadline is, and is late."""
     return _backwards(fixed_jobs(jobs, "DT"))[0]
 
 
 def _backwards(jobs: Sequence[Job]) -> tuple[Order, tuple[Job, ...]]:
-    """Return the order that DT makes, and the first set of jobs of which none could go last (empty: feasible)."""
+    """Return the order of DT, and the first set of jobs of which none could be last (empty: feasible)."""
     remaining, end = list(jobs), sum(job.longest for job in jobs)
     backwards: list[JobName] = []
     stuck: tuple[Job, ...] = ()
@@ -172,7 +172,7 @@ def _backwards(jobs: Sequence[Job]) -> tuple[Order, tuple[Job, ...]]:
             stuck = stuck or tuple(remaining)
             latest = max(job.deadline for job in remaining)
             allowed = [job for job in remaining if job.deadline == latest]
-        # Ties go to the job that comes later in the instance, so that the order keeps to the instance's.
+        # Ties go to the job that comes later in the instance, so that the order stays that of the instance.
         last = max(reversed(allowed), key=lambda job: job.due)
         backwards.append(name_of(last))
         remaining.remove(last)
@@ -181,12 +181,12 @@ def _backwards(jobs: Sequence[Job]) -> tuple[Order, tuple[Job, ...]]:
 
 
 def earliest_deadline_order(jobs: Iterable[Job]) -> Order:
-    """Return the jobs by deadline (EDD as the paper means it): it meets every deadline if any order does."""
+    """Return the jobs by deadline (EDD in the paper): it meets every deadline if any order does."""
     return _sorted(jobs, lambda job: job.deadline)
 
 
 def earliest_due_order(jobs: Iterable[Job]) -> Order:
-    """Return the jobs by due time: the least largest tardiness where deadlines did not matter."""
+    """Return the jobs by due time: the least largest tardiness without deadlines."""
     return _sorted(jobs, lambda job: job.due)
 
 
@@ -215,7 +215,7 @@ def order_rule(order: Sequence[JobName]) -> Callable[[int, Any], Hashable]:
 class KnownTimes:
     """Results of `simulate_known_times`: [test] each.
 
-    The orders were chosen with every processing time known in advance: what they reach, no causal policy need.
+    The orders were chosen with all processing times known in advance; no causal policy needs to reach them.
     """
 
     max_tardiness: Floats
@@ -227,7 +227,7 @@ class KnownTimes:
 
 
 def draw_jobs(jobs: Iterable[Job], seed: int = 0) -> tuple[Job, ...]:
-    """Return the jobs with their processing times drawn: the same times for the same seed."""
+    """Return the jobs with their processing times drawn; equal seeds give equal times."""
     return _drawn(named_jobs(jobs), seed_state(check_seed(seed)))
 
 
@@ -238,10 +238,10 @@ def _drawn(jobs: Iterable[Job], state: Words) -> tuple[Job, ...]:
 def simulate_known_times(
     jobs: Iterable[Job], choose: Callable[[tuple[Job, ...]], Sequence[JobName]], *, tests: int, seed: int = 0
 ) -> KnownTimes:
-    """Draw every processing time, let `choose` see them all, run its order; `tests` times over.
+    """Draw every processing time, show them to `choose`, and run its order, `tests` times.
 
-    Not causal unless `choose` ignores the times: DT on random times (`dt_order_or_least_late`) knows what no
-    policy can know. The same seed draws the same times, whatever `choose` is.
+    Not causal unless `choose` ignores the times: DT on random times (`dt_order_or_least_late`) knows more than any
+    policy can. Equal seeds give equal times for every `choose`.
     """
     check_count(tests, "tests")
     named = named_jobs(jobs)
@@ -271,22 +271,20 @@ def _by_name(jobs: Iterable[Job]) -> dict[JobName, Job]:
 
 
 def fixed_jobs(jobs: Iterable[Job], what: str) -> tuple[Job, ...]:
-    """Return the jobs, named, or raise where a processing time is random."""
+    """Return the named jobs, or raise if a processing time is random."""
     named = named_jobs(jobs)
     for job in named:
         if not job.fixed:
-            raise ProblemError(
-                f"job {job.name!r} has a random processing time; {what} is worked out for fixed times only"
-            )
+            raise ProblemError(f"job {job.name!r} has a random processing time; {what} is defined for fixed times only")
     return named
 
 
 def _all_there(jobs: Iterable[Job], what: str) -> None:
-    """Raise where a job is released after time 0."""
+    """Raise if a job is released after time 0."""
     for job in jobs:
         if job.release > 0:
             raise ProblemError(
-                f"job {job.name!r} is released at {job.release}; {what} is for jobs that are all there at time 0 "
+                f"job {job.name!r} is released at {job.release}; {what} requires that all jobs are released at time 0 "
                 "(best_order finds the best order with release times)"
             )
 

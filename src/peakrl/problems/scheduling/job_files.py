@@ -1,4 +1,4 @@
-"""Instances from CSV files: one job a row, columns processing, due, deadline and, if wanted, weight, name, release.
+"""Job files: CSV with one job in a row, columns processing, due, deadline and optionally weight, name, release.
 
 `processing` is a whole number or a range such as 2-4, meaning uniform over the whole numbers in it.
 """
@@ -21,13 +21,13 @@ Parsed = TypeVar("Parsed")
 
 REQUIRED = ("processing", "due", "deadline")
 OPTIONAL = ("weight", "name", "release")
-#: A hyphen, or the dash that word processors make of it.
+#: A hyphen, or the dash into which word processors turn it.
 _RANGE = re.compile(r"([0-9]{1,12})\s*[-\u2013]\s*([0-9]{1,12})")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,12}")
 
 
 def read_jobs(path: str | Path) -> tuple[Job, ...]:
-    """Return the jobs of a CSV file, named; an error says file, row (the header is row 1) and column."""
+    """Return the named jobs of a CSV file; errors name file, row (the header is row 1) and column."""
     text = _read_text(Path(path))
     rows = _rows(text, str(path))
     number, header = next(rows, (0, []))
@@ -55,7 +55,7 @@ def read_jobs(path: str | Path) -> tuple[Job, ...]:
 
 def _read_text(path: Path) -> str:
     try:
-        # utf-8-sig: spreadsheets put a byte-order mark in front.
+        # utf-8-sig: spreadsheets begin files with a byte-order mark.
         return read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise StorageError(f"{path}: byte {error.start} is not UTF-8 text; save the file as CSV in UTF-8") from None
@@ -73,7 +73,7 @@ def _rows(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _columns(header: Sequence[str], where: str) -> list[str]:
-    """Return the names of the columns, checked."""
+    """Return the checked names of the columns."""
     columns = [cell.strip().lower() for cell in header]
     missing = [name for name in REQUIRED if name not in columns]
     if missing:
@@ -82,7 +82,7 @@ def _columns(header: Sequence[str], where: str) -> list[str]:
         if name not in REQUIRED + OPTIONAL:
             raise ProblemError(f"{where}: column {name!r} is unknown; there may be {_listed(REQUIRED + OPTIONAL)}")
         if name in columns[:place]:
-            raise ProblemError(f"{where}: column {name!r} stands there twice")
+            raise ProblemError(f"{where}: column {name!r} occurs twice")
     return columns
 
 
@@ -93,12 +93,12 @@ def _job(cells: dict[str, str], where: str) -> Job:
         return _located(f"{where}, column {column!r}", parse, cells.get(column, ""))
 
     parts = cell("processing", _processing), cell("due", _whole), cell("deadline", _whole), cell("weight", _weight)
-    # What is left to be wrong lies between two columns: the deadline and the time that the job takes.
+    # The only remaining error involves two columns: the deadline and the processing time.
     return _located(f"{where}, column 'deadline'", Job, *parts, cells.get("name") or None, cell("release", _release))
 
 
 def _located(where: str, make: Callable[..., Parsed], *arguments: Any) -> Parsed:
-    """Call `make`, and say in its error where the fault lies."""
+    """Call `make`; begin the message of its error with `where`."""
     try:
         return make(*arguments)
     except ProblemError as error:
@@ -106,7 +106,7 @@ def _located(where: str, make: Callable[..., Parsed], *arguments: Any) -> Parsed
 
 
 def range_of(text: str) -> Processing | None:
-    """Return the processing time that a range such as 2-4 means; None for what is no range."""
+    """Return the processing time of a range such as 2-4; None if the text is not a range."""
     matched = _RANGE.fullmatch(text)
     return uniform(int(matched[1]), int(matched[2])) if matched else None
 

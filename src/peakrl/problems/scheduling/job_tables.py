@@ -19,7 +19,7 @@ FIELDS = {field.name: field.default is MISSING for field in fields(Job)}
 
 
 def with_jobs(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the parameters of `machine_scheduling` with jobs in place of tables or of a file's name."""
+    """Return the parameters of `machine_scheduling` with `Job`s in place of tables or the name of a file."""
     given = parameters["jobs"]
     if isinstance(given, str | Path):
         return {**parameters, "jobs": read_jobs(folder / given)}
@@ -54,13 +54,13 @@ def as_processing(given: Any) -> Processing:
             raise ProblemError(f'processing is {given!r}; it must be a whole number, a range such as "2-4", or pairs')
         return found
     if isinstance(given, list):
-        # TOML's lists are of one type, so that times may come as 3.0.
+        # The lists of TOML are of one type, so that times may be given as 3.0.
         return [(pair[0], as_whole(pair[1])) if isinstance(pair, list) and len(pair) == 2 else pair for pair in given]
-    return given  # type: ignore[no-any-return]  # for `Job` to judge
+    return given  # type: ignore[no-any-return]  # `Job` checks it
 
 
 def as_whole(number: Any) -> Any:
-    """Return a whole number as int; anything else stays as it is, for `Job` to refuse."""
+    """Return a whole number as int; anything else unchanged, for `Job` to check."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 

@@ -1,8 +1,8 @@
 """Jobs of a single machine: processing time p_j, due time d_j, deadline D_j, weight w_j and release time r_j.
 
-A due time may be missed at a cost, a deadline must not be missed at all; which of the two comes first is free. All
-times are whole numbers of at least 1, a release time, before which a job cannot begin, may be 0. A processing time is
-one number or a discrete distribution.
+A due time may be missed at a cost, a deadline must be met; either may come first. All times are whole numbers of at
+least 1; a release time, before which a job cannot begin, may be 0. A processing time is one number or a discrete
+distribution.
 """
 
 from __future__ import annotations
@@ -21,36 +21,37 @@ Processing = int | Mapping[int, float] | Sequence[tuple[float, int]]
 Pairs = tuple[tuple[float, int], ...]
 
 LARGEST_TIME = 10**9
-#: How many different times a uniform processing time may have: each one is an outcome of every state.
+#: Largest number of times of a uniform processing time: each is an outcome of every state.
 MOST_TIMES = 10_000
-#: The largest time at which the last job may end: two such numbers fit one 64-bit word of a state's key.
+#: Latest end of the last job: two such numbers fit into one 64-bit word of a state's key.
 LARGEST_TOTAL = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job: `processing` a whole number, a mapping {time: probability} or a sequence of (probability, time) pairs.
+    """A job of a scheduling problem.
 
-    A distribution is kept as pairs by increasing time, and as a number where it holds one time only. A job without
-    a name is called by its place in the instance, from 1.
+    `processing` is a whole number, a mapping {time: probability} or a sequence of (probability, time) pairs. It is
+    stored as pairs by increasing time, or as a number if there is only one time. A job without a name is named by its
+    position in the instance, from 1.
     """
 
-    #: How long it takes.
+    #: Processing time.
     processing: Processing
-    #: From when on it is tardy.
+    #: The job is tardy if it ends later.
     due: int
-    #: When it must have ended: the constraint.
+    #: The constraint: it must not end later.
     deadline: int
-    #: Only the weighted objectives read it.
+    #: Used by the weighted objectives.
     weight: float = 1
-    #: A word or a number; by default its place.
+    #: A string or a number; by default its position.
     name: JobName | None = None
-    #: When it may begin.
+    #: Earliest start.
     release: int = 0
 
     def __post_init__(self) -> None:
         if not (self.name is None or isinstance(self.name, str) or whole(self.name) is not None) or self.name == "":
-            raise ProblemError(f"a job's name must be a number or a word, not {self.name!r}")
+            raise ProblemError(f"a job's name must be a number or a string, not {self.name!r}")
         who = self._describe()
         object.__setattr__(self, "processing", _processing(self.processing, who))
         object.__setattr__(self, "due", check_time(self.due, f"{who}: due"))
@@ -67,7 +68,7 @@ class Job:
             )
 
     def _describe(self) -> str:
-        """Name the job in an error; an unnamed one by what it was given."""
+        """Describe the job in an error; an unnamed one by its fields."""
         if self.name is not None:
             return f"job {self.name!r}"
         return f"Job(processing={self.processing!r}, due={self.due!r}, deadline={self.deadline!r})"
@@ -77,21 +78,21 @@ class Job:
         """(probability, time) pairs by increasing time."""
         if isinstance(self.processing, int):
             return ((1.0, self.processing),)
-        return self.processing  # type: ignore[return-value]  # __post_init__ left nothing but such pairs
+        return self.processing  # type: ignore[return-value]  # __post_init__ stored such pairs
 
     @property
     def fixed(self) -> bool:
-        """True when the processing time is one number."""
+        """Is the processing time one number?"""
         return isinstance(self.processing, int)
 
     @property
     def shortest(self) -> int:
-        """The least time that processing may take."""
+        """The shortest processing time."""
         return self.pairs[0][1]
 
     @property
     def longest(self) -> int:
-        """The most time that processing may take."""
+        """The longest processing time."""
         return self.pairs[-1][1]
 
     @property
@@ -101,7 +102,7 @@ class Job:
 
 
 def uniform(low: int, high: int) -> Pairs:
-    """Return the processing time that is uniform over the whole numbers low .. high."""
+    """Return a processing time that is uniform over the whole numbers low .. high."""
     low, high = check_time(low, "uniform(low, high): low"), check_time(high, "uniform(low, high): high")
     if low > high:
         raise ProblemError(f"uniform({low}, {high}): the first number must not be larger than the second")
@@ -114,7 +115,7 @@ def uniform(low: int, high: int) -> Pairs:
 
 
 def named_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
-    """Return the jobs of an instance, checked together; those without a name are called by their place, from 1."""
+    """Return the jobs of an instance, checked together; those without a name are named by their position, from 1."""
     if isinstance(jobs, Job):
         raise ProblemError("jobs must be a sequence of Job(processing, due, deadline), not a single Job")
     try:
@@ -129,7 +130,7 @@ def named_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
         if not isinstance(job, Job):
             raise ProblemError(f"job number {place} is {job!r}; it must be a Job(processing, due, deadline)")
         name: JobName = place if job.name is None else job.name
-        # 1 and "1" would print alike, so they count as one name.
+        # 1 and "1" print alike, so they count as one name.
         if str(name) in places:
             raise ProblemError(
                 f"jobs number {places[str(name)]} and {place} are both named {name!r}; names must differ"
@@ -145,22 +146,22 @@ def named_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
 
 
 def latest_end(jobs: Iterable[Job]) -> int:
-    """Return a time by which the jobs are done in whatever order: all of them after the last release."""
+    """Return a time by which the jobs are done in any order: all of them after the last release."""
     listed = tuple(jobs)
     return max(job.release for job in listed) + sum(job.longest for job in listed)
 
 
 def name_of(job: Job) -> JobName:
-    """Return the name of a job that `named_jobs` has been over."""
+    """Return the name of a job of `named_jobs`."""
     if job.name is None:
         raise ProblemError(f"{job!r} has no name yet; pass the jobs through named_jobs first")
     return job.name
 
 
 def with_time(job: Job, time: int) -> Job:
-    """Return the job with one of its processing times drawn.
+    """Return the job with a drawn processing time.
 
-    The deadline is not checked again: a time beyond it may be drawn, and then the deadline is missed.
+    The deadline is not checked again: the drawn time may exceed it, and then the deadline is missed.
     """
     drawn = object.__new__(Job)
     for field, value in (*vars(job).items(), ("processing", int(time))):
@@ -174,7 +175,7 @@ def check_time(value: Any, what: str, otherwise: str = "") -> int:
 
 
 def _processing(given: Any, who: str) -> int | Pairs:
-    """Return a processing time in the form that `Job` keeps."""
+    """Return a processing time in the form that `Job` stores."""
     what = f"{who}: processing"
     if isinstance(given, Mapping):
         pairs = [(probability, time) for time, probability in given.items()]

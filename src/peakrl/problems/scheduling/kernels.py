@@ -1,6 +1,6 @@
-"""One layer of a scheduling problem at a time: every job tried in every state.
+"""Expansion of one layer of a scheduling problem: every job in every state.
 
-A state is (done, time, worst): a bitmask of the jobs done, the time, and the largest tardiness so far (0 where the
+A state is (done, time, worst): a bitmask of the finished jobs, the time, and the largest tardiness so far (0 if the
 objective does not need it). Job j, released at r_j, takes p, ends at C = max(time, r_j) + p, and costs
 
     max tardiness        max(0, (C - d_j)^+ - worst)
@@ -21,7 +21,7 @@ from peakrl.jit import kernel
 from peakrl.types import Floats, Ints, Longs
 
 Words = NDArray[np.uint64]
-#: Unsigned words turn sums with integers into floats, so what is read from one is made signed.
+#: Sums of unsigned words and integers are floats, so words are converted to signed ones.
 Integer = int | np.int64
 
 MAX_TARDINESS, TOTAL_TARDINESS, WEIGHTED_LATE_WORK, WEIGHTED_COMPLETION, WEIGHTED_TARDINESS = 0, 1, 2, 3, 4
@@ -74,7 +74,7 @@ def job_cost(jobs: JobTable, job: int, end: int, duration: int, worst: Integer) 
 
 @kernel
 def expand_layer(jobs: JobTable, done: Words, clock: Words, out: Expansion) -> None:
-    """Fill `out` with what each job not yet done leads to."""
+    """Fill `out` with the outcomes of each unfinished job."""
     row, outcome = 0, 0
     out.outcome_start[0] = 0
     for slot in range(done.shape[0]):
@@ -89,7 +89,7 @@ def expand_layer(jobs: JobTable, done: Words, clock: Words, out: Expansion) -> N
                 out.next_done[outcome] = done[slot] | bit
                 out.next_clock[outcome] = (np.uint64(end) << SHIFT) | np.uint64(after)
                 out.probability[outcome] = jobs.pair_probability[pair]
-                # Not the negative: a job in time earns 0.0, never -0.0.
+                # Not the negative: a job in time earns 0.0, not -0.0.
                 out.reward[outcome] = 0.0 - job_cost(jobs, job, end, jobs.pair_time[pair], worst)
                 out.margin[outcome] = float(jobs.deadline[job] - end)
                 outcome += 1
@@ -100,7 +100,7 @@ def expand_layer(jobs: JobTable, done: Words, clock: Words, out: Expansion) -> N
 
 @kernel
 def sort_rows(start: Longs, following: Ints, probability: Floats, reward: Floats, margin: Floats) -> None:
-    """Sort the outcomes of every row by next state, in place (insertion: they are few and all but sorted)."""
+    """Sort the outcomes of every row by next state, in place (insertion sort: they are few and nearly sorted)."""
     for row in range(start.shape[0] - 1):
         for outcome in range(start[row] + 1, start[row + 1]):
             key, p, r, f = following[outcome], probability[outcome], reward[outcome], margin[outcome]

@@ -10,7 +10,7 @@ TEMPLATE = """# Jobs on one machine with due times and deadlines. Train it:  pea
 kind = "machine_scheduling"       # the others: {others}
 # objective: or "total_tardiness", "weighted_late_work", "weighted_completion", "weighted_tardiness"
 objective = "max_tardiness"
-# jobs = "jobs.csv"               # columns processing, due, deadline and, if wanted, weight, name, release; or:
+# jobs = "jobs.csv"               # columns processing, due, deadline and optionally weight, name, release; or:
 jobs = [
     # processing: a whole number, a range "2-4" (each number equally likely), or [probability, time] pairs
     {{ name = "saw", processing = 3, due = 22, deadline = 30 }},

@@ -1,16 +1,16 @@
-"""Single-machine scheduling with deadlines (the paper's second experiment) as a problem with a peak constraint.
+"""Single-machine scheduling with deadlines (the paper's second experiment).
 
-At step h, h jobs are done. In state s = (done, time t, largest tardiness so far m), doing job a, which takes p:
+At step h, h jobs are done. In state s = (done, time t, largest tardiness so far m), job a, which takes p, has
 
-    C   = max(t, r_a) + p                           it ends; T = max(0, C - d_a) is its tardiness
+    C   = max(t, r_a) + p                           its end; T = max(0, C - d_a) is its tardiness
     f   = D_a - C >= 0                              its deadline is met
     r   = -max(0, T - m)                            max tardiness;   m' = max(m, T)
     r   = -T                                        total tardiness
     r   = -w_a min(p, T)                            weighted late work: the part of p done after the due time
     r   = -w_a C   or   -w_a T                      weighted completion, weighted tardiness
 
-so that the rewards of an episode add up to minus the objective. What follows from the rest is no part of a state: t
-where times are fixed and nothing is released later (the jobs done say it), m where the objective adds up over jobs.
+so that the rewards of an episode sum to minus the objective. A state holds only what finished jobs do not determine:
+t unless times are fixed and no job is released later, m unless the objective is a sum over jobs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from peakrl.tabular import TabularModel
 
 @dataclass(frozen=True)
 class MachineScheduling(Problem):
-    """Jobs on one machine, one after another; every deadline must be met. Made by `machine_scheduling`."""
+    """Jobs on one machine, one after another; every deadline must be met. Created by `machine_scheduling`."""
 
     jobs: tuple[Job, ...]
     objective: str = "max_tardiness"
@@ -45,7 +45,7 @@ class MachineScheduling(Problem):
     spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     constraint_names = ("deadline",)
-    # Doing a job in a state comes to the same at every step; only the number of jobs done tells the step.
+    # Outcomes do not depend on the step, which is the number of finished jobs.
     stationary = True
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class MachineScheduling(Problem):
             raise ProblemError(f"objective {self.objective!r} is unknown; there are {', '.join(OBJECTIVES)}")
         jobs = named_jobs(self.jobs)
         total = latest_end(jobs)
-        # The costliest step is a job that comes last, and the farthest from a deadline a job that comes first or last.
+        # The costliest step is a job that comes last; the farthest from a deadline is a job that comes first or last.
         largest = max(self._cost(job, total, job.longest, 0) for job in jobs)
         bound = max(max(job.deadline - job.release - job.shortest, total - job.deadline) for job in jobs)
         object.__setattr__(self, "jobs", jobs)
@@ -63,22 +63,22 @@ class MachineScheduling(Problem):
 
     @property
     def fixed_times(self) -> bool:
-        """True when no processing time is random."""
+        """Is no processing time random?"""
         return all(job.fixed for job in self.jobs)
 
     @property
     def keeps_time(self) -> bool:
-        """True when the time is part of a state: the jobs done do not tell it."""
+        """Is the time part of a state?"""
         return any(job.release > 0 or not job.fixed for job in self.jobs)
 
     @property
     def latest_end(self) -> int:
-        """A time by which all jobs are done, in whatever order."""
+        """A time by which all jobs are done, in any order."""
         return latest_end(self.jobs)
 
     @property
     def keeps_worst(self) -> bool:
-        """True when the largest tardiness so far is part of a state."""
+        """Is the largest tardiness so far part of a state?"""
         return self.objective == "max_tardiness"
 
     @cached_property
@@ -86,15 +86,15 @@ class MachineScheduling(Problem):
         return {name_of(job): job for job in self.jobs}
 
     def initial(self) -> Iterable[tuple[float, ScheduleState]]:
-        """Nothing is done yet."""
+        """Return the state in which no job is done."""
         return [(1.0, ScheduleState((), 0 if self.keeps_time else None, 0 if self.keeps_worst else None))]
 
     def actions(self, step: int, state: Any) -> Iterable[JobName]:
-        """The jobs not yet done, in the order of the instance."""
+        """Return the unfinished jobs, in the order of the instance."""
         return [name for name in self._by_name if name not in state.done]
 
     def outcomes(self, step: int, state: Any, action: Any) -> Iterable[Outcome]:
-        """One outcome for each time that the job may take."""
+        """Return one outcome for each possible processing time."""
         job = self._job(state, action)
         start = max(self.time(state), job.release)
         for probability, duration in job.pairs:
@@ -103,13 +103,13 @@ class MachineScheduling(Problem):
             yield Outcome(probability, following, 0.0 - cost, (float(job.deadline - start - duration),))
 
     def time(self, state: ScheduleState) -> int:
-        """Return the time at which the jobs done in `state` ended."""
+        """Return the time at which the finished jobs of `state` ended."""
         if state.time is not None:
             return state.time
         return sum(self._by_name[name].longest for name in state.done)
 
     def state_after(self, order: Sequence[JobName], times: Mapping[JobName, int] | None = None) -> ScheduleState:
-        """Return the state in which `order` has been done, where random times came out as `times` says."""
+        """Return the state after `order`; `times` holds the values of random processing times."""
         ((_, state),) = self.initial()
         for name in order:
             job = self._by_name.get(name)
@@ -125,7 +125,7 @@ class MachineScheduling(Problem):
         return state
 
     def tabulate(self, memory_limit: float) -> TabularModel:
-        """Return the compiled model: what `compile.explore` would give, array for array, much sooner."""
+        """Return the compiled model, equal to that of `compile.explore`, much faster."""
         from peakrl.problem import header_of
         from peakrl.problems.scheduling.tables import tabulate_schedule
 
@@ -139,7 +139,7 @@ class MachineScheduling(Problem):
         return replace(model, infeasible_reason=infeasible_reason(self.jobs))
 
     def _job(self, state: ScheduleState, name: Any) -> Job:
-        """Return a job that is left to do."""
+        """Return an unfinished job."""
         if name not in self._by_name:
             raise ProblemError(f"job {name!r} is unknown; the jobs are {', '.join(map(repr, self._by_name))}")
         if name in state.done:
@@ -167,7 +167,7 @@ class MachineScheduling(Problem):
             return job.longest
         possible = [time for _, time in job.pairs]
         if times.get(name_of(job)) not in possible:
-            raise ProblemError(f"times must say how long job {job.name!r} took: one of {possible}")
+            raise ProblemError(f"times must hold the processing time of job {job.name!r}: one of {possible}")
         return times[name_of(job)]
 
 
@@ -175,16 +175,16 @@ def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness")
     """Return the problem of doing `jobs` one after another; a policy's value is minus the expected objective.
 
     `objective` is "max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion" (the sum of weighted
-    completion times) or "weighted_tardiness". Actions are the jobs' names (their
-    places 1, 2, ... where they have none), states are `ScheduleState`, the horizon is the number of jobs.
+    completion times) or "weighted_tardiness". Actions are the names of jobs (1, 2, ... for jobs without a name), states
+    are `ScheduleState`, the horizon is the number of jobs.
     """
     named = named_jobs(jobs)
     problem = MachineScheduling(named, objective, f"machine scheduling, {len(named)} jobs, {objective}")
-    told = {"jobs": [as_table(job) for job in named], "objective": objective}
-    return remember(problem, "machine_scheduling", told)
+    parameters = {"jobs": [as_table(job) for job in named], "objective": objective}
+    return remember(problem, "machine_scheduling", parameters)
 
 
-#: The paper's tables: (processing, due, deadline) of each job.
+#: Tables of the paper: (processing, due, deadline) of each job.
 _EXAMPLES: dict[int, tuple[tuple[Any, int, int], ...]] = {
     1: ((3, 22, 30), (5, 30, 28), (7, 33, 35), (9, 15, 18), (10, 18, 21)),
     2: (
@@ -199,7 +199,7 @@ _EXAMPLES: dict[int, tuple[tuple[Any, int, int], ...]] = {
 
 
 def scheduling_example(number: int = 1, *, objective: str = "max_tardiness") -> MachineScheduling:
-    """Return Example 1, 2 or 3 of the paper; in Example 3 processing times are drawn at each start."""
+    """Return Example 1, 2 or 3 of the paper; Example 3 has random processing times."""
     if isinstance(number, bool) or number not in list(_EXAMPLES):
         raise ProblemError(f"number is {number!r}; there are the scheduling examples 1, 2 and 3")
     jobs = named_jobs(Job(*row) for row in _EXAMPLES[number])

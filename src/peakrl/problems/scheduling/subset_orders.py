@@ -1,12 +1,12 @@
-"""The best order of up to some twenty jobs on one machine, by dynamic programming over the sets of jobs done.
+"""The best order of up to some twenty jobs on one machine, by dynamic programming over sets of finished jobs.
 
 A label of a set S is (end t, cost c) of some order of S that meets every deadline. From each label of S without j
 
-    t' = max(t, r_j) + p_j,  kept where t' <= D_j;   c' = c + cost of j ending at t'  (`scheduling.job_cost`)
+    t' = max(t, r_j) + p_j,  if t' <= D_j;   c' = c + cost of j ending at t'  (`scheduling.job_cost`)
 
-is one of S. Every objective grows with the times at which jobs end, so a label that is neither earlier nor cheaper than
-another can be forgotten: S keeps its front, by rising end and falling cost. Without release times every order of S ends
-at once, and the front is one label: 2^n labels and n 2^(n-1) steps.
+is a label of S. Every objective grows with the ends of jobs, so that a label that is neither earlier nor cheaper than
+another can be dropped: S has a Pareto front, by rising end and falling cost. Without release times all orders of S end
+at the same time, and the front is one label: 2^n labels and n 2^(n-1) steps.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from peakrl.types import Floats, Longs
 
 @kernel
 def subset_labels(jobs: JobTable, most: int) -> tuple[Longs, Longs, Floats, Longs, Longs]:
-    """Return [set + 1] where a set's labels begin, and [label]: end, cost, the label it comes from and its last job.
+    """Return [set + 1]: first label of a set, and [label]: end, cost, predecessor and last job.
 
-    A first of -1 says that there would be more than `most` labels.
+    A first number of -1 means that there would be more than `most` labels.
     """
     count = jobs.due.shape[0]
     sets = 1 << count
@@ -30,7 +30,7 @@ def subset_labels(jobs: JobTable, most: int) -> tuple[Longs, Longs, Floats, Long
     room = min(most, 2 * sets + 16)
     end, cost = np.zeros(room, np.int64), np.zeros(room)
     before, last = np.full(room, -1), np.full(room, -1)
-    start[1] = 1  # of the empty set: it ends at 0 and costs nothing
+    start[1] = 1  # the empty set ends at 0 and costs nothing
     for done in range(1, sets):
         first = start[done]
         size = np.int64(0)  # a plain 0 would have `insert` compiled twice
@@ -69,14 +69,14 @@ def insert(
     label: int,
     job: int,
 ) -> int:
-    """Put a label into the front that begins at `first`, if no other is as early and as cheap; return its size."""
+    """Insert a label into the front at `first`, unless another is as early and as cheap; return its size."""
     place = first
     while place < first + size and end[place] <= time:
         if cost[place] <= paid:
             return size
         place += 1
     if place > first and end[place - 1] == time:
-        place -= 1  # as early and dearer: it goes
+        place -= 1  # as early and more expensive: dropped
     after = place
     while after < first + size and cost[after] >= paid:
         after += 1
@@ -94,13 +94,13 @@ def insert(
 
 @kernel
 def move(end: Longs, cost: Floats, before: Longs, last: Longs, here: int, there: int) -> None:
-    """Copy a label to another place."""
+    """Copy a label to another index."""
     end[there], cost[there], before[there], last[there] = end[here], cost[here], before[here], last[here]
 
 
 @inlined
-def longer(array, room):  # type: ignore[no-untyped-def]  # whole numbers and others
-    """Return an array with more room, and what it held."""
+def longer(array, room):  # type: ignore[no-untyped-def]  # integers and floats
+    """Return an array of length `room` with the same content."""
     grown = np.empty(room, array.dtype)
     grown[: array.shape[0]] = array
     return grown

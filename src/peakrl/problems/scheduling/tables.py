@@ -1,8 +1,8 @@
 """The tabular model of a scheduling problem, built layer by layer in compiled code.
 
-Layer h holds the states with h jobs done. Each layer is expanded at once (every job not yet done, every processing
-time), and equal next states, equal distributions and equal payoffs are numbered in the order of their first
-occurrence: the numbering of `compile.explore`, array for array.
+Layer h holds the states with h finished jobs. Each layer is expanded at once (every unfinished job, every processing
+time); equal next states, distributions and payoffs are numbered in the order of their first occurrence, so that the
+model equals that of `compile.explore` in every array.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from peakrl.types import Floats, Ints, Longs, Payoffs
 
 #: Bytes of the finished model and its labels for a state, a pair, a distribution and a stored outcome.
 STATE_BYTES, ROW_BYTES, DISTRIBUTION_BYTES, OUTCOME_BYTES = 28, 12, 8, 12
-#: Bytes at work on a layer for each of its (pair, processing time): the expansion, its hash table, what is kept of
-#: it, and the gaps that freed arrays leave in the heap (measured: 110 without the gaps).
+#: Working memory of a layer in bytes for each (pair, processing time): the expansion, its hash table, its results, and
+#: gaps in the heap (measured: 110 without the gaps).
 WORK_BYTES = 180
 
 #: The arrays of `LayerRows` by field, one for each layer.
@@ -34,16 +34,16 @@ Parts = dict[str, list[NDArray[Any]]]
 
 
 class LayerRows(NamedTuple):
-    """What a finished layer adds to the model; payoff lists are numbered within the layer."""
+    """The rows of a finished layer; payoff lists are numbered within the layer."""
 
     row_job: Ints
     row_distribution: Ints
     row_payoff: Ints
-    #: The layer's different distributions: sizes, next slots within the next layer, probabilities.
+    #: Distinct distributions: sizes, next slots within the next layer, probabilities.
     sizes: Longs
     following: Ints
     probability: Floats
-    #: The layer's different payoff lists: sizes, rewards, margins.
+    #: Distinct payoff lists: sizes, rewards, margins.
     payoff_sizes: Longs
     reward: Floats
     margin: Floats
@@ -93,7 +93,7 @@ def tabulate_schedule(
 
 
 def outcome_count(table: JobTable, done: Words, rows_a_state: int) -> int:
-    """Return how many (state, job, processing time) a layer has."""
+    """Return the number of (state, job, processing time) of a layer."""
     sizes = np.diff(table.pair_start)
     if (sizes == 1).all():
         return len(done) * rows_a_state
@@ -115,7 +115,7 @@ def layer_rows(
     next_done, next_clock = out.next_done[first], out.next_clock[first]
     start, reward = out.outcome_start, out.reward
     if outcomes == rows:
-        # One time for each job: a distribution is a next state.
+        # One time for each job: a distribution is one next state.
         distribution, chosen = following, first
     else:
         sort_rows(start, following, out.probability, reward, out.margin)
@@ -132,7 +132,7 @@ def layer_rows(
 
 
 def joined_model(header: Header, labels: ScheduleStates, layer_sizes: Sequence[int], parts: Parts) -> TabularModel:
-    """Join the layers into a model; `parts` is used up."""
+    """Join the layers into a model; empties `parts`."""
     layer_start = starts_of(layer_sizes)
     distribution_start = starts_of([len(sizes) for sizes in parts["sizes"]])
     return assemble(
@@ -155,7 +155,7 @@ def joined_model(header: Header, labels: ScheduleStates, layer_sizes: Sequence[i
 
 
 def join_payoffs(parts: Parts) -> Payoffs:
-    """Number the layers' payoff lists once for all."""
+    """Number the payoff lists of all layers."""
     first = starts_of([len(sizes) for sizes in parts["payoff_sizes"]])
     sizes, reward, margin = (_joined(parts[field]) for field in ("payoff_sizes", "reward", "margin"))
     start = starts_of(sizes)
@@ -167,25 +167,25 @@ def join_payoffs(parts: Parts) -> Payoffs:
 
 
 class MemoryGuard:
-    """Stops a model that would not fit before its arrays are made."""
+    """Raises for a model that would not fit, before its arrays are allocated."""
 
     def __init__(self, name: str, jobs: int, limit: float) -> None:
         self.name, self.jobs, self.limit = name, jobs, limit
         self.states = self.rows = self.kept = 0
 
     def refuse_at_once(self) -> None:
-        """Every set of jobs is a state, whatever else a state holds."""
+        """Check the least possible size: every set of jobs is a state."""
         states, rows = 2**self.jobs, self.jobs * 2 ** (self.jobs - 1)
         least = states * (STATE_BYTES + DISTRIBUTION_BYTES + OUTCOME_BYTES) + rows * ROW_BYTES
         self._check(states, rows, least, f"{self.jobs} jobs")
 
     def before_layer(self, step: int, states: int, outcomes: int) -> None:
-        """Count the layer about to be expanded."""
+        """Check the size with the layer that is about to be expanded."""
         rows = self.rows + states * (self.jobs - step)
         self._check(self.states + states, rows, self.kept + outcomes * WORK_BYTES, f"the first {step + 1} jobs")
 
     def after_layer(self, states: int, layer: LayerRows) -> None:
-        """Add what is kept of a finished layer."""
+        """Add the size of a finished layer."""
         self.states, self.rows = self.states + states, self.rows + len(layer.row_job)
         self.kept += states * STATE_BYTES + len(layer.row_job) * ROW_BYTES
         self.kept += len(layer.sizes) * DISTRIBUTION_BYTES + len(layer.following) * OUTCOME_BYTES
@@ -201,13 +201,13 @@ class MemoryGuard:
 
 
 def _gather(start: Longs, chosen: Ints) -> tuple[Longs, Longs]:
-    """Return the places of the chosen lists' members, one list after another, and the lists' sizes."""
+    """Return the indices of the members of the chosen lists, and the sizes of the lists."""
     sizes = start[chosen + 1] - start[chosen]
     return expand(start[chosen], sizes), sizes
 
 
 def _joined(parts: list[NDArray[Any]], offsets: Longs | None = None) -> NDArray[Any]:
-    """Join the layers' arrays, each raised by its offset, and let go of them: two copies of all would be too much."""
+    """Join the arrays of the layers, each raised by its offset, and empty the list to save memory."""
     whole = np.concatenate(parts)
     if offsets is not None:
         place = 0

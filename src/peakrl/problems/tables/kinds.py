@@ -9,7 +9,7 @@ TEMPLATE = """# A problem as a list of outcomes. Train it:  peakrl train {name}.
 [problem]
 kind = "tables"                   # the others: {others}
 file = "{name}.csv"               # one row for each outcome: state, action, next_state, reward, probability, step;
-                                  # every other column is a constraint (>= 0 is met). Or an .npz with the arrays
+                                  # every other column is a constraint (satisfied if >= 0). Or an .npz with the arrays
                                   # transitions [state, action, next_state], rewards, constraints
 horizon = 10
 initial = "cold"                  # a state, or {{ cold = 0.5, warm = 0.5 }}

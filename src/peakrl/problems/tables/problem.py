@@ -1,12 +1,12 @@
 """Problems in tables: arrays in an .npz file, or a list of outcomes in a .csv file.
 
-An .npz file holds the arguments of `TabularModel.from_arrays` by name: transitions, rewards, constraints and, if
-wanted, initial and available. A .csv file has one row for each outcome and the columns
+An .npz file holds the arguments of `TabularModel.from_arrays` by name: transitions, rewards, constraints and optionally
+initial and available. A .csv file has one row for each outcome and the columns
 
-    state, action, next_state, reward        and, if wanted, probability (1 where it is left out) and step;
+    state, action, next_state, reward        and optionally probability (default 1) and step;
 
 every other column is a constraint, named by its header. Without a step column nothing depends on the step. States and
-actions are words; they become numbers where all of a kind are whole numbers.
+actions are strings; they become numbers if all of a kind are whole numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def table_problem(
     constraint_names: Sequence[str] | None = None,
     name: str | None = None,
 ) -> Problem | TabularModel:
-    """Return what a table file describes; what is not given is read off it.
+    """Return the problem or model of a table file.
 
     `initial`: a state, or {state: probability}; by default state 0 (.npz) or the state of the first row (.csv).
     """
@@ -57,7 +57,7 @@ def table_problem(
 
 
 def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the options of `table_problem` that are given, or raise for one that is nothing of its kind."""
+    """Return those options of `table_problem` that are given, or raise."""
     options = ("initial", "reward_range", "constraint_bounds", "constraint_names", "name")
     kept = {name: given[name] for name in options if given[name] is not None}
     for name, check in (("reward_range", check_range), ("constraint_bounds", check_bounds)):
@@ -82,7 +82,7 @@ def is_start(given: Any) -> bool:
 
 
 def with_file(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the parameters of `table_problem` with the file's place."""
+    """Return the parameters of `table_problem` with the path of the file."""
     return {**parameters, "file": file_of(parameters, folder)}
 
 
@@ -95,9 +95,9 @@ def file_of(parameters: dict[str, Any], folder: Path) -> Path:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the named arrays of an .npz file, once their sizes are known to be right and small enough."""
+    """Return the named arrays of an .npz file after a check of their sizes."""
     try:
-        # Opened here: numpy leaves a file that it cannot read open.
+        # Opened here: numpy does not close a file that it cannot read.
         with opened(path) as file:
             check_archive(path, file)
             with np.load(file, allow_pickle=False) as loaded:
@@ -106,13 +106,13 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # a damaged archive makes numpy, zipfile and zlib raise a dozen different things
+    except Exception as error:  # numpy, zipfile and zlib raise many types of errors for a damaged archive
         raise StorageError(f"{path} is not an .npz file of plain arrays: {error}") from error
     return arrays
 
 
 def check_archive(path: Path, file: IO[bytes], limit: float | None = None) -> None:
-    """Raise where an .npz file holds other arrays than it may, more bytes than fit, or fewer than it asks for."""
+    """Raise if an .npz file holds unknown arrays, more bytes than fit, or fewer than it declares."""
     limit, needed = available_memory() * SHARE if limit is None else limit, 0
     with zipfile.ZipFile(file) as archive:
         names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
@@ -126,8 +126,8 @@ def check_archive(path: Path, file: IO[bytes], limit: float | None = None) -> No
             with archive.open(info) as member:
                 asked, numbers = declared_size(member)
             if asked != info.file_size:
-                raise ProblemError(f"{path}: array {name!r} asks for {asked:,} bytes of {info.file_size:,}")
-            needed += 8 * numbers  # as they are computed with; in a file one takes a byte, and zeros next to nothing
+                raise ProblemError(f"{path}: array {name!r} declares {asked:,} bytes and has {info.file_size:,}")
+            needed += 8 * numbers  # as float64; in the file a number may take a byte, and compressed zeros hardly any
             if needed > limit:
                 size = f"{needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB"
                 raise ProblemError(f"{path}: its arrays would take {size}")
@@ -135,11 +135,11 @@ def check_archive(path: Path, file: IO[bytes], limit: float | None = None) -> No
 
 
 def declared_size(member: IO[bytes]) -> tuple[int, int]:
-    """Return how long an array's file must be, by its header, and how many numbers it holds."""
+    """Return the size of an array's file by its header, and how many numbers it holds."""
     version = np.lib.format.read_magic(member)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(member)
-    if dtype.kind not in "biuf" or min(shape, default=0) < 0:  # words of no letters take no room, however many
+    if dtype.kind not in "biuf" or min(shape, default=0) < 0:  # empty strings would take no bytes
         raise ValueError(f"an array holds {dtype} {shape}, not numbers")
     return member.tell() + math.prod(shape) * dtype.itemsize, math.prod(shape)
 
@@ -161,13 +161,13 @@ def model_of_arrays(path: Path, horizon: int, options: Mapping[str, Any]) -> Tab
         return TabularModel.from_arrays(transitions, rewards, constraints, horizon, **arrays, **given)
     except PeakError as error:
         raise ProblemError(f"{path}: {error}") from None
-    except (TypeError, ValueError, OverflowError) as error:  # an array of words, for instance
+    except (TypeError, ValueError, OverflowError) as error:  # for instance an array of strings
         raise ProblemError(f"{path}: the arrays are not tables of numbers ({error})") from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedProblem(Problem):
-    """A problem whose every outcome is listed."""
+    """A problem whose outcomes are listed."""
 
     name: str
     horizon: int
@@ -176,11 +176,11 @@ class ListedProblem(Problem):
     constraint_bounds: Sequence[float]
     stationary: bool
     first: tuple[tuple[float, Hashable], ...]
-    #: {(step, state): {action: outcomes}}, the step 0 where nothing depends on it.
+    #: {(step, state): {action: outcomes}}; the step is 0 if nothing depends on it.
     table: Mapping[tuple[int, Hashable], Mapping[Hashable, Sequence[Outcome]]]
 
     def initial(self) -> Sequence[tuple[float, Hashable]]:
-        """Return where an episode may start."""
+        """Return the possible first states."""
         return self.first
 
     def actions(self, step: int, state: Hashable) -> list[Hashable]:
@@ -202,7 +202,7 @@ def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) ->
     state_of, action_of = label_maker(rows, ("state", "next_state")), label_maker(rows, ("action",))
     table: dict[tuple[int, Hashable], dict[Hashable, list[Outcome]]] = {}
     for where, cells in rows:
-        step = whole(cells["step"], f"{where}, column 'step'", horizon) if "step" in columns else 0
+        step = step_of(cells["step"], f"{where}, column 'step'", horizon) if "step" in columns else 0
         outcome = Outcome(
             number(cells["probability"], f"{where}, column 'probability'") if "probability" in columns else 1.0,
             state_of(cells["next_state"]),
@@ -247,7 +247,7 @@ def first_states(given: Any, state_of: Callable[[str], Hashable], otherwise: str
 def listed_states(
     first: tuple[tuple[float, Hashable], ...], table: Mapping[tuple[int, Hashable], Any]
 ) -> tuple[tuple[float, Hashable], ...]:
-    """Return the first states, each of which has a row at the first step."""
+    """Return the first states, or raise if one has no row at the first step."""
     for _, state in first:
         if (0, state) not in table:
             raise ProblemError(f"initial names {state!r}, which no row has as its state at the first step")
@@ -255,9 +255,9 @@ def listed_states(
 
 
 def read_rows(path: Path) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
-    """Return the columns and, for each row, where it stands and its cells."""
+    """Return the columns and, for each row, its location and its cells."""
     try:
-        text = read_file(path).decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
+        text = read_file(path).decode("utf-8-sig")  # spreadsheets begin files with a byte-order mark
         lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except UnicodeDecodeError as error:
         raise StorageError(f"{path}: byte {error.start} is not UTF-8 text; save the file as CSV in UTF-8") from None
@@ -277,7 +277,7 @@ def read_rows(path: Path) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
 
 
 def check_columns(path: Path, columns: list[str]) -> None:
-    """Raise unless the header names every column once and lacks none."""
+    """Raise unless the header has every required column, and none twice."""
     for name in REQUIRED:
         if name not in columns:
             raise ProblemError(f"{path}: column {name!r} is missing; there are {', '.join(columns)}")
@@ -287,7 +287,7 @@ def check_columns(path: Path, columns: list[str]) -> None:
 
 
 def label_maker(rows: Sequence[tuple[str, dict[str, str]]], columns: Sequence[str]) -> Callable[[str], Hashable]:
-    """Return what turns a cell into a label: a number where all cells of the columns are whole numbers."""
+    """Return the function that turns a cell into a label: a number if all cells of the columns are whole numbers."""
     if all(_WORD.fullmatch(cells[column]) for _, cells in rows for column in columns):
         return lambda cell: int(cell) if _WORD.fullmatch(cell) else cell
     return str
@@ -304,7 +304,7 @@ def number(cell: str, where: str) -> float:
     return value
 
 
-def whole(cell: str, where: str, horizon: int) -> int:
+def step_of(cell: str, where: str, horizon: int) -> int:
     """Return a step or raise."""
     if not _WHOLE.fullmatch(cell) or not 0 <= int(cell) < horizon:
         raise ProblemError(f"{where}: the cell is {cell[:40]!r}; steps count from 0 to {horizon - 1}")
