@@ -214,7 +214,7 @@ def check_chain(
 
 
 def check_integers(
-    value: Any, what: str, largest: int | None = None, *, error: Error = ProblemError
+    value: Any, what: str, largest: int | None = None, *, otherwise: str = "", error: Error = ProblemError
 ) -> NDArray[np.int64]:
     """Return an array of whole numbers from 0 to `largest`."""
     try:
@@ -231,7 +231,7 @@ def check_integers(
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
         allowed = "of at least 0" if largest is None else f"from 0 to {largest}"
-        raise error(f"{what}{list(index)} is {numbers[index]}; it must be a whole number {allowed}")
+        raise error(f"{what}{list(index)} is {numbers[index]}; it must be a whole number {allowed}{otherwise}")
     return numbers.astype(np.int64)
 
 

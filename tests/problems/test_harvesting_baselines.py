@@ -242,5 +242,5 @@ def test_baselines_on_sequences_refuse_what_the_problem_refuses(function):
 
 def test_a_rule_that_asks_for_more_than_there_is_is_refused_by_the_policy():
     problem = energy_harvesting(arrivals=[1] * 20)
-    with pytest.raises(PolicyError, match="not on offer"):
+    with pytest.raises(PolicyError, match="not available"):
         Policy.from_rule(compile_model(problem), lambda step, state: sum(state) + 1)

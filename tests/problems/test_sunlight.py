@@ -96,7 +96,7 @@ def test_its_description_is_built_again_from_a_file_beside_it(tmp_path):
         (station_text([[0] * 23]), "01/01/1999 has 23 hours, not 24"),
         (station_text([[0] * 24]).replace(",05:00,", ",07:00,"), "row 7: hour 7 of 01/01/1999 follows hour 4"),
         (station_text([[0] * 23 + ["much"]]), "row 26: it must hold a date, a time and a number"),
-        (station_text([[-1] * 24]), "row 3: .* is no hour of a year"),
+        (station_text([[-1] * 24]), "row 3: .* is not an hour of a year"),
     ],
 )
 def test_a_file_that_is_no_station_is_refused_with_its_row(text, message, tmp_path):

@@ -302,7 +302,7 @@ def invert(probabilities: Floats, numbers: Floats) -> Longs:
 
 def recorded_sequences(given: Any, *, horizon: int, max_arrival: int) -> Longs:
     """Return validated arrivals [step] or [sequence, step], cut to the first `horizon` steps."""
-    numbers = check_integers(given, "arrivals", max_arrival)
+    numbers = check_integers(given, "arrivals", max_arrival, otherwise=" (max_arrival)")
     if numbers.ndim not in (1, 2):
         raise ProblemError(f"arrivals have shape {numbers.shape}; they must be [step] or [sequence, step]")
     if numbers.shape[-1] < horizon:
@@ -312,7 +312,7 @@ def recorded_sequences(given: Any, *, horizon: int, max_arrival: int) -> Longs:
 
 def as_days(given: Any, largest: int) -> Longs:
     """Return recorded arrivals [day, step]; a single day may have no first axis."""
-    days = np.atleast_2d(check_integers(given, "days", largest))
+    days = np.atleast_2d(check_integers(given, "days", largest, otherwise=" (max_arrival)"))
     if days.ndim != 2 or days.size == 0:
         raise ProblemError(f"days have shape {np.shape(given)}; they must be [day, step] and not empty")
     return days
