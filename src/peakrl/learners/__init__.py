@@ -3,10 +3,11 @@
     peakrl.learn(model, peakrl.learners.SafeQ(trials=False), episodes=50_000)
     peakrl.learn(model, "SafeQ", episodes=50_000)
 
-Wherever a learner is accepted, its name as a string will do, in upper or lower case; problem files and sweeps give its
-settings beside it, and `preset` for a class method: `learner = "ConstrainedQ"`, `preset = "paper"`, `slack = 0.1`.
+Wherever a learner is accepted, its name can be passed as a string, in upper or lower case. Problem files and sweeps
+list its settings beside it, and `preset` for a class method: `learner = "ConstrainedQ"`, `preset = "paper"`,
+`slack = 0.1`.
 
-A new learner is one module in `peakrl.learners`, with its settings, its tables and its rule, and one line here.
+A new learner is one module in `peakrl.learners`, with its settings, tables and kernel, and one line here.
 """
 
 from __future__ import annotations

@@ -426,7 +426,7 @@ class Algorithm(ABC):
         return
 
 
-class Held:
+class Results:
     """Copy of an algorithm's results at one moment, for runs that are watched in progress."""
 
     def __init__(self, algorithm: Algorithm) -> None:

@@ -46,3 +46,14 @@ def note_episode(experience: Floats, counters: Longs, done: int, k: int, earned:
     if experience.shape[0] > 0:
         experience[k, 0] = earned
         experience[k, 1] = violated
+
+
+@inlined
+def log_change(log: Log, episode: int, node: int, row: int, changes: int) -> int:
+    """Log that `node` takes `row` from `episode` on, unless the log is empty; return the new length of the log."""
+    if log.node.shape[0] > 0:
+        log.episode[changes] = episode
+        log.node[changes] = node
+        log.row[changes] = row
+        changes += 1
+    return changes

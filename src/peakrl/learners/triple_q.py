@@ -36,7 +36,7 @@ from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
 from peakrl.learners.base import FINITE, Choices, Episode, SamplingAlgorithm, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import BudgetSettings
-from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.episode import Log, log_change, note_episode, take_row
 from peakrl.learners.growable import Table
 from peakrl.learners.space import checked_rows
 from peakrl.sampling import Words, draw_first
@@ -257,9 +257,7 @@ def choose(tables: Tables, rules: Rules, step: int, slot: int, log: Log, episode
     row, column = greedy_row(tables, rules, step, slot), step * rules.shift
     if tables.greedy[slot, column] != row:
         tables.greedy[slot, column] = row
-        if log.node.shape[0] > 0:
-            log.episode[changes], log.node[changes], log.row[changes] = episode, step * rules.node_stride + slot, row
-            changes += 1
+        changes = log_change(log, episode, step * rules.node_stride + slot, row, changes)
     return changes
 
 

@@ -48,7 +48,7 @@ from peakrl.learners.base import (
     used,
 )
 from peakrl.learners.coverage import Outcomes, collect
-from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.episode import Log, log_change, note_episode, take_row
 from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
 from peakrl.learners.space import checked_rows
@@ -396,11 +396,7 @@ def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: 
             counts.w[slot, column] = best
             if counts.greedy[slot, column] != chosen:
                 counts.greedy[slot, column] = chosen
-                if log.node.shape[0] > 0:
-                    log.episode[changes] = episode
-                    log.node[changes] = column * layout.node_stride + slot
-                    log.row[changes] = chosen
-                    changes += 1
+                changes = log_change(log, episode, column * layout.node_stride + slot, chosen, changes)
     return changes
 
 

@@ -24,7 +24,7 @@ from peakrl.gym.adapter import Lanes, ModelLane, SingleLane
 from peakrl.learners.assumptions.contradictions import DeclarationCheck
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
 from peakrl.learners.assumptions.limits import Limits
-from peakrl.learners.base import Algorithm, Held, LearnerSettings, ProofHistory, SamplingAlgorithm, Sizes, Task
+from peakrl.learners.base import Algorithm, LearnerSettings, ProofHistory, Results, SamplingAlgorithm, Sizes, Task
 from peakrl.learners.coverage import Coverage, find_coverage
 from peakrl.learners.episode import Log
 from peakrl.learners.infeasibility import Memory, Witness
@@ -81,7 +81,7 @@ class LearningRun:
     _policy: Table | Callable[[], Table]
     _followed: Table | Callable[[], Table]
     _averaged: AveragedPolicy | None
-    _learned: Algorithm | Held
+    _learned: Algorithm | Results
     _trainer: Trainer | None = None
 
     @cached_property
@@ -128,7 +128,7 @@ class LearningRun:
     @property
     def stored_numbers(self) -> int | None:
         """Size of the learner's tables; None for a run that is still learning."""
-        return None if isinstance(self._learned, Held) else sum(a.size for a in self._learned.arrays().values())
+        return None if isinstance(self._learned, Results) else sum(a.size for a in self._learned.arrays().values())
 
     @cached_property
     def coverage(self) -> Coverage | None:
@@ -137,7 +137,7 @@ class LearningRun:
         None for learners that do not count visits, for randomised policies and for a run that is still learning.
         """
         model = self.model if isinstance(self.model, TabularModel) else None
-        if isinstance(self._learned, Held) or not isinstance(self.policy, Policy):
+        if isinstance(self._learned, Results) or not isinstance(self.policy, Policy):
             return None
         return find_coverage(self._learned, self.policy.rows, model)
 
@@ -190,7 +190,7 @@ class LearningRun:
         )
 
 
-def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Held) -> Table:
+def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Results) -> Table:
     """Return a policy of an algorithm: its action probabilities if it is randomised, else these rows [node]."""
     chances = algorithm.chances()
     return Policy(states, rows(), learned) if chances is None else simplest_policy(states, chances)
@@ -388,7 +388,7 @@ class Trainer:
         if self.average:
             changes = self.space.ordered(self.change_list())
             averaged = AveragedPolicy(states, self.done, self.space.first_rows(), *changes)
-        learned = Held(algorithm) if watched else algorithm
+        learned = Results(algorithm) if watched else algorithm
 
         def table(rows: Callable[[], Ints]) -> Table | Callable[[], Table]:
             make = partial(table_of, algorithm, states, rows, learned)

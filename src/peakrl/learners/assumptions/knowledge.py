@@ -203,6 +203,18 @@ def make_groups(space: Space, depends_on: str | None, model: TabularModel | None
     return Groups(group.astype(np.int32), start.astype(np.int64), order.astype(np.int32), slot_of_row)
 
 
+def group_key(space: Space, depends_on: str | None, row: int) -> Hashable:
+    """Return what the constraints of a row are declared to depend on."""
+    state, action = int(space.slot_state[space.slot_of_row[row]]), int(space.row_action[row])
+    return state if depends_on == "state" else action if depends_on == "action" else (state, action)
+
+
+def failed_groups(space: Space, depends_on: str | None, max_violation: Floats) -> dict[Hashable, float]:
+    """Return the observed violation of each group, from that of its rows."""
+    rows = np.flatnonzero(max_violation > 0).tolist()
+    return {group_key(space, depends_on, row): float(max_violation[row]) for row in rows}
+
+
 def check_groups(model: TabularModel, depends_on: str, group: NDArray[Any], first: NDArray[Any]) -> None:
     """Raise if only some rows of a group may violate."""
     fails: NDArray[np.bool_] = np.any(model.row_margin < 0, axis=1)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.episode import Log, log_change, note_episode, take_row
 from peakrl.learners.ucbvi import Counts, count_step
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
@@ -51,11 +51,7 @@ def draw_rows(
         row, slot, column = mixture.row[index], mixture.slot[i], mixture.column[i]
         if counts.greedy[slot, column] != row:
             counts.greedy[slot, column] = row
-            if log.node.shape[0] > 0:
-                log.episode[changes] = episode
-                log.node[changes] = column * node_stride + slot
-                log.row[changes] = row
-                changes += 1
+            changes = log_change(log, episode, column * node_stride + slot, row, changes)
     return changes
 
 

@@ -55,7 +55,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.episode import Log, log_change, note_episode, take_row
 from peakrl.planning.backward import LEAST_COST, TIE
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
@@ -263,11 +263,7 @@ def back_up(
         plan.value[slot, column], plan.cost[slot, column] = best, least
         if plan.row[slot, column] != chosen:
             plan.row[slot, column] = chosen
-            if log.node.shape[0] > 0:
-                log.episode[changes] = episode
-                log.node[changes] = column * places.node_stride + slot
-                log.row[changes] = chosen
-                changes += 1
+            changes = log_change(log, episode, column * places.node_stride + slot, chosen, changes)
     return changes
 
 

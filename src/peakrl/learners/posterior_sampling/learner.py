@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.errors import SettingsError
-from peakrl.learners.assumptions.knowledge import check_most_reward, distributions_of_rows, make_groups
+from peakrl.learners.assumptions.knowledge import (
+    check_most_reward,
+    distributions_of_rows,
+    failed_groups,
+    group_key,
+    make_groups,
+)
 from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import (
     FINITE,
@@ -161,7 +167,9 @@ class PosteriorLearner(SamplingAlgorithm):
             value[offers, -1] = 0.0
         if self.failed:
             for new in range(new_row, space.rows):
-                self.by_row["max_violation"].room[new] = self.failed.get(self._key(new), 0.0)
+                self.by_row["max_violation"].room[new] = self.failed.get(
+                    group_key(self.space, self.depends_on, new), 0.0
+                )
             changes = self._begin_with_others(first, episode, log, changes)
         self._gather()
         return changes
@@ -271,10 +279,6 @@ class PosteriorLearner(SamplingAlgorithm):
         horizon, columns = self.task.sizes.horizon, self.columns
         return columns * self.space.slots + horizon * (1 + columns * largest)
 
-    def _key(self, row: int) -> Hashable:
-        state, action = int(self.space.slot_state[self.space.slot_of_row[row]]), int(self.space.row_action[row])
-        return state if self.depends_on == "state" else action if self.depends_on == "action" else (state, action)
-
     # Learning ------------------------------------------------------------------------------------------------
 
     def choices(self) -> Choices:
@@ -292,7 +296,7 @@ class PosteriorLearner(SamplingAlgorithm):
             made = make_groups(self.space, self.depends_on, None)
             places = places._replace(group_of_row=made.of_row, group_start=made.start, group_rows=made.rows)
             for step in np.flatnonzero(path.violation[:length] > 0).tolist():
-                key = self._key(int(path.row[step]))
+                key = group_key(self.space, self.depends_on, int(path.row[step]))
                 self.failed[key] = max(self.failed.get(key, 0.0), float(path.violation[step]))
         return learn_played(places, self.counts, self.rules, self.plan, path, length, log, episode, changes)
 
@@ -428,7 +432,4 @@ class PosteriorLearner(SamplingAlgorithm):
         ):
             raise ValueError("engine.status: a number is out of range")
         if self.depends_on is not None and self.task.model is None:
-            max_violation = self.by_row["max_violation"].used
-            self.failed = {
-                self._key(row): float(max_violation[row]) for row in np.flatnonzero(max_violation > 0).tolist()
-            }
+            self.failed = failed_groups(self.space, self.depends_on, arrays["max_violation"])

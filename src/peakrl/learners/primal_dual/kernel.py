@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.episode import Log, log_change, note_episode, take_row
 from peakrl.learners.ucbvi import NO_CELL, Counts, count_step
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
@@ -375,10 +375,7 @@ def follow(counts: Counts, dual: Dual, rules: Rules, begin: int, log: Log, episo
             row = dual.plan[slot, column] if rules.rule != IMPROVE else draw_row(dual, rules, slot, column)
             if counts.greedy[slot, column] != row:
                 counts.greedy[slot, column] = row
-                if log.node.shape[0] > 0:
-                    log.episode[changes], log.row[changes] = episode, row
-                    log.node[changes] = column * rules.node_stride + slot
-                    changes += 1
+                changes = log_change(log, episode, column * rules.node_stride + slot, row, changes)
     return changes
 
 

@@ -49,7 +49,7 @@ import numpy as np
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.knowledge import NO_INTS, Groups
-from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.episode import Log, log_change, note_episode, take_row
 from peakrl.learners.infeasibility import NO_WITNESS, VIOLATES
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
@@ -211,13 +211,10 @@ def note_changes(
     changes: int,
 ) -> int:
     """Log the columns of a slot whose greedy row differs from `before`; return the new length of the log."""
-    if log.node.shape[0] > 0:
-        for column in range(low, high):
-            if tables.greedy[slot, column] != before[column]:
-                log.episode[changes] = episode
-                log.node[changes] = column * layout.node_stride + slot
-                log.row[changes] = tables.greedy[slot, column]
-                changes += 1
+    for column in range(low, high):
+        row = tables.greedy[slot, column]
+        if row != before[column]:
+            changes = log_change(log, episode, column * layout.node_stride + slot, row, changes)
     return changes
 
 
@@ -253,15 +250,11 @@ def forbid(
 @loop
 def start_afresh(layout: Layout, tables: Tables, options: Options, log: Log, episode: int, changes: int) -> int:
     """Reset all tables except the proof; return the new length of the log."""
-    if log.node.shape[0] > 0:
-        for slot in range(options.ends, layout.row_start.shape[0] - 1):
-            first = layout.row_start[slot]
-            for column in range(tables.q.shape[1]):
-                if tables.greedy[slot, column] != first:
-                    log.episode[changes] = episode
-                    log.node[changes] = column * layout.node_stride + slot
-                    log.row[changes] = first
-                    changes += 1
+    for slot in range(options.ends, layout.row_start.shape[0] - 1):
+        first = layout.row_start[slot]
+        for column in range(tables.q.shape[1]):
+            if tables.greedy[slot, column] != first:
+                changes = log_change(log, episode, column * layout.node_stride + slot, first, changes)
     forget(tables, options)
     fill_slots(layout, tables, options, options.ends)
     return changes

@@ -18,6 +18,8 @@ from peakrl.learners.assumptions.knowledge import (
     check_most_reward,
     distribution_starts,
     distributions_of_rows,
+    failed_groups,
+    group_key,
     make_groups,
 )
 from peakrl.learners.assumptions.limits import allowed_rows
@@ -243,7 +245,7 @@ class SafeQLearner(SamplingAlgorithm):
         """Forbid rows of new slots whose group is known to violate."""
         space, tables = self.space, self.tables
         for row in range(first, space.rows):
-            key = self._key(row)
+            key = group_key(self.space, self.depends_on, row)
             if key in self.failed and tables.status[REMEMBERS]:
                 tables.q[row] = -np.inf
                 tables.max_violation[row] = self.failed[key]
@@ -260,10 +262,6 @@ class SafeQLearner(SamplingAlgorithm):
                 log.row[changes] = low + int(best[column])
                 changes += 1
         return changes
-
-    def _key(self, row: int) -> Hashable:
-        state, action = int(self.space.slot_state[self.space.slot_of_row[row]]), int(self.space.row_action[row])
-        return state if self.depends_on == "state" else action if self.depends_on == "action" else (state, action)
 
     # Learning ------------------------------------------------------------------------------------------------
 
@@ -286,7 +284,7 @@ class SafeQLearner(SamplingAlgorithm):
             np.maximum.at(tables.max_violation, played.row[:length], violation)
         elif self.depends_on is not None:
             for step in np.flatnonzero(violation > 0).tolist():
-                key = self._key(int(played.row[step]))
+                key = group_key(self.space, self.depends_on, int(played.row[step]))
                 self.failed[key] = max(self.failed.get(key, 0.0), float(violation[step]))
         groups = self.groups if remembers and violation.any() else NO_GROUPS  # otherwise unused
         return learn_played(
@@ -377,10 +375,7 @@ class SafeQLearner(SamplingAlgorithm):
         if remembers not in (0, 1) or not 0 <= proved <= done or not 0 <= dead <= last:
             raise ValueError("engine.status: a number is out of range")
         if self.depends_on is not None and self.task.model is None:
-            max_violation = self.by_row["max_violation"].used
-            self.failed = {
-                self._key(row): float(max_violation[row]) for row in np.flatnonzero(max_violation > 0).tolist()
-            }
+            self.failed = failed_groups(self.space, self.depends_on, arrays["max_violation"])
 
 
 def check_declarations(task: Task, settings: SafeQ) -> None:
