@@ -69,7 +69,7 @@ MISDEEDS = {
         "each of the 2 actions",
     ),
     "mask of other numbers": (lambda r: (*r[:4], r[4] | {"action_mask": np.array([0, 2])}), "a 0 or a 1"),
-    "mask that changes": (lambda r: (*r[:4], r[4] | {"action_mask": np.array([0, 1])}), "must follow from the state"),
+    "mask that changes": (lambda r: (*r[:4], r[4] | {"action_mask": np.array([0, 1])}), "must depend only on the state"),
     "flag is no truth value": (replaced(2, 1), "terminated is 1"),
     "four values": (lambda result: result[:4], "must return"),
     "nothing at all": (lambda result: None, "must return"),

@@ -142,7 +142,7 @@ def test_where_nothing_is_random_the_best_policy_is_found_exactly(tmp_path):
     [
         (Knowledge(deterministic=True), "something is random"),
         (Knowledge(rewards=lambda step, state, action: 0.0), "rewards says 0"),
-        (Knowledge(constraint_depends_on="state"), "constraints tell apart"),
+        (Knowledge(constraint_depends_on="state"), "constraints differ for"),
         (Knowledge(most_reward=0.5), "most_reward is 0.5"),
         (Knowledge(outcome_groups=lambda step, state, action: 0), "outcome_groups"),
         (Knowledge(outcome_map=(lambda s, a, e: (0, e), (0, 1, 2, 3))), "outcome_map"),

@@ -168,7 +168,7 @@ def test_a_step_that_no_noise_explains_ends_the_run_with_the_observation():
         return restocked(state, action, noise) or (0, 7)
 
     for rule, led in ((otherwise, r"led to \(2, \d\), which no noise"), (endless, "led to the end, which no noise")):
-        with pytest.raises(TargetError, match=rf"episode \d+, step \d: state .* {led}.*by that it leads to \("):
+        with pytest.raises(TargetError, match=rf"episode \d+, step \d: state .* {led}.*it can lead to \("):
             certified(Shop(), Knowledge(rewards=True, outcome_map=(rule, tuple(range(NOISES)))))
 
 

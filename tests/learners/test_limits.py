@@ -319,9 +319,9 @@ def test_a_false_declaration_is_an_error_on_a_model():
         SettingsError, match=r"support lacks an outcome: at step \d in state|support calls an action safe"
     ):
         learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support=narrow))
-    with pytest.raises(SettingsError, match="constraints is declared otherwise than the model has it: in state"):
+    with pytest.raises(SettingsError, match="constraints is not the constraint of the model: in state"):
         learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(constraints=lambda h, s, a: 1.0))
-    with pytest.raises(SettingsError, match=r"constraints\(step, state, action\) gave None for step 0"):
+    with pytest.raises(SettingsError, match=r"constraints\(step, state, action\) returned None for step 0"):
         learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(constraints=lambda h, s, a: None))
     with pytest.raises(SettingsError, match="is neither a Problem nor a TabularModel"):
         learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support="mine"))

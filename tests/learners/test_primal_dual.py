@@ -219,10 +219,10 @@ def test_settings_that_cannot_be_are_refused_in_words():
         (lambda: OptPrimalDual(total=1, temperature=1, episodes_per_plan=2), "leave episodes_per_plan at 1"),
         (
             lambda: OptPrimalDual.opdop(total=1, slater=1),
-            "episodes is not given: OPDOP's steps are made",
+            "episodes is not given: OPDOP's steps depend",
         ),
         (lambda: OptPrimalDual.opdop(total=1, episodes=9), "slater is not given: OPDOP caps its prices"),
-        (lambda: OptPrimalDual.npg_pd(total=1, episodes=0), "made for the length of the run"),
+        (lambda: OptPrimalDual.npg_pd(total=1, episodes=0), "depend on the length of the run"),
     ]:
         with pytest.raises(SettingsError, match=words):
             make()

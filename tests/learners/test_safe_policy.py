@@ -257,7 +257,7 @@ def test_an_environment_that_contradicts_the_promise_ends_the_run():
         learn(Windy(), LEARNERS["practical"], episodes=5, constraint=home, knowledge=everywhere, **DECLARED)
     here = Knowledge(safe_policy=lambda step, place: STAY if place == 2 else None)
     with pytest.raises(
-        TargetError, match=r"step 3: action 1 in state 2 led to \d, where the safe policy names no action"
+        TargetError, match=r"step 3: action 1 in state 2 led to \d, in which the safe policy has no action"
     ):
         learn(Windy(), LEARNERS["practical"], episodes=500, constraint=pit, knowledge=here, **DECLARED)
     nowhere = Knowledge(safe_policy=lambda step, place: None)

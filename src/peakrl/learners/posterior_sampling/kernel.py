@@ -60,9 +60,8 @@ from peakrl.planning.backward import LEAST_COST, TIE
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
-#: What `Counts.status` holds: cells in use; episodes learned from; plans made; the episode of the proof of
-#: infeasibility (0: none) and the first slot that died; after how many episodes the next plan is due; what plans and
-#: what episodes have cost so far, in cells looked at.
+#: Indices of `Counts.status`: number of cells, episodes and plans; episode of the proof of infeasibility (0: none), and
+#: its first state; episodes at the next plan; work of plans, and of episodes, in visited cells.
 CELLS, EPISODES, PLANS, PROVED, DEAD_FIRST, NEXT_PLAN, PLAN_WORK, STEP_WORK = range(8)
 STATUS_SIZE = 8
 #: From this many cells on, outcomes of a distribution that differ only in their reward share a cell.

@@ -445,7 +445,7 @@ def learn_primal_dual(
     done: int,
     episodes: int,
     log: Log,
-    #: [episode, 2], or [episode, 4] where actions are drawn
+    #: [episode, 2], or [episode, 4] if the policy is randomised
     experience: Floats,
     counters: Longs,
 ) -> tuple[int, int]:
