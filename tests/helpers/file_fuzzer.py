@@ -35,7 +35,7 @@ from peakrl import (
     storage,
     sweep,
     verify,
-    visited_files,
+    visited,
 )
 from peakrl import model_file as files
 from peakrl.gym.targets import adapt
@@ -228,8 +228,8 @@ def correct_digests(plain, arrays):
             if key == "stored":
                 plain["model"] = plain[key]["digest"]
     with contextlib.suppress(Exception):
-        own = visited_files.part(arrays, "space.")
-        plain["model"] = visited_files.rebuilt(str(plain["problem"]), plain["space"], own).digest
+        own = visited.part(arrays, "space.")
+        plain["model"] = visited.rebuilt(str(plain["problem"]), plain["space"], own).digest
 
 
 def main(folder, first, count):

@@ -294,7 +294,7 @@ def test_learn_refuses_what_is_no_model_and_no_settings():
 
 def test_the_kernel_equals_its_twin_with_the_jit_off():
     code = (
-        "from test_learning import SETTINGS, twin_differences\n"
+        "from test_learn import SETTINGS, twin_differences\n"
         "found = [twin_differences(seed, name, 12) for seed in range(6) for name in SETTINGS]\n"
         "print(len(found), sum(map(len, found)))"
     )
