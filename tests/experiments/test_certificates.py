@@ -120,7 +120,7 @@ def certify_ending(number, shares, episodes=3_000):
     active = Trainer(lanes, settings, planned=episodes, seed=number, every=0, average=False)
     judged, false = 0, 0
     active.advance(1)
-    while active.done < episodes and active.learned().stopped is None:
+    while active.done < episodes and active.learned().stop_reason is None:
         active.advance(min(active.learned().until_review, episodes - active.done))
         for line in active.learned().rounds.issued[judged:]:
             found = evaluate(model, on_model(model, Policy(active.space.states(), active.learned().decided())))

@@ -212,7 +212,7 @@ def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
 def test_what_the_last_episode_followed_does_not_depend_on_the_pieces_that_a_run_was_made_in():
     def followed(model, piece):
         active = Trainer(model, Certified(0.7, relative=True), planned=10**6, seed=3, every=0, average=False)
-        while active.stopped is None:
+        while active.stop_reason is None:
             active.advance(piece)
         return active.done, active.rows.tolist()
 

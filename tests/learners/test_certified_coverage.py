@@ -117,7 +117,7 @@ class Watched:
 
     def play(self, episodes):
         r, model = self.rounds, self.model
-        while r.stopped is None and r.status[EPISODES] < episodes:
+        while r.stop_reason is None and r.status[EPISODES] < episodes:
             count, issued = int(r.status[LEFT]), len(r.issued)
             play_episodes(
                 model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
@@ -140,7 +140,7 @@ class Watched:
         self.failed["upper"] |= bool((r.tables.upper[possible] < truth.q[possible] - off).any())
         self.failed["upper"] |= bool((r.tables.witness[possible] != OPEN).any())
         self.failed["upper"] |= dead == OPEN and bool(high < truth.best.value - off)
-        if not r.status[FROZEN] or r.stopped:
+        if not r.status[FROZEN] or r.stop_reason:
             return
         values = truth.policy_values(r.candidate)
         judged = evaluate(self.model, Policy(self.model, r.candidate.copy()))

@@ -123,7 +123,7 @@ def test_upper_values_follow_from_the_counts(seed):
 def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
     learner = learned(seed)
     r, model = learner.rounds, learner.space.model
-    if learner.stopped:
+    if learner.stop_reason:
         return
     if not r.status[FROZEN]:
         r._freeze(r.candidate.copy())

@@ -273,7 +273,7 @@ class Algorithm(ABC):
     def __init__(self, task: Task) -> None:
         self.task, self.space = task, task.space
         #: Reason to stop; None as long as it needs more episodes.
-        self.stopped: str | None = None
+        self.stop_reason: str | None = None
 
     @property
     def columns(self) -> int:
@@ -383,7 +383,7 @@ class Algorithm(ABC):
         """[point, 1 + cost]: episode and multipliers; None if this is not recorded."""
         return None
 
-    def unkept(self) -> str | None:
+    def infeasible_limits(self) -> str | None:
         """Why the limits on expected violations are infeasible under the empirical model; None if not known to be."""
         return None
 
@@ -437,7 +437,7 @@ class Results:
         self._multipliers, self._multiplier_curve = algorithm.multipliers(), algorithm.multiplier_curve()
         #: Expensive to compute: only available at the end of a run.
         self._certificate: Certificate | None = None
-        self._unkept: str | None = None
+        self._infeasible_limits: str | None = None
 
     def values(self) -> Floats:
         """As `Algorithm.values`."""
@@ -463,9 +463,9 @@ class Results:
         """As `Algorithm.multiplier_curve`."""
         return self._multiplier_curve
 
-    def unkept(self) -> str | None:
-        """As `Algorithm.unkept`."""
-        return self._unkept
+    def infeasible_limits(self) -> str | None:
+        """As `Algorithm.infeasible_limits`."""
+        return self._infeasible_limits
 
     def certificate(self) -> Certificate | None:
         """As `Algorithm.certificate`."""

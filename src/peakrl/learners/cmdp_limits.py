@@ -8,9 +8,9 @@ With v_i = max(-f_i, 0) a budget is one of
 
 Such a limit bounds an expectation. However small it is, single episodes may violate.
 
-On a model, a limit below the least possible value is an error. For an environment that value is unknown; `unkept`
-reports after the run what the counts say. Each limit is checked separately, and their sum; other combinations that are
-jointly infeasible are not detected.
+On a model, a limit below the least possible value is an error. For an environment that value is unknown;
+`infeasible_limits` reports after the run what the counts say. Each limit is checked separately, and their sum; other
+combinations that are jointly infeasible are not detected.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Budget:
             return np.stack([least_by_step(chain, one) for one in each], axis=1).ravel()
         return np.array([least_cost(chain, one) for one in each])
 
-    def unkept(self, chain: Chain, charge: Floats, names: tuple[str, ...]) -> str | None:
+    def infeasible_limits(self, chain: Chain, charge: Floats, names: tuple[str, ...]) -> str | None:
         """Return which limit is infeasible with costs [row, quantity], and the least value; None if none is."""
         limits, total = self.limits, least_cost(chain, charge.sum(axis=1))
         if within(total, limits.min()):  # the total bounds each of them
@@ -121,7 +121,7 @@ class BudgetSettings(LearnerSettings):
         """Raise if a limit is infeasible, or `slater` is too large."""
         budget, charge = self.budget(Sizes.of_model(model)), model.row_violation
         charge = charge.sum(axis=1, keepdims=True) if budget.summed else charge
-        reason = budget.unkept(model, charge, model.constraint_names)
+        reason = budget.infeasible_limits(model, charge, model.constraint_names)
         if reason is not None:
             raise SettingsError(f"{self.limited} is {getattr(self, self.limited)!r}, but {reason}")
         slater = getattr(self, "slater", None)

@@ -171,7 +171,7 @@ def learn_in_stages(
         for _ in pieces(trainer, stage):
             pass
         yield trainer.result(watched=True)
-        if trainer.stopped is not None:
+        if trainer.stop_reason is not None:
             return
 
 

@@ -76,12 +76,12 @@ class KernelSource:
 
     def play(self, ledger: Ledger, episodes: int) -> None:
         """Play some more episodes."""
-        while episodes > 0 and self.algorithm.stopped is None:
+        while episodes > 0 and self.algorithm.stop_reason is None:
             count = min(episodes, self.pieces[1])
             # The last episode apart, so that its policy can be noted before it learns from it.
             if count > 1:
                 self._run(ledger, count - 1)
-            if self.algorithm.stopped is None:
+            if self.algorithm.stop_reason is None:
                 ledger.greedy = self.algorithm.greedy()
                 self._run(ledger, 1)
             episodes -= count
@@ -90,7 +90,7 @@ class KernelSource:
         if self._log is None:
             room = self.algorithm.log_room + KERNEL_STEPS[1] if ledger.logs else 0
             self._log = Log(*(np.empty(room, np.int32) for _ in range(3)))
-        while count > 0 and self.algorithm.stopped is None:
+        while count > 0 and self.algorithm.stop_reason is None:
             experience = np.empty((count if ledger.recorded else 0, 4 if self.algorithm.randomised else 2))
             ran, changes = self.algorithm.run(
                 ledger.generator, ledger.done, count, self._log, experience, ledger.counters
@@ -158,7 +158,7 @@ class LaneSource:
         try:
             if ledger.algorithm is None and self.rules.constraints.count is not None:
                 self._begin_algorithm(ledger)
-            while ledger.done < goal and (ledger.algorithm is None or ledger.algorithm.stopped is None):
+            while ledger.done < goal and (ledger.algorithm is None or ledger.algorithm.stop_reason is None):
                 if self._waiting and ledger.algorithm is not None:
                     self._complete(ledger, ledger.algorithm, self._waiting.pop(0))
                     continue

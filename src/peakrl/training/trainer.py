@@ -152,7 +152,7 @@ class LearningRun:
 
         None also for learners that count nothing. On a model `learn` raises an error for such limits.
         """
-        return self._learned.unkept()
+        return self._learned.infeasible_limits()
 
     @property
     def multipliers(self) -> Floats | None:
@@ -313,7 +313,7 @@ class Trainer:
         """Run some more episodes."""
         try:
             self.source.play(self, episodes)
-            if self.stopped is not None:  # how far from the end of a piece depends on the clock: read it again
+            if self.stop_reason is not None:  # how far from the end of a piece depends on the clock: read it again
                 self.greedy = self.learned().greedy()
         except (TargetError, LearnerError) as error:
             if self.algorithm is not None and self.done:
@@ -330,9 +330,9 @@ class Trainer:
         self.done += count
 
     @property
-    def stopped(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Why the algorithm stopped, or None."""
-        return None if self.algorithm is None else self.algorithm.stopped
+        return None if self.algorithm is None else self.algorithm.stop_reason
 
     # Results -------------------------------------------------------------------------------------------------
 
@@ -406,7 +406,7 @@ class Trainer:
             last_violation_episode=last or None,
             feasible=algorithm.feasible(),
             infeasibility_proof=algorithm.proof(),
-            stop_reason=algorithm.stopped,
+            stop_reason=algorithm.stop_reason,
             proof_history=algorithm.proof_history(),
             _policy=table(algorithm.decided),
             _followed=table(partial(getattr, self, "rows")),  # a lambda could not be pickled by users
@@ -493,14 +493,14 @@ def drive(
                 bar.reach(done, **trainer.fields())
             if watch is not None:
                 watch(view)  # before saving, so that a checkpoint is never ahead of what was watched
-            interrupts.look(trainer, last=done == episodes or trainer.stopped is not None)
+            interrupts.look(trainer, last=done == episodes or trainer.stop_reason is not None)
     return trainer.result()
 
 
 def pieces(trainer: Trainer, episodes: int, every: int | None = None) -> Iterator[int]:
     """Advance to `episodes` piece by piece and yield the episodes done; multiples of `every` end a piece."""
     size, largest = trainer.source.pieces
-    while trainer.done < episodes and trainer.stopped is None:
+    while trainer.done < episodes and trainer.stop_reason is None:
         goal = episodes if every is None else min(episodes, (trainer.done // every + 1) * every)
         count, begun = min(size, goal - trainer.done), time.perf_counter()
         trainer.advance(count)

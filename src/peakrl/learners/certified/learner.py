@@ -188,7 +188,7 @@ class CertifiedLearner(SamplingAlgorithm):
     ) -> tuple[int, int]:
         """Run some episodes of the model, fewer if the log is full or the learner stops."""
         model, r, ran, changes = compiled(self.task), self.rounds, 0, 0
-        while ran < episodes and self.stopped is None:
+        while ran < episodes and self.stop_reason is None:
             rest = Log(*(column[changes:] for column in log))
             count, more = play_episodes(
                 model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
@@ -209,7 +209,7 @@ class CertifiedLearner(SamplingAlgorithm):
         before = r.rows.copy() if over and len(log.node) else None
         reviews = r.reviews
         r.played(count)
-        self.stopped = r.stopped
+        self.stop_reason = r.stop_reason
         if r.reviews > reviews and r.status[FROZEN]:
             self._note_review()
         if before is None:
@@ -371,9 +371,9 @@ class CertifiedLearner(SamplingAlgorithm):
         if self._lines and r.status[FROZEN]:
             self._judged = int(r.status[POLICIES]), self._lines[-1][3], self._lines[-1][4]
         if r.status[DEAD_FIRST] != OPEN:
-            self.stopped = r.stopped = "infeasible"
+            self.stop_reason = r.stop_reason = "infeasible"
         elif r.status[PASSED] == len(r.goal.epsilons):
-            self.stopped = r.stopped = "certified"
+            self.stop_reason = r.stop_reason = "certified"
 
 
 def certify_model(

@@ -126,7 +126,7 @@ class Rounds(Proofs):
         #: Reviews so far.
         self.reviews = 0
         self.status[LEFT] = FIRST_DETERMINISTIC if params.deterministic else FIRST
-        self.stopped: str | None = None
+        self.stop_reason: str | None = None
 
     # Episodes ------------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Rounds(Proofs):
         high, dead = first_value(self.structure, self.params, self.tables, self.scratch, ROUGH)
         if dead != OPEN:
             self.status[DEAD_FIRST] = dead
-            self.stopped = "infeasible"
+            self.stop_reason = "infeasible"
             return
         self.bounds[HIGH] = high
         self._choose(high)
@@ -208,7 +208,7 @@ class Rounds(Proofs):
         while self.status[PASSED] < len(self.goal.epsilons) and self._certified():
             self.status[PASSED] += 1
         if self.status[PASSED] == len(self.goal.epsilons):
-            self.stopped = "certified"
+            self.stop_reason = "certified"
             return
         self._plan()
 

@@ -165,7 +165,7 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     return CountedChain(layout, step[order], first_slot, begun, own, place[:slots], anywhere)
 
 
-def unkept_by_counts(planner: CountingPlanner, budget: Budget, charge: Floats) -> str | None:
+def infeasible_by_counts(planner: CountingPlanner, budget: Budget, charge: Floats) -> str | None:
     """Return which limit is infeasible under the empirical model, given sums of costs [row, quantity]; None if unknown.
 
     On models this is checked before the first episode. Untried pairs count as free, so that only observed costs make a
@@ -176,7 +176,7 @@ def unkept_by_counts(planner: CountingPlanner, budget: Budget, charge: Floats) -
         return None
     chain = counted_chain(planner.space, Cells.of(planner.counts, len(visits)), visits, started, anywhere=False)
     mean = np.vstack([charge / np.maximum(visits, 1)[:, None], np.zeros((2, charge.shape[1]))])  # END, EXTRA
-    reason = budget.unkept(chain, mean[chain.row_of], planner.task.constraint_names)
+    reason = budget.infeasible_limits(chain, mean[chain.row_of], planner.task.constraint_names)
     if reason is None:
         return None
     return (

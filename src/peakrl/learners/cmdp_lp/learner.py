@@ -41,7 +41,7 @@ from peakrl.learners.cmdp_lp.empirical_model import (
     box_distributions,
     counted_chain,
     extended_flow,
-    unkept_by_counts,
+    infeasible_by_counts,
 )
 from peakrl.learners.cmdp_lp.rollout import Mixture, Path, draw_rows, follow_plan
 from peakrl.learners.episode import Log
@@ -345,9 +345,9 @@ class LinearPlanner(CountingPlanner):
         """[cost]: Lagrange multipliers of the latest plan, with margins."""
         return self.prices.copy()
 
-    def unkept(self) -> str | None:
+    def infeasible_limits(self) -> str | None:
         """Why the limits are infeasible under the empirical model."""
-        return unkept_by_counts(self, self.budget, self.own["charge"].used)
+        return infeasible_by_counts(self, self.budget, self.own["charge"].used)
 
     # Files ---------------------------------------------------------------------------------------------------
 

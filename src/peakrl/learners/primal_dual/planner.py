@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
 from peakrl.learners.base import FINITE, Episode, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import Budget
-from peakrl.learners.cmdp_lp.empirical_model import unkept_by_counts
+from peakrl.learners.cmdp_lp.empirical_model import infeasible_by_counts
 from peakrl.learners.coverage import Outcomes
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
@@ -182,9 +182,9 @@ class PricedPlanner(CountingPlanner):
         """[point, 1 + cost]: episode, and the prices of its plan."""
         return self.curve[: self.status[POINTS]].copy()
 
-    def unkept(self) -> str | None:
+    def infeasible_limits(self) -> str | None:
         """Why the limits are infeasible under the empirical model."""
-        return unkept_by_counts(self, self.budget, self.by_pair["charge"].used)
+        return infeasible_by_counts(self, self.budget, self.by_pair["charge"].used)
 
     def visits(self) -> Longs | None:
         """[row]: visits; None if the model is known."""
