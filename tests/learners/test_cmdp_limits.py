@@ -17,7 +17,7 @@ from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, Tr
 from peakrl.planning.cmdp import step_budget
 from peakrl.planning.min_cost import least_by_step, least_cost
 from peakrl.planning.occupancy import flow, least_excess
-from peakrl.report.analysis import EnvironmentFindings, RunFindings
+from peakrl.report.analysis import EnvironmentAnalysis, RunAnalysis
 from peakrl.report.sections import environment_answer, headline
 from peakrl.training import load_run
 
@@ -135,11 +135,11 @@ def test_the_command_line_and_the_page_of_an_environment_tell_it():
     assert (
         report(run, SimpleNamespace(is_environment=True, table=None), 0.0)["infeasible_limits"] == run.infeasible_limits
     )
-    answer = environment_answer(EnvironmentFindings(run, None), "here", "", "")
+    answer = environment_answer(EnvironmentAnalysis(run, None), "here", "", "")
     details = [detail for fact in answer.facts for detail in fact.details]
     assert "The policy was to keep the expected total violation within 0.1." in details
     assert any(detail.startswith("By the means of 100 episodes no policy keeps") for detail in details)
-    judged = EnvironmentFindings(run, DEAR).verdict
+    judged = EnvironmentAnalysis(run, DEAR).verdict
     assert "; the policy was to keep the expected total violation within 0.1, and has 1." in judged
 
 
@@ -155,7 +155,7 @@ def test_the_command_line_and_the_page_of_an_environment_tell_it():
     ],
 )
 def test_the_verdict_of_a_learner_with_a_limit_names_it_and_what_the_policy_has(settings, words):
-    found = RunFindings.of(learn(DEAR, settings, episodes=400, history="none"))
+    found = RunAnalysis.of(learn(DEAR, settings, episodes=400, history="none"))
     by_step = found.last.step_violations
     said = words.format(*by_step.sum(axis=0), by_step.max(), by_step.sum())
     assert said in found.verdict.text
@@ -163,7 +163,7 @@ def test_the_verdict_of_a_learner_with_a_limit_names_it_and_what_the_policy_has(
 
 
 def test_the_verdict_of_a_learner_without_one_speaks_of_none():
-    assert "was to keep" not in RunFindings.of(learn(DEAR, episodes=5)).verdict.text
+    assert "was to keep" not in RunAnalysis.of(learn(DEAR, episodes=5)).verdict.text
 
 
 def test_the_least_that_is_named_can_be_kept_and_so_can_the_gap():

@@ -8,7 +8,7 @@ import peakrl
 from helpers.commands import caller
 from helpers.report_pages import Taken
 from peakrl.certificates import limits
-from peakrl.report.analysis import RunFindings
+from peakrl.report.analysis import RunAnalysis
 from peakrl.report.page import Page
 from peakrl.report.sections import section_of
 
@@ -23,7 +23,7 @@ def run():
 
 
 def test_the_certificate_of_a_run_is_that_of_its_policy(run):
-    found = RunFindings.of(run)
+    found = RunAnalysis.of(run)
     assert found.certificate == peakrl.certify(MODEL, run.policy)
     assert found.as_dict()["certificate"] == json.loads(json.dumps(found.certificate.as_dict()))
 
@@ -36,7 +36,7 @@ def test_train_and_the_page_tell_the_same_certificate(monkeypatch, capsys, tmp_p
     certificate = peakrl.certify(run.model, run.policy)
     assert told["certificate"] == json.loads(json.dumps(certificate.as_dict()))
     assert str(certificate) in out
-    page = Taken(Page("a", "b", [section_of(RunFindings.of(run), "a")]).html())
+    page = Taken(Page("a", "b", [section_of(RunAnalysis.of(run), "a")]).html())
     rows = dict(page.tables["run-a-certificate-exact"][1:])
     assert rows["value"] == dict(certificate.rows())["value"]
     assert rows["violation"] == certificate.safety
@@ -44,9 +44,9 @@ def test_train_and_the_page_tell_the_same_certificate(monkeypatch, capsys, tmp_p
 
 def test_one_place_says_what_is_too_large_and_then_the_most_reward_stands_for_the_optimum(run, monkeypatch, tmp_path):
     monkeypatch.setattr(limits, "MOST_OUTCOMES", 10)
-    found = RunFindings.of(run)
+    found = RunAnalysis.of(run)
     assert found.optimum is None
-    assert found.last_figures.below_optimum is None
+    assert found.last_metrics.below_optimum is None
     assert found.certificate.optimum_high == MODEL.horizon * MODEL.reward_range[1]
     assert found.certificate == peakrl.certify(MODEL, run.policy)
     assert any("was not computed" in line for line in found.certificate.rests_on)
@@ -56,9 +56,9 @@ def test_one_place_says_what_is_too_large_and_then_the_most_reward_stands_for_th
 
 
 def test_an_averaged_policy_that_is_too_large_is_told_from_the_history(run, monkeypatch):
-    exact = RunFindings.of(run).averaged_figures
+    exact = RunAnalysis.of(run).averaged_metrics
     monkeypatch.setattr(limits, "FEW_CHANGES", 0)
-    told = RunFindings.of(run, at_once=True).averaged_figures
+    told = RunAnalysis.of(run, at_once=True).averaged_metrics
     assert told.violation_probability is None
     assert told.value == pytest.approx(exact.value)
     assert told.violation == pytest.approx(exact.violation)
@@ -66,7 +66,7 @@ def test_an_averaged_policy_that_is_too_large_is_told_from_the_history(run, monk
 
 def test_a_run_that_certifies_itself_shows_its_own_certificate_beside_the_exact_one():
     run = peakrl.learn(MODEL, peakrl.learners.Certified(0.5), episodes=100_000)
-    found = RunFindings.of(run)
+    found = RunAnalysis.of(run)
     learned, exact = found.certificates
     assert (learned.kind, exact.kind) == ("learned", "exact")
     assert learned is run.certificate

@@ -20,7 +20,7 @@ from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems import energy_harvesting, machine_scheduling, scheduling_example
-from peakrl.report.analysis import RunFindings, risks
+from peakrl.report.analysis import RunAnalysis, risks
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
 from peakrl.report.charts import safe_chart, schedule_blocks
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
@@ -111,7 +111,7 @@ def test_no_state_can_escape_from_the_data() -> None:
             return [Outcome(1.0, HOSTILE, 1.0, (-1.0,))]
 
     run = learn(compile_model(Named()), SafeQ(), episodes=3)
-    found = Taken(Page("a", "b", [section_of(RunFindings.of(run), HOSTILE)]).html())
+    found = Taken(Page("a", "b", [section_of(RunAnalysis.of(run), HOSTILE)]).html())
     assert not [tag for tag, attributes in found.tags if tag == "img" or "onerror" in attributes]
     explorer = next(value for key, value in found.data.items() if key.endswith("-explorer"))
     assert explorer["actions"] == [HOSTILE]
@@ -158,7 +158,7 @@ def test_a_run_is_told_with_its_gap_to_the_optimum(results: Path, taken: Taken) 
 def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
     run = learn(compile_model(scheduling_example(3)), SafeQ(), episodes=1500)
     assert run.feasible is False
-    section = section_of(RunFindings.of(run), "infeasible")
+    section = section_of(RunAnalysis.of(run), "infeasible")
     assert section.badge == ("bad", "infeasible")
     proof = next(block for block in section.blocks if isinstance(block, Table) and block.id.endswith("-proof"))
     assert len(proof.rows) == len(run.infeasibility_proof)
@@ -168,7 +168,7 @@ def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
 def test_the_charts_show_the_jobs_that_the_problem_was_made_of_whatever_the_objective() -> None:
     problem = machine_scheduling(scheduling_example(1).jobs, objective="weighted_late_work")
     run = learn(compile_model(problem), SafeQ(), episodes=5)
-    for block in schedule_blocks(RunFindings.of(run), "x"):
+    for block in schedule_blocks(RunAnalysis.of(run), "x"):
         bars = {bar["job"]: (bar["end"] - bar["start"], bar["due"], bar["deadline"]) for bar in block.content["bars"]}
         assert bars == {str(job.name): (job.longest, job.due, job.deadline) for job in problem.jobs}
 
@@ -191,7 +191,7 @@ def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart():
         {"kind": "python", "function": "antigravity:fly"},
     ]:
         run = learn(replace(compile_model(scheduling_example(1)), spec=spec), SafeQ(), episodes=5)
-        assert "does not tell its jobs" in str(schedule_blocks(RunFindings.of(run), "x"))
+        assert "does not tell its jobs" in str(schedule_blocks(RunAnalysis.of(run), "x"))
 
 
 # Maps and the explorer -----------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def positions(content: Any) -> list[tuple[Any, ...]]:
 def test_a_map_shows_what_is_done_safe_met_and_risked_wherever_an_episode_can_come_by() -> None:
     model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
     run = learn(model, SafeQ(), episodes=200)
-    found, best, safe = RunFindings.of(run), solve(model), safe_set(model)
+    found, best, safe = RunAnalysis.of(run), solve(model), safe_set(model)
     (block,) = run_map(found, "x")
     content: Any = block.data  # type: ignore[union-attr]
     places = positions(content)
@@ -271,7 +271,7 @@ def test_visits_on_the_map_are_what_the_learner_counted() -> None:
     small = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
     for settings_of in (PosteriorSampling(), ConstrainedQ.published(slack=0.1)):
         run = learn(small, settings_of, episodes=40)
-        (block,) = run_map(RunFindings.of(run), "x")
+        (block,) = run_map(RunAnalysis.of(run), "x")
         counts = layer(block.data, "visits while learning, all steps together")  # type: ignore[union-attr]
         states = {place[1:]: count for place, count in zip(positions(block.data), counts, strict=True)}  # type: ignore[union-attr]
         assert sum(states.values()) == 40 * 3
@@ -281,7 +281,7 @@ def test_risks_add_up_to_the_violation_of_an_episode() -> None:
     rng = np.random.default_rng(5)
     for stationary in (True, False):
         model = compile_model(random_problem(rng, stationary=stationary))
-        found = RunFindings.of(learn(model, ConstrainedQ.published(slack=0.5), episodes=3))
+        found = RunAnalysis.of(learn(model, ConstrainedQ.published(slack=0.5), episodes=3))
         every = risks(model, found.run.policy.likeliest, 10**6)
         assert sum(one.contribution for one in every) == pytest.approx(found.last.violation)
         assert found.risks == every[: len(found.risks)]
@@ -299,7 +299,7 @@ def test_the_answer_is_the_word_of_the_certificate() -> None:
     learned = learn(model, SafeQ(), episodes=400)
     careless = learn(model, ConstrainedQ.published(slack=0.5), episodes=3)
     for run in (learned, careless):
-        found = RunFindings.of(run)
+        found = RunAnalysis.of(run)
         answer, certificate = answer_of(found, "x"), found.certificate
         assert ("never violates" in answer.headline) == (certificate.violation_high == 0) == certificate.holds
         assert (answer.tone == "good") == certificate.holds
@@ -330,7 +330,7 @@ def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int,
 def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: int, stationary: bool) -> None:
     model = compile_model(random_problem(np.random.default_rng(seed), stationary=stationary))
     run = learn(model, SafeQ(), episodes=20)
-    content: Any = explorer(RunFindings.of(run), "x", 10**6, 10**6).data
+    content: Any = explorer(RunAnalysis.of(run), "x", 10**6, 10**6).data
     violation = model.row_violation.sum(axis=1)
     kept = np.flatnonzero(np.diff(model.row_start) > 0)
     policy, law = unrun(content["policy"]), integers(content["law"])
@@ -357,7 +357,7 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
 @pytest.mark.parametrize("problem", BUILT_IN.values(), ids=list(BUILT_IN))
 def test_the_page_calls_safe_what_the_safe_set_does(problem: Problem) -> None:
     model = compile_model(problem)
-    found = RunFindings.of(learn(model, SafeQ(), episodes=5))
+    found = RunAnalysis.of(learn(model, SafeQ(), episodes=5))
     content: Any = explorer(found, "x", 10**6, 10**6).data
     told, safe = unrun(content["verdict"]), safe_set(model)
     assert len(told) == model.num_entries
@@ -385,7 +385,7 @@ def counted(safe: SafeSet, step: int) -> tuple[list[Any], ...]:
 def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
     model = compile_model(scheduling_example(1))
     run = learn(model, SafeQ(), episodes=300)
-    content: Any = explorer(RunFindings.of(run), "x", 10**6, 10**6).data
+    content: Any = explorer(RunAnalysis.of(run), "x", 10**6, 10**6).data
     seen = np.array(unrun(content["witness"]))
     known = run._learned.forbidden()[:, 0]  # type: ignore[union-attr]
     assert np.array_equal(seen != -2, known)
@@ -396,7 +396,7 @@ def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
 def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
     model = compile_model(scheduling_example(2))
     run = learn(model, SafeQ(), episodes=50)
-    kept = kept_slots(RunFindings.of(run), 200, 1000)
+    kept = kept_slots(RunAnalysis.of(run), 200, 1000)
     assert np.diff(model.row_start)[kept].sum() <= 200
     slot, path = int(model.first_slot[0]), []
     for step in range(model.horizon):
@@ -404,13 +404,13 @@ def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
         row = run.policy.row(step, slot)
         slot = int(model.outcome_next[model.outcome_start[model.row_distribution[row]]])
     assert set(path) <= set(kept.tolist())
-    assert RunFindings.of(run).presence[path].tolist() == [1.0] * model.horizon
-    assert f"The page holds {len(kept):,} of" in explorer(RunFindings.of(run), "x", 200, 1000).note
+    assert RunAnalysis.of(run).presence[path].tolist() == [1.0] * model.horizon
+    assert f"The page holds {len(kept):,} of" in explorer(RunAnalysis.of(run), "x", 200, 1000).note
 
 
 def test_states_that_are_no_numbers_have_no_map() -> None:
     run = learn(compile_model(scheduling_example(1)), SafeQ(), episodes=5)
-    assert run_map(RunFindings.of(run), "x") == []
+    assert run_map(RunAnalysis.of(run), "x") == []
 
 
 # The command ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command `peakrl`: parse, call, print. Each command has its module here and imports what is heavy when it runs."""
+"""The command `peakrl`. Commands import heavy modules when they run, so that `peakrl --help` is fast."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-#: In the order of use: `peakrl --help` shows them so.
+#: By panel of `peakrl --help`, in its order.
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "A problem": {
+    "One problem": {
         "init": init_command,
         "solve": solve_command,
         "train": train_command,
@@ -47,13 +47,13 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
 }
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
-        # What `solve` does not know as an option of its own is a parameter of the problem.
+        # Unknown options of `solve` are parameters of the problem.
         settings = {"ignore_unknown_options": True} if command is solve_command else {}
         app.command(name, rich_help_panel=panel, context_settings=settings)(command)
 
 
 def print_version(wanted: bool) -> None:
-    """Print the version and leave."""
+    """Print the version and exit."""
     if wanted:
         from peakrl.version import __version__
 
@@ -67,18 +67,18 @@ def options(
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=print_version)
     ] = False,
 ) -> None:
-    """Decision problems whose constraints must hold at every step: learn, solve, certify."""
+    """Learn, solve and certify decision problems whose constraints must hold at every step."""
 
 
 def main() -> None:
-    """Run the command line; exit codes: 0 fine, 1 infeasible or a check failed, 2 bad input, 130 interrupted."""
+    """Run the command line; exit codes: 0 success, 1 infeasible or check failed, 2 invalid input, 130 interrupted."""
     try:
         app()
     except PeakError as error:
         say(f"peakrl: {error}", error=True)
         sys.exit(2)
     except SystemExit as leaving:
-        # Typer turns Ctrl-C into an exit; a command that has told about it leaves with an exit of its own.
+        # Typer turns Ctrl-C into an exit; a command that reports it raises an exit of its own.
         if isinstance(getattr(leaving.__context__, "__cause__", None), KeyboardInterrupt):
-            print("peakrl: interrupted; what was finished is kept", file=sys.stderr)
+            print("peakrl: interrupted; finished results are kept", file=sys.stderr)
         raise

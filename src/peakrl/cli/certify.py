@@ -1,4 +1,4 @@
-"""`peakrl certify`: what is known of a policy, exactly or from fresh episodes; `peakrl verify`: check what was kept."""
+"""`peakrl evaluate`, `peakrl certify` and `peakrl verify`: judge a stored policy, exactly or from new episodes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,22 @@ def certify(
     ],
     policy: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="A policy of `peakrl solve --policy`, or a run of `peakrl train --out`."),
+        typer.Option(metavar="FILE", help="A policy of `peakrl solve --policy` or a run of `peakrl train --out`."),
     ],
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Ask for a value within this of the best safe policy, and at most this much violation."),
+        typer.Option(help="Require a value within epsilon of the best safe policy and a violation of at most epsilon."),
     ] = None,
     episodes: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Draw up to N fresh episodes, in place of exact figures."),
+        typer.Option(metavar="N", help="Use up to N new episodes instead of exact computation."),
     ] = None,
-    failure_probability: Annotated[float, typer.Option(help="Of bounds from episodes, all together.")] = 0.05,
-    seed: Annotated[int | None, typer.Option(help="Of the episodes; by default fresh ones.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the certificate here, for `peakrl verify`.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+    failure_probability: Annotated[float, typer.Option(help="Of all bounds from episodes together.")] = 0.05,
+    seed: Annotated[int | None, typer.Option(help="Of the episodes; default: random.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the certificate, for `peakrl verify`.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Certify a policy on a problem. Exit code 1 where the certificate does not hold."""
+    """Certify a policy. Exit code 1 if the certificate does not hold."""
     from peakrl.storage import ready
 
     ready(out)
@@ -50,15 +48,12 @@ def certify(
     )
     if out is not None:
         certificate.save(out)
-    show(certificate, as_json=as_json, kept=out)
+    show(certificate, as_json=as_json, saved=out)
     raise typer.Exit(0 if certificate.holds else 1)
 
 
 def examined(file: Path, policy: Path, **asked: Any) -> Certificate:
-    """Return the certificate of a stored policy: of an environment by its table, or from episodes where there is none.
-
-    Of an environment the certificate is of the policy with what it does in states that learning never met.
-    """
+    """Return the certificate of a stored policy; for environments on the transition table if there is one."""
     from peakrl.certificates.certify import certify as examine
     from peakrl.certificates.on_table import certify_on_table
 
@@ -74,9 +69,9 @@ def examined(file: Path, policy: Path, **asked: Any) -> Certificate:
 
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate of `peakrl certify --out`.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check a certificate by its own numbers, with other code than made it. Exit code 1 where it does not hold."""
+    """Recompute a certificate with independent code. Exit code 1 if it does not hold."""
     from peakrl.certificates.verify import verify as check
 
     certificate = check(file)
@@ -85,7 +80,7 @@ def verify(
 
 
 def stored_policy(path: Path, model: Any) -> Any:
-    """Return the policy of a policy file, or the last one of a run's."""
+    """Return the policy of a policy file, or the last policy of a run file."""
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
     from peakrl.storage import kind_of
@@ -96,20 +91,19 @@ def stored_policy(path: Path, model: Any) -> Any:
     return load_run(path, model=model).policy
 
 
-def show(certificate: Certificate, *, as_json: bool, kept: Path | None = None) -> None:
+def show(certificate: Certificate, *, as_json: bool, saved: Path | None = None) -> None:
     """Print a certificate."""
     from peakrl.cli.output import print_json
 
     if as_json:
-        print_json(certificate.as_dict() | ({} if kept is None else {"file": str(kept)}))
+        print_json(certificate.as_dict() | ({} if saved is None else {"file": str(saved)}))
         return
     say(certificate)
-    if kept is not None:
-        say(f"kept in {kept}; `peakrl verify {kept}` checks it")
+    if saved is not None:
+        say(f"saved to {saved}; check it with `peakrl verify {saved}`")
 
 
-# ------------------------------------------------------------
-# `peakrl evaluate`: what a learned policy earns and violates, exactly and in simulated episodes.
+# peakrl evaluate --------------------------------------------------------------------------------------------------
 
 POLICIES = ("last", "averaged")
 
@@ -122,21 +116,21 @@ def evaluate(
             metavar="FILE", help="A run of `peakrl train --out`, or a policy of `peakrl solve --policy` with --problem."
         ),
     ],
-    policy: Annotated[
-        str, typer.Option(help="last (of the final episode) or averaged (Theorem 1's mixture of all).")
-    ] = "last",
+    policy: Annotated[str, typer.Option(help="last, or averaged (the mixture of all policies, Theorem 1).")] = "last",
     simulate: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Also follow it for N episodes, at least 2.")
+        int | None, typer.Option(metavar="N", min=2, help="Also simulate N episodes, at least 2.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the simulated episodes.")] = 0,
     problem: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The problem file: for a policy, or a run without model."),
+        typer.Option(metavar="FILE", help="The problem file; required for a policy file and for environments."),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if the policy may violate a constraint.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with code 1 if the policy may violate a constraint.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Evaluate the policy of a run, or one that was saved, exactly, and simulate it if asked to."""
+    """Compute the exact value and violation of a policy; simulate it with --simulate."""
     from peakrl.cli.output import print_json, print_table
 
     if policy not in POLICIES:
@@ -145,7 +139,7 @@ def evaluate(
         raise SettingsError(f"{file} is a problem file; train it first: peakrl train {file} --out {file.stem}.run")
     target = None if problem is None else read_problem(problem).target(progress=True)
     chosen, which, episodes = read_policy(file, policy, target)
-    answer = figures(chosen, which, episodes, target)
+    answer = metrics(chosen, which, episodes, target)
     if simulate is not None:
         answer["simulation"] = simulated(chosen, simulate, seed, target)
     if as_json:
@@ -155,14 +149,14 @@ def evaluate(
         print_table(f"{answer['problem']}: {which} policy{after}", *table_of(answer))
         margins = [(name, margin, margin >= 0) for name, margin in answer["worst_margin"].items()]
         if margins:
-            print_table("Constraints", ("constraint", "least value that can come up", "always met"), margins)
+            print_table("Constraints", ("constraint", "worst possible value", "always satisfied"), margins)
         if answer["value"] is None:
-            print("The environment shows no table: nothing exact is known of the policy (--simulate N plays it).")
+            print("The environment has no transition table, so there are no exact values; use --simulate N.")
     raise typer.Exit(1 if check and answer["violation_probability"] != 0 else 0)
 
 
 def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[AnyPolicy, str, int | None]:
-    """Return the policy of a file, what to call it, and how many episodes a run had."""
+    """Return the policy of a file, its name, and the episodes of the run."""
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
     from peakrl.storage import kind_of
@@ -171,29 +165,29 @@ def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[
     model = None if target is None or target.is_environment else target.table
     if kind_of(file) == KIND:
         if target is None:
-            raise SettingsError(f"{file} holds a policy without its problem; name the problem's file with --problem")
+            raise SettingsError(f"{file} contains a policy without its problem: pass --problem FILE")
         return load_policy(file, model), "saved", None
     run = load_run(file, model=model)
     return run.policy if which == "last" else run.averaged_policy, which, run.episodes
 
 
-def figures(policy: AnyPolicy, which: str, episodes: int | None, target: LearningTarget | None) -> dict[str, Any]:
-    """Return the exact figures of a policy; none where an environment shows no table to compute them from."""
+def metrics(policy: AnyPolicy, which: str, episodes: int | None, target: LearningTarget | None) -> dict[str, Any]:
+    """Return the exact metrics of a policy; None if an environment has no transition table."""
     from peakrl.certificates.on_table import policy_on_table
     from peakrl.evaluation import evaluate as exact
     from peakrl.tabular import TabularModel
 
     model = policy.model
-    told = {"problem": model.name, "policy": which, "episodes": episodes}
+    named = {"problem": model.name, "policy": which, "episodes": episodes}
     if not isinstance(model, TabularModel):
         if target is None:
-            raise SettingsError("an environment's policy is judged on it: name its problem file with --problem")
+            raise SettingsError("the policy was learned on an environment: pass its problem file with --problem")
         if target.table is None:
-            return {**told, **dict.fromkeys(("value", "violation", "violation_probability")), "worst_margin": {}}
+            return {**named, **dict.fromkeys(("value", "violation", "violation_probability")), "worst_margin": {}}
         model, policy = target.table, policy_on_table(target.table, policy)
     found = exact(model, policy)
     return {
-        **told,
+        **named,
         "value": found.value,
         "violation": found.violation,
         "violation_probability": found.violation_probability,
@@ -204,7 +198,7 @@ def figures(policy: AnyPolicy, which: str, episodes: int | None, target: Learnin
 
 
 def simulated(policy: AnyPolicy, episodes: int, seed: int, target: LearningTarget | None) -> dict[str, Any]:
-    """Return what was seen in simulated episodes, on the environment where it is one."""
+    """Return the results of simulated episodes."""
     from peakrl.evaluation import simulate
 
     subject, declared = (policy.model, {}) if target is None else (target.subject, target.declared)
@@ -225,7 +219,7 @@ def simulated(policy: AnyPolicy, episodes: int, seed: int, target: LearningTarge
 
 
 def table_of(answer: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Return columns and a row for each quantity: exact, and simulated with its interval where that was asked for."""
+    """Return columns and rows: each quantity exact and, if requested, simulated with its interval."""
     seen = answer.get("simulation")
     columns: tuple[str, ...] = ("quantity", "exact")
     if seen is not None:

@@ -12,21 +12,21 @@ from peakrl.specs.registry import Template, kinds
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the file, with or without .toml.")],
-    kind: Annotated[str, typer.Option(help="What: energy, jobs, tables, python, gymnasium, ...")] = "energy",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new file, with or without .toml.")],
+    kind: Annotated[str, typer.Option(help="Kind of problem: energy, jobs, tables, python, gymnasium, ...")] = "energy",
 ) -> None:
-    """Write a commented problem file (and the files it needs) that trains as it stands."""
+    """Write a commented problem file that is ready to train."""
     from peakrl.storage import writable, write_file
 
     if kind not in templates():
         raise SettingsError(f"--kind is {kind!r}; it must be one of {', '.join(templates())}")
     base = Path(name.removesuffix(".toml"))
     if not base.name.isidentifier():
-        raise SettingsError(f"{base.name!r} is no good name: use letters, digits and _, and begin with a letter")
+        raise SettingsError(f"{base.name!r} is not a valid name: use letters, digits and _, and begin with a letter")
     files = {base.with_name(base.name + suffix): text for suffix, text in template_files(kind, base.name).items()}
     for path in files:
         if writable(path).exists():
-            raise StorageError(f"{path} exists already; remove it or choose another name")
+            raise StorageError(f"{path} already exists: remove it or choose another name")
     for path, text in files.items():
         write_file(path, text.encode())
         print(f"wrote {path}")
@@ -34,15 +34,12 @@ def init(
     print(f"next: peakrl train {base}.toml{trust} --out {base}.run")
 
 
-# ------------------------------------------------------------
-# What `peakrl init` writes: problem files with a word on every key, each of which trains as it stands.
-
 LEARNING = """
 [settings]
 # learner = "PosteriorSampling"   # the default; takes optimism, replan_growth
-# learner = "SafeQ"               # model-free, for tight memory; switches: tight_optimism, constraint_memory,
+# learner = "SafeQ"               # model-free, low memory; switches: tight_optimism, constraint_memory,
 #                                 # share_steps, adaptive_steps, trials
-# learner = "Certified"           # stops by itself with a certificate; needs epsilon; episodes is the limit
+# learner = "Certified"           # stops when it can issue a certificate; needs epsilon; episodes is the maximum
 # learner = "ConstrainedQ"        # the paper's Algorithm 1, with one of
 #   preset = "paper"              #   as printed; needs slack; takes slater, penalty, bonus, start, c1, c2
 #   preset = "published"          #   as in the paper's curves; needs slack
@@ -52,9 +49,9 @@ learner = "PosteriorSampling"
 [run]
 episodes = {episodes}
 seed = 0
-history = "auto"                  # "auto": about 1,000 points of history; "none"; or every how many episodes
-# checkpoint = "{name}.run"       # save the run here about every 30 seconds; the same command then goes on from it
-# checkpoint_every = 10_000       # every so many episodes instead
+history = "auto"                  # "auto": about 1,000 points; "none"; or an interval in episodes
+# checkpoint = "{name}.run"       # save the run here about every 30 seconds; the same command resumes it
+# checkpoint_every = 10_000       # interval in episodes instead
 """
 
 
@@ -65,7 +62,7 @@ def templates() -> dict[str, Template]:
 
 
 def template_files(which: str, name: str) -> dict[str, str]:
-    """Return {suffix: text} of a template for files called `name`."""
+    """Return the files of a template as {suffix: text}."""
     template = templates()[which]
     names = {kind.name: kind.template for kind in kinds().values()} | {TEMPLATE.name: TEMPLATE}
     others = ", ".join(name for name, of_kind in names.items() if of_kind is not template)
@@ -73,32 +70,29 @@ def template_files(which: str, name: str) -> dict[str, str]:
     return {".toml": text.format(name=name, others=others), **template.files}
 
 
-# ------------------------------------------------------------
-# What `peakrl init --kind gymnasium` writes: an environment with a constraint of the user's own.
-
-TEXT = """# An environment of Gymnasium's. Train it:  peakrl train {name}.toml --trust --out {name}.run
+TEXT = """# A Gymnasium environment. Train it:  peakrl train {name}.toml --trust --out {name}.run
 
 [problem]
 kind = "gymnasium"                    # other kinds: {others}
-id = "FrozenLake-v1"                  # as gymnasium.make takes it; or "{name}.py:make", a function that returns yours
-arguments = {{ is_slippery = false }}   # what else gymnasium.make, or your function, takes
-constraint = "{name}.py:holes"        # runs the code of the function: peakrl asks first, or needs --trust. Without one
-                                      # the environment tells of constraints itself, in info["constraints"] (>= 0 is
-                                      # met) or info["cost"] (> 0 is a violation)
-horizon = 12                          # steps of an episode; by default the environment's own time limit
-# reward_range = [0, 1]               # of a step; this and the next are needed where the environment shows no table
-# constraint_bounds = [1]             # the most of each constraint; [] where there is nothing to meet
+id = "FrozenLake-v1"                  # id for gymnasium.make, or "{name}.py:make", a function that returns it
+arguments = {{ is_slippery = false }}   # further arguments of gymnasium.make or of your function
+constraint = "{name}.py:holes"        # code that peakrl runs after confirmation or with --trust. Without this key the
+                                      # environment reports constraints in info["constraints"] (>= 0: satisfied) or
+                                      # info["cost"] (> 0: violated)
+horizon = 12                          # steps per episode; default: the environment's time limit
+# reward_range = [0, 1]               # of a step; this and the next are required without a transition table
+# constraint_bounds = [1]             # largest absolute value of each constraint; []: no constraints
 
 """
 
-MODULE = '''"""A lake to be crossed without ever falling into a hole."""
+MODULE = '''"""Cross a lake without falling into a hole."""
 
 HOLES = {5, 7, 11, 12}
 
 
-def holes(seen):
-    """Return a number that is >= 0 where the constraint is met; `seen` is a transition (see docs/gymnasium.md)."""
-    return -1.0 if seen.next_observation in HOLES else 1.0
+def holes(transition):
+    """Return a number that is >= 0 if the constraint is satisfied (see docs/gymnasium.md)."""
+    return -1.0 if transition.next_observation in HOLES else 1.0
 '''
 
 TEMPLATE = Template("gymnasium", TEXT, episodes=500, files={".py": MODULE})

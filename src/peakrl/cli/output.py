@@ -1,7 +1,6 @@
-"""How commands print: tables for people, JSON for machines.
+"""Output of commands: tables and JSON.
 
-What comes from a file may hold anything: signs that a terminal obeys (escape sequences, bells, directions of writing)
-are printed as Python and JSON write them.
+Text from files may contain control characters (escape sequences, text direction); they are printed as escapes.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from typing import Any
 
 
 def print_json(value: Any) -> None:
-    """Print strict JSON: numpy becomes plain, NaN and infinities become null."""
+    """Print strict JSON; numpy values become plain, NaN and infinities become null."""
     say(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False))
 
 
 def say(text: Any, *, error: bool = False) -> None:
-    """Print a text; as an error beside what the command is asked for."""
+    """Print to stdout, or to stderr if it is an error."""
     print(printable(str(text)), file=sys.stderr if error else sys.stdout)
 
 
 def printable(text: str) -> str:
-    """Return a text without signs that are no letters to a terminal but orders."""
+    """Return a text with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() or sign == "\n" else escaped(ord(sign)) for sign in text)
 
 
 def escaped(number: int) -> str:
-    """Return a sign as JSON and Python write it, in one or two units of 16 bits."""
+    """Return a character as one or two JSON escapes."""
     if number < 1 << 16:
         return f"\\u{number:04x}"
     high, low = divmod(number - (1 << 16), 1 << 10)
@@ -54,7 +53,7 @@ def plain(value: Any) -> Any:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table; numbers to the right."""
+    """Print a table with right-aligned numbers."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -64,8 +63,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
         numeric = all(isinstance(row[index], int | float | None) for row in rows) if rows else False
         table.add_column(Text(column), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(Text(printable(shown(cell))) for cell in row))  # Text: a label with brackets is not markup
-    # A file or a pipe has no width to keep to.
+        table.add_row(*(Text(printable(shown(cell))) for cell in row))  # Text: brackets are not markup
+    # A file or a pipe has no width.
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200)
     if title:
         console.print(Text(printable(title), style="bold"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`peakrl solve`: the exact optimum of a user's jobs, of a problem file or of a built-in problem."""
+"""`peakrl solve`: the exact optimum of a problem; `peakrl shield`: its safe set."""
 
 from __future__ import annotations
 
@@ -27,32 +27,36 @@ def solve(
         list[str] | None,
         typer.Argument(
             metavar="[PROBLEM] [--PARAMETER VALUE]...",
-            help="A problem file (.toml, .json) or a built-in problem (energy-harvesting, scheduling-1, ...), and "
-            "parameters to be set otherwise, by the names that problem files use: --peak-power 15, --horizon 10.",
+            help="A problem file (.toml, .json) or a built-in problem (energy-harvesting, scheduling-1, ...), with "
+            "parameters to override: --peak-power 15, --horizon 10.",
         ),
     ] = None,
     jobs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.csv", help="Jobs: columns processing, due, deadline, weight, name, release."),
+        typer.Option(
+            metavar="FILE.csv", help="Solve a table of jobs: columns processing, due, deadline, weight, name, release."
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="For jobs with fixed times: write the Gantt chart.")
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the Gantt chart (jobs with fixed times only).")
     ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep the best policy: .csv or .json, else for `peakrl evaluate`."),
+        typer.Option(
+            metavar="FILE", help="Save the optimal policy: .csv, .json, or any other name for `peakrl evaluate`."
+        ),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
             metavar="FORM=LIMIT",
-            help="Limit what is expected in place of constraints that always hold: total=3.5, per_constraint=0.1, "
+            help="Limit expected violations instead of forbidding them: total=3.5, per_constraint=0.1, "
             "per_step=0.1, chance=0.05 (of any violation) or union_chance=0.05.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Solve a problem exactly: the best value without any violation. Exit code 1 where that is impossible."""
+    """Compute the optimal policy that never violates a constraint. Exit code 1 if there is none."""
     from peakrl.problems.scheduling.problem import MachineScheduling
     from peakrl.storage import ready
 
@@ -61,14 +65,14 @@ def solve(
     answer: dict[str, Any]
     best: Policy | StochasticPolicy
     if budget is not None:
-        refuse_plot(plot, "the best policy under a limit on what is expected may have to draw its actions")
+        refuse_plot(plot, "the optimal policy of a limit on expected violations may be stochastic")
         answer, best = solve_limited(wanted, budget)
     elif isinstance(wanted, MachineScheduling):
         answer, best = solve_jobs(wanted)
         if plot is not None:
             draw_order(wanted, answer, plot)
     else:
-        refuse_plot(plot, f"it draws jobs on a machine, and {wanted.name} has none")
+        refuse_plot(plot, f"it draws jobs on a machine, and {wanted.name} is not a scheduling problem")
         answer, best = solve_any(wanted)
     if policy is not None:
         keep_policy(best, policy)
@@ -77,13 +81,13 @@ def solve(
 
 
 def refuse_plot(plot: Path | None, why: str) -> None:
-    """Raise where a chart is asked for that there is not."""
+    """Raise if a chart is requested that does not exist."""
     if plot is not None:
         raise SettingsError(f"--plot: {why}")
 
 
 def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularModel:
-    """Return the problem that a command line names, with the parameters that it sets."""
+    """Return the problem of a command line, with overridden parameters."""
     from peakrl.specs.problem_file import naming
     from peakrl.specs.registry import command_names
     from peakrl.specs.spec import ProblemSpec, located
@@ -91,7 +95,7 @@ def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularMode
     names, parameters = split_words(words)
     if len(names) + (jobs is not None) != 1:
         listed = ", ".join(command_names())
-        raise SettingsError(f"name a problem ({listed}, or a file) or give --jobs FILE.csv, one of the two")
+        raise SettingsError(f"name one problem ({listed}, or a file), or pass --jobs FILE.csv")
     if jobs is not None:
         with located("--jobs"):
             return ProblemSpec("machine_scheduling", {"jobs": str(jobs), **parameters}).build()
@@ -102,7 +106,7 @@ def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularMode
 
 
 def split_words(words: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return the names among words, and the parameters of `--name value` and `--name=value`."""
+    """Return positional words, and the parameters `--name value` and `--name=value`."""
     names: list[str] = []
     parameters: dict[str, Any] = {}
     rest = iter(words)
@@ -119,7 +123,7 @@ def split_words(words: list[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def as_value(text: str) -> Any:
-    """Return what a word means: a number, a list or a table where it reads as one, else the word itself."""
+    """Return a word parsed as JSON if possible, else the word itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -127,7 +131,7 @@ def as_value(text: str) -> Any:
 
 
 def keep_policy(policy: Policy | StochasticPolicy, path: Path) -> None:
-    """Write a policy in the form that the file's name asks for."""
+    """Write a policy in the format of the file's suffix."""
     write = {".csv": policy.to_csv, ".json": policy.to_json}.get(path.suffix, policy.save)
     write(path)
 
@@ -151,14 +155,14 @@ def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
 
 
 def solve_limited(problem: Problem | TabularModel, budget: str) -> tuple[dict[str, Any], Policy | StochasticPolicy]:
-    """Return the optimum under a limit on what is expected, and its policy."""
+    """Return the optimum under a limit on expected violations, and its policy."""
     from peakrl.compile import compile_model
     from peakrl.planning import solve_cmdp
     from peakrl.planning.cmdp import FORMS
 
     form, _, limit = budget.partition("=")
     if form not in FORMS:
-        raise SettingsError(f"--budget is {budget!r}; it is FORM=LIMIT with one of {', '.join(FORMS)}")
+        raise SettingsError(f"--budget is {budget!r}; it must be FORM=LIMIT with one of {', '.join(FORMS)}")
     model = compile_model(problem)
     limits: dict[str, Any] = {form: as_value(limit)}
     best = solve_cmdp(model, **limits)
@@ -173,12 +177,12 @@ def solve_limited(problem: Problem | TabularModel, budget: str) -> tuple[dict[st
         "budget": limits,
         "consumption": None if best.consumption is None else best.consumption.tolist(),
         "multipliers": None if best.multipliers is None else best.multipliers.tolist(),
-        "draws_actions": not best.policy.deterministic,
+        "stochastic": not best.policy.deterministic,
     }, best.policy
 
 
 def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
-    """Return the optimum of jobs, with fixed times the order, with random ones expectations; and its policy."""
+    """Return the optimum of a scheduling problem, with its order if times are fixed, and its policy."""
     from peakrl.compile import compile_model
     from peakrl.planning import solve as plan
     from peakrl.problems.scheduling.baselines import evaluate_order, infeasible_reason
@@ -190,7 +194,7 @@ def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
         "problem": problem.name,
         "objective": problem.objective,
         "feasible": best.feasible,
-        # In terms of jobs, where the general planner speaks of states and steps.
+        # In terms of jobs instead of states and steps.
         "reason": None if best.feasible else infeasible_reason(problem.jobs) or best.reason,
         "objective_value": 0.0 - best.value,
         "violation": best.violation,
@@ -216,24 +220,24 @@ def draw_order(problem: MachineScheduling, answer: dict[str, Any], path: Path) -
 
     if "order" not in answer:
         raise SettingsError(
-            "--plot draws one order, and with random processing times the best policy has no single one"
+            "--plot draws one order, but with random processing times the optimal policy has no single order"
         )
-    title = f"Best order: {problem.objective.replace('_', ' ')} {answer['objective_value']:g}"
+    title = f"Optimal order: {problem.objective.replace('_', ' ')} {answer['objective_value']:g}"
     with house_style():
         save(draw_gantt(gantt(problem.jobs, answer["order"]), title), path)
 
 
 def show_solution(answer: dict[str, Any], *, as_json: bool) -> None:
-    """Print an answer."""
+    """Print the result."""
     from peakrl.cli.output import print_json, print_table
 
     if as_json:
         print_json(answer)
         return
-    say(f"{answer['problem']}: {answer['states']:,} states, {answer['pairs']:,} pairs")
+    say(f"{answer['problem']}: {answer['states']:,} states, {answer['pairs']:,} state-action pairs")
     if not answer["feasible"]:
         say(f"Infeasible: {answer['reason']}")
-        say("What follows violates as little as possible.")
+        say("The following solution minimises the violation.")
     expected = "expected " if "schedule" not in answer else ""
     if "objective" in answer:
         say(f"{expected}{answer['objective'].replace('_', ' ')}: {answer['objective_value']:g}")
@@ -241,24 +245,23 @@ def show_solution(answer: dict[str, Any], *, as_json: bool) -> None:
         say(f"{expected}value: {answer['value']:.6f}")
     say(f"{expected}violation: {answer['violation']:.6g}")
     if answer.get("multipliers") is not None:
-        say(f"used of the limit: {shown(answer['consumption'])}")
-        say(f"another unit of it is worth: {shown(answer['multipliers'])}")
-        if answer["draws_actions"]:
-            say("The policy draws some of its actions.")
+        say(f"consumption of the limit: {shown(answer['consumption'])}")
+        say(f"multipliers (value per unit of the limit): {shown(answer['multipliers'])}")
+        if answer["stochastic"]:
+            say("The policy is stochastic.")
     if "schedule" in answer:
         say(f"order: {', '.join(map(str, answer['order']))}")
         print_table("", list(answer["schedule"][0]), [list(row.values()) for row in answer["schedule"]])
 
 
 def shown(found: Any) -> str:
-    """Return a number, or numbers by constraint or by step, in a few digits."""
+    """Return a number or nested numbers with six digits."""
     if isinstance(found, list):
         return f"[{', '.join(map(shown, found))}]"
     return f"{found:.6g}"
 
 
-# ------------------------------------------------------------
-# `peakrl shield`: the safe set of a problem, its size step by step, kept in a file, drawn.
+# peakrl shield ----------------------------------------------------------------------------------------------------
 
 COLUMNS = ["step", "states", "safe states", "actions", "safe actions"]
 
@@ -270,14 +273,16 @@ def shield(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep the safe set: .csv or .json, else for `peakrl.load`."),
+        typer.Option(
+            metavar="FILE", help="Save the safe set: .csv, .json, or any other name for `peakrl.load`."
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw how much is safe at each step (.png, .pdf, .svg).")
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the safe share by step (.png, .pdf, .svg).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Work out from where, and by which actions, every constraint can be kept. Exit code 1 where no policy can."""
+    """Compute the states and actions from which every constraint can be satisfied. Exit code 1 if it is infeasible."""
     from peakrl.cli.output import print_json
     from peakrl.safety.safe_set import SafeSet
     from peakrl.storage import ready
@@ -297,7 +302,7 @@ def shield(
 
 
 def answer_of(safe: SafeSet) -> dict[str, Any]:
-    """Return what is told of a safe set."""
+    """Return a safe set as plain values."""
     return {
         "problem": safe.model.name,
         "feasible": safe.feasible,
@@ -307,14 +312,14 @@ def answer_of(safe: SafeSet) -> dict[str, Any]:
 
 
 def first_reason(safe: SafeSet) -> str:
-    """Return why the first action of a first state that is not safe is not."""
+    """Return why the first action of an unsafe initial state is unsafe."""
     slot = next(slot for slot in safe.model.first_slot.tolist() if not safe.nodes[slot])
     action = safe.model.action_of_row(safe.model.rows_of_slot(slot)[0])
     return str(safe.reason(0, safe.model.state_of_slot(slot), action))
 
 
 def keep_safe_set(safe: SafeSet, path: Path) -> None:
-    """Write a safe set in the form that the file's name asks for."""
+    """Write a safe set in the format of the file's suffix."""
     if path.suffix == ".csv":
         safe.to_csv(path)
     elif path.suffix == ".json":
@@ -324,7 +329,7 @@ def keep_safe_set(safe: SafeSet, path: Path) -> None:
 
 
 def draw_safe_set(safe: SafeSet, path: Path) -> None:
-    """Write the picture of how much is safe at each step."""
+    """Draw the safe share by step."""
     from peakrl.report.figures import draw_counts
     from peakrl.report.style import house_style, save
 
@@ -333,11 +338,15 @@ def draw_safe_set(safe: SafeSet, path: Path) -> None:
 
 
 def show_safe_set(answer: dict[str, Any]) -> None:
-    """Print an answer."""
+    """Print the result."""
     from peakrl.cli.output import print_table
 
-    print_table(f"{answer['problem']}: what is safe", COLUMNS, [list(row.values()) for row in answer["steps"]])
+    print_table(
+        f"{answer['problem']}: safe states and actions by step",
+        COLUMNS,
+        [list(row.values()) for row in answer["steps"]],
+    )
     if answer["feasible"]:
-        say("Every first state is safe: a policy that takes safe actions only never violates anything.")
+        say("Feasible: every initial state is safe. A policy that takes only safe actions never violates a constraint.")
     else:
-        say(f"No policy keeps every constraint: {answer['reason']}")
+        say(f"Infeasible: {answer['reason']}")

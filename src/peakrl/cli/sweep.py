@@ -1,4 +1,4 @@
-"""`peakrl sweep` and `peakrl summarize`: many runs, and what they say."""
+"""`peakrl sweep` and `peakrl summarize`: many runs and their statistics."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ if TYPE_CHECKING:
 
 @trusting
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Which problems, settings and seeds.")],
+    file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Sweep file: problems, settings and seeds.")],
     folder: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the results go, in place of what the file says.")
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of the results; default: that of the file.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of processes; default: one per core.")] = None,
     engine: Annotated[str, typer.Option(help="processes (this machine), ray or dask.")] = "processes",
     address: Annotated[str | None, typer.Option(help="Of the Ray or Dask cluster.")] = None,
-    retries: Annotated[int, typer.Option(help="How often a run is tried again whose worker died.")] = 2,
-    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="The most a run may take.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the runs that are missing; make none, and run no code.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+    retries: Annotated[int, typer.Option(help="Retries of a run whose worker died.")] = 2,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time limit of a run.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List missing runs without running anything.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Make the runs of a sweep that its folder does not hold yet. Exit code 1 where some failed."""
+    """Run the missing runs of a sweep. Exit code 1 if some failed."""
     from peakrl.cli.output import print_json
     from peakrl.sweeps.grid import sweep as run_sweep
 
@@ -70,7 +68,7 @@ def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
 
 
 def brief(task: Any) -> dict[str, Any]:
-    """Return what tells a run from the others."""
+    """Return the identification of a run."""
     return {"run": task.name, "episodes": task.config["episodes"], "seed": task.config["seed"]}
 
 
@@ -79,9 +77,9 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
     if dry_run:
         for task in report.missing:
             say(task)
-        say(f"Runs: {len(report.missing):,} to make, {report.found:,} found; {report.folder}")
+        say(f"Runs: {len(report.missing):,} missing, {report.found:,} found; {report.folder}")
         if report.unknown:
-            say(f"Of {len(report.unknown):,} more only the code that the file names can tell, and a dry run runs none.")
+            say(f"{len(report.unknown):,} more are unknown: they depend on code, which a dry run does not execute.")
         return
     say(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
     for failure in report.failures:
@@ -91,18 +89,18 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
 
 def summarize(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a sweep.")],
-    csv: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write one row a run.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write one row per run.")] = None,
     parquet: Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="The same; needs pyarrow.")] = None,
     curves: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write the learning curves: one row a point of a run.")
+        Path | None, typer.Option(metavar="FILE.csv", help="Write the learning curves: one row per point.")
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="How far from the optimum counts as there; by default 1 % of it.")
+        float | None, typer.Option(help="Largest gap that counts as solved; default: 1 % of the optimum.")
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Sum up the runs of a folder: what each learner reached, how surely, and which is better."""
+    """Report means with confidence intervals and compare the learners of a sweep."""
     from peakrl.cli.output import print_json
     from peakrl.storage import ready
     from peakrl.sweeps import summary
@@ -142,17 +140,17 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
     fewest = min(group.seeds for group in groups)
     if fewest < ENOUGH_RUNS:
         say(
-            f"With {fewest} seed{'s' * (fewest > 1)} the intervals of value, gap and violation are narrower than the "
-            f"doubt: make at least {ENOUGH_RUNS} for a table that others are to trust."
+            f"With {fewest} seed{'s' * (fewest > 1)} the intervals of value, gap and violation are too narrow: "
+            f"use at least {ENOUGH_RUNS} seeds."
         )
     if any(group.sampled for group in groups):
         print(
-            "Where no gap is told the environment shows no table: value and violation are means of fresh episodes of "
-            "each policy, nothing is exact, and no optimum is known (--csv has the intervals of each run)."
+            "Rows without a gap: the environment has no transition table. Value and violation are means of new "
+            "episodes of each policy (--csv has the intervals of each run); the optimum is unknown."
         )
     if comparisons:
         print_table(
-            "Probability that a run is better: it violates less, or as much with more value",
+            "Probability that a run is better (less violation, then more value)",
             ["problem", "episodes", "a run of", "is better than one of", "with probability"],
             [[one.problem, one.episodes, one.better, one.worse, shown(one.probability)] for one in comparisons],
         )
@@ -161,14 +159,14 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
 def shown(estimate: Estimate | None, *, percent: bool = False) -> str:
     """Return an estimate with its interval."""
     if estimate is None:
-        return "not known"
+        return "unknown"
     if percent:
         return f"{estimate.value:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]"
     return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
 
 
 def reach(group: Group) -> str:
-    """Return how many seeds got within eps and stayed, and when."""
+    """Return the number of seeds that got and stayed within epsilon, and when."""
     if group.reached is None:
         return "no curve"
     if group.episodes_to_reach is None:

@@ -1,4 +1,4 @@
-"""`peakrl audit`: the paper's assumptions on a problem, and what a slack leaves."""
+"""`peakrl audit`: the paper's assumptions on a problem; `peakrl plan`: the episodes of Theorem 1."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def audit(
         Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
     ],
     slack: Annotated[
-        float | None, typer.Option(help="In the constraints' own unit; by default that of the file's settings.")
+        float | None, typer.Option(help="In the unit of the constraints; default: that of the settings in the file.")
     ] = None,
     penalty: Annotated[
-        float | None, typer.Option(help="eta; by default 2 H I (hi - lo) / (slack / 2), or the file's.")
+        float | None, typer.Option(help="eta; default: that of the file, or 2 H I (hi - lo) / (slack / 2).")
     ] = None,
     failure_probability: Annotated[float, typer.Option(help="p of Theorem 1.")] = 0.05,
-    constant: Annotated[float, typer.Option(help="c of Theorem 1, which it leaves open.")] = 1.0,
+    constant: Annotated[float, typer.Option(help="c of Theorem 1 (unspecified there).")] = 1.0,
     relaxed: Annotated[
-        bool | None, typer.Option(help="Solve the relaxed problem too, a linear programme; by default if it is small.")
+        bool | None, typer.Option(help="Also solve the relaxed problem, a linear program; default: if it is small.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check the paper's assumptions one by one. Exit code 1 where one does not hold, feasibility included."""
+    """Check the paper's assumptions on a problem. Exit code 1 if one of them, or feasibility, does not hold."""
     from peakrl.cli.output import print_json
     from peakrl.errors import SettingsError
     from peakrl.theory import audit_slack
@@ -40,7 +40,7 @@ def audit(
     if slack is None:
         slack, own_penalty = described.settings.tolerated()
         if slack == 0 and penalty is None:
-            raise SettingsError(f"--slack is missing, and the settings of {file} have none: say how much to audit")
+            raise SettingsError(f"--slack is missing, and the settings of {file} have no slack: pass --slack")
         penalty = own_penalty if penalty is None else penalty
     model = described.model(progress=True)
     answer = audit_slack(
@@ -54,34 +54,31 @@ def audit(
     raise typer.Exit(0 if holds else 1)
 
 
-# ------------------------------------------------------------
-# `peakrl plan`: what Theorem 1 asks for.
-
 LABELS = {
     "slack": "slack xi",
     "slater": "Slater constant gamma",
     "penalty": "penalty eta",
     "log_term": "log term l",
-    "episodes": "episodes K, as printed",
+    "episodes": "episodes K, as printed in the paper",
     "steps": "steps K * H",
     "regret_episodes": "episodes for the regret bound to hold",
-    "strict_episodes": "episodes with nothing hidden in the constant",
+    "strict_episodes": "episodes with all constants explicit",
 }
 
 
 @trusting
 def plan(
-    epsilon: Annotated[float, typer.Option(help="Accuracy of value and violation; rewards range over [0, 1].")],
+    epsilon: Annotated[float, typer.Option(help="Accuracy of value and violation, for rewards in [0, 1].")],
     problem: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the sizes from this problem file.")] = None,
-    states: Annotated[int | None, typer.Option(help="S, the most states of a step.")] = None,
-    actions: Annotated[int | None, typer.Option(help="A, the most actions of a state.")] = None,
+    states: Annotated[int | None, typer.Option(help="S, the largest number of states at a step.")] = None,
+    actions: Annotated[int | None, typer.Option(help="A, the largest number of actions in a state.")] = None,
     horizon: Annotated[int | None, typer.Option(help="H, the steps of an episode.")] = None,
-    constraints: Annotated[int | None, typer.Option(help="I, the number of constraints; 1 unless given.")] = None,
-    failure_probability: Annotated[float, typer.Option(help="p, how often it may fail.")] = 0.05,
-    constant: Annotated[float, typer.Option(help="c, which the theorem leaves open.")] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+    constraints: Annotated[int | None, typer.Option(help="I, the number of constraints; default: 1.")] = None,
+    failure_probability: Annotated[float, typer.Option(help="p, the failure probability.")] = 0.05,
+    constant: Annotated[float, typer.Option(help="c of Theorem 1 (unspecified there).")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how many episodes Theorem 1 asks for, and with which slack and penalty."""
+    """Compute the number of episodes, slack and penalty of Theorem 1."""
     from peakrl.cli.output import print_json, print_table
     from peakrl.theory import pac_plan
 
@@ -90,7 +87,7 @@ def plan(
     merged = known | {name: size for name, size in sizes.items() if size is not None}
     missing = [f"--{name}" for name in sizes if name not in merged]
     if missing:
-        raise SettingsError(f"{', '.join(missing)} missing: give every size, or a problem file with --problem")
+        raise SettingsError(f"{', '.join(missing)} missing: pass every size, or a problem file with --problem")
     answer = pac_plan(
         epsilon=epsilon, failure_probability=failure_probability, constant=constant,
         states=merged["states"], actions=merged["actions"],

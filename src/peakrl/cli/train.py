@@ -1,4 +1,4 @@
-"""`peakrl train`: learn the problem of a file, watch it, keep the run, and say how good the result is."""
+"""`peakrl train`: learn a problem, save the run, and print the result."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from peakrl.training.trainer import LearningRun, RunView, Watch
 
 PROOF_LINES = 12
-#: By whether it is an environment.
+#: Why a history is sampled, by whether the target is an environment.
 WHY_SAMPLED = {
-    True: "of an environment only what its episodes earned is known",
-    False: "it holds what episodes earned (the exact curve of a very large model would take minutes; "
-    "history = 1000 in the file asks for it all the same, every 1,000 episodes)",
+    True: "for environments only the rewards of episodes are known",
+    False: "rewards of episodes (the exact curve of a large model would take minutes; "
+    "history = 1000 in the file records it anyway, every 1,000 episodes)",
 }
 
 
@@ -36,41 +36,41 @@ def train(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="A problem file (see `peakrl init`), or a built-in problem as for `peakrl solve`."
+            metavar="FILE", help="A problem file (see `peakrl init`) or a built-in problem (see `peakrl solve`)."
         ),
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="In total; by default as the file, or the run to resume, says.")
+        int | None, typer.Option(help="Total number of episodes; default: that of the file or of the resumed run.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the run; by default as the file says.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run; default: that of the file.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Keep the run here: checkpoints on the way, all of it at the end."),
+        typer.Option(metavar="RUN", help="Save the run here, with checkpoints while it learns."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Continue this run; FILE is not needed then.")
+        Path | None, typer.Option(metavar="RUN", help="Resume this run; FILE is required for environments only.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Write checkpoints here, not to --out or where the file says.")
+        Path | None, typer.Option(metavar="RUN", help="Write checkpoints here; default: --out, or that of the file.")
     ] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(metavar="N", help="Episodes between checkpoints; by default about 30 seconds.")
+        int | None, typer.Option(metavar="N", help="Episodes between checkpoints; default: about every 30 seconds.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Start anew even if --out or --checkpoint holds a run.")
+        bool, typer.Option("--overwrite", help="Start again even if --out or --checkpoint contains a run.")
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Serve the report page on this computer while the run goes on.")
+        bool, typer.Option("--live", help="Serve the report page on this computer while it learns.")
     ] = False,
-    port: Annotated[int | None, typer.Option(help="Where --live serves; by default any free port.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of --live; default: any free port.")] = None,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Log the run for TensorBoard, in a folder of its own.")
+        Path | None, typer.Option(metavar="DIR", help="Log the run for TensorBoard to this folder.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Learn a problem. A run that was stopped goes on when the same command with --out is given again.
+    """Learn a problem. Repeating the command with the same --out resumes an interrupted run.
 
-    Exit code 1 where the problem is infeasible.
+    Exit code 1 if the problem is infeasible.
     """
     from peakrl.cli.output import print_json
     from peakrl.storage import ready
@@ -78,9 +78,9 @@ def train(
     begun = time.perf_counter()
     ready(out, checkpoint)
     if resume is not None and seed is not None:
-        raise SettingsError("--seed cannot be changed in a run that is resumed: leave it out")
+        raise SettingsError("--seed cannot be changed in a resumed run: omit it")
     if resume is None and file is None:
-        raise SettingsError("name a problem file (`peakrl init NAME` writes one), or a run with --resume")
+        raise SettingsError("name a problem file (`peakrl init NAME` writes one), or pass a run with --resume")
     try:
         name = (out or resume or file or Path("run")).name
         begun_at: list[int] = []
@@ -100,7 +100,7 @@ def train(
                 view.finish(run)
     except KeyboardInterrupt:
         place = checkpoint or out or resume
-        kept_in = f"; {place} holds the run so far" if place is not None and place.exists() else ""
+        kept_in = f"; the run so far is in {place}" if place is not None and place.exists() else ""
         say(f"peakrl: interrupted{kept_in}", error=True)
         raise typer.Exit(130) from None
     answer = report(run, target, time.perf_counter() - begun)
@@ -118,9 +118,9 @@ def train(
 def watching(
     name: str, live: bool, port: int | None, tensorboard: Path | None
 ) -> Iterator[tuple[LiveView | None, list[Watch]]]:
-    """Yield the live page, if there is one, and who watches the run."""
+    """Yield the live page, if requested, and the functions that watch the run."""
     if port is not None and not live:
-        raise SettingsError("--port says where the page of --live is served: give --live too")
+        raise SettingsError("--port is the port of --live: pass --live too")
     view: LiveView | None = None
     watchers: list[Watch] = []
     with ExitStack() as stack:
@@ -135,7 +135,7 @@ def watching(
 
             view = stack.enter_context(LiveView(name, port or 0))
             watchers.append(view.watch)
-            say(f"peakrl: watch the run on {view.address} (from this computer)", error=True)
+            say(f"peakrl: live page at {view.address} (this computer only)", error=True)
         yield view, watchers
 
 
@@ -149,7 +149,7 @@ def learned(
     overwrite: bool,
     watch: Watch | None = None,
 ) -> tuple[LearningRun, Path | None, LearningTarget | None]:
-    """Learn what a problem file describes; return the run, where it is kept and what was learned on."""
+    """Learn the problem of a file; return the run, its file and its target."""
     from peakrl.training.learn import learn
 
     described = read_problem(file)
@@ -187,7 +187,7 @@ def resumed(
     overwrite: bool,
     watch: Watch | None = None,
 ) -> tuple[LearningRun, Path | None, LearningTarget | None]:
-    """Continue a run file; the problem file is needed for an environment, and where the file could not hold a model."""
+    """Resume a run file; the problem file is needed for environments and for runs without their model."""
     from peakrl.training.learn import resume
 
     target = target_for(path, file)
@@ -204,46 +204,46 @@ def resumed(
 
 
 def target_for(path: Path, file: Path | None) -> LearningTarget | None:
-    """Return what the run of a file was learned on, as its problem file describes it; a model is in the file itself."""
+    """Return the target of a resumed run; None if the run file contains its model."""
     from peakrl.storage import kind_of
     from peakrl.training.run_file import ENVIRONMENT_KIND
 
     if file is not None:
         return read_problem(file).target(progress=True)
     if kind_of(path) == ENVIRONMENT_KIND:
-        raise SettingsError(f"{path} holds a run on an environment: name its problem file too, to go on")
+        raise SettingsError(f"{path} is a run on an environment: name its problem file too")
     return None
 
 
 def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
-    """Refuse where another run would be lost; `learn` itself goes on from `place`."""
+    """Raise if another run would be lost; `learn` resumes from `place`."""
     for path in (out, place):
         if path is not None:
             from peakrl.storage import kind_of, ready
 
             ready(path)
             if path.exists() and path != place and not overwrite:
-                raise StorageError(f"{path} exists already; give --out another name, or --overwrite")
+                raise StorageError(f"{path} already exists: choose another --out, or pass --overwrite")
             if overwrite and path.exists() and path.stat().st_size and kind_of(path) is None:
-                raise StorageError(f"{path} is not a file of peakrl's: where it is in the way, remove it yourself")
+                raise StorageError(f"{path} is not a file of peakrl and is not overwritten: remove it yourself")
 
 
 @contextmanager
 def set_aside(path: Path | None) -> Iterator[None]:
-    """Move a file that is to be overwritten out of the way; it comes back where nothing takes its place."""
+    """Move a file that is to be overwritten aside, and restore it if no new file was written."""
     from peakrl.storage import writable
 
     if path is None or not path.exists():
         yield
         return
-    place = writable(path)  # a link stays where it is: what it leads to is overwritten
+    place = writable(path)  # the target of a link is overwritten, not the link
     aside = place.with_name(f"{place.name[:60]}.before")
     if aside.exists():
-        raise StorageError(f"{aside} is in the way: it may be what another run was to overwrite; move it, or remove it")
+        raise StorageError(f"{aside} already exists, perhaps from an interrupted --overwrite: move or remove it")
     try:
         os.replace(place, aside)
     except OSError as error:
-        raise StorageError(f"cannot move {place} out of the way: {error.strerror}") from error
+        raise StorageError(f"cannot rename {place}: {error.strerror}") from error
     try:
         yield
     finally:
@@ -253,15 +253,15 @@ def set_aside(path: Path | None) -> Iterator[None]:
             os.replace(aside, place)
 
 
-# What came out --------------------------------------------------------------------------------------------------------
+# Output --------------------------------------------------------------------------------------------------------------
 
 
 def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> dict[str, Any]:
-    """Return what there is to say about a run."""
-    from peakrl.report.analysis import EnvironmentFindings, RunFindings
+    """Return the results of a run as plain values."""
+    from peakrl.report.analysis import EnvironmentAnalysis, RunAnalysis
 
     on_environment = target is not None and target.is_environment
-    found = EnvironmentFindings(run, target.table) if target and on_environment else RunFindings.of(run)
+    analysis = EnvironmentAnalysis(run, target.table) if target and on_environment else RunAnalysis.of(run)
     return {
         "problem": run.model.name,
         "environment": on_environment,
@@ -274,30 +274,30 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
         "seed": run.seed,
         "seconds": seconds,
         "history": "none" if not len(run.history) else "sampled" if run.history.sampled else "exact",
-        **found.as_dict(),
+        **analysis.as_dict(),
         "violating_episodes": run.violations,
         "last_violation_episode": run.last_violation_episode,
         "coverage": None if run.coverage is None else run.coverage.as_dict(),
         "infeasible_limits": run.infeasible_limits,
         "infeasibility_proof": [str(line) for line in run.infeasibility_proof],
-        "certificates": found.certificates,
+        "certificates": analysis.certificates,
     }
 
 
 def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path | None) -> None:
-    """Print it for people."""
-    met = "were met" if answer["environment"] else ""
-    sizes = f"{answer['states']:,} states, {answer['pairs']:,} pairs {met}".rstrip() + f", horizon {answer['horizon']}"
+    """Print the results of a run."""
+    visited = "visited " if answer["environment"] else ""
+    sizes = f"{visited}{answer['states']:,} states, {answer['pairs']:,} state-action pairs, horizon {answer['horizon']}"
     say(f"{answer['problem']}: {sizes}; {answer['episodes']:,} episodes with seed {answer['seed']}")
     if answer["episodes_before"] == answer["episodes"]:
-        say("The run was complete already: it was only read back, and nothing was learned now.")
+        say("The run was already complete; nothing was learned.")
     elif answer["episodes_before"]:
-        say(f"It went on from episode {answer['episodes_before']:,}, which it had reached before.")
-    show_figures(answer)
+        say(f"Resumed from episode {answer['episodes_before']:,}.")
+    show_metrics(answer)
     last = answer["last_violation_episode"]
-    say(f"violating episodes: {answer['violating_episodes']:,}" + (f", the last of them {last:,}" if last else ""))
+    say(f"violating episodes: {answer['violating_episodes']:,}" + (f" (last: {last:,})" if last else ""))
     if answer["history"] == "sampled":
-        say(f"history: sampled, not exact: {WHY_SAMPLED[answer['environment']]}")
+        say(f"history: sampled: {WHY_SAMPLED[answer['environment']]}")
     if answer["coverage"] is not None:
         say(f"last policy: {answer['coverage']['text']}")
     if answer["infeasible_limits"] is not None:
@@ -310,28 +310,26 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
     if len(answer["infeasibility_proof"]) > PROOF_LINES:
         say(f"  ... and {len(answer['infeasibility_proof']) - PROOF_LINES:,} more (all with --json)")
     if answer["run_file"]:
-        kept = answer["run_file"]
-        judge = f"evaluate {kept}` tells its figures"
-        if answer["environment"]:
-            judge = f"certify {file} --policy {kept}` judges its policy by fresh episodes"
-        say(f"kept in {kept}; next: `peakrl report {kept}` writes its page, `peakrl {judge}")
+        path = answer["run_file"]
+        judge = f"certify {file} --policy {path}" if answer["environment"] else f"evaluate {path}"
+        say(f"saved to {path}; next: `peakrl report {path}`, `peakrl {judge}`")
 
 
-def show_figures(answer: dict[str, Any]) -> None:
-    """Print what the policies come to."""
+def show_metrics(answer: dict[str, Any]) -> None:
+    """Print the metrics of the policies."""
     from peakrl.cli.output import print_table
 
     names = {
-        "last policy": "policy", "averaged policy": "averaged_policy", "episodes while learning": "experience",
+        "last policy": "policy", "averaged policy": "averaged_policy", "training episodes": "experience",
         "optimum": "optimum",
     }  # fmt: skip
     numbers = ("value", "below_optimum", "violation", "violation_probability")
-    found = {label: answer[key] for label, key in names.items() if answer.get(key) is not None}
-    rows = [(label, *(figures.get(number) for number in numbers)) for label, figures in found.items()]
+    known = {label: answer[key] for label, key in names.items() if answer.get(key) is not None}
+    rows = [(label, *(metrics.get(number) for number in numbers)) for label, metrics in known.items()]
     if rows:
-        print_table("", ("", "value", "below optimum", "violation", "violation probability"), rows)
+        print_table("", ("", "value", "gap to optimum", "violation", "violation probability"), rows)
 
 
 def show_warning(message: Warning | str, *_: Any) -> None:
-    """Print a warning as the rest of the command line prints."""
+    """Print a warning to stderr."""
     say(f"peakrl: {message}", error=True)

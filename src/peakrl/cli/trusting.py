@@ -1,4 +1,4 @@
-"""`--trust` and `--package`: code that a file names is run only where the user says so, here or when asked."""
+"""`--trust` and `--package`: code that a file names is run only with the user's consent."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Read = TypeVar("Read")
 _given: ContextVar[Trust] = ContextVar("_given", default=False)
 
 OPTIONS = {
-    "trust": Annotated[bool, typer.Option("--trust", help="Run the code that the file names, wherever it is.")],
+    "trust": Annotated[bool, typer.Option("--trust", help="Run the code that the file names.")],
     "package": Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Run code of this installed package, where the file names it."),
+        typer.Option(metavar="NAME", help="Run code of this installed package if the file names it."),
     ],
 }
 
 
 def trusting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the two options; `asking` knows what they say."""
+    """Add the two options to a command; `asking` reads them."""
 
     @wraps(command)
     def with_options(*, trust: bool = False, package: list[str] | None = None, **given: Any) -> None:
@@ -56,7 +56,7 @@ def trusting(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def asking(read: Callable[[Trust], Read]) -> Read:
-    """Return what `read` makes of a file, given what is trusted; code of the file's own folder is asked about."""
+    """Return `read(trust)`; ask for confirmation if code in the file's own folder is not trusted yet."""
     trust = _given.get()
     try:
         return read(trust)
@@ -70,7 +70,7 @@ def asking(read: Callable[[Trust], Read]) -> Read:
 
 
 def read_problem(path: str | Path) -> ProblemFile:
-    """Return what a problem file says, once its code is trusted."""
+    """Return the content of a problem file whose code is trusted."""
     from peakrl.training.spec_file import read_problem_file
 
     return asking(lambda trust: read_problem_file(path, trust=trust))

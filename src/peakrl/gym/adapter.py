@@ -1,12 +1,13 @@
-"""One small interface to environments: lanes that start episodes and take steps.
+"""A small interface to environments: lanes that start episodes and take steps.
 
-A single environment has one lane, a vectorised one has several that are stepped together. The learner calls
+A single environment has one lane, a vectorised one (`peakrl.gym.vector`) has several that are stepped together. The
+training loop calls
 
-    begin(lanes, seeds) -> [Observed | None]   start an episode; None: its first state comes with the next `advance`
-    advance(actions)    -> [Step | Observed]   one step in every lane; Observed: a lane that has just begun an episode
+    begin(lanes, seeds) -> [Observed | None]   start episodes; None: the first state comes with the next `advance`
+    advance(actions)    -> [Step | Observed]   one step in every lane; Observed: the lane has just started an episode
 
-`actions` are numbers of actions (see `ActionSet`), None in a lane without an episode. Whatever an environment does
-against the rules is a `LaneError`, which says in which lane; the learner knows the episode and the step.
+`actions` are action numbers (see `ActionSet`), None in a lane without an episode. An environment that breaks its
+contract raises a `LaneError` with the number of the lane; the training loop adds the episode and the step.
 """
 
 from __future__ import annotations
@@ -29,34 +30,34 @@ from peakrl.spaces import ActionNumbers, ActionSet
 from peakrl.tabular import TabularModel
 from peakrl.visited import label_of
 
-#: More states than this are as good as unknown: the bonus formulas need a hint.
+#: With more states than this the number of states counts as unknown.
 MOST_STATES = 2**53
-#: Types that are labels as they are; not bool, which is equal to a number.
+#: Types that are labels without conversion; not bool, which equals a number.
 NUMBERS = frozenset({int, np.int64, np.int32})
 LARGEST_FLOAT = sys.float_info.max
 
 
 def episode_seed(seed: int, episode: int) -> int:
-    """Return the seed that an episode of a run is reset with."""
+    """Return the seed of an episode."""
     return int(np.random.SeedSequence((seed, episode)).generate_state(1)[0])
 
 
 class Observed(NamedTuple):
-    """A state and the numbers of the actions on offer there."""
+    """A state and the numbers of its available actions."""
 
     state: State
     offer: ActionNumbers
 
 
 class Step(NamedTuple):
-    """What one step came to."""
+    """The result of one step."""
 
     reward: float
     constraints: tuple[float, ...]
-    #: None where the process has ended, or was cut off in a state that offers nothing.
+    #: None after termination, or after truncation in a state without available actions.
     following: Observed | None
     terminated: bool
-    #: Over because a time limit said so, not because the process ended.
+    #: Ended by a time limit.
     truncated: bool
 
     @property
@@ -66,7 +67,7 @@ class Step(NamedTuple):
 
 
 class LaneError(Exception):
-    """Something went wrong in a lane (None: in all of them at once); `__cause__` holds what the environment raised."""
+    """An error in a lane (None: in all of them); `__cause__` is what the environment raised."""
 
     def __init__(self, message: str, lane: int | None) -> None:
         super().__init__(message)
@@ -74,7 +75,7 @@ class LaneError(Exception):
 
 
 class Lanes(Protocol):
-    """What the learner and the simulation need of an environment."""
+    """What training and simulation need from an environment."""
 
     count: int
     rules: Rules
@@ -85,7 +86,7 @@ class Lanes(Protocol):
 
 @dataclass
 class Rules:
-    """What holds for an environment during a run: declared by it (`metadata["peakrl"]`) or by the user."""
+    """Declarations of an environment (`metadata["peakrl"]`) or of the user, and checks of what it returns."""
 
     name: str
     actions: ActionSet
@@ -94,44 +95,44 @@ class Rules:
     reward_range: tuple[float, float]
     constraints: ConstraintReader
     constraint_names: tuple[str, ...]
-    #: S of the bonus formulas; None where it is unknown.
+    #: S of the bonus formulas; None if unknown.
     states: int | None
-    #: True where the environment declares that nothing depends on the step.
+    #: True if the environment declares that nothing depends on the step.
     stationary: bool
-    #: What lanes that have no episode do in a first state, to which they are reset every time; None: whatever comes.
+    #: Action of idle lanes in an initial state; None: the first available action.
     idle: Callable[[Observed], int] | None = None
 
     def __post_init__(self) -> None:
         self._known: set[State] = set()
-        #: States that were shown as plain numbers with every action on offer.
+        #: Integer observations without an action mask.
         self._numbered: dict[int, Observed] = {}
-        #: The same of states that come with an array of what is on offer, which follows from the state; its bytes.
+        #: Integer observations with an action mask: dtype and bytes of the latest mask.
         self._masked: dict[int, tuple[Any, bytes, Observed]] = {}
         lo, hi = self.reward_range
-        room = ROUNDING * max(1.0, abs(lo), abs(hi)) if math.isfinite(lo) and math.isfinite(hi) else 0.0
-        #: The least and the largest reward that a step may have, rounding included.
-        self.rewards = max(lo - room, -LARGEST_FLOAT), min(hi + room, LARGEST_FLOAT)
+        margin = ROUNDING * max(1.0, abs(lo), abs(hi)) if math.isfinite(lo) and math.isfinite(hi) else 0.0
+        #: Least and largest allowed reward, with a margin for rounding.
+        self.rewards = max(lo - margin, -LARGEST_FLOAT), min(hi + margin, LARGEST_FLOAT)
 
     def seen(self, observation: Any, info: dict[str, Any]) -> Observed:
-        """Return the state and the offer that the environment shows."""
+        """Return the state and the available actions."""
         if type(observation) not in NUMBERS:
-            return self._looked_at(observation, info.get("action_mask"))
+            return self._checked(observation, info.get("action_mask"))
         if "action_mask" not in info:
             known = self._numbered.get(observation)
             if known is None:
-                known = self._numbered[int(observation)] = self._looked_at(observation, None)
+                known = self._numbered[int(observation)] = self._checked(observation, None)
             return known
         mask = info["action_mask"]
         if type(mask) is not np.ndarray or mask.ndim != 1:
-            return self._looked_at(observation, mask)
+            return self._checked(observation, mask)
         before, given = self._masked.get(observation), mask.tobytes()
         if before is not None and before[0] is mask.dtype and before[1] == given:
             return before[2]
-        seen = self._looked_at(observation, mask)
+        seen = self._checked(observation, mask)
         self._masked[int(observation)] = mask.dtype, given, seen
         return seen
 
-    def _looked_at(self, observation: Any, mask: Any) -> Observed:
+    def _checked(self, observation: Any, mask: Any) -> Observed:
         state = label_of(observation)
         if state not in self._known:
             if not self.observation_space.contains(observation):
@@ -140,7 +141,7 @@ class Rules:
         return Observed(state, self.actions.offer(mask))
 
     def seen_last(self, observation: Any, info: dict[str, Any], *, terminated: bool) -> Observed | None:
-        """Return the state in which an episode is over; None where there is nothing left to do."""
+        """Return the last state of an episode; None if it has no available action."""
         mask = info.get("action_mask")
         if terminated or (mask is not None and not self.actions.leaves_any(mask)):
             return None
@@ -149,7 +150,7 @@ class Rules:
     def reward(self, given: Any) -> float:
         """Return a validated reward."""
         least, most = self.rewards
-        if type(given) is float and least <= given <= most:  # by far the most frequent
+        if type(given) is float and least <= given <= most:  # the usual case
             return given
         if type(given) is int and least <= given <= most:
             return float(given)
@@ -174,7 +175,7 @@ def is_environment(target: Any) -> bool:
 
 
 def kept(observation: Any) -> Any:
-    """Return an observation that stays as it is when the environment writes to its buffers again."""
+    """Return a copy of an observation, in case the environment reuses its buffers."""
     return observation if isinstance(observation, int | str | np.integer) else copy.deepcopy(observation)
 
 
@@ -194,35 +195,32 @@ def info_of(value: Any, where: str) -> dict[str, Any]:
     return value
 
 
-# ------------------------------------------------------------
-# One Gymnasium environment as one lane. A step of six values (with a cost, as in Safety-Gymnasium) is taken too.
-
-#: The fields of a `Step`, which takes longer to make.
+#: The fields of a `Step` as a plain tuple, which is faster to create.
 Taken = tuple[float, tuple[float, ...], Observed | None, bool, bool]
-#: Makes a named tuple of a plain one, in half the time of naming its fields.
+#: Creates a named tuple from a plain one, twice as fast as its constructor.
 named = tuple.__new__
 
 
 class SingleLane:
-    """An environment whose every episode is seeded by the learner."""
+    """A single environment; `step` may return six values, with the cost in third place, as in Safety-Gymnasium."""
 
     count = 1
 
     def __init__(self, env: Any, rules: Rules) -> None:
         self.env, self.rules = env, rules
-        #: Only a user's function asks what was seen before a step.
+        #: Only a constraint function needs the previous observation.
         self._remembers = rules.constraints.function is not None
-        #: What was seen last.
+        #: The latest observation.
         self.observation: Any = None
         self._step = 0
-        #: [number]: what `step` takes, where that is the same object every time.
+        #: [number]: argument of `step`, if it is the same object every time.
         self.actions = list(rules.actions.labels) if rules.actions.sizes is None else None
 
     def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start an episode."""
-        with_place = guarded(self._reset, seeds[0])
+        first = guarded(self._reset, seeds[0])
         self._step = 0
-        return [with_place]
+        return [first]
 
     def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step."""
@@ -230,7 +228,7 @@ class SingleLane:
         return [None if index is None else Step(*self.take(index))]
 
     def take(self, index: int) -> Taken:
-        """Take one step with an action given by its number."""
+        """Take one step with an action number."""
         action = self.action(index)
         try:
             result = self.env.step(action)
@@ -239,11 +237,11 @@ class SingleLane:
         return self.after(action, result)
 
     def action(self, index: int) -> Any:
-        """Return what `step` takes for an action given by its number."""
+        """Return the argument of `step` for an action number."""
         return self.rules.actions.value(index) if self.actions is None else self.actions[index]
 
     def at(self, step: int, observation: Any) -> None:
-        """Say how many steps were taken, and what was seen last, by somebody who took them without asking here."""
+        """Set the number of steps and the latest observation, after steps that were taken without this object."""
         self._step, self.observation = step, observation
 
     def _reset(self, seed: int | None) -> Observed:
@@ -255,7 +253,7 @@ class SingleLane:
         return seen
 
     def after(self, action: Any, result: Any) -> Taken:
-        """Return what a step came to, given what `step` returned."""
+        """Return the checked result of a step."""
         try:
             taken = self._after(action, result)
         except Exception as error:
@@ -282,7 +280,7 @@ class SingleLane:
 
 
 def five_values(result: Any) -> tuple[Any, ...]:
-    """Return what a step came to with a cost in third place moved into `info`."""
+    """Return five values, with the cost of six values moved into `info`."""
     if not isinstance(result, tuple) or len(result) not in (5, 6):
         raise TargetError(
             f"step() returned {shown(result)}; it must return (observation, reward, terminated, truncated, info), "
@@ -295,7 +293,7 @@ def five_values(result: Any) -> tuple[Any, ...]:
 
 
 def guarded(call: Any, *arguments: Any) -> Any:
-    """Call into an environment and turn whatever it raises into a LaneError."""
+    """Call into an environment and turn any exception into a LaneError."""
     try:
         return call(*arguments)
     except Exception as error:
@@ -303,28 +301,24 @@ def guarded(call: Any, *arguments: Any) -> Any:
 
 
 def failure(error: Exception) -> LaneError:
-    """Return what an environment, or the reading of what it returned, raised."""
+    """Return an exception as a LaneError."""
     if isinstance(error, PeakError):
         return LaneError(str(error), 0)
     return LaneError(f"the environment raised {type(error).__name__}: {error}", 0)
 
 
-# ------------------------------------------------------------
-# A compiled model as one lane, for learners without a kernel: it draws as kernels do, from the run's own numbers.
-
-
 class ModelLane:
-    """Episodes of a model, step by step; actions are given by their numbers."""
+    """A compiled model as one lane, for learners without a kernel; it samples as kernels do."""
 
     count = 1
 
     def __init__(self, model: TabularModel, generator: Words) -> None:
         self.model, self.generator = model, generator
-        nothing: Any = None  # of an environment's spaces
+        unused: Any = None
         self.rules = Rules(
             name=model.name,
-            actions=nothing,
-            observation_space=nothing,
+            actions=unused,
+            observation_space=unused,
             horizon=model.horizon,
             reward_range=model.reward_range,
             constraints=ConstraintReader(None, model.constraint_bounds),
@@ -338,8 +332,8 @@ class ModelLane:
     def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start an episode."""
         sampler = self.model.sampler
-        place = draw_alias(self.generator, sampler.first_accept, sampler.first_alias, 0, len(sampler.first_slot))
-        self._slot, self._step = int(sampler.first_slot[place]), 0
+        index = draw_alias(self.generator, sampler.first_accept, sampler.first_alias, 0, len(sampler.first_slot))
+        self._slot, self._step = int(sampler.first_slot[index]), 0
         return [self._seen()]
 
     def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
@@ -349,8 +343,8 @@ class ModelLane:
             return [None]
         model, layout, sampler = self.model, self.model.layout, self.model.sampler
         row = next(row for row in model.rows_of_slot(self._slot) if model.row_action[row] == action)
-        law = int(layout.row_distribution[row])
-        start, end = int(layout.outcome_start[law]), int(layout.outcome_start[law + 1])
+        distribution = int(layout.row_distribution[row])
+        start, end = layout.outcome_start[distribution : distribution + 2].tolist()
         outcome = int(draw_alias(self.generator, sampler.accept, sampler.alias, start, end - start))
         record = int(model.payoffs.row_payoff[row]) + model.payoffs.stride * (outcome - start)
         self._slot, self._step = int(layout.outcome_next[outcome]), self._step + 1
@@ -362,12 +356,8 @@ class ModelLane:
         return Observed(self.model.state_of_slot(self._slot), ())
 
 
-# ------------------------------------------------------------
-# An environment that is not at hand: what a run's file tells of it is enough to read the run, not to go on with it.
-
-
-class AbsentEnvironment:
-    """Lanes in which nothing can be played."""
+class DetachedEnvironment:
+    """Placeholder for an environment that was not passed to `load_run`: the run can be read but not resumed."""
 
     count = 1
 
@@ -375,16 +365,16 @@ class AbsentEnvironment:
         self.rules = rules
 
     def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> NoReturn:
-        """Refuse to start an episode."""
-        raise LaneError("the environment is not at hand: pass it as env= to go on", None)
+        """Raise: there is no environment."""
+        raise LaneError("the environment is missing: pass it as env= to continue", None)
 
     def advance(self, actions: Sequence[int | None]) -> NoReturn:
-        """Refuse to take a step."""
+        """Raise: there is no environment."""
         self.begin((), ())
 
 
 def store_rules(rules: Rules) -> dict[str, Any]:
-    """Return what a file tells of an environment."""
+    """Return the stored form of the rules."""
     return {
         "name": rules.name,
         "actions": rules.actions.described(),
@@ -398,7 +388,7 @@ def store_rules(rules: Rules) -> dict[str, Any]:
 
 
 def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
-    """Return what `store_rules` told; `longest` is the horizon for which the rest of the file has room."""
+    """Return the rules of a stored form; `longest` is the largest horizon that fits the rest of the file."""
     bounds, states = plain["constraint_bounds"], plain["states"]
     bounds = None if bounds is None else check_bounds(bounds, "constraint_bounds", error=SettingsError)
     names = tuple(map(str, plain["constraint_names"]))

@@ -1,8 +1,8 @@
-"""Where an environment tells of its constraints, read into one form: numbers that are >= 0 where they are met.
+"""Constraint values of a step, from any source, as numbers that are >= 0 if satisfied.
 
-In this order: the user's function of the transition; `info["constraints"]` (>= 0 is met); `info["cost"]`, or the third
-of six values that a step returns (> 0 is violated), a number or one for each constraint. Which it is, and how many
-there are, is settled by the first step and holds for the whole run.
+Sources in order of precedence: the user's function of the transition; `info["constraints"]` (>= 0: satisfied);
+`info["cost"]`, or the third of six values of `step` (> 0: violated). Each is a number or one number per constraint. The
+first step fixes the source and the number of constraints for the whole run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from peakrl.tabular import rounding_message
 
 
 class Transition(NamedTuple):
-    """What a user's constraint function is given: one step, in the environment's own terms."""
+    """Argument of a constraint function: one step of the environment."""
 
     step: int
     observation: Any
@@ -46,24 +46,24 @@ class ConstraintReader:
         tolerances: tuple[float, ...] | None = None,
     ) -> None:
         self.function, self.bounds, self.tolerances = function, bounds, tolerances
-        self._told = False
+        self._warned = False
         self.count = None if bounds is None else len(bounds)
         self._source: str | None = None
-        #: Of one constraint that is met: how large it may be.
+        #: Largest value of a single constraint.
         self._most = sys.float_info.max if not bounds else bounds[0]
 
     def read(self, transition: Transition) -> tuple[float, ...]:
-        """Return one number for each constraint, >= 0 where it is met."""
+        """Return one number for each constraint, >= 0 if satisfied."""
         if self.function is None or self.count == 0:
-            return self._checked(*self._told_of(transition.info))
+            return self._checked(*self._reported(transition.info))
         try:
             given = self.function(transition)
         except PeakError:
             raise
-        except Exception as error:  # of the user's own code: anything may come
+        except Exception as error:  # the user's code may raise anything
             raise TargetError(self._raised(error)) from error
         if type(given) is float and self.count == 1 and 0.0 <= given <= self._most:
-            return (given,)  # by far the most frequent
+            return (given,)  # the usual case
         return self._checked(given, FUNCTION)
 
     def _checked(self, given: Any, source: str) -> tuple[float, ...]:
@@ -78,10 +78,10 @@ class ConstraintReader:
             for index, (value, bound) in enumerate(zip(values, self.bounds, strict=True)):
                 if abs(value) > bound * (1 + ROUNDING):
                     raise TargetError(f"{source}: constraint {index} is {value:g}, beyond its bound of {bound:g}")
-        return values if min(values, default=0.0) >= 0.0 else self._forgiven(values, source)
+        return values if min(values, default=0.0) >= 0.0 else self._tolerated(values, source)
 
-    def _forgiven(self, values: tuple[float, ...], source: str) -> tuple[float, ...]:
-        """Return values with those within their tolerance met; say once what may be rounding."""
+    def _tolerated(self, values: tuple[float, ...], source: str) -> tuple[float, ...]:
+        """Return values with those within their tolerance set to 0; warn once about possible rounding errors."""
         if self.tolerances is not None:
             if len(self.tolerances) != len(values):
                 raise TargetError(
@@ -90,16 +90,16 @@ class ConstraintReader:
             rooms = zip(values, self.tolerances, strict=True)
             values = tuple(0.0 if -room <= value < 0.0 else value for value, room in rooms)
         least, bound = min(values), max(self.bounds or (1.0,))
-        if -ROUNDING * bound <= least < 0.0 and not self._told:
-            self._told = True
+        if -ROUNDING * bound <= least < 0.0 and not self._warned:
+            self._warned = True
             words = rounding_message(f"steps of the environment ({source})", str(values.index(least)), least, bound)
             warnings.warn(
                 f"{words} (to `learn`, or in the environment's metadata['peakrl'])", RuntimeWarning, stacklevel=2
             )
         return values
 
-    def _told_of(self, info: dict[str, Any]) -> tuple[Any, str]:
-        """Return what an environment tells of its constraints, and where."""
+    def _reported(self, info: dict[str, Any]) -> tuple[Any, str]:
+        """Return the constraints that the environment reports, and their source."""
         if self.count == 0:
             return (), "constraint_bounds"
         for source, key in ((CONSTRAINTS, "constraints"), (COST, "cost")):
@@ -108,15 +108,15 @@ class ConstraintReader:
                 return info[key], source
         if self._source is not None:
             raise TargetError(
-                f"{self._source} is missing; an environment that gives it once must give it at every step"
+                f"{self._source} is missing; an environment that reports it once must report it at every step"
             )
         raise TargetError(
-            'no constraint: the environment gives neither info["constraints"] nor info["cost"]. Pass constraint=, a '
-            "function of the transition, or constraint_bounds=() if there is nothing to meet"
+            'no constraint: the environment reports neither info["constraints"] nor info["cost"]. Pass constraint=, a '
+            "function of the transition, or constraint_bounds=() if there are no constraints"
         )
 
     def _raised(self, error: Exception) -> str:
-        """Return the words for what the user's function raised, which is no fault of the environment."""
+        """Return the message for an exception of the user's constraint function."""
         name = getattr(self.function, "__qualname__", None) or repr(self.function)
         return f"the function that was passed as constraint=, {name}, raised {type(error).__name__}: {error}"
 
@@ -126,7 +126,7 @@ FUNCTION, CONSTRAINTS, COST = "what constraint() returned", 'info["constraints"]
 
 def numbers(given: Any, source: str) -> tuple[float, ...]:
     """Return one finite number, or a flat sequence of them, as a tuple of floats."""
-    if isinstance(given, float):  # by far the most frequent
+    if isinstance(given, float):  # the usual case
         values: tuple[float, ...] = (given,)
     elif type(given) in (tuple, list) and all(type(value) is float for value in given):
         values = tuple(given)
@@ -137,7 +137,7 @@ def numbers(given: Any, source: str) -> tuple[float, ...]:
             array = np.array(None)
         if array.dtype.kind == "b" and source != COST:
             raise TargetError(
-                f"{source} is {shown(given)}; it must be a number, since False would count as met, like 0"
+                f"{source} is {shown(given)}; it must be a number, since False equals 0, which is satisfied"
             )
         if array.dtype.kind not in "biuf" or array.ndim > 1:
             raise TargetError(f"{source} is {shown(given)}; it must be a number or a flat sequence of numbers")

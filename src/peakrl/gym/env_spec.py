@@ -1,18 +1,18 @@
-"""An environment as data, in the words of problem files and sweeps.
+"""An environment as data, for problem files and sweeps.
 
     [problem]
     kind = "gymnasium"
-    id = "FrozenLake-v1"                  # as `gymnasium.make` takes it, and what else it takes:
+    id = "FrozenLake-v1"                  # id and arguments of `gymnasium.make`
     arguments = { is_slippery = false }
-    constraint = "lake.py:holes"          # a function of the transition, as `learn` takes it
-    horizon = 8                           # by default the environment's own time limit
+    constraint = "lake.py:holes"          # a function of the transition, as for `learn`
+    horizon = 8                           # default: the environment's time limit
 
 `reward_range`, `constraint_bounds`, `constraint_tolerances` and `states` are those of `learn`. An `id` such as
-"mine.py:make" is a function of the user's own that returns an environment; "module:Name-v0" imports the module, which
-registers the name. Both run code, as `constraint` does, and so may whatever stands in `arguments` with a colon.
+"mine.py:make" is a user function that returns an environment; "module:Name-v0" imports the module, which registers the
+name. Both run code, as does `constraint`, and as may any text with a colon in `arguments`.
 
-Where an environment shows its table (`env.unwrapped.P`), and tells of no constraints that the table lacks, what is not
-declared is read off the table, and what was learned can be judged exactly on it.
+If an environment has a transition table (`env.unwrapped.P`) that covers its constraints, missing declarations are taken
+from the table, and policies are evaluated exactly on it.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from peakrl.specs.user_code import having_imported, is_name, load_named, running
 from peakrl.tabular import TabularModel
 
 KIND = "gymnasium"
-#: What `learn` takes, beside the environment and the function of constraints.
+#: Declarations that `learn` accepts, beside the constraint function.
 DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "states")
 PARAMETERS = ("id", "arguments", "constraint", *DECLARED)
 
 
 @dataclass(frozen=True)
 class LearningTarget:
-    """What a description leads to: what is learned on, and what `learn` must be told beside it."""
+    """The target of a description, with the arguments of `learn`."""
 
     #: A model, or an environment.
     subject: Any
-    #: Of an environment, as `learn` takes it.
+    #: Declarations for environments: arguments of `learn`.
     declared: Mapping[str, Any]
-    #: On which a policy can be judged exactly; None of an environment that shows none.
+    #: Model for exact evaluation; None for environments without a transition table.
     table: TabularModel | None
 
     @property
     def is_environment(self) -> bool:
-        """Is it learned on step by step?"""
+        """Is the target an environment?"""
         return self.subject is not self.table
 
     def as_arguments(self) -> dict[str, Any]:
-        """Return what `resume` and `load` take."""
+        """Return the arguments of `resume` and `load`."""
         return {"env": self.subject, **self.declared} if self.is_environment else {"model": self.subject}
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """An environment as data; a wrong name is refused at once, a wrong value when the environment is made."""
+    """An environment as data; names are checked at once, values when the environment is created."""
 
     parameters: Mapping[str, Any]
     kind: ClassVar[str] = KIND
@@ -73,7 +73,9 @@ class EnvironmentSpec:
             if name not in PARAMETERS:
                 raise ProblemError(unknown_key(name, name, list(PARAMETERS)))
         if "id" not in given:
-            raise ProblemError("id is missing; it must name an environment of Gymnasium's, or a function of yours")
+            raise ProblemError(
+                'id is missing; it must be the id of a Gymnasium environment, or a function ("mine.py:make")'
+            )
         for name in ("id", "constraint"):
             if not isinstance(given.get(name, ""), str):
                 raise ProblemError(f"{name} is {given[name]!r}; it must be a text")
@@ -81,43 +83,43 @@ class EnvironmentSpec:
         if not isinstance(arguments, Mapping):
             raise ProblemError(f"arguments is {arguments!r}; it must be a table of values by name")
         if "trust" in arguments:
-            raise ProblemError("arguments.trust: whom to trust is said on the command line, not in a file")
+            raise ProblemError("arguments.trust: a file cannot grant trust; use --trust on the command line")
         object.__setattr__(self, "parameters", given)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EnvironmentSpec:
-        """Return the specification that {"kind": "gymnasium", parameters} stands for."""
+        """Return the specification of {"kind": "gymnasium", parameters}."""
         return cls({name: value for name, value in values.items() if name != "kind"})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return {"kind": ..., parameters}: `from_dict` reads it."""
+        """Return {"kind": ..., parameters}, for `from_dict`."""
         return {"kind": KIND, **self.parameters}
 
     def with_parameters(self, changes: Mapping[str, Any]) -> EnvironmentSpec:
-        """Return the environment with some parameters set otherwise."""
+        """Return the environment with changed parameters."""
         return EnvironmentSpec({**self.parameters, **changes})
 
     def code(self, where: str) -> list[tuple[str, Any]]:
-        """Return the code that making it runs, each with its place in a file whose table `where` this is."""
+        """Return the code that it runs, each with its key; `where` is the key of its table in the file."""
         named = {name: self.parameters.get(name) for name in ("id", "constraint", "arguments")}
         return [(f"{where}.{place}", text) for place, text in texts(named) if is_name(text)]
 
     def source_digests(self, folder: Path) -> dict[str, str]:
-        """Return the digests of the files that it names, by what they are for."""
-        places = {"source": ("constraint", self.parameters.get("constraint"))}
+        """Return the digests of the source files that it names, by purpose."""
+        sources = {"source": ("constraint", self.parameters.get("constraint"))}
         if is_name(self.parameters["id"]) and self.parameters["id"].rpartition(":")[2].isidentifier():
-            places["environment source"] = ("id", self.parameters["id"])
-        found = {name: source_digest(code, folder, what) for name, (what, code) in places.items() if code is not None}
+            sources["environment source"] = ("id", self.parameters["id"])
+        found = {name: source_digest(code, folder, what) for name, (what, code) in sources.items() if code is not None}
         return {name: digest for name, digest in found.items() if digest is not None}
 
     def open(self, folder: str | Path = ".", *, progress: bool = False) -> LearningTarget:
-        """Return the environment with what there is to say of it; files are relative to `folder`."""
+        """Return the environment with its declarations; files are relative to `folder`."""
         env, constraint = self._made(Path(folder)), self._constraint(Path(folder))
-        table = self._table(env, constraint, progress=progress) if self._is_shown(env, constraint) else None
+        table = self._table(env, constraint, progress=progress) if self._has_table(env, constraint) else None
         return self._target(env, constraint, table)
 
     def open_again(self, folder: str | Path, table: TabularModel | None) -> LearningTarget:
-        """Return the environment, made anew; its table is known from before."""
+        """Return a new environment with a known table."""
         return self._target(self._made(Path(folder)), self._constraint(Path(folder)), table)
 
     def _target(self, env: Any, constraint: Any, table: TabularModel | None) -> LearningTarget:
@@ -125,16 +127,16 @@ class EnvironmentSpec:
         if constraint is not None:
             declared["constraint"] = constraint
         if table is not None:
-            told = ("horizon", "reward_range", "constraint_bounds")
-            declared = {name: getattr(table, name) for name in told} | declared
+            names = ("horizon", "reward_range", "constraint_bounds")
+            declared = {name: getattr(table, name) for name in names} | declared
         return LearningTarget(env, declared, table)
 
     def build(self, folder: str | Path = ".") -> Problem:
-        """Return the table that it shows, as a problem; one that shows none is refused."""
+        """Return its transition table as a problem; raise if it has none."""
         return self._problem(self._made(Path(folder)), self._constraint(Path(folder)))
 
     def compile(self, folder: str | Path = ".", *, progress: bool = False) -> TabularModel:
-        """Return the table that it shows, compiled."""
+        """Return its compiled transition table."""
         return self._table(self._made(Path(folder)), self._constraint(Path(folder)), progress=progress)
 
     def _table(self, env: Any, constraint: Any, *, progress: bool) -> TabularModel:
@@ -147,11 +149,11 @@ class EnvironmentSpec:
             problem.constraint_tolerances = self.parameters["constraint_tolerances"]
         return problem
 
-    def _is_shown(self, env: Any, constraint: Any) -> bool:
-        """Does the environment show a table, which leaves out nothing that it tells of constraints?"""
+    def _has_table(self, env: Any, constraint: Any) -> bool:
+        """Does the environment have a transition table that covers its constraints?"""
         if not isinstance(getattr(getattr(env, "unwrapped", env), "P", None), Mapping):
             return False
-        return constraint is not None or not told_of_constraints(env)
+        return constraint is not None or not reports_constraints(env)
 
     def _constraint(self, folder: Path) -> Any:
         named = self.parameters.get("constraint")
@@ -163,7 +165,7 @@ class EnvironmentSpec:
         if not is_name(named):
             return registered(named, arguments)
         module, _, name = named.rpartition(":")
-        if not name.isidentifier():  # "module:Name-v0", Gymnasium's way to say which module registers a name
+        if not name.isidentifier():  # "module:Name-v0": the module registers the name
             with having_imported(module, folder, f"id {named!r}"):
                 return registered(name, arguments)
         make = load_named(named, folder, "id")
@@ -175,7 +177,7 @@ class EnvironmentSpec:
 
 
 def described_target(values: Any) -> ProblemSpec | EnvironmentSpec:
-    """Return what a table with a kind describes: a problem, or an environment."""
+    """Return the problem or environment of a table with a kind."""
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if kind == KIND:
         return EnvironmentSpec.from_dict(values)
@@ -185,16 +187,16 @@ def described_target(values: Any) -> ProblemSpec | EnvironmentSpec:
 
 
 def registered(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Return an environment by its name at Gymnasium."""
+    """Return a registered environment."""
     import gymnasium
 
     with running(f"id: gymnasium cannot make {name!r}: it"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*Overriding environment")  # a user's module is imported anew each time
+        warnings.filterwarnings("ignore", ".*Overriding environment")  # user modules are imported again each time
         return gymnasium.make(name, **arguments)
 
 
-def told_of_constraints(env: Any) -> bool:
-    """Does an environment that shows a table tell of constraints at a step?"""
+def reports_constraints(env: Any) -> bool:
+    """Does a step of an environment with a table report constraints?"""
     with running("id: the environment, at its first step,"):
         state = env.reset(seed=0)[0]
         info = env.step(next(iter(env.unwrapped.P[int(state)])))[4]
@@ -202,7 +204,7 @@ def told_of_constraints(env: Any) -> bool:
 
 
 def texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every text within plain data, with its place."""
+    """Yield every text in plain data, with its key."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, Mapping):

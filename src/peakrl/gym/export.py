@@ -1,19 +1,22 @@
-"""Our problems as Gymnasium environments.
+"""Problems as Gymnasium environments.
 
-An episode is one walk through the compiled model, drawn from the environment's own generator. `info` holds after
-`reset` and every `step`
+An episode is a random walk through the compiled model, sampled with the generator of the environment. `info` contains
 
-    action_mask   [action] 1 where it is on offer        step         how many steps are done
-    constraints   [constraint] >= 0 where met            cost         max(0, -constraint); of several constraints an
-                  (of the step just taken; not at reset)              array, of one a float, as other libraries expect
+    action_mask   [action] 1 if available                step         number of steps taken
+    constraints   [constraint] >= 0 if satisfied         cost         max(0, -constraint): a float for one constraint,
+                  (after `step` only)                                 an array for several (after `step` only)
 
-and `metadata["peakrl"]` declares horizon, reward range, constraint names and bounds, so that `learn(env, ...)` needs no
-more. Where nothing depends on the step the horizon cuts an episode off (`truncated`); where states belong to steps the
-last of them are terminal (`terminated`). An action that is not on offer ends the episode as well, with the lowest
-reward and every constraint violated by its bound: nothing is silently put in its place.
+and `metadata["peakrl"]` declares horizon, reward range, constraint names and bounds for `learn(env, ...)`. The horizon
+truncates an episode of a stationary problem and terminates one of a problem whose states belong to steps. An action
+that is not available ends the episode with the lowest reward and every constraint violated by its bound.
 
-Where the same state can be met at several steps of a problem that changes with the step, the best action depends on
-both, and an observation tells both: the step comes first (`gym.steps`).
+If a state of a non-stationary problem can be reached at several steps, observations contain the step:
+
+    Discrete(n)              ->  MultiDiscrete([H + 1, n])           [step, number]
+    MultiDiscrete([a, b])    ->  MultiDiscrete([H + 1, a, b])        [step, ...]
+    Dict({...})              ->  Dict({"step": Discrete(H + 1), ...})
+
+Step H follows the last action.
 """
 
 from __future__ import annotations
@@ -45,27 +48,29 @@ RENDER_MODES = ("ansi", "rgb_array")
 
 
 class ProblemEnvironment(gymnasium.Env[Any, Any]):
-    """A compiled problem, one random episode at a time; observations and actions are indices of labels."""
+    """A compiled problem as an environment; observations and actions are indices of labels."""
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012  # Gymnasium's own form
 
     def __init__(self, model: TabularModel, render_mode: str | None = None, with_step: bool | None = None) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ProblemError(f"render_mode is {render_mode!r}; there are {', '.join(map(repr, RENDER_MODES))}")
+            raise ProblemError(
+                f"render_mode is {render_mode!r}; it must be one of {', '.join(map(repr, RENDER_MODES))}"
+            )
         self.model, self.render_mode = model, render_mode
         self.metadata = {**type(self).metadata, "peakrl": declaration(model)}
         self.actions = tuple(model.action_labels)
-        #: Do observations tell the step?
+        #: Do observations contain the step?
         self.with_step = needs_step(model) if with_step is None else with_step
         shown = self.make_observation_space()
         self.observation_space = space_with_step(shown, model.horizon) if self.with_step else shown
         self.action_space = spaces.Discrete(len(self.actions))
         self._slot = -1
         self._step = 0
-        #: Of the steps so far: state, action, reward, constraints.
+        #: (state, action, reward, constraints) of each step so far.
         self.trace: list[tuple[Hashable, Hashable, float, tuple[float, ...]]] = []
 
-    # What an environment of its own kind may show otherwise --------------------------------------------------
+    # What subclasses may override ---------------------------------------------------------------------------
 
     @property
     def states(self) -> Any:
@@ -81,12 +86,12 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         return int(self.model.slot_state[slot])
 
     def _observed(self) -> Any:
-        """Return what the environment shows now."""
+        """Return the present observation."""
         shown = self.observe(self._slot)
         return shown_with_step(shown, self._step) if self.with_step else shown
 
     def text(self) -> str:
-        """Return the latest state in words."""
+        """Return the present state as text."""
         return f"state {self.state!r}"
 
     def picture(self) -> drawing.Pixels:
@@ -115,7 +120,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         if self._slot < 0 or self._step >= self.model.horizon:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() before the next step")
         if not self.action_space.contains(action):
-            raise ProblemError(f"action {action!r} is no index of an action; they are 0 to {len(self.actions) - 1}")
+            raise ProblemError(f"action {action!r} is not the index of an action, 0 to {len(self.actions) - 1}")
         model, index = self.model, int(action)
         rows = [row for row in model.rows_of_slot(self._slot) if model.row_action[row] == index]
         before = self.state
@@ -129,18 +134,18 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         return self._observed(), reward, over and not limited, over and limited, info
 
     def _take(self, row: int) -> tuple[float, tuple[float, ...]]:
-        """Draw what comes of a stored pair."""
+        """Sample the outcome of a state-action pair."""
         layout, payoffs = self.model.layout, self.model.payoffs
         distribution = layout.row_distribution[row]
         start, end = layout.outcome_start[distribution : distribution + 2]
-        place = self._draw(layout.outcome_probability[start:end])
-        record = payoffs.row_payoff[row] + payoffs.stride * place
-        self._slot = int(layout.outcome_next[start + place])
+        index = self._draw(layout.outcome_probability[start:end])
+        record = payoffs.row_payoff[row] + payoffs.stride * index
+        self._slot = int(layout.outcome_next[start + index])
         self._step += 1
         return float(payoffs.reward[record]), tuple(float(value) for value in payoffs.constraints[record])
 
     def _refuse(self) -> tuple[float, tuple[float, ...]]:
-        """End the episode: the action is not on offer."""
+        """End the episode after an action that is not available."""
         self._step = self.model.horizon
         return self.model.reward_range[0], tuple(-bound for bound in self.model.constraint_bounds)
 
@@ -156,7 +161,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         return {"action_mask": mask, "step": self._step}
 
     def render(self) -> Any:
-        """Return the episode so far as text or as a picture, as `render_mode` says."""
+        """Return the episode so far as text or as a picture, depending on `render_mode`."""
         if self.render_mode == "rgb_array":
             return self.picture()
         if self.render_mode != "ansi":
@@ -173,7 +178,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
 
 
 def declaration(model: TabularModel) -> dict[str, Any]:
-    """Return what a learner should know of an environment beforehand."""
+    """Return the declarations of a model for `learn`."""
     return {
         "horizon": model.horizon,
         "reward_range": model.reward_range,
@@ -254,7 +259,7 @@ class SchedulingEnvironment(ProblemEnvironment):
         for name, deadline in self._deadlines().items():
             _, begin, end, margin = bars.get(name, (name, 0.0, 0.0, 0.0))
             when = f"{begin:g}-{end:g}" if name in bars else "waiting"
-            lines.append(f"job {name:<8} deadline {deadline:>6g}  {when}{f'  missed by {-margin:g}' * (margin < 0)}")
+            lines.append(f"job {name:<8} deadline {deadline:>6g}  {when}{f'  late by {-margin:g}' * (margin < 0)}")
         return "\n".join(lines)
 
     def picture(self) -> drawing.Pixels:
@@ -269,12 +274,12 @@ class SchedulingEnvironment(ProblemEnvironment):
         times = [float(self.problem.time(state)) for state in states]
         release: dict[Any, int] = {job.name: job.release for job in self.problem.jobs}
         return [
-            (str(entry[1]), max(times[place], release[entry[1]]), times[place + 1], min(entry[3]))
-            for place, entry in enumerate(self.trace)
+            (str(entry[1]), max(times[index], release[entry[1]]), times[index + 1], min(entry[3]))
+            for index, entry in enumerate(self.trace)
         ]
 
 
-#: Problems that show more than the indices of their states.
+#: Problems with observations of their own.
 ENVIRONMENTS: dict[type, Callable[..., ProblemEnvironment]] = {
     EnergyHarvesting: HarvestingEnvironment,
     MachineScheduling: SchedulingEnvironment,
@@ -288,13 +293,13 @@ def make_environment(
     with_step: bool | None = None,
     trust: Trust = False,
 ) -> ProblemEnvironment:
-    """Return a problem as an environment, also one told as data or by a problem file; `peakrl.to_gymnasium` is this.
+    """Return a problem, a mapping or a problem file as an environment.
 
     A file that names code is refused unless `trust` is True, or lists "." (its own folder) and installed packages.
     """
     model = compile_model(built(problem, trust))
     env = ProblemEnvironment(model, render_mode, with_step)
-    # A specification, so that Gymnasium's checker and wrappers can make the environment anew.
+    # Gymnasium's checker and wrappers create further environments from the specification.
     name, entry_point = "peakrl/Problem-v0", "peakrl.gym.export:make_environment"
     env.spec = EnvSpec(
         id=name, entry_point=entry_point, kwargs={"problem": model, "render_mode": render_mode, "with_step": with_step}
@@ -329,13 +334,21 @@ def to_gymnasium(
     shielded: bool = False,
     with_step: bool | None = None,
 ) -> ProblemEnvironment | Shield:
-    """Return a problem as a Gymnasium environment, with masks and constraints in `info`.
+    """Return a problem as a Gymnasium environment, with action masks and constraints in `info`.
 
-    Observations and actions are indices into the environment's `states` and `actions`, which hold the labels.
-    `shielded` puts the `shield` of its safe set around it. `with_step` says whether observations are [step, index]; by
-    default they are where the problem changes with the step and a state can be met at several. A stationary problem
-    with a horizon may have a best policy that goes by the step as well: say with_step=True for an agent that is to
-    find it.
+    Observations and actions are indices into the environment's `states` and `actions`, which contain the labels.
+
+    Parameters
+    ----------
+    problem:
+        A problem, a compiled model or a specification.
+    render_mode:
+        None, "ansi" or "rgb_array".
+    shielded:
+        Wrap the environment in the `shield` of its safe set.
+    with_step:
+        Are observations [step, index]? Default: if the problem is not stationary and a state can be reached at several
+        steps. The optimal policy of a stationary problem with a horizon may depend on the step too.
     """
     env = make_environment(problem, render_mode, with_step=with_step)
     if not shielded:
@@ -345,7 +358,7 @@ def to_gymnasium(
 
 
 def built(problem: Any, trust: Trust) -> Any:
-    """Return what data or a file stands for; anything else as it is."""
+    """Return the problem of a mapping or a file; anything else unchanged."""
     if isinstance(problem, str | Path):
         with naming(problem), located("problem"):
             return read_spec(problem, trust=trust).compile(Path(problem).parent)
@@ -357,7 +370,7 @@ def built(problem: Any, trust: Trust) -> Any:
 def make_built_in(
     kind: str, render_mode: str | None = None, with_step: bool | None = None, **parameters: Any
 ) -> ProblemEnvironment:
-    """Return a problem of a kind with its parameters (`peakrl.specs.registry`)."""
+    """Return a built-in problem as an environment; entry point of Gymnasium."""
     if kind == "machine_scheduling" and "jobs" not in parameters:
         kind, parameters["number"] = "scheduling_example", parameters.pop("example", 1)
     problem = kind_named(kind).build(parameters, Path())
@@ -367,26 +380,19 @@ def make_built_in(
     return make(problem, render_mode, with_step)
 
 
-# ------------------------------------------------------------
-# Observations that tell the step: it stands in front of numbers, and beside whatever has names.
-#
-#     Discrete(n)              ->  MultiDiscrete([H + 1, n])           [step, number]
-#     MultiDiscrete([a, b])    ->  MultiDiscrete([H + 1, a, b])        [step, ...]
-#     Dict({...})              ->  Dict({"step": Discrete(H + 1), ...})
-#
-# Step H comes after the last action.
+# Observations with the step ------------------------------------------------------------------------------------------
 
 
 def needs_step(model: TabularModel) -> bool:
-    """Does a problem that changes with the step have a state that can be met at several of them?"""
+    """Can a state of a non-stationary problem be reached at several steps?"""
     if model.stationary:
         return False
-    met = model.slot_state[: int(model.step_slots[-1, 1])]
-    return len(np.unique(met)) < len(met)
+    reached = model.slot_state[: int(model.step_slots[-1, 1])]
+    return len(np.unique(reached)) < len(reached)
 
 
 def space_with_step(space: spaces.Space[Any], horizon: int) -> spaces.Space[Any]:
-    """Return the space of observations that tell the step."""
+    """Return the space of observations with the step."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({"step": spaces.Discrete(horizon + 1), **space.spaces})
     sizes = [space.n] if isinstance(space, spaces.Discrete) else space.nvec.tolist()  # type: ignore[attr-defined]
@@ -394,7 +400,7 @@ def space_with_step(space: spaces.Space[Any], horizon: int) -> spaces.Space[Any]
 
 
 def shown_with_step(observation: Any, step: int) -> Any:
-    """Return an observation that tells the step."""
+    """Return an observation with the step."""
     if isinstance(observation, dict):
         return {"step": step, **observation}
     return np.append(np.int64(step), observation)

@@ -1,7 +1,7 @@
-"""The environments' names at Gymnasium: `gymnasium.make("peakrl/EnergyHarvesting-v0")` and the like.
+"""Registration of built-in problems with Gymnasium: `gymnasium.make("peakrl/EnergyHarvesting-v0")`.
 
-`import peakrl` must not pay for `import gymnasium`. Where Gymnasium has been imported before, the names are registered
-at once; otherwise a hook waits for that import and registers them right after it.
+`import peakrl` does not import Gymnasium. If Gymnasium is not imported yet, an import hook registers the environments
+after it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import ModuleType
 
 
 def register_environments() -> None:
-    """Register our environments now; done twice it changes nothing."""
+    """Register the environments of peakrl; idempotent."""
     import gymnasium
 
     from peakrl.specs.registry import kinds
@@ -29,7 +29,7 @@ def register_environments() -> None:
 
 
 def register_with_gymnasium() -> None:
-    """Register our environments as soon as Gymnasium is there."""
+    """Register the environments now, or when Gymnasium is imported."""
     if "gymnasium" in sys.modules:
         register_environments()
     elif not any(isinstance(finder, Hook) for finder in sys.meta_path):
@@ -37,12 +37,12 @@ def register_with_gymnasium() -> None:
 
 
 class Hook(MetaPathFinder):
-    """Waits for the import of Gymnasium, then steps aside."""
+    """Import hook that registers the environments when Gymnasium is imported, then removes itself."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return Gymnasium's own spec with a loader that registers our environments after it."""
+        """Return Gymnasium's own spec with a loader that registers the environments after it."""
         if fullname != "gymnasium":
             return None
         if self in sys.meta_path:
@@ -54,13 +54,13 @@ class Hook(MetaPathFinder):
 
 
 class RegisteringLoader(Loader):
-    """Loads a module as its own loader does, then registers our environments."""
+    """Wraps a loader and registers the environments after the module is loaded."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Leave it to Gymnasium's loader."""
+        """Delegate to Gymnasium's loader."""
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:

@@ -32,7 +32,7 @@ def pixels(canvas: Any) -> Pixels:
 def step_chart(
     left: Mapping[str, Sequence[float]], right: Sequence[float], bad: Sequence[bool], limit: float, horizon: int
 ) -> Pixels:
-    """Draw for each step the numbers of `left`, stacked and by colour, and `right`, red if bad, else green."""
+    """Draw for each step the stacked numbers of `left` by colour, and `right`, red if bad, else green."""
     (canvas, axes), height = new_canvas(horizon), np.zeros(1)
     for colour, values in left.items():
         axes.bar(np.arange(len(values)) + 0.25, values, 0.5, height, color=colour)

@@ -24,7 +24,7 @@ def adapt(
     states: int | None = None,
     needs_range: bool = True,
 ) -> Lanes:
-    """Return the lanes of a Gymnasium environment; what is not given is taken from its `metadata["peakrl"]`."""
+    """Return the lanes of a Gymnasium environment; arguments that are None are taken from its `metadata["peakrl"]`."""
     from peakrl.gym.vector import VectorLanes
 
     vector = hasattr(env, "num_envs") and hasattr(env, "single_action_space")
@@ -58,7 +58,7 @@ def adapt(
 
 
 def name_of(env: Any) -> str:
-    """Return what to call an environment."""
+    """Return the name of an environment."""
     return str(getattr(getattr(env, "spec", None), "id", None) or type(getattr(env, "unwrapped", env)).__name__)
 
 
@@ -69,7 +69,7 @@ def horizon_of(env: Any, given: Any, declared: dict[str, Any]) -> int:
         horizon = getattr(getattr(env, "spec", None), "max_episode_steps", None)
     if horizon is None:
         raise SettingsError(
-            "horizon is not given, and the environment declares none: pass horizon=, the steps of an episode"
+            "horizon is not specified, and the environment declares none: pass horizon=, the steps of an episode"
         )
     return check_count(horizon, "horizon", 1, 2**31 - 1)
 
@@ -81,8 +81,8 @@ def range_of(given: Any, declared: dict[str, Any], needed: bool) -> tuple[float,
         if not needed:
             return -math.inf, math.inf
         raise SettingsError(
-            "reward_range is not given, and the environment declares none: pass reward_range=(lowest, highest) reward "
-            "of a step, from which the learner takes how optimistic it must be"
+            "reward_range is not specified, and the environment declares none: pass reward_range=(lowest, highest) "
+            "reward of a step; learners need it for optimism"
         )
     return check_range(found, "reward_range", error=SettingsError)
 

@@ -1,7 +1,7 @@
-"""A problem read off an environment that shows its table, as Gymnasium's toy text environments do.
+"""`from_gymnasium`: a problem from the transition table of an environment, as Gymnasium's toy text environments have.
 
-`env.unwrapped.P[state][action]` lists (probability, next state, reward, terminated). Whatever ends the episode leads to
-one more state, numbered after all others, in which nothing is earned and nothing can be violated.
+`env.unwrapped.P[state][action]` lists (probability, next state, reward, terminated). Terminal transitions lead to one
+additional state, numbered after all others, without rewards and violations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ConstraintFunction = Callable[[Transition], float | Sequence[float]]
 
 
 class TableProblem(Problem):
-    """An environment's own table as a problem; states and actions are its numbers."""
+    """The transition table of an environment as a problem; states and actions are its numbers."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class TableProblem(Problem):
     ) -> None:
         self.table, self.first, self.constraint = table, first, constraint
         self.horizon, self.stationary, self.name = horizon, stationary, name
-        #: The state of an episode that is over.
+        #: The terminal state.
         self.end = max(table) + 1
         count = self._count()
         if constraint_names is None:
@@ -42,7 +42,7 @@ class TableProblem(Problem):
         self.constraint_names = tuple(constraint_names)
 
     def _count(self) -> int:
-        """Return how many constraints the function tells of."""
+        """Return the number of constraints of the function."""
         if self.constraint is None:
             return 0
         state = self.first[0][1]
@@ -53,11 +53,11 @@ class TableProblem(Problem):
         return self.first
 
     def actions(self, step: int, state: Any) -> Iterable[int]:
-        """Return the numbers of the actions; in the end there is one, which changes nothing."""
+        """Return the action numbers; the terminal state has one without effect."""
         return [min(self.table[self.first[0][1]])] if state == self.end else list(self.table[state])
 
     def outcomes(self, step: int, state: Any, action: Any) -> Iterable[Outcome]:
-        """Return what the table says."""
+        """Return the outcomes of the table."""
         if state == self.end:
             return [Outcome(1.0, self.end, 0.0, (0.0,) * len(self.constraint_names))]
         return [self._outcome(step, state, action, entry) for entry in self.table[state][action]]
@@ -71,7 +71,7 @@ class TableProblem(Problem):
                 f"P[{state}][{action}] holds {shown(entry)}; it must hold (probability, next state, reward, terminated)"
             ) from None
         if not over and following not in self.table:
-            raise ProblemError(f"P[{state}][{action}] leads to {following}, a state that the table does not have")
+            raise ProblemError(f"P[{state}][{action}] leads to {following}, a state that is not in the table")
         values: tuple[float, ...] = ()
         if self.constraint is not None:
             transition = Transition(step, state, action, float(reward), following, over, False, {})
@@ -88,27 +88,37 @@ def from_gymnasium(
     initial: int | Mapping[int, float] | None = None,
     stationary: bool = True,
 ) -> Problem:
-    """Return the problem of an environment that shows its table as `env.unwrapped.P`.
+    """Return the problem of an environment with a transition table `env.unwrapped.P`.
 
-    `horizon` is by default the environment's time limit. `constraint` is called with the `Transition` of every entry of
-    the table and returns one number, or several, that are >= 0 where met; it is the function that `learn(env)` takes,
-    with an empty `info`. Where it depends on the step, say stationary=False. `initial` is the first state or
-    {state: probability}, by default the environment's own. A table cannot tell what it leaves out: an environment that
-    does more than it says there is noticed only where it is tried.
+    Parameters
+    ----------
+    env:
+        The environment. Dynamics that are missing in its table are missing in the problem.
+    horizon:
+        Steps of an episode. Default: the time limit of the environment.
+    constraint:
+        Function of a `Transition` (with an empty `info`) that returns one or several numbers, >= 0 if satisfied; the
+        same function as for `learn(env)`.
+    constraint_names:
+        One name for each constraint.
+    initial:
+        The initial state or {state: probability}. Default: that of the environment.
+    stationary:
+        False if `constraint` depends on the step.
     """
     inner = getattr(env, "unwrapped", env)
     table = getattr(inner, "P", None)
     if not isinstance(table, Mapping) or not table:
         raise SettingsError(
-            f"{env!r} shows no table: it must have env.unwrapped.P, as Gymnasium's toy text environments have. Other "
-            "environments can be learned and simulated as they are"
+            f"{env!r} has no transition table env.unwrapped.P, as Gymnasium's toy text environments have. Other "
+            "environments can only be learned and simulated"
         )
     if constraint is not None and not callable(constraint):
         raise SettingsError(f"constraint is {constraint!r}; it must be a function of a transition")
     first = first_states(inner, initial)
     unknown = [state for _, state in first if state not in table]
     if unknown:
-        raise ProblemError(f"the first state {unknown[0]!r} is not in the environment's table")
+        raise ProblemError(f"the initial state {unknown[0]!r} is not in the environment's table")
     name = getattr(getattr(env, "spec", None), "id", None) or type(inner).__name__
     try:
         return TableProblem(table, first, limit(env, horizon), constraint, constraint_names, stationary, name)
@@ -119,7 +129,7 @@ def from_gymnasium(
 
 
 def limit(env: Any, horizon: int | None) -> int:
-    """Return the horizon that was given, or the environment's time limit."""
+    """Return the given horizon, or the time limit of the environment."""
     found = horizon if horizon is not None else getattr(getattr(env, "spec", None), "max_episode_steps", None)
     if found is None:
         raise SettingsError("the environment has no time limit: pass horizon=, the steps of an episode")
@@ -135,7 +145,7 @@ def first_states(inner: Any, initial: int | Mapping[int, float] | None) -> list[
     own = getattr(inner, "initial_state_distrib", None)
     if own is None:
         raise SettingsError(
-            "the environment does not tell its first states: pass initial=, one or {state: probability}"
+            "the environment does not declare its initial states: pass initial=, a state or {state: probability}"
         )
     chances = np.asarray(own, np.float64).ravel()
     return [(float(chances[state]), state) for state in np.flatnonzero(chances).tolist()]

@@ -1,8 +1,7 @@
 """A vectorised Gymnasium environment as several lanes that are stepped together.
 
-Lanes start episodes on their own, as Gymnasium's autoreset modes have it: a lane whose environment ended its episode is
-reset by the next step (NEXT_STEP), has been reset already (SAME_STEP) or is reset by us (DISABLED). A lane that reached
-the horizon, and so is in the middle of what the environment takes for an episode, is reset by us in every mode.
+A lane whose environment ended its episode is reset by the next step (autoreset mode NEXT_STEP), has been reset already
+(SAME_STEP) or is reset by us (DISABLED). A lane that reached the horizon is reset by us in every mode.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ class VectorLanes:
                 f"{', '.join(str(each) for each in AutoresetMode)} (Gymnasium 1.1 and later set it)"
             ) from None
         own = isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
-        #: Can a lane be reset at any time? Elsewhere nobody says that it can, before it is over.
+        #: Can a lane be reset in the middle of an episode?
         self._resettable = own or self.mode is AutoresetMode.DISABLED
         self._running = False
         #: NEXT_STEP: the next step resets this lane; SAME_STEP: the first state of its next episode.
         self._resets = [False] * self.count
         self._fresh: list[Observed | None] = [None] * self.count
-        #: An action to give a lane that nobody learns from.
+        #: Actions of idle lanes.
         self._idle = [0] * self.count
-        #: DISABLED: the lane's episode is over and it has not been reset.
+        #: DISABLED: the episode is over and the lane has not been reset.
         self._over = [False] * self.count
         self._steps = [0] * self.count
         self._observations: list[Any] = [None] * self.count
@@ -75,7 +74,7 @@ class VectorLanes:
     def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step in every lane."""
         self._keep_idle([lane for lane, action in enumerate(actions) if action is None])
-        self._fresh = [None] * self.count  # a lane that nobody began moves on from there
+        self._fresh = [None] * self.count  # idle lanes continue from their first state
         indices = [self._idle[lane] if action is None else action for lane, action in enumerate(actions)]
         result = self._call(self.env.step, self.rules.actions.batch(indices))
         lengths = [len(part) for part in result[1:4]] if isinstance(result, tuple) and len(result) == 5 else []
@@ -90,12 +89,12 @@ class VectorLanes:
         ]
 
     def _keep_idle(self, lanes: Sequence[int]) -> None:
-        """Say what lanes that nobody learns from do: they step with the others, and not everywhere may all be done."""
+        """Choose the actions of idle lanes, which step with the others: reset them and apply the idle rule, if any."""
         rule = self.rules.idle if self._resettable else None
-        astray = [lane for lane in lanes if self._over[lane] or (rule is not None and not self._resets[lane])]
-        if astray:
-            self._reset(astray, {})
-        for lane in astray:
+        idle = [lane for lane in lanes if self._over[lane] or (rule is not None and not self._resets[lane])]
+        if idle:
+            self._reset(idle, {})
+        for lane in idle:
             first = self._fresh[lane]
             if rule is not None and first is not None:
                 self._idle[lane] = rule(first)
@@ -103,7 +102,7 @@ class VectorLanes:
     def _event(
         self, lane: int, index: int, values: tuple[Any, ...], infos: dict[str, Any], *, learned: bool
     ) -> Step | Observed | None:
-        """Return what a step came to in one lane."""
+        """Return the result of a step in one lane."""
         observation, reward, terminated, truncated = values
         if self._resets[lane]:
             self._resets[lane] = False
@@ -172,7 +171,7 @@ class VectorLanes:
 
 
 def lane_info(infos: dict[str, Any], lane: int) -> dict[str, Any]:
-    """Return one lane's part of the batched infos, which mark by `_key` whose entries of `key` count."""
+    """Return the infos of one lane; `_key` marks the lanes that have an entry of `key`."""
     own: dict[str, Any] = {}
     for key, values in infos.items():
         marks = infos.get(f"_{key}")

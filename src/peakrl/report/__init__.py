@@ -1,11 +1,10 @@
-"""Pages and figures.
+"""Reports and figures.
 
-`peakrl.write_report` writes the page of a run or a sweep. Code outside of the package that writes a page or a figure of
-its own uses these interfaces:
+`peakrl.write_report` writes the page of a run or a sweep. For pages and figures of your own:
 
-    page      `Page` and its blocks (`Section`, `Chart` of `Series`, `Table`, `Settings`, `Text`); `Page.write` writes
-              one self-contained HTML file
-    figures   `peakrl.report.style`: colours and the style of static figures
+    Page                   and its blocks (`Section`, `Chart` of `Series`, `Table`, `Settings`, `Text`);
+                           `Page.write` writes one self-contained HTML file
+    peakrl.report.style    colours and style of static figures
 """
 
 from __future__ import annotations

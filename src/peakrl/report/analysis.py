@@ -1,6 +1,12 @@
-"""What is computed of a run once it is there, each when it is first asked for: certificate, figures, verdict.
+"""Analysis of a finished run: certificate, metrics, verdict, and tables for the page; each is computed on first use.
 
-`peakrl train` prints it, the report page and the live page draw it; none of them computes anything.
+`peakrl train` prints it; the report page and the live page draw it.
+
+Tables of a policy use m_h(s), the probability of state s at step h, D, a distribution of the next state, V, the exact
+value of the policy, pi(h, s), its action, and viol, the expected violation of an action:
+
+    presence(s) = sum_h m_h(s)        after(h, D) = sum_s' D(s') V_{h+1}(s')        and the same for the violation
+    risk(h, s)  = m_h(s) viol(s, pi(h, s)),        which add up to the violation of an episode
 """
 
 from __future__ import annotations
@@ -40,55 +46,58 @@ if TYPE_CHECKING:
     from peakrl.policy.mixture import AnyPolicy
     from peakrl.training.trainer import LearningRun
 
-#: Places with a risk that a page lists.
+PROVED_INFEASIBLE = (
+    "infeasible, proved by the learner: every action sequence from an initial state was observed to fail"
+)
+#: Most entries of the table of risks.
 MOST_RISKS = 12
 
 
-class Figures(NamedTuple):
-    """What a policy comes to in an episode."""
+class Metrics(NamedTuple):
+    """Value and violation of a policy per episode."""
 
     value: float
-    #: The optimum less the value; None where the optimum is not known.
+    #: The optimum minus the value; None if the optimum is not known.
     below_optimum: float | None
     violation: float
-    #: None where it was not computed.
+    #: None if it was not computed.
     violation_probability: float | None
 
 
 class Verdict(NamedTuple):
-    """Where the problem and the last policy stand."""
+    """Is the problem feasible, and is the last policy safe?"""
 
     kind: Literal["infeasible", "safe", "violates"]
     text: str
 
 
 @dataclass(frozen=True)
-class ModelFindings:
-    """What is computed of a model alone: a page that is built again while a run goes on keeps it."""
+class ModelAnalysis:
+    """What depends on the model alone; the live page computes it once."""
 
     model: TabularModel
 
     @cached_property
     def optimum(self) -> Solution[Policy] | None:
-        """The exact optimum; None where the model is too large for that to be quick."""
+        """The exact optimum; None if the model is too large to solve quickly."""
         return solve(self.model) if can_solve(self.model) else None
 
     @cached_property
     def best(self) -> Evaluation | None:
-        """The exact figures of the optimum."""
+        """The exact evaluation of the optimal policy."""
         return None if self.optimum is None else self.evaluated(self.optimum.policy)
 
     def evaluated(self, policy: AnyPolicy) -> Evaluation:
-        """Return the exact figures of a policy."""
+        """Return the exact evaluation of a policy."""
         return evaluate(self.model, policy)
 
     @cached_property
     def audits(self) -> dict[tuple[float, float | None], Audit]:
-        """Audits so far, by slack and penalty."""
+        """Audits by slack and penalty."""
         return {}
 
     def audited(self, slack: float, penalty: float | None) -> Audit:
-        """Return what a slack leaves."""
+        """Return the audit of a slack."""
         key = slack, penalty
         if key not in self.audits:
             self.audits[key] = audit_slack(self.model, slack, penalty, relaxed=False)
@@ -96,32 +105,32 @@ class ModelFindings:
 
     @cached_property
     def safe_set(self) -> SafeSet:
-        """From where, and by which actions, every constraint can still be kept."""
+        """The safe set of the model."""
         return SafeSet(self.model)
 
     def safe_actions(self, nodes: Longs) -> Longs:
-        """[node]: from how many actions some policy keeps every constraint to the end."""
+        """[node]: number of safe actions."""
         safe = self.safe_set
         return np.array([np.count_nonzero(safe.mask_of(node)) for node in nodes.tolist()], np.int64)
 
     def below_optimum(self, value: float) -> float | None:
-        """Return how far a value lies below the optimum; what is only rounding counts as 0."""
+        """Return the optimum minus a value, with rounding errors set to 0; None if the optimum is not known."""
         return None if self.optimum is None else below(value, self.optimum.value)
 
 
 @dataclass(frozen=True)
-class RunFindings:
-    """A run on a model and what is computed of it."""
+class RunAnalysis:
+    """Analysis of a run on a model."""
 
     run: LearningRun
-    known: ModelFindings
-    #: Is somebody waiting who must not wait long?
+    known: ModelAnalysis
+    #: Must it be quick? (live page)
     at_once: bool = False
 
     @classmethod
-    def of(cls, run: LearningRun, known: ModelFindings | None = None, *, at_once: bool = False) -> RunFindings:
-        """Return the findings of a run; `known` is what was found out about its model before."""
-        return cls(run, known or ModelFindings(as_model(run.model)), at_once)
+    def of(cls, run: LearningRun, known: ModelAnalysis | None = None, *, at_once: bool = False) -> RunAnalysis:
+        """Return the analysis of a run; `known` is the analysis of its model, if there is one already."""
+        return cls(run, known or ModelAnalysis(as_model(run.model)), at_once)
 
     @property
     def optimum(self) -> Solution[Policy] | None:
@@ -140,134 +149,134 @@ class RunFindings:
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """All there are: the one that the learner issued itself, if it does, and the exact one."""
+        """The certificate that the learner issued, if any, and the exact one."""
         learned = self.run.certificate
         return (self.certificate,) if learned is None else (learned, self.certificate)
 
     @cached_property
-    def last_figures(self) -> Figures:
-        """Those of the last policy."""
-        return self._figures(self.last)
+    def last_metrics(self) -> Metrics:
+        """Metrics of the last policy."""
+        return self._metrics(self.last)
 
     @cached_property
-    def averaged_figures(self) -> Figures | None:
-        """Those of the averaged policy, if it was kept; from the history where that is quicker."""
+    def averaged_metrics(self) -> Metrics | None:
+        """Metrics of the averaged policy, if there is one; from the history if it is large."""
         run = self.run
         if run._averaged is None:
             return None
         if can_average(run.averaged_policy, at_once=self.at_once):
-            return self._figures(self.known.evaluated(run.averaged_policy))
+            return self._metrics(self.known.evaluated(run.averaged_policy))
         if not len(run.history) or run.history.sampled or np.isnan(run.history.averaged_value[-1]):
             return None
         value, violation = float(run.history.averaged_value[-1]), float(run.history.averaged_violation[-1])
-        return Figures(value, self.known.below_optimum(value), violation, None)
+        return Metrics(value, self.known.below_optimum(value), violation, None)
 
     @cached_property
-    def best_figures(self) -> Figures | None:
-        """Those of the optimum."""
+    def best_metrics(self) -> Metrics | None:
+        """Metrics of the optimum."""
         best, optimum = self.known.best, self.optimum
         if best is None or optimum is None:
             return None
-        return Figures(optimum.value, 0.0, optimum.violation, best.violation_probability)
+        return Metrics(optimum.value, 0.0, optimum.violation, best.violation_probability)
 
-    def _figures(self, found: Evaluation) -> Figures:
-        return Figures(found.value, self.known.below_optimum(found.value), found.violation, found.violation_probability)
+    def _metrics(self, found: Evaluation) -> Metrics:
+        return Metrics(found.value, self.known.below_optimum(found.value), found.violation, found.violation_probability)
 
     @property
     def feasible(self) -> bool | None:
-        """What is known of the problem: the learner's own proof, or the planner's."""
+        """Is the problem feasible? By the learner's proof, or else the planner's; None if unknown."""
         if self.run.feasible is not None:
             return self.run.feasible
         return None if self.optimum is None else self.optimum.feasible
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Where the problem and the last policy stand, in a sentence."""
+        """Feasibility of the problem and safety of the last policy, in one sentence."""
         optimum, chance = self.optimum, self.certificate.violation_probability_high
         limit = "" if self.judged is None else f"; {self.judged}"
         if self.run.feasible is False:
-            planner = f"; the planner agrees: {optimum.reason}" if optimum and optimum.reason else ""
+            planner = f"; the planner confirms it: {optimum.reason}" if optimum and optimum.reason else ""
             least = f"; the least expected violation of any policy is {optimum.violation:.6g}" if optimum else ""
-            text = "infeasible, proved by the learner: every way out of a first state was seen to fail"
+            text = PROVED_INFEASIBLE
             return Verdict("infeasible", f"{text}{least}{planner}")
         if optimum is not None and not optimum.feasible:
             return Verdict("infeasible", f"infeasible: {optimum.reason}".removesuffix("." if limit else "") + limit)
-        known = "feasible, as the exact planner shows" if optimum is not None else "feasibility not known"
+        known = "feasible (exact planner)" if optimum is not None else "feasibility unknown"
         if chance == 0:
-            return Verdict("safe", f"{known}; the last policy never violates a constraint, in any outcome")
+            return Verdict("safe", f"{known}; the last policy never violates a constraint")
         text = f"{known}; the last policy violates a constraint with probability {chance:.6g}"
         return Verdict("violates", f"{text}{limit}")
 
     @property
     def judged(self) -> str | None:
-        """What the learner was to keep on average, and what the last policy has; None where there is no such limit."""
+        """How the last policy compares with the learner's limits on expected violations; None without such limits."""
         return self.run.settings.judged(self.last.step_violations)
 
     def audited(self, slack: float, penalty: float | None) -> Audit | None:
-        """Return what a slack leaves; None where the model is too large, or has nothing to violate."""
+        """Return the audit of a slack; None if the model is too large or has no constraints."""
         if self.optimum is None or not self.known.model.num_constraints:
             return None
         return self.known.audited(slack, penalty)
 
-    # For pictures of the policy, of its likeliest actions where it draws them -----------------------------------
+    # Tables of the policy; for a stochastic policy, of its likeliest actions ------------------------------------
 
     @property
     def can_explore(self) -> bool:
-        """Are the tables below small enough to make?"""
+        """Is the model small enough for the tables below?"""
         return can_explore(self.known.model)
 
     @cached_property
     def presence(self) -> Floats:
-        """[slot]: how often the last policy is expected to be there in an episode."""
+        """[slot]: expected number of visits per episode of the last policy."""
         return presence(self.known.model, self.run.policy.likeliest)
 
     @cached_property
     def node_tables(self) -> NodeTables:
-        """[node]: how likely the last policy is to be there, and what follows."""
+        """[node]: probability, value and violation of the last policy."""
         return node_tables(self.known.model, self.run.policy.likeliest)
 
     @cached_property
     def risks(self) -> list[Risk]:
-        """Where the last policy violates most."""
+        """The nodes that contribute most to the violation of the last policy."""
         return risks(self.known.model, self.run.policy.likeliest, MOST_RISKS)
 
     @cached_property
     def episode(self) -> list[RolloutStep]:
-        """One episode of the last policy, step by step: the one that `peakrl.rollout` shows with seed 0."""
+        """One episode of the last policy: that of `peakrl.rollout` with seed 0."""
         return rollout(self.known.model, self.run.policy)
 
     def gaps(self, values: Floats) -> list[float | None]:
-        """Return how far each of these values lies below the optimum; None where one of the two is not known."""
+        """Return the gap of each value to the optimum; None if either is not known."""
         return [None if isnan(value) else self.known.below_optimum(value) for value in values.tolist()]
 
     def percent(self, gap: float | None) -> float | None:
-        """Return a gap in percent of the optimum; None where that says nothing."""
-        best = self.best_figures
+        """Return a gap in percent of the optimum; None if that is undefined."""
+        best = self.best_metrics
         if gap is None or best is None:
             return None
         return 0.0 if gap == 0 else 100.0 * gap / abs(best.value) if best.value else None
 
-    def after_laws(self, laws: Longs) -> tuple[Floats, Floats]:
-        """[step, law]: value and violation that follow under the last policy."""
-        return after_laws(self.known.model, self.run.policy.likeliest, laws)
+    def after_distributions(self, distributions: Longs) -> tuple[Floats, Floats]:
+        """[step, distribution]: expected value and violation of the last policy after each distribution."""
+        return after_distributions(self.known.model, self.run.policy.likeliest, distributions)
 
     @property
     def is_schedule(self) -> bool:
-        """Is it a run on jobs?"""
+        """Is it a scheduling problem?"""
         return is_schedule(self.known.model)
 
     @cached_property
     def ordered(self) -> list[Ordered]:
-        """The learned order of jobs and DT's, where there is one."""
+        """The learned order of jobs and that of the DT rule, if they exist."""
         return ordered(self.known.model, self.run.policy.likeliest)
 
-    # For files and machines ----------------------------------------------------------------------------------------
+    # Plain values --------------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """Return certificate, figures and verdict as plain JSON-ready values."""
-        figures = {"policy": self.last_figures, "averaged_policy": self.averaged_figures, "optimum": self.best_figures}
+        """Return certificate, metrics and verdict as plain JSON-ready values."""
+        metrics = {"policy": self.last_metrics, "averaged_policy": self.averaged_metrics, "optimum": self.best_metrics}
         return {
-            **{name: None if found is None else found._asdict() for name, found in figures.items()},
+            **{name: None if found is None else found._asdict() for name, found in metrics.items()},
             "certificate": self.certificate.as_dict(),
             "learned_certificate": None if self.run.certificate is None else self.run.certificate.as_dict(),
             "feasible": self.feasible,
@@ -276,32 +285,25 @@ class RunFindings:
         }
 
 
-# ------------------------------------------------------------
-# Tables of a policy on a model: how often it is where, what follows there, and where it violates.
-#
-# With m_h(s) the probability to be in s at step h, D a law of the next state, V the exact value of the policy, pi(h, s)
-# its action and viol the expected violation of an action:
-#
-#     presence(s) = sum_h m_h(s)        after(h, D) = sum_s' D(s') V_{h+1}(s')        and likewise for its violation
-#     risk(h, s)  = m_h(s) viol(s, pi(h, s)),        which sum up to the violation of an episode
+# Tables of a policy on a model --------------------------------------------------------------------------------------
 
 
 class Risk(NamedTuple):
-    """A place where a policy may violate a constraint."""
+    """A step and state in which a policy may violate a constraint."""
 
     step: int
     state: Hashable
     action: Hashable
-    #: Of being there in an episode.
+    #: Probability of that state at that step.
     probability: float
-    #: Expected there, given that the policy is.
+    #: Expected violation in that state.
     violation: float
-    #: What it adds to the violation of an episode.
+    #: probability * violation: the contribution to the violation of an episode.
     contribution: float
 
 
 class NodeTables(NamedTuple):
-    """[node]: what a policy does and meets from each step and state on."""
+    """[node]: probability of the node, value and violation from it on."""
 
     presence: Floats
     value: Floats
@@ -309,7 +311,7 @@ class NodeTables(NamedTuple):
 
 
 def presence(model: TabularModel, policy: Policy) -> Floats:
-    """[slot]: how often the policy is expected to be there in an episode."""
+    """[slot]: expected number of visits per episode."""
     total = np.zeros(model.num_slots)
     for now in presences(model, policy):
         total += now
@@ -317,7 +319,7 @@ def presence(model: TabularModel, policy: Policy) -> Floats:
 
 
 def node_tables(model: TabularModel, policy: Policy) -> NodeTables:
-    """Return how likely the policy is to be at each step and state, and what follows there."""
+    """Return the probability, value and violation of each node under a policy."""
     layout, there = model.layout, np.zeros(model.num_nodes)
     for step, now in enumerate(presences(model, policy)):
         first, last = layout.step_slots[step].tolist()
@@ -327,23 +329,23 @@ def node_tables(model: TabularModel, policy: Policy) -> NodeTables:
 
 
 def risks(model: TabularModel, policy: Policy, most: int) -> list[Risk]:
-    """Return the places that add most to the violation of an episode, at most so many; none where nothing can be."""
+    """Return the `most` largest contributions to the violation of an episode."""
     costs, found = row_costs(model), []
     for step, now in enumerate(presences(model, policy)):
         slots = np.flatnonzero(now)
         rows = policy.rows[step * model.layout.node_stride + slots]
-        harmful = np.flatnonzero((rows >= 0) & (costs[rows] > 0))
-        parts = now[slots[harmful]] * costs[rows[harmful]]
-        for place in harmful[np.argsort(-parts, kind="stable")[:most]].tolist():
+        violating = np.flatnonzero((rows >= 0) & (costs[rows] > 0))
+        parts = now[slots[violating]] * costs[rows[violating]]
+        for place in violating[np.argsort(-parts, kind="stable")[:most]].tolist():
             slot, row = int(slots[place]), int(rows[place])
             labels = model.state_of_slot(slot), model.action_of_row(row)
-            part = max(float(now[slot] * costs[row]), LEAST)  # what can happen is never told as 0
+            part = max(float(now[slot] * costs[row]), LEAST)  # a possible violation is never shown as 0
             found.append(Risk(step, *labels, float(now[slot]), float(costs[row]), part))
     return sorted(found, key=lambda one: -one.contribution)[:most]
 
 
 def presences(model: TabularModel, policy: Policy) -> Iterator[Floats]:
-    """Yield for each step [slot]: the probability that the policy is there."""
+    """Yield for each step [slot]: the probability of the state under the policy."""
     layout = model.layout
     now = np.zeros(model.num_slots)
     now[model.first_slot] = model.first_probability
@@ -354,58 +356,57 @@ def presences(model: TabularModel, policy: Policy) -> Iterator[Floats]:
         acting = rows >= 0
         following = np.zeros(model.num_slots)
         for slot, row in zip(slots[acting].tolist(), rows[acting].tolist(), strict=True):
-            law = layout.row_distribution[row]
-            part = slice(layout.outcome_start[law], layout.outcome_start[law + 1])
+            distribution = layout.row_distribution[row]
+            part = slice(layout.outcome_start[distribution], layout.outcome_start[distribution + 1])
             np.add.at(following, layout.outcome_next[part], now[slot] * layout.outcome_probability[part])
         now = following
         yield now
 
 
-def after_laws(model: TabularModel, policy: Policy, laws: Longs) -> tuple[Floats, Floats]:
-    """[step, law]: value and violation that follow each of these laws under the policy."""
+def after_distributions(model: TabularModel, policy: Policy, distributions: Longs) -> tuple[Floats, Floats]:
+    """[step, distribution]: expected value and violation of the policy after each of these distributions."""
     value = value_of(model.layout, model.num_nodes, model.row_reward, policy.rows)
     violation = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
-    return by_law(model, value, laws), by_law(model, violation, laws)
+    return by_distribution(model, value, distributions), by_distribution(model, violation, distributions)
 
 
-def by_law(model: TabularModel, table: Floats, laws: Longs) -> Floats:
-    """[step, law]: the expectation over each law of a table by node of the next step; one step in a layered model."""
+def by_distribution(model: TabularModel, table: Floats, distributions: Longs) -> Floats:
+    """[step, distribution]: expectation of a table by node of the next step; one step in a layered model."""
     layout = model.layout
     stride = layout.node_stride
     steps = range(1, model.horizon + 1) if stride else range(1)
     weight, following = layout.outcome_probability, layout.outcome_next
     sums = [np.add.reduceat(weight * table[step * stride + following], layout.outcome_start[:-1]) for step in steps]
-    return np.stack(sums)[:, laws]
+    return np.stack(sums)[:, distributions]
 
 
-# ------------------------------------------------------------
-# The order that a policy does its jobs in beside DT's, for runs that tell which jobs they are about.
+# Schedules ----------------------------------------------------------------------------------------------------------
 
 
 class Ordered(NamedTuple):
-    """An order of jobs and what it comes to."""
+    """An order of jobs and its objective."""
 
-    #: Who made it: "learned" or "DT".
+    #: "learned" or "DT".
     maker: str
     order: tuple[Hashable, ...]
     schedule: Schedule
-    #: Its name, and what it comes to.
+    #: Name and value of the objective.
     objective: str
     cost: float
 
 
 def is_schedule(model: TabularModel) -> bool:
-    """Is it the model of a scheduling problem?"""
+    """Is it a model of a scheduling problem?"""
     return isinstance(model.state_labels, ScheduleStates) or isinstance(model.state_labels[0], ScheduleState)
 
 
 def ordered(model: TabularModel, policy: Policy) -> list[Ordered]:
-    """Return the policy's order and DT's; none where times are random or the model does not tell its jobs."""
+    """Return the order of the policy and of the DT rule; nothing if times are random or the jobs are unknown."""
     problem = problem_of(model) if is_schedule(model) and model.deterministic else None
     if problem is None:
         return []
     found, orders = [], [("learned", order_of(policy))]
-    if not any(job.release for job in problem.jobs):  # DT is for jobs that are all there at time 0
+    if not any(job.release for job in problem.jobs):  # the DT rule assumes that every job is available at time 0
         orders.append(("DT", dt_order_or_least_late(problem.jobs)))
     for maker, order in orders:
         schedule = evaluate_order(problem.jobs, order)
@@ -415,8 +416,8 @@ def ordered(model: TabularModel, policy: Policy) -> list[Ordered]:
 
 
 def problem_of(model: TabularModel) -> MachineScheduling | None:
-    """Return the problem that a model says it was made from, where it is one of jobs and the model's own."""
-    # A file may say anything: nothing is built that needs code or a further file.
+    """Return the scheduling problem that the model was compiled from, or None."""
+    # The specification may come from an untrusted file: build nothing that needs code or another file.
     try:
         spec = None if model.spec is None else ProblemSpec.from_dict(model.spec)
         problem = spec.build() if spec is not None and spec.self_contained else None
@@ -427,28 +428,25 @@ def problem_of(model: TabularModel) -> MachineScheduling | None:
     return problem if [job.name for job in problem.jobs] == list(model.action_labels) else None
 
 
-# ------------------------------------------------------------
-# What is computed of a run on an environment: exactly by the table that it shows, otherwise only what was counted.
-#
-# A state that was never met takes its first action on the table: a policy has nothing to say of it.
+# Runs on environments -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class EnvironmentFindings:
-    """A run on an environment, and what is computed of it."""
+class EnvironmentAnalysis:
+    """Analysis of a run on an environment: exact on the transition table, if the environment shows one."""
 
     run: LearningRun
-    #: The table that the environment shows; None: nothing exact is known.
+    #: The transition table; None: nothing is computed exactly.
     table: TabularModel | None
 
     @cached_property
-    def known(self) -> ModelFindings | None:
-        """What is computed of the table alone."""
-        return None if self.table is None else ModelFindings(self.table)
+    def known(self) -> ModelAnalysis | None:
+        """The analysis of the table."""
+        return None if self.table is None else ModelAnalysis(self.table)
 
     @property
     def optimum(self) -> Solution[Policy] | None:
-        """The best that can be done, by the table; None where that is not known."""
+        """The exact optimum on the table; None if unknown."""
         return None if self.known is None else self.known.optimum
 
     @cached_property
@@ -463,50 +461,50 @@ class EnvironmentFindings:
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """All there are: the one that the learner issued itself, if it does, and the exact one."""
+        """The certificate that the learner issued, if any, and the exact one."""
         return tuple(one for one in (self.run.certificate, self.certificate) if one is not None)
 
     @property
     def feasible(self) -> bool | None:
-        """What is known of the problem: the learner's own proof, or the planner's on the table."""
+        """Is it feasible? By the learner's proof, or else the planner's on the table; None if unknown."""
         if self.run.feasible is not None or self.optimum is None:
             return self.run.feasible
         return self.optimum.feasible
 
     @property
     def verdict(self) -> str:
-        """Where the environment and the last policy stand, in a sentence."""
+        """Feasibility of the environment and safety of the last policy, in one sentence."""
         exact, proved = self.certificate, self.run.certificate
         limit = "" if self.judged is None else f"; {self.judged}"
         if self.run.feasible is False:
-            return "infeasible, proved by the learner: every way out of a first state was seen to fail"
+            return PROVED_INFEASIBLE
         if self.feasible is False and self.optimum is not None:
-            text = f"infeasible, by the table that the environment shows: {self.optimum.reason}"
+            text = f"infeasible (exact planner on the environment's table): {self.optimum.reason}"
             return text.removesuffix("." if limit else "") + limit
         if exact is not None and exact.violation_probability_high == 0:
-            return "the last policy never violates a constraint, by the table that the environment shows"
+            return "the last policy never violates a constraint (exact on the environment's table)"
         if exact is not None:
             chance = f"with probability {exact.violation_probability_high:.6g}"
-            return f"the last policy violates a constraint {chance}, by the environment's table{limit}"
+            return f"the last policy violates a constraint {chance} (exact on the environment's table){limit}"
         if proved is not None and proved.holds:
-            return f"certified from experience: {proved.claim}"
-        return "nothing is proved of the last policy: the environment shows no table to judge it by"
+            return f"certified from observations: {proved.claim}"
+        return "nothing is proved about the last policy: the environment has no transition table"
 
     @property
     def judged(self) -> str | None:
-        """What the learner was to keep on average, and what the last policy has; None where nobody can tell."""
+        """How the last policy compares with the learner's limits on expected violations; None if unknown."""
         return None if self.last is None else self.run.settings.judged(self.last.step_violations)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return certificate, figures and verdict as plain JSON-ready values, by the names of runs on models."""
+        """Return certificate, metrics and verdict as plain JSON-ready values, with the keys of runs on models."""
         optimum = self.optimum
         best = None if self.known is None else self.known.best
-        figures = {"policy": self._policy(), "averaged_policy": None, "experience": self._experience()}
+        metrics = {"policy": self._policy(), "averaged_policy": None, "experience": self._experience()}
         if optimum is not None and best is not None:
-            figures["optimum"] = Figures(optimum.value, 0.0, optimum.violation, best.violation_probability)
+            metrics["optimum"] = Metrics(optimum.value, 0.0, optimum.violation, best.violation_probability)
         return {
             "optimum": None,
-            **{name: None if found is None else found._asdict() for name, found in figures.items()},
+            **{name: None if found is None else found._asdict() for name, found in metrics.items()},
             "certificate": None if self.certificate is None else self.certificate.as_dict(),
             "learned_certificate": None if self.run.certificate is None else self.run.certificate.as_dict(),
             "feasible": self.feasible,
@@ -514,17 +512,17 @@ class EnvironmentFindings:
             "reason": None if optimum is None else optimum.reason,
         }
 
-    def _policy(self) -> Figures | None:
+    def _policy(self) -> Metrics | None:
         if self.last is None or self.known is None:
             return None
         below = self.known.below_optimum(self.last.value)
-        return Figures(self.last.value, below, self.last.violation, self.last.violation_probability)
+        return Metrics(self.last.value, below, self.last.violation, self.last.violation_probability)
 
-    def _experience(self) -> Figures | None:
-        """Means of all episodes, exploration included."""
+    def _experience(self) -> Metrics | None:
+        """Means over all training episodes, exploration included."""
         history = self.run.history
         if not len(history):
             return None
         value = float(history.averaged_value[-1])
         below = None if self.known is None else self.known.below_optimum(value)
-        return Figures(value, below, float(history.averaged_violation[-1]), self.run.violations / self.run.episodes)
+        return Metrics(value, below, float(history.averaged_violation[-1]), self.run.violations / self.run.episodes)

@@ -1,8 +1,7 @@
-"""What a page is made of: sections of text, tables, charts, policy maps and explorers, all plain data.
+"""Blocks of a page: text, tables, charts, maps and explorers, all plain data.
 
-A block says what to show, never how: `templates/page.html` lays blocks out, its scripts draw and answer. What a chart
-needs is its `data`, JSON-ready; the page embeds it once under the block's id. A section is either laid out in two
-columns (`main` and `aside`), or told in `parts`, one after another.
+A block describes what to show; `templates/page.html` and its scripts draw it. The `data` of a chart is JSON-ready and
+is embedded in the page under the id of the block. A section has two columns (`main` and `aside`) or a list of `parts`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-#: Drawn numbers keep this many digits; tables keep all of them for their CSV.
+#: Significant digits of drawn numbers; the CSV of a table has all digits.
 DIGITS = 7
 
 
@@ -32,7 +31,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Fact:
-    """A question, what is known of it, and what that rests on or how it was found."""
+    """A question, its answer, and details."""
 
     question: str
     answer: str
@@ -42,7 +41,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Mark:
-    """A place on a scale: a number, or what lies between two."""
+    """A number or an interval on a scale."""
 
     name: str
     low: float
@@ -51,32 +50,32 @@ class Mark:
 
     @property
     def shown(self) -> str:
-        """The number, or both."""
+        """The number or interval as text."""
         return shown(self.low) if self.low == self.high else f"{shown(self.low)} to {shown(self.high)}"
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Marks on one axis, a line for each: a picture that needs no script."""
+    """Marks on one axis, one per line; drawn without a script."""
 
     title: str
     marks: Sequence[Mark]
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the largest number; an axis of some length where all are equal."""
+        """The ends of the axis, which differ even if all numbers are equal."""
         low, high = min(mark.low for mark in self.marks), max(mark.high for mark in self.marks)
         return (low, high) if high > low else (low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0))
 
     def place(self, number: float) -> float:
-        """Return where a number stands, in percent of the axis."""
+        """Return the position of a number in percent of the axis."""
         low, high = self.ends
         return 100.0 * (number - low) / (high - low)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a page begins with: the answer in words, and a picture of it."""
+    """The result of a run in words, with scales; the page begins with it."""
 
     id: str
     headline: str
@@ -88,15 +87,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain cells, with a CSV download of every digit."""
+    """A table of plain cells, with a CSV download."""
 
     id: str
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    #: A column whose values the reader may filter by; -1 for none.
+    #: Index of the column to filter by; -1: no filter.
     filter_column: int = -1
-    #: Is it shown only when somebody asks?
+    #: Is it collapsed at first?
     folded: bool = False
     kind: ClassVar[str] = "table"
 
@@ -117,7 +116,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Settings:
-    """Names and values, folded away."""
+    """Names and values, collapsed at first."""
 
     id: str
     title: str
@@ -132,9 +131,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve, with a band of `std` or from `low` to `high`; a `level` is the same at every x.
+    """One curve, with a band of `std` or from `low` to `high`; a `level` is a horizontal line.
 
-    `dash` and `mode` are plotly's words, `colour` is one of the page's.
+    `dash` and `mode` are those of plotly; `colour` is a colour of the page.
     """
 
     name: str
@@ -176,11 +175,11 @@ class Chart:
     series: Sequence[Series]
     log_x: bool = False
     log_y: bool = False
-    #: Where a logarithmic axis ends: smaller numbers are drawn there.
+    #: Lower end of a logarithmic axis; smaller numbers are drawn there.
     floor: float | None = None
-    #: What a reader must know to read it.
+    #: Explanation below the chart.
     note: str = ""
-    #: Does the vertical axis count from the top, as the rows of a grid do?
+    #: Does the vertical axis start at the top, as the rows of a grid do?
     down_y: bool = False
     kind: ClassVar[str] = "chart"
 
@@ -221,7 +220,7 @@ Block = Text | Answer | Table | Settings | Chart | Drawn
 
 @dataclass(frozen=True)
 class Part:
-    """A step of the story that a section tells: blocks under a title, two beside each other where there is room."""
+    """Blocks under a title; charts stand side by side on wide screens."""
 
     id: str
     title: str
@@ -231,7 +230,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: `main` blocks, `aside` blocks beside them where there is room, and `wide` blocks below."""
+    """A section of the page: `main` blocks, `aside` blocks beside them on wide screens, `wide` blocks below."""
 
     id: str
     title: str
@@ -250,7 +249,7 @@ class Section:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the script needs of this section, by block."""
+        """The data of the charts, by id of the block."""
         return {block.id: block.data for block in self.blocks if isinstance(block, Chart | Drawn)}
 
 
@@ -258,17 +257,17 @@ class Section:
 
 
 def slug(text: str) -> str:
-    """Return a name that can serve as an id."""
+    """Return a text as an HTML id."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "part"
 
 
 def is_number(value: Any) -> bool:
-    """Is it a number, and no truth value?"""
+    """Is it a number, and not a bool?"""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def shown(cell: Any) -> str:
-    """Return a cell as people read it."""
+    """Return a cell as readable text."""
     if isinstance(cell, bool | np.bool_):
         return "yes" if cell else "no"
     if isinstance(cell, int | np.integer):
@@ -293,7 +292,7 @@ def shown_state(label: Any) -> str:
 
 
 def exactly(cell: Any) -> str:
-    """Return a cell with every digit, for a CSV; nothing where there is no value."""
+    """Return a cell with all digits, for a CSV."""
     if cell is None:
         return ""
     if isinstance(cell, np.generic):
@@ -302,12 +301,12 @@ def exactly(cell: Any) -> str:
 
 
 def numbers(values: Iterable[Any]) -> list[Any]:
-    """Return numbers that JSON can hold, rounded to what a drawing shows; words stay as they are."""
+    """Return JSON-ready numbers, rounded for drawing; strings stay unchanged."""
     return [value if value is None or isinstance(value, str) else rounded(float(value)) for value in values]
 
 
 def rounded(number: float) -> float | int | None:
-    """Return a number with the digits that a drawing shows; None where it is none."""
+    """Return a number rounded for drawing; None if it is not finite."""
     if not math.isfinite(number):
         return None
     short = float(f"{number:.{DIGITS}g}")
@@ -330,7 +329,7 @@ def run_lengths(array: NDArray[Any]) -> list[int]:
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted names and what they hold, tables within tables opened."""
+    """Yield dotted names and values of nested mappings."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from flattened(value, f"{prefix}{name}.")

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peakrl.errors import SettingsError, StorageError
-from peakrl.report.analysis import ModelFindings
+from peakrl.report.analysis import ModelAnalysis
 from peakrl.report.blocks import flattened
 from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
     from peakrl.training.trainer import RunView
 
-#: Points that are written at a time: TensorBoard shows about a thousand in all.
+#: Most points of one write; TensorBoard shows about 1,000 in total.
 MOST_POINTS = 500
 MEASURES = {
     "policy/value": "value",
@@ -37,7 +37,7 @@ GAPS = {"policy/gap": "value", "averaged/gap": "averaged_value", "certified/true
 
 
 class EventLog:
-    """Writes what a watched run records; pass `watch` to `learn`."""
+    """Writes the history of a run; pass `watch` to `learn`."""
 
     def __init__(self, folder: str | Path) -> None:
         try:
@@ -45,14 +45,14 @@ class EventLog:
         except ImportError as error:
             raise SettingsError("--tensorboard needs tensorboardX: pip install 'peakrl[tensorboard]'") from error
         try:
-            # Without a bound on its queue: once the disk is full, the writer's thread empties it no more.
+            # Unbounded queue: the writer's thread stops emptying it if the disk is full.
             self._writer: Any = SummaryWriter(str(folder), purge_step=1, max_queue=0, flush_secs=5)
         except OSError as error:
             raise StorageError(f"cannot log to {folder}: {error.strerror or error}") from error
         self._folder, self._last, self._optimum, self._failed = folder, -1, math.nan, False
 
     def watch(self, moment: RunView) -> None:
-        """Write what is new; an error of the disk ends the log, not the run."""
+        """Write new points; a disk error ends the log, not the run."""
         try:
             if self._last < 0:
                 self._begin(moment)
@@ -66,7 +66,9 @@ class EventLog:
                 self._writer.flush()
         except OSError as error:
             self._failed = True
-            print(f"peakrl: cannot log to {self._folder} ({error}); learning goes on without", file=sys.stderr)
+            print(
+                f"peakrl: cannot log to {self._folder} ({error}); learning continues without the log", file=sys.stderr
+            )
 
     def _begin(self, moment: RunView) -> None:
         self._last = 0
@@ -75,20 +77,20 @@ class EventLog:
         rows = "\n".join(f"| {name} | {value} |" for name, value in named.items())
         self._writer.add_text("settings", f"| setting | value |\n|---|---|\n{rows}")
         if moment.trainer.recorder is not None and isinstance(moment.model, TabularModel):
-            best = ModelFindings(moment.model).optimum
+            best = ModelAnalysis(moment.model).optimum
             self._optimum = math.nan if best is None else best.value
 
     def _columns(self, history: Any, measures: dict[str, str], gaps: tuple[str, ...]) -> None:
-        """Write the columns of a history, and how far its values are below the optimum."""
+        """Write the columns of a history, and the gaps of its values to the optimum."""
         count = 0 if history is None else len(history.episode)
-        for place in np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(np.int64)).tolist():
-            numbers = {tag: getattr(history, name)[place] for tag, name in measures.items()}
-            numbers |= {tag: self._optimum - getattr(history, GAPS[tag])[place] for tag in gaps}
+        for index in np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(np.int64)).tolist():
+            numbers = {tag: getattr(history, name)[index] for tag, name in measures.items()}
+            numbers |= {tag: self._optimum - getattr(history, GAPS[tag])[index] for tag in gaps}
             for tag, number in numbers.items():
                 if math.isfinite(number):
-                    self._writer.add_scalar(tag, float(number), int(history.episode[place]))
+                    self._writer.add_scalar(tag, float(number), int(history.episode[index]))
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the log."""
         with suppress(OSError):
             self._writer.close()

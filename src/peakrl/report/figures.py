@@ -1,4 +1,4 @@
-"""The Gantt chart of one machine: bars in order, due times and deadlines marked."""
+"""Static figures: Gantt chart of a schedule, progress of a certified run, safe shares by step."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def draw_gantt(bars: Sequence[Bar], title: str) -> Figure:
-    """Draw one row for each job, the first on top."""
+    """Draw a schedule of one machine: one row per job, with due times and deadlines."""
     figure, ((axes,),) = new_figure(1, 1, width=7.6, height=1.3 + 0.34 * len(bars))
-    for place, bar in enumerate(bars):
+    for row, bar in enumerate(bars):
         late = bar.slack < 0
-        axes.barh(place, bar.end - bar.start, left=bar.start, height=0.62, color=ORANGE if late else SKY, zorder=2)
-        axes.plot([bar.due] * 2, [place - 0.42, place + 0.42], color=BLUE, linestyle=":", linewidth=1.8, zorder=3)
-        axes.plot([bar.deadline] * 2, [place - 0.42, place + 0.42], color=BLACK, linewidth=1.8, zorder=3)
+        axes.barh(row, bar.end - bar.start, left=bar.start, height=0.62, color=ORANGE if late else SKY, zorder=2)
+        axes.plot([bar.due] * 2, [row - 0.42, row + 0.42], color=BLUE, linestyle=":", linewidth=1.8, zorder=3)
+        axes.plot([bar.deadline] * 2, [row - 0.42, row + 0.42], color=BLACK, linewidth=1.8, zorder=3)
     for name, colour, line in (("due time", BLUE, ":"), ("deadline", BLACK, "-")):
         axes.plot([], [], color=colour, linestyle=line, linewidth=1.8, label=name)
     for name, colour, there in (
@@ -44,27 +44,22 @@ def draw_gantt(bars: Sequence[Bar], title: str) -> Figure:
     return figure
 
 
-# ------------------------------------------------------------
-# What a certified learner has proved as it goes on, beside the truth: one picture.
-
-#: True gaps below this share of epsilon are drawn at it: on a logarithmic axis 0 has no place.
+#: True gaps below this share of epsilon are drawn at it, since the axis is logarithmic.
 SMALL = 1e-3
 
 
 def draw_proof(run: LearningRun, optimum: float) -> Figure:
-    """Draw the certified gap and bound on the violation of a run over its episodes, and its candidate's true gap."""
+    """Draw the certified gap and violation by episode, and the true gap of the candidate policy."""
     proved, certificate = run.proof_history, run.certificate
     if proved is None or certificate is None or not len(proved):
-        raise SettingsError("this run proved nothing: learn with peakrl.learners.Certified(...)")
+        raise SettingsError("this run has no certificate: learn with peakrl.learners.Certified(...)")
     figure, ((axes,),) = new_figure(1, 1, width=7.0, height=2.9)
-    axes.plot(proved.episode, proved.gap, color=BLUE, label="proved: at most so far below the best safe policy")
+    axes.plot(proved.episode, proved.gap, color=BLUE, label="certified gap to the best safe policy")
     above = proved.violation > 0
     if above.any():
-        axes.plot(
-            proved.episode[above], proved.violation[above], color=ORANGE, label="proved: violates at most so much"
-        )
+        axes.plot(proved.episode[above], proved.violation[above], color=ORANGE, label="certified violation")
     true, least = optimum - proved.value, SMALL * (certificate.epsilon or float(proved.gap.min()))
-    label = "the true gap" + (f" (at the bottom: below {least:.1g})" if (true < least).any() else "")
+    label = "true gap" + (f" (bottom: below {least:.1g})" if (true < least).any() else "")
     axes.plot(proved.episode, np.maximum(true, least), color=BLACK, linestyle="--", linewidth=1.1, label=label)
     if certificate.epsilon is not None:
         axes.axhline(certificate.epsilon, color=GREY, linestyle=":", linewidth=1.2)
@@ -74,16 +69,12 @@ def draw_proof(run: LearningRun, optimum: float) -> Figure:
         )  # fmt: skip
     axes.set_yscale("log")
     axes.set_xlabel("episodes")
-    axes.set_ylabel("gap (reward of an episode)")
+    axes.set_ylabel("gap (reward per episode)")
     plain_numbers(axes.xaxis)
     plain_numbers(axes.yaxis)
     axes.set_title(f"Certified after {run.episodes:,} episodes", loc="left")
     axes.legend(loc="upper right")
     return figure
-
-
-# ------------------------------------------------------------
-# How much is safe at each step: states and actions, as shares of those that an episode can come to.
 
 
 def draw_counts(counts: Sequence[StepCount], title: str) -> Figure:
@@ -97,7 +88,7 @@ def draw_counts(counts: Sequence[StepCount], title: str) -> Figure:
         axes.plot(steps, shares, color=colour, marker=marker, markersize=4, label=name)
     axes.set_ylim(-3, 103)
     axes.set_xlabel("step")
-    axes.set_ylabel("safe, of those that can be met (%)")
+    axes.set_ylabel("safe share of the reachable ones (%)")
     axes.legend(loc="best")
     figure.suptitle(title, x=0.01, ha="left", fontsize=9.5, parse_math=False)  # a name may hold a $
     return figure

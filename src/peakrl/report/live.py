@@ -1,7 +1,7 @@
 """The report page of a run while it learns: `peakrl train FILE --live`.
 
-A thread serves the latest page on this computer only. While a page is open, `watch` builds a new one every few seconds,
-for at most a tenth of the time; open pages ask for the version and reload themselves.
+A thread serves the latest page on this computer only. While a page is open, `watch` builds a new one every few seconds
+(at most 10 % of the time); open pages poll the version and reload.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from peakrl.report.blocks import Section
     from peakrl.training.trainer import LearningRun, RunView
 
-#: Seconds between two pages at least; the share of the time for building; since when a page counts as open.
+#: Least seconds between two pages; most share of the time for building; seconds since the last request of an open page.
 LEAST, SHARE, OPEN = 2.0, 0.1, 5.0
-#: Names of this computer; a port that is forwarded (ssh -L) may have any number.
+#: Names of this computer, with any port (ssh -L may forward another one).
 HOSTS = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
 
 
 class LiveView:
-    """Serves a page that follows a run: pass `watch` to `learn`, and leave the context when the run is over."""
+    """Serves the page of a run while it learns: pass `watch` to `learn`, and leave the context afterwards."""
 
     def __init__(self, name: str, port: int = 0) -> None:
         self.name, self.state, self.version = name, "starting", 0
@@ -45,20 +45,20 @@ class LiveView:
             timeout = 10
 
             def do_GET(self) -> None:
-                with suppress(ConnectionError):  # the reader went away
+                with suppress(ConnectionError):  # the browser closed the connection
                     view._answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Print nothing: the terminal belongs to the run."""
+                """Print nothing."""
 
         try:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         except (OSError, OverflowError) as error:
-            raise SettingsError(f"cannot serve on port {port} of 127.0.0.1 ({error}); name another port") from error
+            raise SettingsError(f"cannot serve on port {port} of 127.0.0.1 ({error}); choose another port") from error
         self.address = f"http://127.0.0.1:{self._server.server_port}/"
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
-        """Answer `/` and `/state`; another site that leads here by its own name (DNS rebinding) is refused."""
+        """Answer `/` and `/state`; refuse requests for another host name (DNS rebinding)."""
         self._asked = time.monotonic()
         state = {"version": self.version, "state": self.state}
         found = {"/": ("text/html", self._page), "/state": ("application/json", json.dumps(state).encode())}
@@ -74,16 +74,16 @@ class LiveView:
         request.wfile.write(body if known else b"")
 
     def watch(self, moment: RunView) -> None:
-        """Note how far the run is, and build a page if one is open."""
+        """Update the progress, and build a page if one is open."""
         done, now = moment.episodes, time.monotonic()
-        self.state = f"{done:,} of {moment.goal:,} episodes, {moment.violations:,} of them violating{self._trouble}"
+        self.state = f"{done:,} of {moment.goal:,} episodes, {moment.violations:,} with a violation{self._trouble}"
         if done and now >= self._next and now - self._asked < OPEN:
             self._build(moment.run)
             self._next = time.monotonic() + max(LEAST, (time.monotonic() - now) * (1 / SHARE - 1))
 
     def finish(self, run: LearningRun) -> None:
-        """Show the run as it ended."""
-        self.state = f"finished after {run.episodes:,} episodes, {run.violations:,} of them violating"
+        """Show the finished run."""
+        self.state = f"finished after {run.episodes:,} episodes, {run.violations:,} with a violation"
         if time.monotonic() - self._asked < OPEN:
             self._build(lambda: run)
 
@@ -91,19 +91,19 @@ class LiveView:
         try:
             page = Page(f"Live: {self.name}", self.name, [self._section(copy())], live=self.version + 1)
             self._page, self.version, self._trouble = page.html().encode(), self.version + 1, ""
-        except Exception as error:  # whatever it is, the run goes on
+        except Exception as error:  # the run continues in any case
             if not self._trouble:
-                print(f"peakrl: the live page could not be built ({error}); learning goes on", file=sys.stderr)
+                print(f"peakrl: the live page could not be built ({error}); learning continues", file=sys.stderr)
             self._trouble = f" (the page could not be built: {error})"
 
     def _section(self, run: LearningRun) -> Section:
-        from peakrl.report.analysis import EnvironmentFindings, ModelFindings, RunFindings
+        from peakrl.report.analysis import EnvironmentAnalysis, ModelAnalysis, RunAnalysis
 
         if not isinstance(run.model, TabularModel):
-            return environment_section(EnvironmentFindings(run, None), self.name)
+            return environment_section(EnvironmentAnalysis(run, None), self.name)
         if self._known is None or self._known.model is not run.model:
-            self._known = ModelFindings(run.model)
-        return section_of(RunFindings.of(run, self._known, at_once=True), self.name)
+            self._known = ModelAnalysis(run.model)
+        return section_of(RunAnalysis.of(run, self._known, at_once=True), self.name)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
@@ -113,6 +113,6 @@ class LiveView:
         if kind is not None:
             self.state = f"ended by {kind.__name__} after {self.state}"
         if time.monotonic() - self._asked < OPEN:
-            time.sleep(2.0)  # for open pages to fetch the end
+            time.sleep(2.0)  # let open pages fetch the final state
         self._server.shutdown()
         self._server.server_close()

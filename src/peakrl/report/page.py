@@ -1,11 +1,11 @@
-"""One self-contained HTML page of what was run, what came out and how far it is from the optimum.
+"""`write_report`: one self-contained HTML page of a run, a folder of runs or a sweep.
 
-    a folder of runs   every run file in it
-    a sweep's folder   what each learner reached, how surely, and the curves
-    a run file         the run: exact figures, curves, verdict with proof, audit, policy maps, explorer
+    run file          exact metrics, learning curves, certificates, audit, policy map and explorer
+    folder of runs    the same for every run file in it
+    sweep folder      results of each learner with intervals, and learning curves
 
-Everything is inlined (style, script, plotly once, data), and a content security policy keeps the page from reaching
-for anything else. Data is embedded as JSON whose `<`, `>` and `&` are escaped, so that no label can end the script.
+Style, scripts, plotly and data are inlined, and a content security policy forbids network access. Data is embedded as
+JSON with escaped `<`, `>` and `&`, so that no label can end the script.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from peakrl.training.trainer import LearningRun
 
 NAME = "report.html"
-#: What pages begin with; those before 0.2 do not say who made them.
+#: Marks of a page that peakrl wrote.
 OURS = (
     b'<meta name="generator" content="peakrl">',
     b"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'",
 )
 TEMPLATES = Path(__file__).parent / "templates"
-#: What ends a script, or begins something else in it, is written so that HTML does not see it.
+#: Characters that HTML would interpret inside of a script.
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -44,7 +44,7 @@ class Page:
     title: str
     source: str
     sections: Sequence[Section]
-    #: The version of a page that is served while a run goes on; it reloads itself when there is a newer one.
+    #: Version of a live page, which reloads itself when there is a newer one.
     live: int | None = None
 
     def html(self) -> str:
@@ -69,7 +69,7 @@ class Page:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's scripts draw, by block."""
+        """The data of the charts, by id of the block."""
         return {key: value for part in self.sections for key, value in part.data.items()}
 
     def write(self, place: Path) -> Path:
@@ -85,17 +85,15 @@ class Page:
             said = getattr(error, "strerror", None) or error
             raise StorageError(f"cannot make the folder {place.parent}: {said}") from error
         if os.path.isfile(place) and not replaceable(place):
-            raise StorageError(
-                f"{place} holds something other than a page of peakrl's: move it, or put the page elsewhere"
-            )
-        # Half a sign of Unicode stands for a byte in the name of a file that is no text.
+            raise StorageError(f"{place} exists and is not a page of peakrl: move it, or choose another file")
+        # File names that are not valid Unicode contain lone surrogates.
         write_file(place, self.html().encode(errors="backslashreplace"))
         return place
 
 
 @cache
 def environment() -> Any:
-    """Return the template engine, escaping everything that is not marked as ours."""
+    """Return the template engine, with autoescaping."""
     import jinja2
 
     engine = jinja2.Environment(
@@ -111,7 +109,7 @@ def environment() -> Any:
 
 
 def embedded(data: Any) -> str:
-    """Return JSON that stands safely inside a script element."""
+    """Return JSON that is safe inside of a script element."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for sign, escape in ESCAPES.items():
         text = text.replace(sign, escape)
@@ -121,15 +119,15 @@ def embedded(data: Any) -> str:
 def make_page(source: str | Path, model: TabularModel | None = None, table: TabularModel | None = None) -> Page:
     """Return the page of a folder of runs, a sweep's folder or a run file.
 
-    Of a run file: `model` where it does not hold it, `table` that an environment shows.
+    For a run file: `model` if the file does not contain it, `table` of a run on an environment.
     """
     path = Path(source)
-    if os.path.isdir(path):  # which says no, and raises nothing, of a name that cannot be
+    if os.path.isdir(path):  # unlike Path.is_dir, False for invalid names
         if model is not None or table is not None:
-            raise SettingsError(f"{path} is a folder; a problem can be named for a single run file only")
+            raise SettingsError(f"{path} is a folder; --problem needs a single run file")
         sections = folder_sections(path)
         if not sections:
-            raise StorageError(f"{path} holds nothing to report: {what_else(path)}")
+            raise StorageError(f"{path} contains no runs: {what_else(path)}")
         return Page(f"Report on {path.resolve().name}", path.name, sections)
     if not os.path.exists(path):
         raise StorageError(f"{path} does not exist; name a folder of runs, a sweep's folder or a run file")
@@ -139,15 +137,15 @@ def make_page(source: str | Path, model: TabularModel | None = None, table: Tabu
 
 
 def what_else(folder: Path) -> str:
-    """Return which folders within may be meant, or what would fill this one."""
+    """Return a remedy for a folder without runs."""
     within = sorted({found.parent for kind in ("json", "run") for found in folder.glob(f"*/*.{kind}")})
     if within:
-        return "name a folder within it, such as " + " or ".join(map(str, within[:3]))
-    return "`peakrl train ... --out` writes a run there, `peakrl sweep` a folder of runs"
+        return "name one of its subfolders, such as " + " or ".join(map(str, within[:3]))
+    return "`peakrl train ... --out` writes a run, `peakrl sweep` a folder of runs"
 
 
 def folder_sections(folder: Path) -> list[Section]:
-    """Return the sections of everything that a folder holds."""
+    """Return the sections of a folder of runs or of a sweep."""
     from peakrl.sweeps.store import MARKER
 
     if (folder / MARKER).exists():
@@ -161,7 +159,7 @@ def folder_sections(folder: Path) -> list[Section]:
 
 
 def default_place(source: str | Path) -> Path:
-    """Return where the page of something goes unless told otherwise: into a folder, beside a file."""
+    """Return the default file of the page: inside of a folder, next to a run file."""
     path = Path(source)
     return path / NAME if path.is_dir() else path.with_suffix(".html")
 
@@ -172,30 +170,41 @@ def write_page(
     model: TabularModel | None = None,
     table: TabularModel | None = None,
 ) -> tuple[Path, Page]:
-    """Write the page of a folder or a run file; return where it is, and the page."""
+    """Write the page of a folder or a run file; return its path and the page."""
     page = make_page(source, model, table)
     place = default_place(source) if out is None else Path(out)
-    if out is None and place.is_symlink():  # it came with what is reported on, and may lead to any file of the reader's
-        raise StorageError(f"{place} is a link to {os.readlink(place)}: remove it, or say where the page goes (--out)")
+    if out is None and place.is_symlink():  # it may come from somebody else and lead to any file
+        raise StorageError(f"{place} is a link to {os.readlink(place)}: remove it, or choose another file (--out)")
     return page.write(place), page
 
 
 def write_report(
     source: LearningRun | str | Path, out: str | Path | None = None, *, table: TabularModel | None = None
 ) -> Path:
-    """Write one self-contained HTML page and return where it is: what was run, what came out, how far from the optimum.
+    """Write one self-contained HTML page: settings, results, learning curves and the gap to the optimum.
 
-    `source` is a run, or names a run file, a folder of runs or a sweep's folder. The page goes to `out`,
-    a file or a folder. Unless that is given it goes into the folder, beside the run file, or, for a run that is in no
-    file, to `report.html` in the current folder. A page of peakrl's that stood there is replaced. A run on an
-    environment is judged exactly on its `table`, where that is given: `compile_model(from_gymnasium(env, ...))`.
+    Parameters
+    ----------
+    source:
+        A run, or the path of a run file, a folder of runs or a sweep folder.
+    out:
+        File or folder of the page. Default: inside of the folder, next to the run file, or `report.html` in the current
+        folder for a run. An existing page of peakrl is replaced; any other file is an error.
+    table:
+        Transition table of the environment of a run, for exact results:
+        `compile_model(from_gymnasium(env, ...))`.
+
+    Returns
+    -------
+    Path
+        The file of the page.
     """
     from peakrl.training.trainer import LearningRun
 
     if not isinstance(source, LearningRun | str | Path):
-        raise SettingsError(f"source is {source!r}; it must be a run, or the name of a run file or a folder")
+        raise SettingsError(f"source is {source!r}; it must be a run, or the path of a run file or a folder")
     if not isinstance(out, str | Path | None):
-        raise SettingsError(f"out is {out!r}; it must be the name of a file or a folder")
+        raise SettingsError(f"out is {out!r}; it must be the path of a file or a folder")
     if isinstance(source, LearningRun):
         from peakrl.report.sections import section_for
 
@@ -205,7 +214,7 @@ def write_report(
 
 
 def replaceable(place: Path) -> bool:
-    """Is a file empty, or a page of ours?"""
+    """Is a file empty, or a page of peakrl?"""
     with reading(place) as file:
         begin = file.read(1000)
     return not begin or any(mark in begin for mark in OURS)

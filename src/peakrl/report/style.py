@@ -1,4 +1,4 @@
-"""The style of static figures: a documented interface, for figures of your own that look like those of peakrl.
+"""The style of static figures, for figures of your own that look like those of peakrl.
 
 
     with house_style():
@@ -6,8 +6,8 @@
         axes.plot(run.history.episode, run.history.value, color=BLUE)
         save(figure, Path("curve.pdf"))
 
-`BLUE`, `ORANGE`, ... stay distinct under the common colour blindnesses. `count_episodes` and `plain_numbers` format the
-numbers of an axis.
+`BLUE`, `ORANGE`, ... form a colour-blind safe palette. `count_episodes` and `plain_numbers` format the numbers of an
+axis.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which stays distinct under the common colour blindnesses.
+# Palette of Okabe and Ito, colour-blind safe.
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#666666",
 )  # fmt: skip
@@ -53,7 +53,7 @@ KINDS = (".png", ".pdf", ".svg")
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Draw and save within this: matplotlib reads its settings when a label or a legend is made."""
+    """Apply the style while the block runs; create and save figures inside of it."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
@@ -70,10 +70,10 @@ def new_figure(rows: int, columns: int, *, width: float = 8.4, height: float = 3
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure whole or not at all; equal figures give equal files."""
+    """Write a figure atomically and reproducibly."""
     kind = path.suffix.lower()
     if kind not in KINDS:
-        raise SettingsError(f"{path}: a figure is written as one of {', '.join(KINDS)}; let its name end so")
+        raise SettingsError(f"{path}: the name of a figure must end with one of {', '.join(KINDS)}")
     undated = {".png": {"Software": None}, ".pdf": {"CreationDate": None, "Producer": None}, ".svg": {"Date": None}}
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind[1:], dpi=160, metadata=undated[kind])

@@ -1,4 +1,4 @@
-"""Run many tasks in worker processes and store their results by content: a documented interface.
+"""Run many tasks in worker processes and store their results by content.
 
     from peakrl.sweeps import Task, local_workers, run_tasks
 

@@ -1,4 +1,10 @@
-"""Make the runs that are missing from a folder, whatever happens to the workers, and read back all of them."""
+"""Run the tasks that have no result yet, retry those whose worker died, and read all results.
+
+Any `concurrent.futures.Executor` can run tasks; this module has executors for this process, for processes of this
+machine, for Ray and for Dask. An executor gets `perform_alone` and a call, and its future returns the outcome. A future
+that raises has lost its worker, and the task is submitted again. On this machine a thread per worker process exchanges
+lines of JSON with it, so that the death of one process does not affect the others.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +35,17 @@ from peakrl.sweeps.store import Store
 from peakrl.sweeps.tasks import Result, Task
 from peakrl.sweeps.worker import BUSY, DIED, DONE, ONE_THREAD, Call, Outcome, perform, perform_alone
 
-#: Seconds between two looks at runs that another sweep is making.
+#: Seconds between two checks of tasks that another sweep is running.
 PATIENCE = 0.2
-#: Runs that are submitted at a time, unless `workers` says how many: enough for any cluster to have work.
+#: Most tasks that are submitted at a time if `workers` is None.
 MOST = 1000
-#: How many failures an error message tells of.
+#: Most failures that an error message lists.
 SHOWN = 10
 
 
 @dataclass
 class Job:
-    """A run to be made, and how often it has failed for no fault of its own."""
+    """A task and the number of its lost workers."""
 
     call: Call
     mishaps: int = 0
@@ -47,19 +53,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that could not be made."""
+    """A task that failed."""
 
     task: Task
     message: str
-    #: How often it was tried.
+    #: Number of attempts.
     attempts: int
 
 
 @dataclass
 class Completion:
-    """What came of an attempt to complete a folder."""
+    """Counts and failures of `complete`."""
 
-    #: Runs that were there already, and runs made now.
+    #: Results found in the folder, and tasks run now.
     found: int = 0
     made: int = 0
     failures: list[Failure] = field(default_factory=list)
@@ -78,11 +84,11 @@ def run_tasks(
     address: str | None = None,
     search: str | None = None,
 ) -> list[Result]:
-    """Return the result of every task, in their order; only what is missing in `folder` is run.
+    """Return the result of every task, in order; only tasks without a result in `folder` are run.
 
-    `workers`: processes (None: one a core; 1: in this process, unless there is a time limit). `engine`: by name, or
-    any `concurrent.futures.Executor` of processes, such as `local_workers` yields. `retries`: how often a run is tried
-    again whose worker died. `time_limit`: seconds a run. Failures are raised when all else is done.
+    `workers`: processes (None: one per core; 1: in this process, unless there is a time limit). `engine`: "processes",
+    "ray", "dask", or any `concurrent.futures.Executor` of processes, such as that of `local_workers`. `retries`: of a
+    task whose worker died. `time_limit`: seconds per task. Failures are raised after all other tasks are done.
     """
     wanted = list(tasks)
     done = complete(
@@ -110,7 +116,7 @@ def complete(
     address: str | None = None,
     search: str | None = None,
 ) -> Completion:
-    """Make the runs that are missing in `folder`; failures are returned, not raised. See `run_tasks`."""
+    """Run the tasks without a result in `folder`; return failures instead of raising. See `run_tasks`."""
     check_options(engine, workers, address, retries, time_limit)
     unique = {task.key: task for task in tasks}
     if not unique:
@@ -120,8 +126,8 @@ def complete(
     done = Completion(found=len(unique) - len(missing))
     if missing:
         store.forget({task.key for task in missing})
-        token, place = store.token, str(store.folder.absolute())
-        jobs = [Job(Call(t.key, t.function, dict(t.config), place, token, time_limit, search)) for t in missing]
+        token, absolute = store.token, str(store.folder.absolute())
+        jobs = [Job(Call(t.key, t.function, dict(t.config), absolute, token, time_limit, search)) for t in missing]
         with (
             chosen_engine(engine, workers, address, time_limit) as chosen,
             SweepProgress(title, len(unique), done.found, progress) as shown,
@@ -132,7 +138,7 @@ def complete(
 
 
 def missing_tasks(tasks: Iterable[Task], store: Store) -> list[Task]:
-    """Return the tasks without a result, each once, in their order."""
+    """Return the distinct tasks without a result, in order."""
     there = store.keys()
     return [task for task in dict.fromkeys(tasks) if task.key not in there]
 
@@ -140,13 +146,13 @@ def missing_tasks(tasks: Iterable[Task], store: Store) -> list[Task]:
 def check_options(
     engine: str | Executor, workers: int | None, address: str | None, retries: int, time_limit: float | None
 ) -> None:
-    """Raise unless the options of `run_tasks` make sense."""
+    """Raise if an option of `run_tasks` is invalid."""
     if workers is not None:
         check_count(workers, "workers")
     if not isinstance(engine, Executor):
         check_choice(engine, "engine", ENGINES)
     if address is not None and engine not in ("ray", "dask"):
-        raise SettingsError("address is for the engines ray and dask; processes runs on this machine")
+        raise SettingsError("address is for the engines ray and dask only")
     check_count(retries, "retries", 0)
     if time_limit is not None:
         check_number(time_limit, "time_limit", above=0, otherwise=" of seconds, or None")
@@ -155,7 +161,7 @@ def check_options(
 def chosen_engine(
     engine: str | Executor, workers: int | None, address: str | None, time_limit: float | None
 ) -> AbstractContextManager[Executor]:
-    """Return the engine of that name for `with`; one that was passed stays when the block ends."""
+    """Return a context of the executor with that name; one that was passed is not shut down."""
     if isinstance(engine, Executor):
         return nullcontext(engine)
     if engine == "ray":
@@ -163,16 +169,16 @@ def chosen_engine(
     if engine == "dask":
         return dask_engine(workers, address)
     if time_limit is not None:
-        return LocalProcesses(workers or usable_cores())  # a run over its limit ends its process
+        return LocalProcesses(workers or usable_cores())  # a task over its limit ends its process
     return local_workers(workers)
 
 
 @contextmanager
 def local_workers(workers: int | None = None, *, prepare: str | None = None) -> Iterator[Executor]:
-    """Yield an engine for several calls of `run_tasks`, whose processes start once.
+    """Yield an executor for several calls of `run_tasks`.
 
-    `workers`: as `run_tasks` takes it. `prepare`: "module:function", called without arguments in every new process
-    before there is anything to run, to load what runs will need.
+    `workers`: as for `run_tasks`. `prepare`: "module:function", called without arguments in every new process, to load
+    what tasks will need.
     """
     count = check_count(usable_cores() if workers is None else workers, "workers")
     with InProcess() if count == 1 else LocalProcesses(count, prepare=prepare) as engine:
@@ -180,17 +186,17 @@ def local_workers(workers: int | None = None, *, prepare: str | None = None) -> 
 
 
 class _Driver:
-    """Decides what each ending means: done, try again, give up, or wait for another sweep."""
+    """Submits tasks and handles their outcomes: done, retry, give up, or wait for another sweep."""
 
     def __init__(
         self, store: Store, tasks: dict[str, Task], retries: int, done: Completion, shown: SweepProgress
     ) -> None:
         self.store, self.tasks, self.retries, self.done, self.shown = store, tasks, retries, done, shown
-        #: Runs that another sweep is making.
+        #: Tasks that another sweep is running.
         self.waiting: list[Job] = []
 
     def drive(self, engine: Executor, queue: deque[Job], most: int) -> None:
-        """Go on until every run is made or given up, with at most `most` of them submitted at a time."""
+        """Run until every task is done or has failed, with at most `most` of them submitted at a time."""
         under_way: dict[Future[Outcome], Job] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
         try:
@@ -201,7 +207,7 @@ class _Driver:
                         future = engine.submit(perform_alone, job.call)
                     except RuntimeError as error:
                         raise SweepError(
-                            f"the executor takes no more runs ({error}): pass a new one; finished runs are kept"
+                            f"the executor accepts no more runs ({error}): pass a new one; finished runs are kept"
                         ) from error
                     under_way[future] = job
                     future.add_done_callback(done.put)
@@ -209,7 +215,7 @@ class _Driver:
                     future = done.get()
                     job = under_way.pop(future)
                     self.settle(job, outcome_of(future, job), queue)
-                else:  # what is left is being made by another sweep: look from time to time whether it still is
+                else:  # another sweep is running the rest: check again later
                     time.sleep(PATIENCE)
                     queue.extend(self.waiting)
                     self.waiting.clear()
@@ -220,40 +226,40 @@ class _Driver:
                 engine.shutdown()
 
     def settle(self, job: Job, outcome: Outcome, queue: deque[Job]) -> None:
-        """Take note of an ending."""
+        """Handle an outcome."""
         if outcome.payload is not None:
             self.store.put(outcome.key, outcome.payload)
         if outcome.status == DIED:
             outcome = self.diagnosed(outcome)
         if outcome.status == DONE:
             self.done.made += 1
-            self.shown.tell(self.tasks[outcome.key], "done")
+            self.shown.report(self.tasks[outcome.key], "done")
         elif outcome.status == BUSY:
             self.waiting.append(job)
         elif outcome.transient and job.mishaps < self.retries:
             job.mishaps += 1
             queue.append(job)
-            self.shown.tell(self.tasks[outcome.key], f"to be tried again: {outcome.message}", final=False)
+            self.shown.report(self.tasks[outcome.key], f"will be retried: {outcome.message}", final=False)
         else:
             failure = Failure(self.tasks[outcome.key], outcome.message, job.mishaps + 1)
             self.done.failures.append(failure)
-            self.shown.tell(failure.task, f"failed: {outcome.message}")
+            self.shown.report(failure.task, f"failed: {outcome.message}")
 
     def diagnosed(self, outcome: Outcome) -> Outcome:
-        """Find out what a run died of; it may even have finished first."""
+        """Return why a worker died; the task may have finished before."""
         if self.store.has(outcome.key):
             return outcome._replace(status=DONE)
         words = self.store.last_words(outcome.key)
         if words is None:
             return outcome
-        if words.timed_out:  # it will not be faster next time
-            place = f" at {words.place}" if words.place else ""
-            return outcome._replace(message=f"the time limit has passed{place}", transient=False)
+        if words.timed_out:  # a retry would take as long
+            location = f" at {words.location}" if words.location else ""
+            return outcome._replace(message=f"the time limit has passed{location}", transient=False)
         return outcome._replace(message=f"{outcome.message} ({words.where})")
 
 
 def outcome_of(future: Future[Outcome], job: Job) -> Outcome:
-    """Return how a run ended; a future that raises has lost its worker."""
+    """Return the outcome of a task; a future that raises has lost its worker."""
     try:
         return future.result()
     except Exception as error:
@@ -263,7 +269,7 @@ def outcome_of(future: Future[Outcome], job: Job) -> Outcome:
 
 
 class SweepProgress:
-    """Tells how far it is: a bar in a terminal, elsewhere a line for each run that ends."""
+    """Progress: a bar in a terminal, otherwise a line for each finished task."""
 
     def __init__(self, title: str, total: int, found: int, enabled: bool) -> None:
         self.title, self.total, self.count, self.enabled = title, total, found, enabled
@@ -280,8 +286,8 @@ class SweepProgress:
     def __exit__(self, *error: Any) -> None:
         self.bar.__exit__(*error)
 
-    def tell(self, task: Task, what: str, *, final: bool = True) -> None:
-        """Say what became of a run."""
+    def report(self, task: Task, what: str, *, final: bool = True) -> None:
+        """Report the status of a task."""
         self.count, self.made = self.count + final, self.made + final
         self.failed += final and what != "done"
         self.bar.reach(self.count, failed=self.failed, last=str(task))
@@ -291,13 +297,13 @@ class SweepProgress:
 
     @property
     def forecast(self) -> str:
-        """How fast runs end, and how long the rest will take at that rate."""
+        """Rate, and estimated remaining time."""
         rate, left = self.made / max(time.monotonic() - self.begun, 1e-9), self.total - self.count
         return f" ({rate:.3g} runs/s, {timedelta(seconds=round(left / rate))} left)" if left and self.made else ""
 
 
 def raise_failures(failures: Sequence[Failure]) -> None:
-    """Raise one error that lists the failures, if there are any."""
+    """Raise an error that lists the failures, if any."""
     if not failures:
         return
     lines = [f"{len(failures):,} run{'s' if len(failures) > 1 else ''} failed"]
@@ -313,42 +319,37 @@ def describe_failure(failure: Failure) -> str:
     return f"{failure.task}: {failure.message}{tried}"
 
 
-# ------------------------------------------------------------
-# What makes runs: any `concurrent.futures.Executor`; here are ours, of this process, this machine, Ray and Dask.
-#
-# An executor is given `perform_alone` and a call, and its future returns the outcome. A future that raises has lost its
-# worker, and the run is submitted again. On this machine a thread waits for each worker process and exchanges lines of
-# JSON with it, so that the death of one leaves the others at work.
+# Executors ----------------------------------------------------------------------------------------------------------
 
 ENGINES = ("processes", "ray", "dask")
 
 
 class InProcess(Executor):
-    """One run after another in this process: the same order every time, and a debugger sees it."""
+    """Runs tasks one after another in this process."""
 
     def submit(self, fn: Any, /, *args: Any, **options: Any) -> Future[Any]:
-        """Make the run now."""
+        """Run the task now."""
         future: Future[Any] = Future()
         future.set_result(perform(args[0]))
         return future
 
 
 class Worker:
-    """A process that makes runs; a new one takes its place when it dies."""
+    """A worker process."""
 
     def __init__(self, prepare: str | None) -> None:
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", "from peakrl.sweeps.worker import serve; serve()", prepare or ""],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is for the driver
+            start_new_session=True,  # Ctrl-C goes to the driver only
         )  # fmt: skip
 
     def perform(self, call: Call) -> Outcome:
-        """Let the process make a run, and wait for it."""
+        """Run a task in the process, and wait for it."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        with contextlib.suppress(OSError):  # it has died, as the empty answer says
+        with contextlib.suppress(OSError):  # it has died; the answer is empty
             self.process.stdin.write(json.dumps(call).encode() + b"\n")
             self.process.stdin.flush()
         answer = self.process.stdout.readline()
@@ -360,7 +361,7 @@ class Worker:
         return Outcome(key, status, message, transient, None if payload is None else bytes.fromhex(payload))
 
     def stop(self) -> int:
-        """End the process and return its exit code; one that has closed its output is about to end by itself."""
+        """Close the pipes, which ends the process, and return its exit code."""
         for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):
                 assert pipe is not None
@@ -369,7 +370,7 @@ class Worker:
 
 
 class LocalProcesses(Executor):
-    """Worker processes on this machine, each with one kernel thread; they start when they are needed and then stay."""
+    """Worker processes on this machine, each with one kernel thread; started on demand and reused."""
 
     def __init__(self, workers: int, *, prepare: str | None = None) -> None:
         self._workers: list[Worker] = []
@@ -389,7 +390,7 @@ class LocalProcesses(Executor):
         return worker
 
     def submit(self, fn: Any, /, *args: Any, **options: Any) -> Future[Any]:
-        """Make a run in the next worker that is free."""
+        """Run a task in the next free worker."""
         return self._threads.submit(self._perform, args[0])
 
     def _perform(self, call: Call) -> Outcome:
@@ -405,7 +406,7 @@ class LocalProcesses(Executor):
         return outcome
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes, and with them the runs that are under way."""
+        """Kill the processes and their tasks."""
         with self._lock:
             self._stopped = True
             for worker in self._workers:
@@ -416,14 +417,14 @@ class LocalProcesses(Executor):
 
 
 class RayTasks(Executor):
-    """Runs as tasks of Ray."""
+    """Runs tasks with Ray."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
         self._under_way: dict[Future[Any], Any] = {}
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Submit a task; a lost worker is for the driver to count, so Ray does not try again."""
+        """Submit a task without Ray's own retries, which the driver counts."""
         remote = self._ray.remote(num_cpus=1, max_retries=0, runtime_env={"env_vars": ONE_THREAD})(fn)
         reference = remote.remote(*args)
         future: Future[Any] = reference.future()
@@ -432,15 +433,15 @@ class RayTasks(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Cancel what is under way."""
+        """Cancel running tasks."""
         for reference in list(self._under_way.values()):
             self._ray.cancel(reference, force=True)
 
 
 @contextlib.contextmanager
 def ray_engine(workers: int | None, address: str | None) -> Iterator[Executor]:
-    """Yield an engine on the Ray cluster at `address`, or on one started on this machine."""
-    # Read by Ray when it is imported: keep GPU settings as they are, and send no usage statistics.
+    """Yield an executor on the Ray cluster at `address`, or on one started on this machine."""
+    # Read by Ray on import: do not change GPU settings, and send no usage statistics.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = optional("ray", "ray")
@@ -461,7 +462,7 @@ def ray_engine(workers: int | None, address: str | None) -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def dask_engine(workers: int | None, address: str | None) -> Iterator[Executor]:
-    """Yield an engine on the Dask cluster at `address`, or on one started on this machine."""
+    """Yield an executor on the Dask cluster at `address`, or on one started on this machine."""
     distributed = optional("distributed", "dask")
     with contextlib.ExitStack() as stack:
         target: Any = address
@@ -479,7 +480,7 @@ def dask_engine(workers: int | None, address: str | None) -> Iterator[Executor]:
 
 
 def optional(module: str, extra: str) -> Any:
-    """Return a module of an optional package, or raise and say which extra brings it."""
+    """Return a module of an optional package, or raise with the extra that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -1,10 +1,10 @@
-"""The description of a sweep: a TOML file, or the same as a Python mapping.
+"""`sweep`: run a grid of problems, settings and seeds, described by a TOML file or an equal mapping.
 
     name = "peaks"                  # optional
     folder = "results/peaks"        # optional: relative to the file
     seeds = 20                      # 0 .. 19; or a list; or { first = 100, count = 20 }
     episodes = [10_000, 50_000]     # a number or a list
-    points = 200                    # of the learning curve to keep; 0 for none
+    points = 200                    # points of the learning curve; 0: no curve
 
     [[problems]]
     name = "harvest"
@@ -14,15 +14,15 @@
 
     [[settings]]
     name = "default"
-    learner = "PosteriorSampling"   # the default; or another of `peakrl.learners`, with its settings beside it
+    learner = "PosteriorSampling"   # or another of `peakrl.learners`, with its settings
 
     [[settings]]
     learner = "ConstrainedQ"
     preset = "paper"                # a class method of the learner
     slack = 0.1
 
-The runs are all combinations of problems, settings, episodes and seeds, unless `[[runs]]` lists the ones wanted, each
-with `problems` and `settings` by name and, if they differ, its own `episodes` and `seeds`.
+The runs are all combinations of problems, settings, episodes and seeds, or those of `[[runs]]` tables with `problems`
+and `settings` by name and optionally their own `episodes` and `seeds`.
 """
 
 from __future__ import annotations
@@ -61,23 +61,23 @@ from peakrl.training.spec_file import learner_settings
 KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
 RUN_KEYS = ("problems", "settings", "episodes", "seeds")
 DEFAULT_POINTS = 200
-#: Combinations of a grid, each of which is made a problem or settings before the first run; and runs.
+#: Most combinations of a grid, and most runs.
 MOST_CHOICES, MOST_RUNS = 100_000, 1_000_000
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A problem or settings as the file puts them: nothing is built yet, and no code has run."""
+class Entry:
+    """A problem or settings of the file, before anything is built or any code has run."""
 
     name: str
-    #: The entry that it comes from; a grid makes several out of one.
+    #: Name without the suffix of the grid.
     entry: str
-    #: Where it stands in the file.
+    #: Key in the file.
     where: str
     values: Mapping[str, Any]
-    #: The code that it names, each with its place.
+    #: The code that it names, each with its key.
     code: Sequence[tuple[str, Any]]
-    #: Of problems: does it take the run's seed for its own?
+    #: Problems: is the seed of the run a parameter?
     follow: bool = False
 
 
@@ -88,26 +88,26 @@ class Choice:
     name: str
     entry: str
     config: dict[str, Any]
-    #: Is the configuration all that the key of a run is made of? Not where code was to be run for that, and was not.
+    #: Is the configuration complete? False if it depends on code that was not run.
     known: bool = True
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What a sweep consists of, checked."""
+    """The checked content of a sweep."""
 
     name: str
     folder: Path
-    #: Where modules that the file names are looked for.
+    #: Folder of modules that the file names.
     search: str
     problems: tuple[Choice, ...]
     settings: tuple[Choice, ...]
     tasks: tuple[Task, ...]
-    #: Runs of which only code that was not run could tell whether they are there.
+    #: Runs whose keys depend on code that was not run.
     unknown: tuple[Task, ...] = ()
 
     def names(self) -> dict[str, Any]:
-        """What the folder keeps of the plan: the name of each problem and of all settings."""
+        """The names that the folder stores: of problems and settings."""
         return {
             "name": self.name,
             "problems": {choice.name: choice.config for choice in self.problems},
@@ -122,10 +122,10 @@ def read_plan(
     trust: Trust = False,
     run_code: bool = True,
 ) -> SweepPlan:
-    """Return the plan of a sweep file or mapping, or raise for the first thing that is wrong with it.
+    """Return the checked plan of a sweep file or mapping.
 
-    A file that names code is refused unless `trust` says that it may be run (`peakrl.specs.user_code`); a mapping comes from
-    the caller's own code. Without `run_code` nothing that it names is run, and the runs that it takes are `unknown`.
+    A file that names code is refused unless `trust` allows it (`peakrl.specs.user_code`); a mapping comes from the
+    caller's own code. Without `run_code` no code is run, and the runs that depend on it are `unknown`.
     """
     if isinstance(source, Mapping):
         table, base, name = dict(source), Path(), "sweep"
@@ -151,14 +151,14 @@ def read_table(path: Path) -> dict[str, Any]:
     except ProblemError as error:
         raise SweepError(str(error)) from None
     if not isinstance(table, dict):
-        raise SweepError(f"{path} holds no table; a sweep has problems, settings, episodes and seeds")
+        raise SweepError(f"{path} is not a table; a sweep has problems, settings, episodes and seeds")
     if isinstance(table.get("problem"), Mapping) and "problems" not in table:
-        raise SweepError(f"{path} is a problem file, for one run: `peakrl train {path}` makes it")
+        raise SweepError(f"{path} is a problem file, not a sweep file: use `peakrl train {path}`")
     return table
 
 
 def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    """Raise for a key that means nothing here."""
+    """Raise for an unknown key."""
     for key in given:
         if key not in known:
             raise SweepError(unknown_key(f"{where}{key}", key, list(known)))
@@ -167,8 +167,8 @@ def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
 # --- problems and settings ---
 
 
-def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Wanted]:
-    """Yield what a list of tables asks for; names must differ."""
+def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Entry]:
+    """Yield the entries of a list of tables; names must differ."""
     entries = table.get(key)
     if not isinstance(entries, list | tuple) or not entries:
         raise SweepError(f"{key} is {'missing' if entries is None else 'empty'}: give at least one [[{key}]] table")
@@ -180,12 +180,12 @@ def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Wanted]:
         check_plain(entry, where)
         for wanted in expand(entry, where):
             if wanted.name in seen:
-                raise SweepError(f"{where}.name: {wanted.name!r} is the name of {seen[wanted.name]} already")
+                raise SweepError(f"{where}.name: {wanted.name!r} is already the name of {seen[wanted.name]}")
             seen[wanted.name] = where
             yield wanted
 
 
-def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
+def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Entry]:
     """Yield the problems of an entry."""
     kind = text(entry, "kind", f"{where}.kind")
     name = text(entry, "name", f"{where}.name", kind)
@@ -196,11 +196,11 @@ def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
         with refused(), located(where):
             spec = described_target({"kind": kind, **parameters})
         if follow and isinstance(spec, EnvironmentSpec):
-            raise SweepError(f"{where}.follow_seed: an environment is reset with the run's seeds anyway")
-        yield Wanted(name + suffix, name, where, spec.as_dict(), spec.code(where), follow)
+            raise SweepError(f"{where}.follow_seed: environments are always reset with seeds of the run")
+        yield Entry(name + suffix, name, where, spec.as_dict(), spec.code(where), follow)
 
 
-def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
+def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Entry]:
     """Yield the settings of an entry."""
     learner = text(entry, "learner", f"{where}.learner", DEFAULT)
     preset = f".{entry['preset']}" if "preset" in entry else ""
@@ -208,11 +208,11 @@ def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Wanted]:
     for suffix, parameters in combinations(entry, ("learner", "name"), where):
         values = {"learner": learner, **parameters}
         code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []
-        yield Wanted(name + suffix, name, where, values, code)
+        yield Entry(name + suffix, name, where, values, code)
 
 
-def problem_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
-    """Return a problem with its digests."""
+def problem_choice(wanted: Entry, base: Path, *, run_code: bool) -> Choice:
+    """Return a problem with its configuration."""
     with refused(), located(wanted.where):
         spec, unbuilt = described_target(wanted.values), bool(wanted.code) and not run_code
         if isinstance(spec, EnvironmentSpec):
@@ -224,19 +224,19 @@ def problem_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
         return Choice(wanted.name, wanted.entry, config, known=not unbuilt)
 
 
-def settings_choice(wanted: Wanted, base: Path, *, run_code: bool) -> Choice:
-    """Return settings as a run takes them."""
+def settings_choice(wanted: Entry, base: Path, *, run_code: bool) -> Choice:
+    """Return settings with their configuration."""
     if wanted.code and not run_code:
         return Choice(wanted.name, wanted.entry, dict(wanted.values), known=False)
     with refused():
         settings = learner_settings(wanted.values, wanted.where, base)
-    # Without what is left at its default: a setting that is added later leaves the keys of these runs alone.
+    # Without default values: new settings of later versions do not change the keys of these runs.
     return Choice(wanted.name, wanted.entry, with_source(settings.brief(), base))
 
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Say of a problem or settings that are ill described that the sweep is."""
+    """Turn a ProblemError into a SweepError."""
     try:
         yield
     except ProblemError as error:
@@ -269,7 +269,7 @@ def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> 
 def plan_tasks(
     table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], base: Path
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
-    """Return the task of every run, and those of which only code can tell whether they are there."""
+    """Return the tasks of all runs, and those whose keys are unknown."""
     points = whole(table.get("points", DEFAULT_POINTS), "points", 0, 1_000_000)
     tasks: tuple[list[Task], list[Task]] = [], []
     total = 0
@@ -296,13 +296,13 @@ def plan_tasks(
 
 
 def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the blocks of runs: those listed, or one of everything."""
+    """Yield the [[runs]] tables, or one empty table for all combinations."""
     if "runs" not in table:
         yield "", {}
         return
     runs = table["runs"]
     if not isinstance(runs, list | tuple) or not runs:
-        raise SweepError("runs is empty: list at least one [[runs]] table, or leave it out for every combination")
+        raise SweepError("runs is empty: list at least one [[runs]] table, or omit it for all combinations")
     for index, block in enumerate(runs):
         if not isinstance(block, Mapping):
             raise SweepError(f"runs[{index}] is {block!r}; it must be a table")
@@ -311,7 +311,7 @@ def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def by_name(block: Mapping[str, Any], key: str, choices: tuple[Choice, ...], where: str) -> list[Choice]:
-    """Return the choices that a block names; all of them where it names none."""
+    """Return the choices that a block names; all if it names none."""
     if key not in block:
         return list(choices)
     wanted = block[key] if isinstance(block[key], list | tuple) else [block[key]]
@@ -328,7 +328,7 @@ def by_name(block: Mapping[str, Any], key: str, choices: tuple[Choice, ...], whe
 
 
 def pick(block: Mapping[str, Any], table: Mapping[str, Any], key: str, where: str) -> Any:
-    """Return a block's own value or the sweep's."""
+    """Return the value of a block or of the sweep."""
     value = block.get(key, table.get(key))
     if value is None:
         raise SweepError(f"{where}{key} is missing")
@@ -347,59 +347,58 @@ def seed_list(given: Any, where: str) -> list[int]:
 
 
 def whole_numbers(given: Any, where: str, least: int, most: int) -> list[int]:
-    """Return a list of different whole numbers."""
+    """Return a list of distinct integers."""
     numbers = list(given) if isinstance(given, list | tuple) else [given]
     if not numbers:
         raise SweepError(f"{where} is empty: there would be no runs")
     seen: set[int] = set()
     for number in numbers:
         if whole(number, where, least, most) in seen:
-            raise SweepError(f"{where}: {number} stands there twice")
+            raise SweepError(f"{where}: {number} is listed twice")
         seen.add(number)
     return numbers
 
 
 def whole(value: Any, where: str, least: int, most: int) -> int:
-    """Return a whole number or raise."""
+    """Return a checked integer."""
     return check_count(value, where, least, most, error=SweepError)
 
 
 def text(table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
-    """Return a text that is not empty."""
+    """Return a checked non-empty text."""
     value = table.get(key, default)
     if value is None:
         raise SweepError(f"{where} is missing")
     if not isinstance(value, str) or not value.strip():
-        raise SweepError(f"{where} is {value!r}; it must be a text that is not empty")
+        raise SweepError(f"{where} is {value!r}; it must be a non-empty text")
     return value
 
 
-# ------------------------------------------------------------
-# `sweep`: from a description to a folder that holds a result for each of its runs.
+# --- sweep ---
 
 
 @dataclass(frozen=True, repr=False)
 class SweepReport:
-    """What a sweep came to."""
+    """The outcome of a sweep."""
 
     plan: SweepPlan
-    #: Runs that were there before, and runs made now.
+    #: Results found in the folder, and runs made now.
     found: int
     made: int
-    #: Runs that could not be made; a further sweep tries them again.
+    #: Failed runs; the next sweep retries them.
     failures: tuple[Failure, ...]
-    #: Runs still to be made, where the sweep was only tried out.
+    #: Missing runs of a dry run.
     missing: tuple[Task, ...]
-    #: Runs of which only code that the sweep names could tell, where it was only tried out: that runs none.
+    #: Runs of a dry run whose keys depend on code.
     unknown: tuple[Task, ...] = ()
 
     @property
     def folder(self) -> Path:
-        """Where the results are."""
+        """The folder of the results."""
         return self.plan.folder
 
     def results(self) -> Iterator[Result]:
-        """Yield the results that there are, in the order of the plan; `task.name` says of which run."""
+        """Yield the available results in the order of the plan; `task.name` is the name of the run."""
         store = Store.open(self.folder)
         there = store.keys()
         for task in dict.fromkeys(self.plan.tasks):
@@ -427,13 +426,31 @@ def sweep(
     progress: bool = False,
     trust: Trust = False,
 ) -> SweepReport:
-    """Make the runs of a sweep that its folder does not hold yet.
+    """Run the missing runs of a sweep.
 
-    `source`: a TOML file or a mapping of the same form (see `peakrl.sweeps.grid`). `engine`: "processes" (this machine),
-    "ray" or "dask" (`address` of the cluster), or a `concurrent.futures.Executor` of processes. `retries`: how often a
-    run is tried again whose worker died; `time_limit`: seconds a run. Runs that fail are listed in the report and do
-    not stop the others. A file that names code is refused unless `trust` is True, or lists "." (the file's own folder)
-    and installed packages. `dry_run` makes nothing and runs no code that the sweep names.
+    Failed runs are listed in the report and do not stop the others.
+
+    Parameters
+    ----------
+    source:
+        A TOML file or an equal mapping (see `peakrl.sweeps.grid`).
+    folder:
+        Folder of the results. Default: that of the file.
+    workers:
+        Number of processes. Default: one per core.
+    engine:
+        "processes" (this machine), "ray" or "dask" (cluster at `address`), or a `concurrent.futures.Executor` of
+        processes.
+    retries:
+        Retries of a run whose worker died.
+    time_limit:
+        Seconds per run.
+    dry_run:
+        List missing runs without running anything.
+    progress:
+        Show progress on stderr.
+    trust:
+        Code that a file may name: True for all, or a list of "." (the file's own folder) and installed packages.
     """
     if dry_run:
         return rehearse(read_plan(source, folder, run_code=False))
@@ -448,7 +465,7 @@ def sweep(
 
 
 def rehearse(plan: SweepPlan) -> SweepReport:
-    """Say what a sweep would do; nothing is written."""
+    """Return what a sweep would do, without writing anything."""
     unique = list(dict.fromkeys(plan.tasks))
     there = (plan.folder / MARKER).exists()
     missing = missing_tasks(unique, Store.open(plan.folder)) if there else unique

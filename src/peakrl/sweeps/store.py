@@ -1,14 +1,13 @@
 """A folder of results, named by their keys.
 
-    FOLDER/peakrl-results.json   what made the folder: the result schema, and a token that tells it from all others
-    FOLDER/runs/ab/ab12...run    one result a file, written whole or not at all
-    FOLDER/names/...json         what sweeps call their problems and settings
-    FOLDER/running/ab12...       who is at it; a run that died leaves its last words here
-    FOLDER/claims                one byte of this file is locked for each run that is being made
+    FOLDER/peakrl-results.json   result schema, and a token that identifies the folder
+    FOLDER/runs/ab/ab12...run    one file per result, written atomically
+    FOLDER/names/...json         names of the problems and settings of sweeps
+    FOLDER/running/ab12...       process of a task; stays if the process dies
+    FOLDER/claims                one byte of this file is locked for each running task
 
-A claim is a lock of the operating system, so it ends with the process that holds it, however it ends. It keeps two
-sweeps that share the folder from making the same run; where locks are not to be had both make it, and the later
-result takes the place of an equal one.
+A claim is a lock of the operating system and ends with the process that holds it. It prevents two sweeps that share the
+folder from running the same task; on file systems without locks both run it, with equal results.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ class Store:
 
     @classmethod
     def create(cls, folder: str | Path) -> Store:
-        """Return the store of `folder`, made if it is not there yet; raise if another schema made it."""
+        """Return the store of `folder`, created if missing; raise if its schema differs."""
         store = cls(folder)
         try:
             for part in ("runs", "running"):
                 (store.folder / part).mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as error:  # ValueError: a name that no folder can have
+        except (OSError, ValueError) as error:  # ValueError: invalid name
             raise StorageError(
-                f"cannot make the folder {folder}: {getattr(error, 'strerror', None) or error}"
+                f"cannot create the folder {folder}: {getattr(error, 'strerror', None) or error}"
             ) from error
         with store._locked(-1):  # two sweeps may start at once
             if not (store.folder / MARKER).exists():
                 marker = {"kind": "peakrl results", "schema": RESULT_SCHEMA, "token": uuid.uuid4().hex}
-                write_file(store._place(store.folder / MARKER), json.dumps(marker, indent=1).encode() + b"\n")
+                write_file(store._prepared(store.folder / MARKER), json.dumps(marker, indent=1).encode() + b"\n")
         store.check()
         return store
 
@@ -61,8 +60,8 @@ class Store:
     def open(cls, folder: str | Path) -> Store:
         """Return the store of a folder that exists, or raise."""
         store = cls(folder)
-        if not os.path.exists(store.folder / MARKER):  # which says no, and raises nothing, of a name that cannot be
-            raise StorageError(f"{folder} is not a folder of results: it has no {MARKER}; `peakrl sweep` makes one")
+        if not os.path.exists(store.folder / MARKER):  # unlike Path.exists, False for invalid names
+            raise StorageError(f"{folder} is not a folder of results: it has no {MARKER}; `peakrl sweep` creates one")
         store.check()
         return store
 
@@ -72,11 +71,11 @@ class Store:
         if schema != RESULT_SCHEMA:
             raise StorageError(
                 f"{self.folder / MARKER}: schema is {schema!r}; this peakrl writes schema {RESULT_SCHEMA}: "
-                "give another folder"
+                "use another folder"
             )
 
     def marker(self) -> dict[str, Any]:
-        """What the folder says of itself."""
+        """The description of the folder."""
         path = self.folder / MARKER
         try:
             marker = from_json(read_file(path))
@@ -88,11 +87,11 @@ class Store:
 
     @property
     def token(self) -> str:
-        """What tells this folder from another of the same path on another machine."""
+        """Identifies the folder, also from other machines."""
         return str(self.marker().get("token", ""))
 
     def path(self, key: str) -> Path:
-        """Where the result of `key` is, or will be."""
+        """The file of the result of `key`."""
         return self.folder / "runs" / key[:2] / f"{key}.run"
 
     def has(self, key: str) -> bool:
@@ -114,15 +113,15 @@ class Store:
             "values": packed(values),
             "seconds": seconds,
         }
-        write_record(self._place(self.path(task.key)), KIND, manifest, arrays)
+        write_record(self._prepared(self.path(task.key)), KIND, manifest, arrays)
 
     def put(self, key: str, data: bytes) -> None:
-        """Store a result that is in its stored form already."""
-        write_file(self._place(self.path(key)), data)
+        """Store a result given as the bytes of its file."""
+        write_file(self._prepared(self.path(key)), data)
 
-    def _place(self, path: Path) -> Path:
-        """Return where a new file of the folder goes: into its own folder, and through no link out of it."""
-        self._check_way(path)
+    def _prepared(self, path: Path) -> Path:
+        """Create the folder of a new file, and remove a link in its place; return the path."""
+        self._check_links(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_symlink():
@@ -131,13 +130,13 @@ class Store:
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
         return path
 
-    def _check_way(self, path: Path) -> None:
-        """Raise where a folder on the way to a file is a link: whoever sent it may mean files of somebody else."""
+    def _check_links(self, path: Path) -> None:
+        """Raise if a subfolder on the path is a link, which could lead to files outside of the folder."""
         for folder in path.relative_to(self.folder).parents:
             if folder.parts and (self.folder / folder).is_symlink():
                 raise StorageError(
-                    f"{self.folder / folder} is a link, and nothing is written through it; where results are to be "
-                    f"elsewhere, let {self.folder} itself be one"
+                    f"{self.folder / folder} is a link, and nothing is written through it; only {self.folder} "
+                    "itself may be a link"
                 )
 
     def read(self, key: str) -> Result:
@@ -146,26 +145,26 @@ class Store:
         try:
             manifest, arrays = read_record(path, KIND)
         except StorageError as error:
-            raise StorageError(f"{error}; remove the file to have the run made again") from error
+            raise StorageError(f"{error}; remove the file to run it again") from error
         with fields_of(path):
             task = Task(manifest["function"], manifest["config"])
             if manifest["key"] != key:
-                raise ValueError(f"it tells of the run {manifest['key']!r}")
-            # Of an older kernel, perhaps: it goes by the key under which it was stored.
+                raise ValueError(f"it contains the run {manifest['key']!r}")
+            # The kernel digest may have changed since: use the stored key.
             task.__dict__["key"] = key
             return Result(task, unpacked(manifest["values"]), arrays, float(manifest["seconds"]))
 
-    # --- what the runs are called ---
+    # --- names ---
 
     def keep_names(self, names: dict[str, Any]) -> None:
-        """Keep what a sweep calls its problems and settings."""
+        """Store the names of the problems and settings of a sweep."""
         data = json.dumps(names, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
         path = self.folder / "names" / f"{digest_of(data)[:20]}.json"
         if not path.exists():
-            write_file(self._place(path), data)
+            write_file(self._prepared(path), data)
 
     def kept_names(self) -> list[dict[str, Any]]:
-        """What the sweeps of this folder call their problems and settings, the latest first."""
+        """The stored names of problems and settings, the latest first."""
         found = []
         paths = (self.folder / "names").glob("*.json")
         for path in sorted(paths, key=lambda path: (-written(path), path.name)):
@@ -175,14 +174,14 @@ class Store:
                 raise StorageError(f"{path} cannot be read: {error}") from error
         return found
 
-    # --- who is at it ---
+    # --- claims ---
 
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[bool]:
         """Hold the claim on `key` while the block runs; False if another process holds it."""
-        # 62 bits of the key: two keys that share them would merely wait for each other.
-        with self._locked(int(key[:15], 16)) as held:
-            yield held
+        # 60 bits of the key: two keys that share them would merely wait for each other.
+        with self._locked(int(key[:15], 16)) as claimed:
+            yield claimed
 
     @contextlib.contextmanager
     def _locked(self, byte: int) -> Iterator[bool]:
@@ -193,26 +192,23 @@ class Store:
             yield True
             return
         with self._own_file("claims", os.O_APPEND) as file:
-            held = True
+            locked = True
             try:
                 if byte < 0:
                     fcntl.lockf(file, fcntl.LOCK_EX, 1, 1 << 62)
                 else:
                     fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
             except (BlockingIOError, PermissionError):
-                held = False
+                locked = False
             except OSError:
-                pass  # a file system without locks: go without
-            yield held
+                pass  # the file system has no locks
+            yield locked
 
     @contextlib.contextmanager
     def _own_file(self, name: str, flags: int) -> Iterator[IO[str]]:
-        """Open a file of the folder's own to write to, which is made where it is not there.
-
-        Whoever sent the folder may have put a link to another file there, or a pipe: neither is written to.
-        """
+        """Open a file of the folder for writing; never a link or a pipe, in case the folder is not trusted."""
         path = self.folder / name
-        self._check_way(path)
+        self._check_links(path)
         plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         try:
             number = os.open(path, flags | os.O_WRONLY | os.O_CREAT | plain, 0o666)
@@ -224,7 +220,7 @@ class Store:
 
     @contextlib.contextmanager
     def mark(self, key: str) -> Iterator[IO[str]]:
-        """Keep a note of who runs `key` while the block runs; a death leaves it behind."""
+        """Write a note about the process of `key` while the block runs; it stays if the process dies."""
         name = f"running/{key}"
         path = self.folder / name
         with self._own_file(name, os.O_TRUNC) as file:
@@ -236,18 +232,18 @@ class Store:
                 path.unlink(missing_ok=True)
 
     def last_words(self, key: str) -> LastWords | None:
-        """Return what the note of a run says; None if there is none."""
+        """Return the note of a task; None if there is none."""
         try:
             text = read_file(self.folder / "running" / key).decode(errors="replace")
         except StorageError:
             return None
         where, _, rest = text.partition("\n")
         thread, _, trace = rest.partition("\n")
-        return LastWords(where, place_of(trace, thread), trace.startswith("Timeout ("))
+        return LastWords(where, location_of(trace, thread), trace.startswith("Timeout ("))
 
     def forget(self, keys: Container[str]) -> None:
-        """Remove the notes that runs of earlier sweeps left behind."""
-        self._check_way(self.folder / "running" / "any")
+        """Remove notes of earlier sweeps."""
+        self._check_links(self.folder / "running" / "any")
         for path in (self.folder / "running").iterdir():
             if path.name in keys:
                 try:
@@ -257,7 +253,7 @@ class Store:
 
 
 def written(path: Path) -> int:
-    """Return when a file was written, in nanoseconds; 0 where it cannot be told: a link that leads nowhere."""
+    """Return the modification time of a file in nanoseconds; 0 for a broken link."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -265,16 +261,16 @@ def written(path: Path) -> int:
 
 
 class LastWords(NamedTuple):
-    """What is known of a run that ended with its process."""
+    """What is known about a task whose process died."""
 
     #: Process and machine.
     where: str
-    #: The line of code that it was at when its time was up; empty otherwise.
-    place: str
+    #: The line of code at the time limit; empty otherwise.
+    location: str
     timed_out: bool
 
 
-def place_of(trace: str, thread: str) -> str:
+def location_of(trace: str, thread: str) -> str:
     """Return the innermost line of `thread` in a traceback of all threads, without folders."""
     lines = trace.partition(f"Thread {thread}")[2].splitlines()[1:]
     innermost = lines[0].strip().removeprefix("File ") if lines else ""
@@ -282,7 +278,7 @@ def place_of(trace: str, thread: str) -> str:
 
 
 def visible(folder: str | Path, token: str) -> bool:
-    """Is `folder`, as seen from here, the store with this token?"""
+    """Is `folder` on this machine the store with this token?"""
     try:
         return Store(folder).token == token
     except PeakError:
@@ -290,9 +286,9 @@ def visible(folder: str | Path, token: str) -> bool:
 
 
 def checked_names(names: Any) -> dict[str, Any]:
-    """Return what a sweep calls its problems and settings, or raise ValueError where that is something else."""
+    """Return checked names of problems and settings."""
     for part in ("problems", "settings"):
         called = names.get(part) if isinstance(names, dict) else None
         if not isinstance(called, dict) or not all(isinstance(config, dict) for config in called.values()):
-            raise ValueError(f"it holds no names of {part}")
+            raise ValueError(f"it contains no names of {part}")
     return dict(names)

@@ -1,16 +1,16 @@
-"""What the runs of a folder say, and how sure it is: pure functions of records.
+"""Summary of the runs of a sweep folder.
 
 For the runs of one learner on one problem, over seeds:
 
     interquartile mean of value, gap and violation, with bootstrap intervals
-    share of seeds within eps of the optimum that violate no more than must be, with exact binomial intervals
-    episodes after which the policies stay that good: how many seeds got there, and the median of those
-    probability that one learner's run is better than another's, with an interval that holds for few runs too; a run is
-    better if it violates less, or as much with more value
+    share of solved seeds (within eps of the optimum without avoidable violation), with exact binomial intervals
+    episodes after which the policies stay solved: number of seeds, and their median
+    probability that a run of one learner is better than one of another, with an interval that is valid for few runs;
+    less violation is better, then more value
 
-eps is 1 % of the optimum (at least 0.01) unless given. "No more than must be" is no violation where the problem is
-feasible, and elsewhere the least expected violation that any policy has. Of an environment that shows no table nobody
-knows an optimum: there is no gap then, and nothing counts as solved or as reached.
+eps is 1 % of the optimum (at least 0.01) by default. The unavoidable violation is the least expected violation of any
+policy, 0 if the problem is feasible. For environments without a transition table the optimum is unknown: there is no
+gap, and no run counts as solved.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from peakrl.types import Floats
 ENOUGH_SEEDS = ENOUGH_RUNS
 #: Differences in violation below this are rounding.
 TINY = 1e-9
-#: eps, for each unit of the optimum.
+#: Default eps relative to the optimum.
 RELATIVE = 0.01
 
-#: What tells a run from the others.
+#: The columns that identify a run.
 RUN = ("problem", "settings", "episodes", "seed")
-#: How the names of a curve's columns begin.
+#: Prefix of the columns of a curve.
 CURVE_PREFIX = "history_"
 
 Record = dict[str, Any]
@@ -66,24 +66,24 @@ class Group:
     seeds: int
     epsilon: float
     value: Estimate
-    #: None where no optimum is known.
+    #: None if the optimum is unknown.
     gap: Estimate | None
     violation: Estimate
     averaged_value: Estimate
     averaged_violation: Estimate
-    #: Seeds whose last policy is eps-optimal without avoidable violation; None where no optimum is known.
+    #: Seeds whose last policy is eps-optimal without avoidable violation; None if the optimum is unknown.
     solved: int | None
     share_solved: Estimate | None
-    #: Seeds whose curve got there and stayed, and the median of when; None without exact curves.
+    #: Seeds whose curve reached that and stayed, and the median episode; None without exact curves.
     reached: int | None
     episodes_to_reach: float | None
-    #: Are value and violation means of fresh episodes of each policy, and not exact?
+    #: Are value and violation means of new episodes?
     sampled: bool = False
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How likely a run of one learner is better than a run of another."""
+    """Probability that a run of one learner is better than a run of another."""
 
     problem: str
     episodes: int
@@ -93,7 +93,7 @@ class Comparison:
 
 
 def read_records(folder: str | Path, epsilon: float | None = None) -> list[Record]:
-    """Return one flat record a run of the folder, sorted; a configuration counts once, whatever kernels made it."""
+    """Return one flat record per run of the folder, sorted; the latest result of each configuration."""
     epsilon = None if epsilon is None else check_number(epsilon, "epsilon", least=0)
     records = each_run(folder, lambda result, labels: record_of(result, labels, epsilon))
     return sorted(records, key=lambda record: (*(record[name] for name in RUN), record["key"]))
@@ -104,40 +104,37 @@ def read_curves(folder: str | Path) -> list[Record]:
     runs = sorted(each_run(folder, curve_of), key=lambda points: [points[0][name] for name in RUN] if points else [])
     points = list(itertools.chain.from_iterable(runs))
     if not points:
-        raise StorageError(f"the runs of {folder} hold no learning curves: sweep them with points = 200, for example")
+        raise StorageError(f"the runs of {folder} have no learning curves: sweep with points = 200, for example")
     return points
 
 
 def each_run(folder: str | Path, read: Callable[[Result, Labels], Read]) -> list[Read]:
-    """Return what `read` makes of every run of a sweep's folder.
-
-    The latest result of a configuration stands for it.
-    """
+    """Return `read` of the latest result of each configuration in a sweep folder."""
     store = Store.open(folder)
     labels = Labels(store.kept_names())
     chosen: dict[str, Read] = {}
     for key in sorted(store.keys(), key=lambda key: written(store.path(key))):
         result = store.read(key)
         if result.task.function == FUNCTION:
-            # Kernels change, and models that follow the seed: the latest result of a configuration stands for it.
+            # Results of older kernels and models have the same configuration apart from the digest.
             config = {name: value for name, value in result.task.config.items() if name != "model"}
             with fields_of(store.path(key)):
                 check_result(result)
                 chosen[canonical(config, "config")] = read(result, labels)
     if not chosen:
-        raise StorageError(f"{folder} holds no results of a sweep")
+        raise StorageError(f"{folder} contains no results of a sweep")
     return list(chosen.values())
 
 
 def named(result: Result, labels: Labels) -> Record:
-    """Return what tells a run from the others, by `RUN`."""
+    """Return the columns that identify a run."""
     config = result.task.config
     names = labels.of("problems", config["problem"]), labels.of("settings", config["settings"])
     return dict(zip(RUN, (*names, config["episodes"], config["seed"]), strict=True))
 
 
 def curve_of(result: Result, labels: Labels) -> list[Record]:
-    """Return the points of a run's learning curve; none where none was recorded."""
+    """Return the points of the learning curve of a run."""
     columns = {
         name[len(CURVE_PREFIX) :]: column for name, column in result.arrays.items() if name.startswith(CURVE_PREFIX)
     }
@@ -169,9 +166,9 @@ def record_of(result: Result, labels: Labels, epsilon: float | None) -> Record:
 
 
 def reaching(result: Result, epsilon: float) -> int | None:
-    """Return the first recorded episode from which on the curve stays eps-optimal without avoidable violation.
+    """Return the first recorded episode from which on the curve is eps-optimal without avoidable violation.
 
-    None where no curve tells it: one of sampled means does not.
+    None without an exact curve.
     """
     arrays, values = result.arrays, result.values
     if "history_episode" not in arrays or values.get("sampled_curve") or values["optimum"] is None:
@@ -183,7 +180,7 @@ def reaching(result: Result, epsilon: float) -> int | None:
 
 
 class Labels:
-    """What problems and settings are called: the name in the sweep's file, else their content."""
+    """Names of problems and settings: those of the sweep file, else their content."""
 
     def __init__(self, kept: Iterable[Mapping[str, Any]]) -> None:
         self._names: dict[tuple[str, str], str] = {}
@@ -191,11 +188,11 @@ class Labels:
         for names in kept:
             for part in ("problems", "settings"):
                 for name, config in names[part].items():
-                    place = (part, canonical(config, part))
-                    if place not in self._names:
-                        # Sweeps that share a folder may use one name for different things.
+                    key = (part, canonical(config, part))
+                    if key not in self._names:
+                        # Sweeps that share a folder may use one name for different configurations.
                         count = used[part, name] = used.get((part, name), 0) + 1
-                        self._names[place] = name if count == 1 else f"{name} #{count}"
+                        self._names[key] = name if count == 1 else f"{name} #{count}"
 
     def of(self, part: str, config: Mapping[str, Any]) -> str:
         """Return the label of a problem or of settings."""
@@ -222,7 +219,7 @@ def summarize(records: Sequence[Record], *, confidence: float = 0.95) -> tuple[l
 
 
 def group_of(problem: str, settings: str, episodes: int, runs: Sequence[Record], confidence: float) -> Group:
-    """Sum up the runs of one learner on one problem."""
+    """Summarize the runs of one learner on one problem."""
 
     def middle(name: str) -> Estimate:
         return interquartile_mean([run[name] for run in runs], confidence=confidence)
@@ -253,20 +250,20 @@ def share(count: int, total: int, confidence: float) -> Estimate:
 
 
 def ranked(learners: Mapping[str, Sequence[Record]]) -> dict[str, Floats]:
-    """Return each run's rank among all: the better the higher, equals alike."""
+    """Return the rank of each run among all: better runs have higher ranks, equal runs equal ones."""
     scores = {
         name: [(-round(run["violation"] / TINY), round(run["value"] / TINY)) for run in runs]
         for name, runs in learners.items()
     }
-    places = {score: place for place, score in enumerate(sorted(set(itertools.chain(*scores.values()))))}
-    return {name: np.array([places[score] for score in own], np.float64) for name, own in scores.items()}
+    ranks = {score: rank for rank, score in enumerate(sorted(set(itertools.chain(*scores.values()))))}
+    return {name: np.array([ranks[score] for score in own], np.float64) for name, own in scores.items()}
 
 
 # --- files ---
 
 
 def write_csv(records: Sequence[Record], path: str | Path) -> None:
-    """Write one row a run; a value that does not exist is an empty cell."""
+    """Write one row per record; missing values are empty cells."""
     import csv
     import io
 
@@ -281,13 +278,13 @@ def write_csv(records: Sequence[Record], path: str | Path) -> None:
 
 
 def write_parquet(records: Sequence[Record], path: str | Path) -> None:
-    """Write one row a run, with types; needs pyarrow."""
+    """Write one row per record; needs pyarrow."""
     import importlib
 
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
-        raise SettingsError("writing Parquet needs pyarrow, which is not installed; CSV needs nothing") from None
+        raise SettingsError("writing Parquet needs pyarrow, which is not installed: install it, or write CSV") from None
     with replacing(path) as temporary:
         parquet.write_table(arrow.Table.from_pylist(list(records)), str(temporary))
 
@@ -304,23 +301,22 @@ def as_json(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[
     return {"groups": [plain(group) for group in groups], "comparisons": [plain(one) for one in comparisons]}
 
 
-# ------------------------------------------------------------
-# Results of a sweep from a file: whatever is summed up or drawn is checked, since anybody may have written them.
+# --- checks of stored results, which may come from anybody ---
 
 NUMBERS = (
     "value", "violation", "violation_probability", "averaged_value", "averaged_violation",
     "averaged_violation_probability",
 )  # fmt: skip
-#: Of an environment that shows no table: how many fresh episodes the figures come from, and their intervals.
+#: For environments without a table: number of new episodes, and intervals.
 SAMPLED = ("sampled", "value_low", "value_high", "violation_probability_high")
-#: None where they are not known, of such an environment.
+#: None for environments without a table.
 OPTIMA = ("optimum", "least_violation", "gap", "averaged_gap")
 #: Columns of a stored curve.
 CURVE = ("history_episode", "history_value", "history_violation")
 
 
 def check_result(result: Result) -> None:
-    """Raise ValueError where a result is none that a run of a sweep can have."""
+    """Raise ValueError if a stored result is not valid."""
     config, values = result.task.config, result.values
     for name in ("problem", "settings"):
         expect(isinstance(config[name], Mapping), f"config.{name}")
@@ -350,7 +346,7 @@ def check_result(result: Result) -> None:
 
 
 def check_curve(arrays: Mapping[str, Any]) -> None:
-    """Raise where a curve is not made of points, one after another."""
+    """Raise ValueError if a stored curve is not valid."""
     episode = arrays[CURVE[0]]
     expect(episode.ndim == 1 and len(episode) > 0 and episode.dtype.kind in "iu", CURVE[0])
     expect(bool((np.diff(episode.astype(np.float64)) > 0).all()), CURVE[0])
@@ -365,11 +361,11 @@ def is_number(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """Is it a whole number from 0 on, of at most 64 bits?"""
+    """Is it an integer of 64 bits, not negative?"""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
 
 
 def expect(right: bool, what: str) -> None:
-    """Raise unless it is right."""
+    """Raise ValueError unless the value is valid."""
     if not right:
-        raise ValueError(f"{what} cannot be what it is")
+        raise ValueError(f"{what} is not valid")

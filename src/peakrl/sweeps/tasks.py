@@ -1,9 +1,9 @@
-"""A run as data: which function, with which configuration; and what came out.
+"""A task, a function with its configuration, and its result.
 
     key    = BLAKE2b(canonical JSON of function, configuration, result-schema version, kernel-source digest)
     digest = BLAKE2b(canonical JSON of the scalars, then name, type, shape and bytes of every array)
 
-Equal keys are the same run. Equal digests are the same result; how long it took is no part of either.
+Equal keys mean the same task, equal digests the same result; the run time is part of neither.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import SweepError
 
-#: Raise this when the meaning of stored results changes: older results are then not mistaken for new ones.
+#: Increase this when the meaning of stored results changes.
 RESULT_SCHEMA = 1
 
 Scalar = bool | int | float | str | None
@@ -29,11 +29,11 @@ Scalar = bool | int | float | str | None
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A run to be made: `function` ("module:name") is called with `config`, which is plain JSON."""
+    """A call of `function` ("module:name") with `config`, which is plain JSON."""
 
     function: str
     config: Mapping[str, Any]
-    #: What messages call it; no part of the key.
+    #: Name for messages; not part of the key.
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -42,12 +42,12 @@ class Task:
             raise SweepError(f'function is {self.function!r}; it must be given as "module:name"')
         if not isinstance(self.config, Mapping):
             raise SweepError(f"config is {self.config!r}; it must be a mapping of plain JSON values")
-        # Normalised at once: what a run is given is what its key was made of (tuples become lists).
+        # Normalised (tuples become lists): the function gets what the key was computed from.
         object.__setattr__(self, "config", json.loads(canonical(self.config, f"config of {self.function}")))
 
     @cached_property
     def key(self) -> str:
-        """The digest that names this run and its result."""
+        """The digest that identifies the task."""
         named = {
             "config": self.config,
             "function": self.function,
@@ -68,17 +68,17 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a run returned: scalars by name and arrays by name."""
+    """The result of a task: scalars and arrays by name."""
 
     task: Task
     values: dict[str, Any]
     arrays: dict[str, NDArray[Any]] = field(repr=False)
-    #: Wall time of the run; no part of the digest.
+    #: Wall time; not part of the digest.
     seconds: float = 0.0
 
     @cached_property
     def digest(self) -> str:
-        """The digest of what came out, however, wherever and whenever it was computed."""
+        """The digest of the result."""
         parts = [canonical(packed(self.values), "values").encode()]
         for name, array in sorted(self.arrays.items()):
             parts.append(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -88,14 +88,14 @@ class Result:
 
 @cache
 def kernel_digest() -> str:
-    """Return the digest of the kernel sources, read once a process."""
+    """Return the digest of the kernel sources, read once per process."""
     from peakrl.jit import source_digest
 
     return source_digest()
 
 
 def digest_of(*parts: bytes) -> str:
-    """Return a digest of byte strings that no other way of cutting them shares."""
+    """Return a digest of byte strings and their lengths."""
     digest = hashlib.blake2b(digest_size=20)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -103,13 +103,13 @@ def digest_of(*parts: bytes) -> str:
 
 
 def canonical(value: Any, what: str) -> str:
-    """Return JSON with sorted keys and no spaces: one text for one value."""
+    """Return JSON with sorted keys and no spaces, the same for equal values."""
     check_plain(value, what)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
 
 def check_plain(value: Any, what: str) -> None:
-    """Raise unless `value` is plain JSON, naming the entry that is not."""
+    """Raise, with the name of the entry, unless `value` is plain JSON."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
@@ -128,7 +128,7 @@ def check_plain(value: Any, what: str) -> None:
 
 
 def split_result(returned: Any, function: str) -> tuple[dict[str, Scalar], dict[str, NDArray[Any]]]:
-    """Return scalars and arrays of what a run returned."""
+    """Return the scalars and arrays of a returned mapping."""
     if not isinstance(returned, Mapping):
         raise SweepError(f"{function} returned {type(returned).__name__}; it must return a dict")
     values: dict[str, Scalar] = {}

@@ -1,7 +1,7 @@
-"""What happens in a worker: claim a run, make it, store what came out.
+"""The worker: claim a task, run it, store the result.
 
-The worker stores the result, so a driver that dies loses nothing. On a machine that does not see the folder the
-result travels back as bytes and the driver stores it.
+The worker stores the result, so that nothing is lost if the driver dies. If the folder is not visible from the worker's
+machine, the result is sent to the driver as bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 
 from peakrl.errors import PeakError, SweepError
 
-#: One thread for everything that would start more: processes run side by side.
+#: One thread per process, since processes run in parallel.
 ONE_THREAD = {
     "NUMBA_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -35,13 +35,13 @@ ONE_THREAD = {
     "NUMEXPR_NUM_THREADS": "1",
 }
 
-#: Where the run under way was described: paths in its configuration are relative to it.
+#: Folder of the present task: paths in its configuration are relative to it.
 FOLDER: ContextVar[str] = ContextVar("folder", default=".")
 DONE, FAILED, DIED, BUSY = "done", "failed", "died", "busy"
 
 
 class Call(NamedTuple):
-    """All that a worker needs to know of a run; plain values, cheap to send."""
+    """A task for a worker, as plain values."""
 
     key: str
     function: str
@@ -49,19 +49,19 @@ class Call(NamedTuple):
     folder: str
     token: str
     time_limit: float | None
-    #: Where modules named by the user are looked for besides the usual places, and paths of the configuration begin.
+    #: Folder of user modules and of relative paths in the configuration.
     search: str | None
 
 
 class Outcome(NamedTuple):
-    """How a run ended."""
+    """The outcome of a task."""
 
     key: str
     status: str
     message: str = ""
-    #: Worth another try: the machine was at fault, not the run.
+    #: Worth a retry: the machine failed, not the task.
     transient: bool = False
-    #: The stored form of the result, where the worker does not see the folder.
+    #: The stored form of the result, if the folder is not visible to the worker.
     payload: bytes | None = None
 
 
@@ -69,42 +69,42 @@ _one_run = threading.Lock()
 
 
 def perform_alone(call: Call) -> Outcome:
-    """Make a run in a worker process: one kernel thread, one run at a time."""
+    """Run a task in a worker process: one kernel thread, one task at a time."""
     os.environ.update(ONE_THREAD)
     with _one_run:
         return perform(call)
 
 
 def serve() -> None:
-    """Make the runs that the driver asks for, a line of JSON each, until the driver ends."""
+    """Run the tasks of the driver, one line of JSON each, until it closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # what a run prints
+    os.dup2(2, 1)  # output of tasks goes to stderr
     if sys.argv[1]:
-        with suppress(Exception):  # a run that needs more will say so itself
+        with suppress(Exception):  # a task that needs it will raise itself
             load_function(sys.argv[1])()
-    with suppress(BrokenPipeError):  # the driver has ended, and the run is stored
+    with suppress(BrokenPipeError):  # the driver has ended; the result is stored
         for line in calls:
             outcome = perform_alone(Call(*json.loads(line)))
             answers.write(json.dumps(outcome, default=bytes.hex).encode() + b"\n")
 
 
 def perform(call: Call) -> Outcome:
-    """Make a run, and say how it ended; the process survives whatever the run raises."""
+    """Run a task and return its outcome; exceptions of the task do not end the process."""
     from peakrl.sweeps.store import Store, visible
 
     try:
         if not visible(call.folder, call.token):
-            return _perform_afar(call)
+            return _perform_remotely(call)
         store = Store(call.folder)
-        with store.claim(call.key) as held:
+        with store.claim(call.key) as claimed:
             if store.has(call.key):
                 return Outcome(call.key, DONE)
-            if not held:
+            if not claimed:
                 return Outcome(call.key, BUSY)
             words = store.last_words(call.key)
-            if words is not None and words.timed_out:  # some clusters try again on their own
+            if words is not None and words.timed_out:  # some clusters retry on their own
                 return Outcome(call.key, DIED)
             with store.mark(call.key) as note:
                 _make(call, store, note)
@@ -114,8 +114,8 @@ def perform(call: Call) -> Outcome:
         return Outcome(call.key, FAILED, describe(error), transient)
 
 
-def _perform_afar(call: Call) -> Outcome:
-    """Make a run where the folder is out of sight, and bring back the file's bytes."""
+def _perform_remotely(call: Call) -> Outcome:
+    """Run a task if the folder is not visible, and return the bytes of the result."""
     from peakrl.sweeps.store import Store
 
     with tempfile.TemporaryDirectory(prefix="peakrl-") as folder, open(os.devnull, "w") as note:
@@ -125,13 +125,13 @@ def _perform_afar(call: Call) -> Outcome:
 
 
 def _make(call: Call, store: Any, note: IO[str]) -> None:
-    """Call the function and store what it returns."""
+    """Call the function and store its result."""
     from peakrl.sweeps.tasks import Task, split_result
 
     task = Task(call.function, call.config)
     if task.key != call.key:
         raise SweepError(
-            f"the run's key is {task.key} here and {call.key} where the sweep was started: "
+            f"the key of the run is {task.key} here but {call.key} in the sweep: "
             "the machines run different versions of peakrl, numba or Python"
         )
     function = load_function(call.function, call.search)
@@ -139,7 +139,7 @@ def _make(call: Call, store: Any, note: IO[str]) -> None:
     with ExitStack() as stack:
         stack.callback(FOLDER.reset, FOLDER.set(call.search or "."))
         if call.time_limit is not None:
-            # A watchdog that needs neither the interpreter nor its lock: it ends the process, compiled loops and all.
+            # A watchdog without the GIL: it ends the process even in compiled loops.
             faulthandler.dump_traceback_later(call.time_limit, exit=True, file=note)
             stack.callback(faulthandler.cancel_dump_traceback_later)
         returned = function(dict(task.config))
@@ -148,7 +148,7 @@ def _make(call: Call, store: Any, note: IO[str]) -> None:
 
 
 def load_function(name: str, search: str | None = None) -> Callable[..., Any]:
-    """Return the function that "module:name" stands for."""
+    """Return the function "module:name"."""
     module, _, attribute = name.partition(":")
     if search is not None and search not in sys.path and not module.startswith("peakrl."):
         sys.path.append(search)
@@ -164,7 +164,7 @@ def load_function(name: str, search: str | None = None) -> Callable[..., Any]:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error as one line, with its place unless its message is made for users."""
+    """Return an error as one line, with its location unless it is a PeakError."""
     if isinstance(error, PeakError):
         return str(error)
     text = f"{type(error).__name__}: {error}".rstrip(": ")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from peakrl.checks import check_episodes, check_seed
 from peakrl.compile import Target, as_model, is_problem
 from peakrl.errors import SettingsError, StorageError
-from peakrl.gym.adapter import AbsentEnvironment, Lanes, is_environment, load_rules
+from peakrl.gym.adapter import DetachedEnvironment, Lanes, is_environment, load_rules
 from peakrl.gym.targets import adapt
 from peakrl.labels import Arrays
 from peakrl.learners import DEFAULT, make_learner
@@ -268,7 +268,7 @@ def resume(
         check_episodes(episodes)
     trainer = read_any(path, model, env, episodes, knowledge, declared)
     goal = trainer.planned if episodes is None else episodes
-    if isinstance(trainer.target, AbsentEnvironment) and goal > trainer.done:
+    if isinstance(trainer.target, DetachedEnvironment) and goal > trainer.done:
         raise StorageError(f"{path} holds a run on an environment: pass that environment as env= to continue")
     if (reason := trainer.learned().not_resumable) is not None and goal > trainer.done:
         raise SettingsError(f"{path}: {reason}")
@@ -337,7 +337,7 @@ def stored_target(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) ->
     # The tables have an entry for every step, which limits the horizon.
     longest = max(len(arrays["space.row_start"]), *arrays["greedy"].shape)
     try:
-        return AbsentEnvironment(load_rules(plain["rules"], longest))
+        return DetachedEnvironment(load_rules(plain["rules"], longest))
     except SettingsError as error:
         raise StorageError(f"{path} is damaged: {error}") from error
 

@@ -6,7 +6,7 @@
   const all = (selector, where = document) => [...where.querySelectorAll(selector)];
   const coarse = matchMedia("(pointer: coarse)").matches;
   const config = {
-    // The page's own buttons stand below a chart: plotly's would lie on it.
+    // The page has its own buttons below a chart.
     responsive: true, displayModeBar: false,
   };
   // What the reader has changed: {hidden, logX, logY, revision} by chart.
@@ -54,14 +54,14 @@
     };
   }
 
-  // Steps and episodes are whole: a short axis of them has no tick between two.
+  // Steps and episodes are integers: no ticks in between.
   function wholeTicks(values) {
     const found = values.filter((value) => typeof value === "number");
     const length = Math.max(...found) - Math.min(...found);
     return found.length && found.every(Number.isInteger) && length <= 12 ? { tickmode: "linear", tick0: 0, dtick: 1 } : {};
   }
 
-  // A logarithmic axis names 1, 2 and 5 in full where it is short, and powers of ten where it is long.
+  // Ticks of a logarithmic axis: 1, 2 and 5 if it is short, powers of ten if it is long.
   function logTicks(values) {
     const above = values.filter((value) => value > 0);
     if (!above.length) return {};
@@ -83,7 +83,7 @@
     };
   }
 
-  // A logarithmic axis has no 0: it ends where the chart says, or just below its smallest positive number.
+  // A logarithmic axis has no 0: it ends at the chart's floor, or just below its smallest positive number.
   const positive = (spec) => Math.min(...spec.series.flatMap((s) => s.y).filter((y) => y > 0));
   const floorOf = (spec, state) => (state.logY ? Math.max(spec.floor ?? 0, positive(spec) / 3) : -Infinity);
 
@@ -99,7 +99,7 @@
     };
   }
 
-  // What hovering tells: the number itself, also where a logarithmic axis cannot show it, and its spread.
+  // Hover text: the number, also if a logarithmic axis cannot show it, and its spread.
   const spread = (series, i) => (series.std ? ` ± ${short(series.std[i])}`
     : series.low ? ` (${short(series.low[i])} to ${short(series.high[i])})` : "");
   const short = (value) => (value === null ? "" : Number(value.toPrecision(5)).toLocaleString("en", { maximumSignificantDigits: 5 }));
@@ -118,7 +118,7 @@
     };
   }
 
-  // plotly reads a few tags in names; a label is text.
+  // plotly interprets a few tags in names; a label is plain text.
   const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "% {");
 
   drawers.chart = (id, spec) => {
@@ -130,7 +130,7 @@
     Plotly.react(id, [...bands, ...lines], layout(spec, {
       xaxis: { ...axis(single ? "" : spec.x, state.logX && !single), ...(single ? {} : (state.logX ? logTicks : wholeTicks)(spec.series.flatMap((s) => s.x))) },
       yaxis: { ...axis(spec.y, state.logY), ...(state.logY ? logTicks(lines.flatMap((line) => line.y)) : {}), ...(spec.downY ? { autorange: "reversed", ...wholeTicks(spec.series.flatMap((s) => s.y)) } : {}) },
-      // A zoom lasts as long as the axes keep their kind.
+      // Keep the zoom until an axis changes between linear and logarithmic.
       uirevision: `${state.logX}${state.logY}${state.revision}`,
     }), config);
   };
@@ -139,7 +139,7 @@
     return (states[id] ??= { hidden: new Set(), logX: data[id].logX, logY: data[id].logY, revision: 0 });
   }
 
-  // Before plotly is there this only notes the state; the chart is drawn when it comes into view.
+  // Before plotly is loaded this only updates the state; the chart is drawn when it scrolls into view.
   function draw(id) {
     const state = stateOf(id);
     if (!window.Plotly) return;
@@ -163,7 +163,7 @@
     Plotly.relayout(id, change);
   }
 
-  // One listener for the whole page: blocks may come and go while a run is watched.
+  // One listener for the whole page.
   document.addEventListener("change", (event) => {
     const box = event.target.closest("[data-legend] [data-series]"), select = event.target.closest("[data-filter]");
     if (box) {
@@ -231,7 +231,7 @@
   // --- start ---
   window.peakrl = { data, stateOf, drawers, draw, drawn, colour, layout, axis, config, escaped, dark, all };
   const plots = () => all(".plot").filter((element) => data[element.id]);
-  // A chart is drawn when it comes into view.
+  // Draw a chart when it scrolls into view.
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries.filter((one) => one.isIntersecting)) {
       watcher.unobserve(entry.target);
@@ -240,13 +240,13 @@
   }, { rootMargin: "300px" });
   const observe = () => plots().forEach((element) => drawn.has(element.id) || watcher.observe(element));
 
-  // plotly takes a second to start: everything else works before it does.
+  // plotly takes a second to load; everything else works before that.
   function loadPlotly() {
     const script = document.createElement("script");
     script.textContent = document.getElementById("plotly-source").textContent;
     document.body.append(script);
     observe();
-    // Paper is white: charts are printed in the light colours, whatever the screen has.
+    // Charts are printed in the light theme.
     let before;
     addEventListener("beforeprint", () => {
       before = root.dataset.theme;

@@ -35,25 +35,25 @@
     return spec.opened;
   }
 
-  // The fields that are neither axis and that two places in one cell differ in: they are sliced.
+  // The fields that are not axes and in which two nodes of one cell differ: they are sliced.
   function sliced(spec, state) {
     const { at } = opened(spec), { x, y } = state;
     const key = `${x},${y}`;
     spec.sliced ??= {};
     if (!(key in spec.sliced)) {
       const cells = new Set();
-      for (let i = 0; i < spec.places; i += 1) cells.add(at[y][i] * spec.fields[x].values.length + at[x][i]);
+      for (let i = 0; i < spec.nodes; i += 1) cells.add(at[y][i] * spec.fields[x].values.length + at[x][i]);
       const rest = spec.fields.map((_, f) => f).filter((f) => f !== x && f !== y && spec.fields[f].values.length > 1);
-      spec.sliced[key] = cells.size === spec.places ? [] : rest;
+      spec.sliced[key] = cells.size === spec.nodes ? [] : rest;
     }
     return spec.sliced[key];
   }
 
-  // [y][x]: the place that stands there, or -1.
+  // [y][x]: the node of the cell, or -1.
   function cells(spec, state) {
     const { at } = opened(spec), { x, y } = state, others = sliced(spec, state);
     const grid = spec.fields[y].values.map(() => new Array(spec.fields[x].values.length).fill(-1));
-    for (let i = 0; i < spec.places; i += 1) {
+    for (let i = 0; i < spec.nodes; i += 1) {
       if (others.every((f) => at[f][i] === state.slices[f])) grid[at[y][i]][at[x][i]] = i;
     }
     return grid;
@@ -117,12 +117,12 @@
   drawers.map = (id, spec, given) => {
     const state = mapState(spec, given), layer = spec.layers[state.layer], values = opened(spec).layers[state.layer];
     sliders(id, spec, state);
-    const across = spec.fields[state.x], upwards = spec.fields[state.y], places = cells(spec, state);
+    const across = spec.fields[state.x], upwards = spec.fields[state.y], nodes = cells(spec, state);
     const tell = (i) => (i < 0 ? null : layer.labels ? layer.labels[values[i]] : number(values[i]));
     const axes = [state.x, state.y, ...sliced(spec, state)];
     const where = (i) => axes.map((f) => `${spec.fields[f].name} ${spec.fields[f].values[opened(spec).at[f][i]]}`).join(", ");
-    const words = places.map((line) => line.map((i) => (i < 0 ? "" : escaped(String(tell(i))))));
-    const hover = places.map((line) => line.map((i) => (i < 0 ? "" : escaped(`${where(i)}: ${tell(i)}`))));
+    const words = nodes.map((line) => line.map((i) => (i < 0 ? "" : escaped(String(tell(i))))));
+    const hover = nodes.map((line) => line.map((i) => (i < 0 ? "" : escaped(`${where(i)}: ${tell(i)}`))));
     const element = document.getElementById(id), longest = Math.max(...words.flat().map((text) => text.length), 1);
     const roomy = element.clientWidth / across.values.length > 8 * longest + 12 && upwards.values.length <= 22;
     const narrow = element.clientWidth < 600;
@@ -142,7 +142,7 @@
     }
     const trace = {
       type: "heatmap", x: across.values.map(String), y: upwards.values.map(String), text: words, customdata: hover,
-      z: places.map((line) => line.map((i) => (i < 0 ? null : values[i]))), hovertemplate: "%{customdata}<extra></extra>",
+      z: nodes.map((line) => line.map((i) => (i < 0 ? null : values[i]))), hovertemplate: "%{customdata}<extra></extra>",
       hoverongaps: false, xgap: 1, ygap: 1, ...(roomy ? { texttemplate: "%{text}" } : {}), ...look,
     };
     const labelled_axis = (field) => ({ ...axis(field.name), type: "category", showgrid: false, nticks: Math.min(field.values.length, narrow ? 8 : 16) });
@@ -151,18 +151,18 @@
       element.listening = true;
       element.on("plotly_click", (event) => {
         const [line, column] = event.points[0].pointIndex, spec_now = data[id], now = stateOf(id);
-        const place = cells(spec_now, now)[line][column];
-        if (place >= 0) explore(id, spec_now, place);
+        const node = cells(spec_now, now)[line][column];
+        if (node >= 0) explore(id, spec_now, node);
       });
     }
   };
 
-  function explore(id, spec, place) {
+  function explore(id, spec, node) {
     const box = document.getElementById(id.replace(/-map$/, "-explorer"));
     if (!box) return;
     window.peakrl.ready(box);
     const { at, state } = opened(spec);
-    explorers[box.id].go(at[0][place], (text) => text === spec.labels[state[place]]);
+    explorers[box.id].go(at[0][node], (text) => text === spec.labels[state[node]]);
   }
 
   document.addEventListener("change", (event) => {
@@ -171,7 +171,7 @@
     const id = select.dataset.map, spec = data[id], state = mapState(spec, stateOf(id)), choice = select.dataset.choice;
     const other = { x: "y", y: "x" }[choice], before = state[choice];
     state[choice] = Number(select.value);
-    if (other && state[other] === state[choice]) { // two axes of one field would be a line: the other one gives way
+    if (other && state[other] === state[choice]) { // the axes must differ: swap them
       state[other] = before;
       document.querySelector(`[data-map="${id}"][data-choice="${other}"]`).value = String(before);
     }
@@ -229,10 +229,10 @@
 
     take(spec) {
       this.spec = spec;
-      for (const name of ["reward", "violation", "margin", "lawValue", "lawViolation", "q", "harm"]) {
+      for (const name of ["reward", "violation", "margin", "valueAfter", "violationAfter", "q", "worst"]) {
         this[name] = spec[name] ? unpack(spec[name], Float32Array) : null;
       }
-      for (const name of ["rowAction", "law"]) this[name] = unpack(spec[name], Int32Array);
+      for (const name of ["rowAction", "distribution"]) this[name] = unpack(spec[name], Int32Array);
       for (const name of ["policy", "optimum", "witness", "verdict", "reachable", "slotStep"]) this[name] = spec[name] ? unrun(spec[name]) : null;
       this.rows = spec.rowStart[spec.rowStart.length - 1];
     }
@@ -280,23 +280,23 @@
       const column = stationary ? step : 0, width = constraints.length;
       constraints.forEach((name, i) => {
         const margin = this.margin[row * width + i];
-        if (margin < 0) why.push(`breaks ${name} by up to ${number(-margin)}`);
+        if (margin < 0) why.push(`violates ${name} by up to ${number(-margin)}`);
       });
       const verdict = this.verdict[column * this.rows + row];
-      if (verdict === 1 && !why.length) why.push("violates"); // by less than a page's numbers can show
-      if (verdict === 2) why.push("may lead where no policy is safe");
+      if (verdict === 1 && !why.length) why.push("violates"); // by less than single precision shows
+      if (verdict === 2) why.push("may lead to a state from which no policy is safe");
       const seen = this.witness ? this.witness[column * this.rows + row] : -2;
-      if (seen === -1) why.push(`the learner saw it violate by ${number(this.harm[row])}`);
-      if (seen >= 0) why.push(`the learner saw it lead to ${dead[seen]}, where everything fails`);
+      if (seen === -1) why.push(`observed violation:  ${number(this.worst[row])}`);
+      if (seen >= 0) why.push(`observed to lead to the dead end ${dead[seen]}`);
       return why;
     }
 
     action(step, row) {
-      const { laws, stationary, actions } = this.spec, column = stationary ? step : 0;
-      const after = column * laws + this.law[row];
+      const { distributions, stationary, actions } = this.spec, column = stationary ? step : 0;
+      const after = column * distributions + this.distribution[row];
       return {
-        name: actions[this.rowAction[row]], value: this.reward[row] + this.lawValue[after],
-        violation: this.violation[row] + this.lawViolation[after], q: this.q ? this.q[column * this.rows + row] : null,
+        name: actions[this.rowAction[row]], value: this.reward[row] + this.valueAfter[after],
+        violation: this.violation[row] + this.violationAfter[after], q: this.q ? this.q[column * this.rows + row] : null,
         why: this.reasons(step, row),
       };
     }
@@ -304,7 +304,7 @@
     show() {
       const answer = this.element.querySelector("[data-answer]"), select = this.pick("state"), step = this.step;
       if (select.value === "") {
-        answer.textContent = "No state of this step matches.";
+        answer.textContent = "No matching state at this step.";
         this.body.replaceChildren();
         return;
       }
@@ -316,15 +316,15 @@
       this.body.replaceChildren(...found.map((one, i) => this.line(one, i === taken, i === best)));
       const unsafe = found.filter((one) => one.why.length).length, one = found[taken];
       const text = `Step ${step}, state ${labels[slot]}: the policy takes ${one.name}. Value from here on `
-        + `${number(one.value)}, expected violation ${number(one.violation)}. ${unsafe} of ${found.length} actions are known to be unsafe`
+        + `${number(one.value)}, expected violation ${number(one.violation)}. ${unsafe} of ${found.length} actions are unsafe`
         + `${this.optimum ? `; the optimum takes ${found[best].name}` : ""}.`;
-      if (answer.textContent !== text) answer.textContent = text; // what is new is read out
+      if (answer.textContent !== text) answer.textContent = text; // screen readers announce changes
     }
 
     line(one, taken, best) {
       const row = document.createElement("tr");
       row.className = taken ? "chosen" : "";
-      const words = [taken ? "by the policy" : "", best ? "by the optimum" : ""].filter(Boolean).join(", ");
+      const words = [taken ? "policy" : "", best ? "optimum" : ""].filter(Boolean).join(", ");
       const cells = [[one.name], [words], [number(one.value), one.value], [number(one.violation), one.violation],
         [one.q === null ? "" : number(one.q), one.q], [one.why.join("; ")]];
       for (const [text, value] of cells) {
