@@ -25,7 +25,7 @@ def test_the_optimum_is_certified_kept_and_checked(command, best):
     assert code == 0
     assert "Certificate (exact) holds" in out
     assert "none, in any outcome" in out
-    assert "kept in kept; `peakrl verify kept` checks it" in out
+    assert "saved to kept; check it with `peakrl verify kept`" in out
     code, out, _ = command("verify", "kept")
     assert code == 0
     assert "Certificate (exact) holds" in out

@@ -91,7 +91,7 @@ def test_train_prints_a_table_and_a_verdict_for_people(command):
     code, out, error = command("train", "tiny.toml")
     assert code == 0
     assert error == ""  # no progress where nobody watches
-    for word in ("last policy", "averaged policy", "optimum", "below optimum", "verdict: feasible"):
+    for word in ("last policy", "averaged policy", "optimum", "gap to optimum", "verdict: feasible"):
         assert word in out
     assert "\x1b" not in out
 
@@ -124,11 +124,11 @@ def test_out_keeps_the_run_and_the_same_command_goes_on_from_it(command):
 
 
 def test_resuming_says_whether_a_run_was_complete_or_where_it_went_on(command):
-    nothing_new = "The run was complete already: it was only read back, and nothing was learned now.\n"
+    nothing_new = "The run was already complete; nothing was learned.\n"
     assert nothing_new not in command("train", "tiny.toml", "--out", "a.run")[1]
     assert nothing_new in command("train", "tiny.toml", "--out", "a.run")[1]
     assert nothing_new in command("train", "--resume", "a.run")[1]
-    assert "It went on from episode 300" in command("train", "--resume", "a.run", "--episodes", "400")[1]
+    assert "Resumed from episode 300" in command("train", "--resume", "a.run", "--episodes", "400")[1]
     assert nothing_new not in command("train", "tiny.toml", "--out", "a.run", "--overwrite")[1]
 
 
@@ -157,7 +157,7 @@ def test_checkpoints_may_lie_elsewhere(command):
     assert load_run("a.run").q.tobytes() == load_run("c.run").q.tobytes()
     code, _, error = command("train", "tiny.toml", "--out", "a.run", "--checkpoint", "c.run")
     assert code == 2
-    assert "a.run exists already" in error
+    assert "a.run already exists" in error
 
 
 SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[settings]]\nlearner = "SafeQ"\n'
@@ -183,13 +183,13 @@ SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[s
             ["train", "sweep.toml"],
             "sweep.toml describes a sweep, many runs of many problems: `peakrl sweep sweep.toml`",
         ),
-        (["sweep", "tiny.toml"], "tiny.toml is a problem file, for one run: `peakrl train tiny.toml` makes it"),
+        (["sweep", "tiny.toml"], "tiny.toml is a problem file, not a sweep file: use `peakrl train tiny.toml`"),
         (["evaluate", "tiny.toml"], "is a problem file; train it first"),
         (["evaluate", "a.run", "--policy", "best"], "--policy is 'best'"),
         (["evaluate", "a.run", "--simulate", "1"], "--simulate"),
         (["audit", "tiny.toml"], "--slack is missing"),
         (["plan", "--epsilon", "0.1"], "--states, --actions, --horizon missing"),
-        (["init", "two words"], "is no good name"),
+        (["init", "two words"], "is not a valid name"),
         (["init", "x", "--kind", "y"], "--kind is 'y'"),
         (["dance"], "dance"),
         (["train", "tiny.toml", "--loud"], "--loud"),
@@ -267,7 +267,7 @@ def test_init_writes_a_file_that_trains(kind, command):
     assert (code, found["episodes"], found["feasible"]) == (0, 30, True)
     code, _, error = command("init", "fresh.toml", "--kind", kind)
     assert code == 2
-    assert "exists already" in error
+    assert "already exists" in error
 
 
 @pytest.mark.parametrize(
@@ -350,6 +350,6 @@ def test_ctrl_c_keeps_the_run_and_says_where(tmp_path):
     begun = time.monotonic()
     code, shown = in_terminal(tmp_path, arguments, stop_at=b"episodes  ")
     assert code == 130
-    assert "interrupted; a.run holds the run so far" in shown
+    assert "interrupted; the run so far is in a.run" in shown
     assert time.monotonic() - begun < 60
     assert load_run(tmp_path / "a.run").episodes > 0

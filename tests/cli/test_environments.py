@@ -68,9 +68,9 @@ def test_what_init_writes_for_gymnasium_trains_to_the_optimum_that_its_table_sho
     assert told["certificate"]["holds"] is True
     assert any("not visited" in line for line in told["certificate"]["rests_on"])
     code, out, _ = call("train", "lake.toml", "--trust", "--out", "lake.run")
-    assert "was complete already" in out
-    assert "history: sampled, not exact" in out
-    assert "by the table that the environment shows" in out
+    assert "was already complete" in out
+    assert "history: sampled: " in out
+    assert "exact on the environment's table" in out
     assert "value: 1.0" in call("solve", "lake.toml", "--trust")[1]
     code, out, _ = call("certify", "lake.toml", "--policy", "lake.run", "--trust", "--out", "lake.certificate")
     assert code == 0
@@ -84,11 +84,11 @@ def test_what_init_writes_for_gymnasium_trains_to_the_optimum_that_its_table_sho
     assert call("report", "lake.run", "--problem", "lake.toml", "--trust")[0] == 0
     page = (tmp_path / "lake.html").read_text()
     # The way across is the optimum (above), and the table shows that it is never left.
-    assert "The last policy never violates a constraint, by the table that the environment shows." in page
-    assert "1 an episode: the optimum, no policy that never violates earns more." in page
+    assert "The last policy never violates a constraint, exact on the environment's table." in page
+    assert "1 per episode: optimal among safe policies." in page
     assert call("report", "lake.run")[0] == 0
     page = (tmp_path / "lake.html").read_text()
-    assert ("Nothing is proved of this policy" in page, "by the table" in page) == (True, False)
+    assert ("Nothing is proved about this policy" in page, "On the table" in page) == (True, False)
 
 
 def test_a_run_on_an_environment_that_was_cut_short_goes_on_to_the_same_end(call, tmp_path):
@@ -105,10 +105,10 @@ def test_a_run_on_an_environment_that_was_cut_short_goes_on_to_the_same_end(call
 def test_of_an_environment_without_a_table_nothing_is_called_exact_or_safe(call):
     code, out, _ = call("train", "safe.toml", "--trust", "--out", "safe.run")
     assert code == 0
-    assert "nothing is proved of the last policy" in out
-    assert "optimum" not in out.replace("below optimum", "")
+    assert "nothing is proved about the last policy" in out
+    assert "optimum" not in out.replace("gap to optimum", "")
     code, out, error = call("solve", "safe.toml", "--trust")
-    assert (code, "shows no table" in error) == (2, True)
+    assert (code, "has no transition table" in error) == (2, True)
     code, out, _ = call(
         "evaluate", "safe.run", "--problem", "safe.toml", "--trust", "--check", "--simulate", "4", "--json"
     )
@@ -136,7 +136,7 @@ def test_code_that_an_environment_names_is_not_run_untrusted(name, call, tmp_pat
             'problem = { kind = "python", function = "own.py:make" }',
             r"problem\.arguments\.problem\.function = 'own\.py:make'",
         ),
-        ("trust = true", "arguments.trust: whom to trust is said on the command line"),
+        ("trust = true", "arguments.trust: a file cannot grant trust"),
     ],
 )
 def test_code_in_the_arguments_of_an_environment_counts_as_code(arguments, culprit, tmp_path):

@@ -18,7 +18,7 @@ def test_a_command_that_is_interrupted_says_so_and_exits_with_130(monkeypatch, c
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 130
-    assert capsys.readouterr().err == "peakrl: interrupted; what was finished is kept\n"
+    assert capsys.readouterr().err == "peakrl: interrupted; finished results are kept\n"
 
 
 def test_the_version_is_told():

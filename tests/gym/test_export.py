@@ -1,4 +1,4 @@
-"""Our problems as Gymnasium environments, their pictures, and policies for use."""
+"""Problems as Gymnasium environments, their pictures, and policies for use."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_text_tells_step_state_and_violations():
     for job in (2, 0, 1, 3):
         env.step(job)
     assert "step 4 of 5" in env.render()
-    assert "missed by 6" in env.render()
+    assert "late by 6" in env.render()
     env = gymnasium.make("peakrl/EnergyHarvesting-v0", arrivals=[10, 10], horizon=2, render_mode="ansi")
     env.reset(seed=0)
     env.step(9)

@@ -66,15 +66,15 @@ def test_a_constraint_function_sees_every_entry_and_names_can_be_given():
 @pytest.mark.parametrize(
     ("env", "options", "error", "match"),
     [
-        (gymnasium.make("CartPole-v1"), {}, SettingsError, "shows no table: it must have env.unwrapped.P"),
+        (gymnasium.make("CartPole-v1"), {}, SettingsError, "has no transition table env.unwrapped.P"),
         (Shown(COIN), {}, SettingsError, "no time limit: pass horizon="),
-        (Shown(COIN, None), {"horizon": 2}, SettingsError, "does not tell its first states: pass initial="),
+        (Shown(COIN, None), {"horizon": 2}, SettingsError, "does not declare its initial states: pass initial="),
         (Shown(COIN), {"horizon": 2, "constraint": 3}, SettingsError, "constraint is 3; it must be a function"),
         (
             Shown(COIN),
             {"horizon": 2, "initial": 9},
             ProblemError,
-            "the first state 9 is not in the environment's table",
+            "the initial state 9 is not in the environment's table",
         ),
         (
             Shown(COIN),
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_named(env, options, error, match):
 def test_an_entry_that_is_none_is_named():
     with pytest.raises(ProblemError, match=r"P\[0\]\[0\] holds \(1.0, 0\) .*must hold \(probability, next state"):
         compile_model(from_gymnasium(Shown({0: {0: [(1.0, 0)]}}, [1.0]), horizon=2))
-    with pytest.raises(ProblemError, match=r"P\[0\]\[0\] leads to 5, a state that the table does not have"):
+    with pytest.raises(ProblemError, match=r"P\[0\]\[0\] leads to 5, a state that is not in the table"):
         compile_model(from_gymnasium(Shown({0: {0: [(1.0, 5, 0.0, False)]}}, [1.0]), horizon=2))
 
 

@@ -292,7 +292,7 @@ def test_a_page_shows_the_likeliest_actions_of_a_policy_that_draws_them_and_says
     run = learn(INVENTORY, SEAM["pessimist"], episodes=8)
     assert not run.policy.deterministic
     write_report(run, tmp_path / "page.html")
-    assert "The policy draws its actions" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "The policy is stochastic" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_settings_store_themselves():

@@ -22,7 +22,7 @@ def test_a_run_and_its_file_give_the_same_page_without_the_environment(tmp_path)
     run = learned()
     run.save(tmp_path / "run")
     pages = written(tmp_path / "run", tmp_path / "file.html"), written(run, tmp_path / "run.html")
-    wanted = ("80 episodes with seed 0", "What was experienced", "What the policy does in states that were met")
+    wanted = ("80 episodes with seed 0", "Observed while learning", "Decisions of the policy in visited states")
     assert [[text in page for text in wanted] for page in pages] == [[True] * 3] * 2
 
 
@@ -39,7 +39,7 @@ def test_violations_are_told_with_the_last_of_them(tmp_path):
     run = learned(risk=0.5)
     page = written(run, tmp_path / "page.html")
     assert (
-        f"{run.violations:,} of 80 episodes violated, the last of them episode {run.last_violation_episode:,}" in page
+        f"{run.violations:,} of 80 episodes violated a constraint (last: episode {run.last_violation_episode:,})" in page
     )
 
 
@@ -48,7 +48,7 @@ def test_a_proof_of_infeasibility_is_shown_with_its_observations(tmp_path):
     assert run.feasible is False
     page = written(run, tmp_path / "page.html")
     assert "Infeasible, proved by the learner" in page
-    assert "every action that was seen to fail" in page
+    assert "every action that was observed to fail" in page
 
 
 @pytest.mark.parametrize(("chance", "badge"), [(0.25, "may violate"), (0.0, "certified"), (None, "certified")])

@@ -164,7 +164,7 @@ def test_the_page_follows_a_run_on_an_environment() -> None:
         view.finish(run)
         page = Answer(port_of(view)).body.decode()
     assert (
-        f"{run.model.num_states:,} states and {run.model.num_pairs:,} pairs of a state and an action were met" in page
+        f"{run.model.num_states:,} states and {run.model.num_pairs:,} pairs visited" in page
     )
     assert "run-corridor-value" in Taken(page).data
 

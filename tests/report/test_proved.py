@@ -140,11 +140,11 @@ def test_the_picture_of_a_proof_shows_what_the_history_holds(run: LearningRun) -
     assert proved is not None
     lines = draw_proof(run, solve(MODEL).value).axes[0].get_lines()
     drawn = {str(line.get_label()): np.asarray(line.get_ydata()) for line in lines}
-    assert np.array_equal(drawn["proved: at most so far below the best safe policy"], proved.gap)
+    assert np.array_equal(drawn["certified gap to the best safe policy"], proved.gap)
     assert run.certificate is not None
     assert run.certificate.epsilon is not None
     least, true = run.certificate.epsilon / 1000, solve(MODEL).value - proved.value
     assert true.min() < least  # 0 but for rounding: it has no place on this axis
     assert np.allclose(drawn[f"the true gap (at the bottom: below {least:.1g})"], np.maximum(true, least))
-    with pytest.raises(SettingsError, match="this run proved nothing"):
+    with pytest.raises(SettingsError, match="this run has no certificate"):
         draw_proof(learn(MODEL, SafeQ(), episodes=2), 1.0)

@@ -148,7 +148,7 @@ def test_shown_numbers_are_for_people_and_exact_ones_for_files() -> None:
 def test_a_run_is_told_with_its_gap_to_the_optimum(results: Path, taken: Taken) -> None:
     run = load_run(results / "energy.run")
     best = solve(run.model).value
-    rows = {row[0].strip(): row for row in taken.tables["run-energy-run-figures"][1:]}
+    rows = {row[0].strip(): row for row in taken.tables["run-energy-run-metrics"][1:]}
     value = float(rows["last policy"][1])
     assert float(rows["optimum"][1]) == best
     assert float(rows["last policy"][2]) == pytest.approx(best - value, abs=1e-12)
@@ -162,7 +162,7 @@ def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
     assert section.badge == ("bad", "infeasible")
     proof = next(block for block in section.blocks if isinstance(block, Table) and block.id.endswith("-proof"))
     assert len(proof.rows) == len(run.infeasibility_proof)
-    assert section.blocks[0].headline == "No policy keeps every constraint here, as the learner has proved."  # type: ignore[union-attr]
+    assert section.blocks[0].headline == "Infeasible: no policy satisfies every constraint (proved by the learner)."  # type: ignore[union-attr]
 
 
 def test_the_charts_show_the_jobs_that_the_problem_was_made_of_whatever_the_objective() -> None:
@@ -191,7 +191,7 @@ def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart():
         {"kind": "python", "function": "antigravity:fly"},
     ]:
         run = learn(replace(compile_model(scheduling_example(1)), spec=spec), SafeQ(), episodes=5)
-        assert "does not tell its jobs" in str(schedule_blocks(RunAnalysis.of(run), "x"))
+        assert "does not contain the jobs" in str(schedule_blocks(RunAnalysis.of(run), "x"))
 
 
 # Maps and the explorer -----------------------------------------------------------------------------------------------
@@ -238,23 +238,23 @@ def test_a_map_shows_what_is_done_safe_met_and_risked_wherever_an_episode_can_co
     assert (content["x"], content["y"]) == (2, 1)
     assert sorted(places) == sorted((step, *model.state_of_slot(slot)) for step, slot, _ in model.decisions())
     columns = {
-        "what the policy does": [run.policy.action(step, state) for step, state in map(pair, places)],
-        "what the optimum does": [best.policy.action(step, state) for step, state in map(pair, places)],
-        "how many actions are safe": [len(safe.actions(step, state)) for step, state in map(pair, places)],
+        "action of the policy": [run.policy.action(step, state) for step, state in map(pair, places)],
+        "action of the optimum": [best.policy.action(step, state) for step, state in map(pair, places)],
+        "number of safe actions": [len(safe.actions(step, state)) for step, state in map(pair, places)],
     }
     for name, expected in columns.items():
         assert list(layer(content, name)) == expected
     differ = [("alike", "different")[mine != other] for mine, other in zip(*list(columns.values())[:2], strict=True)]
-    assert layer(content, "where the two differ") == differ
-    for (step, *fields), value, harm in zip(
+    assert layer(content, "policy and optimum differ") == differ
+    for (step, *fields), value, total in zip(
         places, layer(content, "value from here on"), layer(content, "expected violation from here on"), strict=True
     ):
         slot = model.slot_of(step, tuple(fields))
         row = run.policy.row(step, slot)
         assert value == pytest.approx(total_from(model, run.policy, step, slot, row, model.row_reward), rel=1e-5)
         violation = model.row_violation.sum(axis=1)
-        assert harm == pytest.approx(total_from(model, run.policy, step, slot, row, violation), rel=1e-5)
-    met = layer(content, "how often the policy comes by")
+        assert total == pytest.approx(total_from(model, run.policy, step, slot, row, violation), rel=1e-5)
+    met = layer(content, "visit probability")
     assert [sum(met[i] for i, place in enumerate(places) if place[0] == step) for step in range(3)] == pytest.approx(
         [1.0] * 3
     )
@@ -272,7 +272,7 @@ def test_visits_on_the_map_are_what_the_learner_counted() -> None:
     for settings_of in (PosteriorSampling(), ConstrainedQ.published(slack=0.1)):
         run = learn(small, settings_of, episodes=40)
         (block,) = run_map(RunAnalysis.of(run), "x")
-        counts = layer(block.data, "visits while learning, all steps together")  # type: ignore[union-attr]
+        counts = layer(block.data, "training visits, all steps")  # type: ignore[union-attr]
         states = {place[1:]: count for place, count in zip(positions(block.data), counts, strict=True)}  # type: ignore[union-attr]
         assert sum(states.values()) == 40 * 3
 
@@ -312,11 +312,11 @@ def test_the_answer_is_the_word_of_the_certificate() -> None:
 
 def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int, payoff: Any) -> float:
     """What follows from an action, by plain recursion over every outcome."""
-    layout, law = model.layout, model.row_distribution[row]
+    layout, distribution = model.layout, model.row_distribution[row]
     total = float(payoff[row])
     if step + 1 == model.horizon:
         return total
-    for outcome in range(layout.outcome_start[law], layout.outcome_start[law + 1]):
+    for outcome in range(layout.outcome_start[distribution], layout.outcome_start[distribution + 1]):
         after = int(layout.outcome_next[outcome])
         chosen = policy.row(step + 1, after)
         if chosen >= 0:
@@ -333,7 +333,7 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
     content: Any = explorer(RunAnalysis.of(run), "x", 10**6, 10**6).data
     violation = model.row_violation.sum(axis=1)
     kept = np.flatnonzero(np.diff(model.row_start) > 0)
-    policy, law = unrun(content["policy"]), integers(content["law"])
+    policy, distribution = unrun(content["policy"]), integers(content["distribution"])
     for step in range(model.horizon):
         column = step if model.stationary else 0
         for place, slot in enumerate(kept.tolist()):
@@ -344,10 +344,10 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
             for number, row in enumerate(rows):
                 mine = content["rowStart"][place] + number
                 for own, after, payoff in (
-                    ("reward", "lawValue", model.row_reward),
-                    ("violation", "lawViolation", violation),
+                    ("reward", "valueAfter", model.row_reward),
+                    ("violation", "violationAfter", violation),
                 ):
-                    there = column * content["laws"] + law[mine]
+                    there = column * content["distributions"] + distribution[mine]
                     told = floats(content[own])[mine] + floats(content[after])[there]
                     assert told == pytest.approx(
                         total_from(model, run.policy, step, slot, row, payoff), rel=1e-4, abs=1e-4
@@ -430,7 +430,7 @@ def test_a_page_goes_into_its_folder_or_beside_its_file(results: Path) -> None:
     assert default_place(results / "jobs.run") == results / "jobs.html"
 
 
-@pytest.mark.parametrize(("name", "message"), [("", "holds nothing to report"), ("none", "does not exist")])
+@pytest.mark.parametrize(("name", "message"), [("", "contains no runs"), ("none", "does not exist")])
 def test_nothing_to_report_is_an_error(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(StorageError, match=message):
         write_page(tmp_path / name)
@@ -439,7 +439,7 @@ def test_nothing_to_report_is_an_error(tmp_path: Path, name: str, message: str) 
 def test_a_folder_of_folders_names_those_that_may_be_meant(tmp_path: Path) -> None:
     (tmp_path / "quick").mkdir()
     (tmp_path / "quick" / "figure-2.json").write_text("{}")
-    with pytest.raises(StorageError, match=r"holds nothing to report: name a folder within it, such as .*quick$"):
+    with pytest.raises(StorageError, match=r"contains no runs: name a folder within it, such as .*quick$"):
         write_page(tmp_path)
 
 
@@ -480,7 +480,7 @@ def test_a_report_of_something_else_is_refused_by_name(tmp_path: Path) -> None:
         write_report(7)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="out is 7"):
         write_report(tmp_path, 7)  # type: ignore[arg-type]
-    with pytest.raises(StorageError, match="holds nothing to report"):
+    with pytest.raises(StorageError, match="contains no runs"):
         write_report(tmp_path)
 
 

@@ -136,7 +136,7 @@ def test_a_search_narrows_the_states_to_pick_from(opened: Opened) -> None:
     explorer.locator("[data-pick=find]").fill("done: 4")
     assert explorer.locator("[data-pick=state] option").count() == 1
     explorer.locator("[data-pick=find]").fill("no such state")
-    assert explorer.locator("[data-answer]").inner_text() == "No state of this step matches."
+    assert explorer.locator("[data-answer]").inner_text() == "No matching state at this step."
 
 
 def grid(opened: Opened, run: str) -> Any:

@@ -169,7 +169,7 @@ def test_a_file_that_is_edited_while_a_sweep_runs_is_noticed(file, folder):
     (choice,) = read_plan(entry).problems
     assert compiled_problem(choice.config, 0, folder).horizon > 0
     (folder / file).write_text((folder / file).read_text() + "\n")
-    with pytest.raises(PeakError, match="has changed since the sweep was begun"):
+    with pytest.raises(PeakError, match="has changed since the sweep was started"):
         compiled_problem(choice.config, 0, folder)
 
 

@@ -85,9 +85,9 @@ def test_code_that_tells_of_constraints_is_not_run_untrusted(described):
         ({"id": 3}, r"problems\[0\].id is 3; it must be a text"),
         ({"id": "FrozenLake-v1", "horizn": 3}, "horizn is not a key here; do you mean horizon"),
         ({"id": "NoSuchLake-v7"}, "gymnasium cannot make 'NoSuchLake-v7'"),
-        ({"id": "Blackjack-v1"}, "horizon is not given"),
-        ({"id": "Blackjack-v1", "horizon": 9}, "reward_range is not given"),
-        ({"id": "FrozenLake-v1", "follow_seed": True}, "an environment is reset with the run's seeds"),
+        ({"id": "Blackjack-v1"}, "horizon is not specified"),
+        ({"id": "Blackjack-v1", "horizon": 9}, "reward_range is not specified"),
+        ({"id": "FrozenLake-v1", "follow_seed": True}, "environments are always reset with seeds of the run"),
         ({"id": "FrozenLake-v1", "arguments": 3}, r"arguments is 3; it must be a table"),
         ({"id": "FrozenLake-v1", "arguments": {"map_name": "none"}}, "cannot make 'FrozenLake-v1': it raised KeyError"),
         ({"id": "os:Lake-v0"}, "os is a part of Python"),
@@ -135,11 +135,11 @@ def test_an_environment_that_shows_no_table_is_swept_and_nothing_of_it_is_called
     assert {"value_margin", "violation_margin"} <= set(points[0])
     code, out, _ = caller(monkeypatch, capsys, tmp_path)("summarize", "out", "--csv", "runs.csv")
     assert code == 0
-    assert "shows no table" in out
-    assert "not known" in out
+    assert "has no transition table" in out
+    assert "unknown" in out
     page = peakrl.write_report(tmp_path / "out", tmp_path / "page.html").read_text()
     assert "no optimum known" in page
-    assert "that the others never do is not shown" in page
+    assert "this does not prove that the others never do" in page
 
 
 MAZE = """
@@ -163,7 +163,7 @@ class Maze(FrozenLakeEnv):
         ('id = "maze:Maze-v0"', r"problems\[0\]\.id = 'maze:Maze-v0'"),
         ('id = "Blackjack-v1"\narguments = { a = [{ b = "maze:make" }] }', r"arguments\.a\[0\]\.b = 'maze:make'"),
         # Gymnasium would make these with any code, taking what it is given for the caller's own.
-        ('id = "peakrl/Problem-v0"\narguments = { problem = "EVIL", trust = true }', "whom to trust is said on the"),
+        ('id = "peakrl/Problem-v0"\narguments = { problem = "EVIL", trust = true }', "a file cannot grant trust"),
         ('id = "peakrl/Problem-v0"\narguments = { problem = "EVIL" }', r"evil.toml runs code \(problem.function"),
         (
             'id = "peakrl/Thermostat-v0"\narguments = { kind = "python", function = "maze.py:make" }',

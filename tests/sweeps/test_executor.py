@@ -111,7 +111,7 @@ def test_an_executor_that_breaks_is_named_and_finished_runs_are_kept(tmp_path: P
     deadly = Task("helpers.sweep_runs:die", {"log": str(tmp_path / "log"), "times": 1})
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         run_tasks(squares(2), tmp_path / "out", engine=executor, search=TESTS)
-        with pytest.raises(SweepError, match="the executor takes no more runs"):
+        with pytest.raises(SweepError, match="the executor accepts no more runs"):
             run_tasks([deadly], tmp_path / "out", engine=executor, search=TESTS)
     assert complete([deadly, *squares(2)], tmp_path / "out", workers=2).found == 2
 

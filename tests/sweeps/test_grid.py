@@ -203,7 +203,7 @@ def test_an_edit_of_what_a_users_problem_imports_makes_other_runs(
     assert sweep(described, workers=1).found == 1
     (tmp_path / "costs.py").write_text("COST = 27\n")
     learning.prepared.cache_clear()
-    with pytest.raises(SweepError, match="has changed since the sweep was begun"):
+    with pytest.raises(SweepError, match="has changed since the sweep was started"):
         learn_run(dict(before.plan.tasks[0].config))
     after = sweep(described, workers=1)
     assert (after.made, after.found) == (1, 0)
@@ -319,6 +319,6 @@ def test_an_edit_of_a_users_learner_makes_other_runs_and_is_noticed_while_they_r
     (before,) = read_plan(described).tasks
     assert learn_run(dict(before.config))["optimum"] == -1.0
     (tmp_path / "own.py").write_text(LEARNER + "# edited\n")
-    with pytest.raises(SweepError, match=r"own\.py:Own has changed since the sweep was begun"):
+    with pytest.raises(SweepError, match=r"own\.py:Own has changed since the sweep was started"):
         learn_run(dict(before.config))
     assert read_plan(described).tasks != (before,)

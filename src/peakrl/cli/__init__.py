@@ -67,7 +67,7 @@ def options(
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=print_version)
     ] = False,
 ) -> None:
-    """Learn, solve and certify decision problems whose constraints must hold at every step."""
+    """Learn, solve, certify: decision problems whose constraints must hold at every step."""
 
 
 def main() -> None:
