@@ -84,7 +84,7 @@ def test_what_init_writes_for_gymnasium_trains_to_the_optimum_that_its_table_sho
     assert call("report", "lake.run", "--problem", "lake.toml", "--trust")[0] == 0
     page = (tmp_path / "lake.html").read_text()
     # The way across is the optimum (above), and the table shows that it is never left.
-    assert "The last policy never violates a constraint, exact on the environment's table." in page
+    assert "The last policy never violates a constraint (exact on the environment&#39;s table)." in page
     assert "1 per episode: optimal among safe policies." in page
     assert call("report", "lake.run")[0] == 0
     page = (tmp_path / "lake.html").read_text()

@@ -30,7 +30,7 @@ def test_what_was_merely_unseen_is_not_called_safe(tmp_path):
     run = learned()
     assert run.violations == 0
     page = written(run, tmp_path / "page.html")
-    assert "Nothing is proved of this policy: while learning no episode violated." in page
+    assert "Nothing is proved about this policy: while learning, no episode violated a constraint." in page
     assert "never violates" not in page
     assert 'class="badge good"' not in page
 
@@ -39,7 +39,8 @@ def test_violations_are_told_with_the_last_of_them(tmp_path):
     run = learned(risk=0.5)
     page = written(run, tmp_path / "page.html")
     assert (
-        f"{run.violations:,} of 80 episodes violated a constraint (last: episode {run.last_violation_episode:,})" in page
+        f"{run.violations:,} of 80 episodes violated a constraint (last: episode {run.last_violation_episode:,})"
+        in page
     )
 
 

@@ -163,9 +163,7 @@ def test_the_page_follows_a_run_on_an_environment() -> None:
         run = learn(Corridor(0.3), episodes=60, horizon=6, reward_range=(0, 1), watch=view.watch)
         view.finish(run)
         page = Answer(port_of(view)).body.decode()
-    assert (
-        f"{run.model.num_states:,} states and {run.model.num_pairs:,} pairs visited" in page
-    )
+    assert f"{run.model.num_states:,} states and {run.model.num_pairs:,} pairs visited" in page
     assert "run-corridor-value" in Taken(page).data
 
 
@@ -209,7 +207,7 @@ def test_a_resumed_run_can_be_watched(command: Any) -> None:
     command("train", "tiny.toml", "--out", "a.run")
     code, _, error = command("train", "--resume", "a.run", "--episodes", "500", "--live")
     assert code == 0
-    assert "watch the run on http://127.0.0.1:" in error
+    assert "live page at http://127.0.0.1:" in error
     assert (
         load_run("a.run").q.tobytes()
         == learn(load_run("a.run").model, load_run("a.run").settings, episodes=500).q.tobytes()
@@ -257,5 +255,5 @@ def test_ctrl_c_stops_a_watched_run_and_keeps_it(tmp_path: Path) -> None:
     out, error = process.communicate(timeout=60)
     overdue.cancel()
     assert (process.returncode, out) == (130, "")
-    assert "interrupted; a.run holds the run so far" in error
+    assert "interrupted; the run so far is in a.run" in error
     assert load_run(tmp_path / "a.run").episodes > 0

@@ -145,6 +145,6 @@ def test_the_picture_of_a_proof_shows_what_the_history_holds(run: LearningRun) -
     assert run.certificate.epsilon is not None
     least, true = run.certificate.epsilon / 1000, solve(MODEL).value - proved.value
     assert true.min() < least  # 0 but for rounding: it has no place on this axis
-    assert np.allclose(drawn[f"the true gap (at the bottom: below {least:.1g})"], np.maximum(true, least))
+    assert np.allclose(drawn[f"true gap (bottom: below {least:.1g})"], np.maximum(true, least))
     with pytest.raises(SettingsError, match="this run has no certificate"):
         draw_proof(learn(MODEL, SafeQ(), episodes=2), 1.0)

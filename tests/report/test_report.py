@@ -244,7 +244,7 @@ def test_a_map_shows_what_is_done_safe_met_and_risked_wherever_an_episode_can_co
     }
     for name, expected in columns.items():
         assert list(layer(content, name)) == expected
-    differ = [("alike", "different")[mine != other] for mine, other in zip(*list(columns.values())[:2], strict=True)]
+    differ = [("equal", "different")[mine != other] for mine, other in zip(*list(columns.values())[:2], strict=True)]
     assert layer(content, "policy and optimum differ") == differ
     for (step, *fields), value, total in zip(
         places, layer(content, "value from here on"), layer(content, "expected violation from here on"), strict=True
@@ -306,7 +306,7 @@ def test_the_answer_is_the_word_of_the_certificate() -> None:
         rests_on = answer.facts[2].details
         assert [line[1:] for line in rests_on] == [f"{line.rstrip('.')}."[1:] for line in certificate.rests_on]
         marks = {mark.name: mark.low for mark in answer.scales[0].marks}
-        assert marks["this policy"] == certificate.value_low
+        assert marks["last policy"] == certificate.value_low
         assert marks["the best safe policy"] == certificate.optimum_high
 
 
@@ -405,7 +405,7 @@ def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
         slot = int(model.outcome_next[model.outcome_start[model.row_distribution[row]]])
     assert set(path) <= set(kept.tolist())
     assert RunAnalysis.of(run).presence[path].tolist() == [1.0] * model.horizon
-    assert f"The page holds {len(kept):,} of" in explorer(RunAnalysis.of(run), "x", 200, 1000).note
+    assert f"The page holds the {len(kept):,} of" in explorer(RunAnalysis.of(run), "x", 200, 1000).note
 
 
 def test_states_that_are_no_numbers_have_no_map() -> None:
@@ -439,7 +439,7 @@ def test_nothing_to_report_is_an_error(tmp_path: Path, name: str, message: str) 
 def test_a_folder_of_folders_names_those_that_may_be_meant(tmp_path: Path) -> None:
     (tmp_path / "quick").mkdir()
     (tmp_path / "quick" / "figure-2.json").write_text("{}")
-    with pytest.raises(StorageError, match=r"contains no runs: name a folder within it, such as .*quick$"):
+    with pytest.raises(StorageError, match=r"contains no runs: name one of its subfolders, such as .*quick$"):
         write_page(tmp_path)
 
 
@@ -476,7 +476,7 @@ def test_a_run_is_reported_from_python_as_from_its_file(tmp_path: Path, monkeypa
 
 
 def test_a_report_of_something_else_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="source is 7; it must be a run, or the name of"):
+    with pytest.raises(SettingsError, match="source is 7; it must be a run, or the path of"):
         write_report(7)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="out is 7"):
         write_report(tmp_path, 7)  # type: ignore[arg-type]

@@ -273,9 +273,7 @@ def shield(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Save the safe set: .csv, .json, or any other name for `peakrl.load`."
-        ),
+        typer.Option(metavar="FILE", help="Save the safe set: .csv, .json, or any other name for `peakrl.load`."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Draw the safe share by step (.png, .pdf, .svg).")
