@@ -307,7 +307,7 @@ def test_the_answer_is_the_word_of_the_certificate() -> None:
         assert [line[1:] for line in rests_on] == [f"{line.rstrip('.')}."[1:] for line in certificate.rests_on]
         marks = {mark.name: mark.low for mark in answer.scales[0].marks}
         assert marks["last policy"] == certificate.value_low
-        assert marks["the best safe policy"] == certificate.optimum_high
+        assert marks["best safe policy"] == certificate.optimum_high
 
 
 def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int, payoff: Any) -> float:

@@ -357,7 +357,7 @@ class ModelLane:
 
 
 class DetachedEnvironment:
-    """Placeholder for an environment that was not passed to `load_run`: the run can be read but not resumed."""
+    """Placeholder for an environment that was not passed to `load`: the run can be read but not resumed."""
 
     count = 1
 
