@@ -1,17 +1,17 @@
-"""The learning curve of a run: value and violation of pi^k and of pi-bar^k, and what episodes earned.
+"""The learning curve of a run: value and violation of pi^k and of pi-bar^k, and the returns of episodes.
 
-Exact on a model. Of an environment only experience is known: there the mean of all episodes so far stands for pi-bar^k,
-whose value it estimates without bias, and pi^k has no value of its own. Summed up over the episodes until k,
+It is exact on models. On environments only returns are known: the mean of all episodes so far is an unbiased estimate
+of the value of pi-bar^k, and the value of pi^k is not known. Sums over the episodes until k are
 
     violation so far = k * averaged_violation,        regret so far = k * (optimum - averaged_value).
 
-On models so large that exact curves would take minutes, history holds experience as well, and `sampled` means of many
-episodes each stand for the curve. The mean of a stretch of episodes estimates the mean value of its policies without
+On models so large that exact curves would take minutes, the history holds returns as well (`sampled`), and a curve is
+drawn from means over stretches of episodes. The mean of a stretch estimates the mean value of its policies without
 bias; its interval is Student's, on the means of the shorter stretches between recorded points,
 
     mean +- t(n - 1) * s / sqrt(n)        n shorter stretches, s the standard deviation of their means.
 
-Where all of them are alike, as where nothing was violated, there is no interval: what was not seen may be rare.
+If all of these means are equal, for instance without any violation, there is no interval: rare events may be missing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from peakrl.types import Floats, Longs
 
 #: Sums that differ by less, relative to both, are equal.
 ROUNDING = 1e-12
-#: Of a point: k, v_k, its mean and the experience, each of the latter three twice (reward, violation).
+#: Columns of a point on a model: k; v_k, its mean and the return, each for reward and violation.
 POINT_COLUMNS = 7
-#: Of an environment's point.
+#: Columns of a point on an environment.
 EXPERIENCE_COLUMNS = 5
 Point = tuple[int, float, float, float, float]
 
@@ -45,22 +45,22 @@ class History:
 
     #: k.
     episode: Longs
-    #: Of pi^k: expected reward of an episode; not a number where the target is an environment.
+    #: Expected reward of an episode under pi^k; NaN for environments.
     value: Floats
-    #: Of pi^k: expected total violation of an episode.
+    #: Expected total violation of an episode under pi^k; NaN for environments.
     violation: Floats
-    #: The same of pi-bar^k, the mixture of pi^1 .. pi^k; on an environment the mean of the episodes so far.
+    #: Value of pi-bar^k, the mixture of pi^1 .. pi^k; for environments the mean return so far.
     averaged_value: Floats
-    #: The violation of pi-bar^k, or of the episodes so far.
+    #: Violation of pi-bar^k; for environments the mean violation so far.
     averaged_violation: Floats
-    #: As experienced in episode k.
+    #: Return of episode k.
     episode_reward: Floats
-    #: As experienced in episode k.
+    #: Total violation of episode k.
     episode_violation: Floats
 
     @classmethod
     def empty(cls) -> History:
-        """A history without entries."""
+        """Return a history without entries."""
         return cls(np.empty(0, np.int64), *(np.empty(0) for _ in range(6)))
 
     def __len__(self) -> int:
@@ -68,9 +68,9 @@ class History:
 
     def __repr__(self) -> str:
         if not len(self):
-            return '<History of nothing: history="none" was asked for>'
+            return '<History without points: history="none">'
         until = f", episodes {self.episode[0]:,} to {self.episode[-1]:,}"
-        kind = ", what episodes earned, nothing exact (see stretches())" if self.sampled else ""
+        kind = ", returns of episodes, not exact (see stretches())" if self.sampled else ""
         return f"<History of {len(self):,} points{until}{kind}: {', '.join(self.columns())}>"
 
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -79,11 +79,11 @@ class History:
 
     @property
     def sampled(self) -> bool:
-        """Is it made of what episodes earned, with nothing exact: of an environment, or of a very large model?"""
+        """Does it hold returns of episodes only, as for environments and very large models?"""
         return bool(len(self)) and bool(np.isnan(self.value).all())
 
     def stretches(self, count: int = 50, confidence: float = 0.95) -> Stretches:
-        """Return means over about `count` stretches of episodes, with intervals: what a curve is drawn from."""
+        """Return means over about `count` stretches of episodes, with confidence intervals."""
         from scipy.special import stdtrit
 
         check_confidence(confidence)
@@ -100,35 +100,33 @@ class History:
             spread = np.array([part.std(ddof=1) / np.sqrt(len(part)) if len(part) > 1 else np.nan for part in parts])
             length = episodes[ends + 1] - episodes[starts + 1]
             whole = (sums[ends + 1] - sums[starts + 1]) / length
-            spread[spread <= ROUNDING * np.abs(sums[ends + 1]) / length] = np.nan  # what was not seen may be rare
+            spread[spread <= ROUNDING * np.abs(sums[ends + 1]) / length] = np.nan  # rare events may be missing
             columns += [whole, spread * stdtrit(np.maximum(sizes - 1, 1), 0.5 + confidence / 2)]
         return Stretches(self.episode[ends], *columns)
 
     @property
     def cumulative_violation(self) -> Floats:
-        """By how much the episodes until k violated, all together: expected on a model, seen on an environment."""
+        """Total violation of the episodes until k: expected on models, observed on environments."""
         total: Floats = self.episode * self.averaged_violation
         return total
 
     def regret(self, optimum: float) -> Floats:
-        """Return what the episodes until k earned less than an optimum would have, all together."""
+        """Return the regret of the episodes until k, given the optimal value."""
         lost: Floats = self.episode * (check_number(optimum, "optimum") - self.averaged_value)
         return lost
 
     def to_frame(self) -> Any:
-        """Return a pandas table with one row a point; needs pandas."""
+        """Return a pandas DataFrame with one row for each point; needs pandas."""
         try:
             pandas = import_module("pandas")
         except ImportError:
-            raise SettingsError(
-                "a table needs pandas, which is not installed; history.columns() needs nothing"
-            ) from None
+            raise SettingsError("to_frame needs pandas, which is not installed; history.columns() does not") from None
         return pandas.DataFrame(self.columns() | {"cumulative_violation": self.cumulative_violation})
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """Means over stretches of episodes, each until `episode`; margins are half an interval, NaN where none is known."""
+    """Means over stretches of episodes, each until `episode`; margins are half an interval, NaN if unknown."""
 
     episode: Longs
     #: Mean reward of an episode.
@@ -137,12 +135,12 @@ class Stretches:
     value_margin: Floats
     #: Mean violation of an episode.
     violation: Floats
-    #: The same of the violation.
+    #: The interval is violation - margin to violation + margin.
     violation_margin: Floats
 
 
 class Recorder:
-    """Turns experience and the change list into history, chunk by chunk."""
+    """Computes the exact history of a model from returns and policy changes, chunk by chunk."""
 
     def __init__(self, model: TabularModel, every: int, *, randomised: bool = False) -> None:
         self.model, self.every, self.randomised = model, every, randomised
@@ -153,13 +151,13 @@ class Recorder:
         self.curve = None if model.deterministic or randomised else PolicyCurve(model)
 
     def add(self, done: int, count: int, experience: Floats, log: Log, changes: int) -> None:
-        """Take in episodes done+1 .. done+count."""
+        """Add episodes done+1 .. done+count."""
         exact = experience if self.curve is None else self.curve.advance(done, count, log, changes)
         if self.randomised:
             experience, exact = (np.ascontiguousarray(part) for part in (experience[:, :2], experience[:, 2:]))
         if count == 0:
             return
-        # One after another, whatever the chunks, so that a resumed run adds up alike.
+        # Summed one after another, independently of the chunks, so that a resumed run has the same sums.
         running = np.add.accumulate(np.concatenate([self.sums[None], exact]))[1:]
         self.sums = running[-1].copy()
         first = self.every - 1 - done % self.every
@@ -170,20 +168,20 @@ class Recorder:
         self.last = points[-1].copy()
 
     def rest(self) -> None:
-        """Give back what can be made again."""
+        """Free what can be computed again."""
         if self.curve is not None:
             self.curve.rest()
 
     def latest(self) -> dict[str, float]:
-        """Value and violation of the latest policy."""
+        """Return value and violation of the latest policy."""
         return {"value": float(self.last[1]), "violation": float(self.last[2])}
 
     def history(self, done: int) -> History:
-        """Everything recorded, the latest episode included."""
+        """Return everything recorded, including the latest episode."""
         return as_history([*self.parts, self.last[None]] if done % self.every else self.parts)
 
     def history_after(self, episode: int, done: int = 0) -> History:
-        """What was recorded after an episode, and the latest episode too where `done` names it."""
+        """Return the points after an episode, with the latest episode if it is `done`."""
         later: list[Floats] = [self.last[None]] if done > episode and done % self.every else []
         for part in reversed(self.parts):
             later.append(part[np.searchsorted(part[:, 0], episode, side="right") :])
@@ -193,16 +191,16 @@ class Recorder:
 
 
 class Experience:
-    """What episodes earned and violated, as history: nothing exact is known of an environment."""
+    """Records returns and violations of episodes, for environments and very large models."""
 
     def __init__(self, every: int) -> None:
         self.every = every
-        #: Of the recorded episodes: number, reward, violation, and the sums of both until then.
+        #: For each recorded episode: number, reward, violation, and the sums of both until then.
         self.rows: list[Point] = []
         self.last: Point = (0, np.nan, np.nan, 0.0, 0.0)
 
     def add(self, done: int, count: int, experience: Floats, log: Log, changes: int) -> None:
-        """Take in episodes done+1 .. done+count."""
+        """Add episodes done+1 .. done+count."""
         for episode, (reward, violation) in enumerate(experience[:, :2].tolist(), done + 1):
             *_, earned, violated = self.last
             self.last = (episode, reward, violation, earned + reward, violated + violation)
@@ -210,15 +208,15 @@ class Experience:
                 self.rows.append(self.last)
 
     def latest(self) -> dict[str, float]:
-        """What the latest episode earned and violated."""
+        """Return reward and violation of the latest episode."""
         return {"reward": self.last[1], "violation": self.last[2]}
 
     def history(self, done: int) -> History:
-        """Everything recorded, the latest episode included."""
+        """Return everything recorded, including the latest episode."""
         return self._history(self.table())
 
     def history_after(self, episode: int, done: int = 0) -> History:
-        """What was recorded after an episode, and the latest episode too where `done` names it."""
+        """Return the points after an episode, with the latest episode if it is `done`."""
         table = self.table()
         later = (table[:, 0] > episode) & ((table[:, 0] == done) | (table[:, 0] % self.every == 0))
         return self._history(table[later])
@@ -235,8 +233,8 @@ class Experience:
         return np.array(rows, np.float64).reshape(-1, EXPERIENCE_COLUMNS)
 
     def load(self, table: Floats) -> None:
-        """Take over a stored table."""
-        rows: list[Point] = [(int(episode), *figures) for episode, *figures in table.tolist()]
+        """Restore a stored table."""
+        rows: list[Point] = [(int(episode), *numbers) for episode, *numbers in table.tolist()]
         self.rows = [row for row in rows if row[0] % self.every == 0]
         self.last = rows[-1] if rows else self.last
 

@@ -1,8 +1,8 @@
-"""`learn_many`: many runs at once, one thread for each core.
+"""`learn_many`: many runs in parallel, one thread for each core.
 
-Kernels run without the interpreter's lock, so threads of one process use all cores and share the models. A run has its
-own tables and its own generator: each is the same, bit for bit, as `learn` gives by itself. An environment belongs to
-one run, so several runs are given a function that makes it, or one environment each.
+Kernels release the interpreter's lock, so threads of one process use all cores and share the models. A run has its own
+tables and generator: each equals, bit for bit, the run of `learn`. An environment belongs to one run, so several runs
+need a function that creates it, or one environment each.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from peakrl.training.learn import (
 from peakrl.training.trainer import LearningRun, Trainer, pieces
 
 Kept = TypeVar("Kept")
-#: A Gymnasium environment, or a function that makes one.
+#: A Gymnasium environment, or a function that creates one.
 Environment = Any
-#: What `learn` takes for environments.
+#: Arguments of `learn` for environments.
 DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "constraint", "states")
 
-#: Seconds between two looks at how far the runs are.
+#: Seconds between two updates of the progress bar.
 LOOK_EVERY = 0.2
 
 
@@ -95,11 +95,11 @@ def learn_many(
 ) -> list[Any]:
     """Learn one run for each seed (one model), for each model (one seed), or for each pair of a model and a seed.
 
-    In place of a model there may be a function without arguments that makes a Gymnasium environment, which is asked
-    once for each run, or an environment for one run; `declared` is then what `learn` takes for environments (`horizon`,
+    Instead of a model, pass a function without arguments that creates a Gymnasium environment, called once for each
+    run, or an environment for one run; `declared` is then what `learn` takes for environments (`horizon`,
     `reward_range`, `constraint`, ...).
 
-    Runs are returned in that order. `keep` says what to keep of each, for instance `lambda run: run.history`: a run
+    Runs are returned in that order. `keep` is applied to each run, for instance `lambda run: run.history`: a run
     holds its tables, and a thousand of them may not fit into memory. `workers` is the number of threads, by default
     one for each core. `history` and `average` are those of `learn`.
     """
@@ -143,7 +143,7 @@ def learn_many(
 
 @contextmanager
 def opened(given: Any, declared: dict[str, Any]) -> Iterator[TabularModel | Lanes]:
-    """Give the target of a run; an environment that is made for it is closed after it."""
+    """Yield the target of a run; an environment that is created for it is closed afterwards."""
     if isinstance(given, TabularModel):
         yield given
         return
@@ -158,7 +158,7 @@ def opened(given: Any, declared: dict[str, Any]) -> Iterator[TabularModel | Lane
 
 
 def refuse_undeclared(declared: dict[str, Any], targets: Sequence[Any]) -> None:
-    """Raise for arguments that mean nothing, and for those of environments where there is none."""
+    """Raise for unknown arguments, and for those of environments if the target is a model."""
     unknown = sorted(set(declared) - set(DECLARED))
     if unknown:
         raise SettingsError(f"there is no argument {', '.join(unknown)}; environments take {', '.join(DECLARED)}")
@@ -167,12 +167,12 @@ def refuse_undeclared(declared: dict[str, Any], targets: Sequence[Any]) -> None:
 
 
 def is_model(target: Any) -> bool:
-    """Is it something that is learned on as a model?"""
+    """Return whether a target is a model or a problem."""
     return isinstance(target, TabularModel) or is_problem(target)
 
 
 def paired(models: Any, seeds: Any) -> list[tuple[Any, int]]:
-    """Return target and seed of each run; one of either goes with all of the other."""
+    """Return target and seed of each run; a single target or seed is used for all runs."""
     one_model = is_model(models) or is_environment(models) or callable(models)
     one_seed = isinstance(seeds, int | np.integer)
     try:
@@ -180,7 +180,7 @@ def paired(models: Any, seeds: Any) -> list[tuple[Any, int]]:
         seed_list: Sequence[Any] = [seeds] if one_seed else list(seeds)
     except TypeError:
         raise SettingsError(
-            "models must be a model, a problem or a function that makes an environment, or several; seeds a whole "
+            "models must be a model, a problem or a function that creates an environment, or several; seeds a whole "
             "number or several"
         ) from None
     count = len(seed_list) if one_model else len(model_list)
@@ -192,18 +192,18 @@ def paired(models: Any, seeds: Any) -> list[tuple[Any, int]]:
         if not is_model(model) and not is_environment(model) and not callable(model):
             raise SettingsError(
                 f"models: number {index} is {type(model).__name__}; it must be a model, a Problem, an environment or a "
-                "function that makes one"
+                "function that creates one"
             )
     shared = [model for model in model_list if is_environment(model)]
     if len({id(env) for env in shared}) < len(shared) or (shared and one_model and count > 1):
-        raise SettingsError("an environment belongs to one run: pass a function that makes it, or one for each run")
+        raise SettingsError("an environment belongs to one run: pass a function that creates it, or one for each run")
     model_list = [as_model(model) if is_model(model) else model for model in model_list]
     seed_list = [check_seed(seed) for seed in seed_list]
     return [(model_list[0 if one_model else i], seed_list[0 if one_seed else i]) for i in range(count)]
 
 
 def watch(futures: list[Future[Any]], look: Callable[[], None]) -> None:
-    """Wait until all are done or one has failed, looking from time to time."""
+    """Wait until all are done or one has failed, and call `look` from time to time."""
     while True:
         finished, unfinished = wait(futures, timeout=LOOK_EVERY, return_when=FIRST_EXCEPTION)
         look()

@@ -43,7 +43,7 @@ Walked = tuple[list[int], list[int], list[float], list[float]]
 
 
 class Ledger(Protocol):
-    """Who is told how episodes went: the run."""
+    """Receives finished episodes: the trainer."""
 
     seed: int
     planned: int
@@ -51,7 +51,7 @@ class Ledger(Protocol):
     generator: Words
     #: Violating episodes, and the last of them.
     counters: Longs
-    #: Does anybody ask for the changes of what is followed, or for what episodes earned?
+    #: Are changes of the policy logged?
     logs: bool
     algorithm: Algorithm | None
     #: [slot, column]: pi^k of the episode that was started last.
@@ -64,13 +64,13 @@ class Ledger(Protocol):
 
 
 class KernelSource:
-    """A compiled model whose episodes a kernel plays."""
+    """Episodes of a compiled model, sampled in a kernel."""
 
     def __init__(self, algorithm: SamplingAlgorithm) -> None:
         self.algorithm = algorithm
         horizon = algorithm.space.horizon
         first = KERNEL_STEPS[1 if algorithm.quick else 0]
-        #: Episodes between two looks at the clock: at first, and at most.
+        #: Episodes in a piece of work: at first, and at most.
         self.pieces = max(1, first // horizon), max(1, KERNEL_STEPS[1] // horizon)
         self._log: Log | None = None
 
@@ -78,7 +78,7 @@ class KernelSource:
         """Play some more episodes."""
         while episodes > 0 and self.algorithm.stop_reason is None:
             count = min(episodes, self.pieces[1])
-            # The last episode apart, so that its policy can be noted before it learns from it.
+            # The last episode runs alone, so that its policy can be read before the algorithm learns from it.
             if count > 1:
                 self._run(ledger, count - 1)
             if self.algorithm.stop_reason is None:
@@ -88,8 +88,8 @@ class KernelSource:
 
     def _run(self, ledger: Ledger, count: int) -> None:
         if self._log is None:
-            room = self.algorithm.log_room + KERNEL_STEPS[1] if ledger.logs else 0
-            self._log = Log(*(np.empty(room, np.int32) for _ in range(3)))
+            size = self.algorithm.log_room + KERNEL_STEPS[1] if ledger.logs else 0
+            self._log = Log(*(np.empty(size, np.int32) for _ in range(3)))
         while count > 0 and self.algorithm.stop_reason is None:
             experience = np.empty((count if ledger.recorded else 0, 4 if self.algorithm.randomised else 2))
             ran, changes = self.algorithm.run(
@@ -99,7 +99,7 @@ class KernelSource:
             count -= ran
 
     def rest(self) -> None:
-        """Let go of room that a result has no use for."""
+        """Free the log."""
         self._log = None
 
 
@@ -108,7 +108,7 @@ class Lane:
 
     def __init__(self, number: int, played: Episode | None) -> None:
         self.number = number
-        #: The first state, until it has a slot; None until it is shown.
+        #: The first state; None until it was observed.
         self.first: Observed | None = None
         self.slot = self.row = -1
         self.played = played
@@ -117,7 +117,7 @@ class Lane:
 
 
 class LaneSource:
-    """Lanes that are stepped one by one."""
+    """Episodes of lanes that are stepped one by one."""
 
     def __init__(
         self,
@@ -131,17 +131,17 @@ class LaneSource:
         self.lanes, self.rules, self.space, self.knowledge, self._make = lanes, lanes.rules, space, knowledge, make
         self._running: list[Lane | None] = [None] * lanes.count
         self._free: list[Episode] = []
-        #: Of episodes that run together: those that are over while others are not, and those to learn from now.
+        #: Of episodes that must end together: those that are over, and those to learn from now.
         self._over: list[Lane] = []
         self._waiting: list[Episode] = []
         self.observations = Observations(knowledge, space)
         #: Is anything declared that a step may contradict?
         self._watchful = self.check is not None or self.observations.active or knowledge.most_reward is not None
-        #: Do new states wait for the end of the episode, and the first of those that do.
+        #: Are new states added at the end of the episode, and the first of them.
         self._waits = False
         self._unknown: int | None = None
         self.started = 0
-        #: Has the last episode that is asked for been started?
+        #: Has the last episode been started?
         self._final = False
         horizon = self.rules.horizon
         self.pieces = max(1, LANE_STEPS[0] // horizon), max(1, LANE_STEPS[1] // horizon)
@@ -151,10 +151,10 @@ class LaneSource:
             self.rules.idle = lambda first: first.offer[self._first_choice(first)]
 
     def play(self, ledger: Ledger, episodes: int) -> None:
-        """Play until so many more episodes are complete."""
+        """Play until `episodes` more are complete."""
         goal = ledger.done + episodes
         ledger.planned = max(ledger.planned, goal)
-        place: int | None = None
+        position: int | None = None
         try:
             if ledger.algorithm is None and self.rules.constraints.count is not None:
                 self._begin_algorithm(ledger)
@@ -166,38 +166,38 @@ class LaneSource:
                 if self._play_whole(ledger):
                     continue
                 actions: list[int | None] = [None] * len(self._running)
-                for place, lane in enumerate(self._running):
+                for position, lane in enumerate(self._running):
                     if lane is not None and lane.first is not None:
-                        actions[place] = self._choose(ledger, lane)
-                for place, event in enumerate(self.lanes.advance(actions)):
-                    lane = self._running[place]
+                        actions[position] = self._choose(ledger, lane)
+                for position, event in enumerate(self.lanes.advance(actions)):
+                    lane = self._running[position]
                     if lane is None or event is None:
                         continue
                     if isinstance(event, Observed):
                         lane.first = event
                     else:
-                        self._take(ledger, place, lane, event)
+                        self._take(ledger, position, lane, event)
         except LaneError as error:
             cause = error.__cause__
             self._fail(ledger, str(error), error.lane, None if isinstance(cause, PeakError) else cause)
         except LearnerError as error:
-            raise LearnerError(f"{self._where(place)}: {error}") from error.__cause__
+            raise LearnerError(f"{self._where(position)}: {error}") from error.__cause__
         except PeakError as error:
-            self._fail(ledger, str(error), place, error)
+            self._fail(ledger, str(error), position, error)
 
     def _begin_algorithm(self, ledger: Ledger) -> Algorithm:
-        """Make the algorithm, once it is known how many constraints there are."""
+        """Create the algorithm, once the number of constraints is known."""
         algorithm = ledger.algorithm = self._make()
         self._grow(ledger, algorithm, 0)
         return algorithm
 
     def begin_again(self, ledger: Ledger) -> None:
-        """Make the algorithm of a run that is continued."""
+        """Create the algorithm of a resumed run."""
         self.started = ledger.done
         self._begin_algorithm(ledger)
 
-    def _room(self, ledger: Ledger, algorithm: Algorithm) -> Log:
-        """Return the log with room for whatever comes next."""
+    def _log_with_room(self, ledger: Ledger, algorithm: Algorithm) -> Log:
+        """Return the log with room for the next episode."""
         needed = self._changes + algorithm.log_room if ledger.logs else 0
         if len(self._log.node) < needed:
             larger = Log(*(np.empty(2 * needed, np.int32) for _ in range(3)))
@@ -207,7 +207,7 @@ class LaneSource:
         return self._log
 
     def _grow(self, ledger: Ledger, algorithm: Algorithm, first: int) -> None:
-        log = self._room(ledger, algorithm)
+        log = self._log_with_room(ledger, algorithm)
         self._changes = algorithm.grow(first, self.started, log, self._changes)
         if self.limits is not None and self.space.slots > self.space.ends:
             self._forbid(algorithm, self.limits, max(first, self.space.ends), log if first else NO_CHANGES)
@@ -215,12 +215,12 @@ class LaneSource:
             ledger.greedy = np.concatenate([ledger.greedy, algorithm.greedy()[len(ledger.greedy) :]])
 
     def _forbid(self, algorithm: Algorithm, limits: Limits, first: int, log: Log) -> None:
-        """Tell the algorithm what is declared to fail in new slots, and note what it does there instead."""
+        """Forbid in new slots what is declared to fail, and log the rows that replace it."""
         starts = self.space.layout.row_start
         row = int(starts[first])
         algorithm.forbid(row, *limits.forbidden(row))
         if not isinstance(algorithm, SamplingAlgorithm):
-            return  # it notes by itself what it follows
+            return  # it logs its rows itself
         for slot in range(first, self.space.slots) if len(log.node) else ():
             steps = range(self.space.horizon) if self.space.shared else [int(self.space.slot_step[slot])]
             for step in steps:
@@ -233,55 +233,55 @@ class LaneSource:
                     self._changes += 1
 
     def _start(self, ledger: Ledger, goal: int) -> None:
-        """Start episodes in lanes without one, as long as the run has any left."""
+        """Start episodes in idle lanes, while the run has any left."""
         if None not in self._running:
             return
-        free = [place for place, lane in enumerate(self._running) if lane is None]
+        free = [position for position, lane in enumerate(self._running) if lane is None]
         free, algorithm = free[: max(0, ledger.planned - self.started)], ledger.algorithm
         if algorithm is not None and algorithm.together:
             free = [] if any(self._running) else free[: algorithm.at_once]
         if not free:
             return
         numbers = range(self.started + 1, self.started + 1 + len(free))
-        for place, number in zip(free, numbers, strict=True):
-            self._running[place] = Lane(number, self._free.pop() if self._free else None)
+        for position, number in zip(free, numbers, strict=True):
+            self._running[position] = Lane(number, self._free.pop() if self._free else None)
             self.started = number
             if algorithm is not None:
-                log = self._room(ledger, algorithm)
+                log = self._log_with_room(ledger, algorithm)
                 self._changes = algorithm.begin(number, ledger.generator, log, self._changes)
         self._final = self.started >= goal and algorithm is not None
         if self._final and algorithm is not None:
             ledger.greedy = algorithm.greedy()
         seeds = [episode_seed(ledger.seed, number) for number in numbers]
-        for place, seen in zip(free, self.lanes.begin(free, seeds), strict=True):
-            lane = self._running[place]
+        for position, seen in zip(free, self.lanes.begin(free, seeds), strict=True):
+            lane = self._running[position]
             if lane is not None:
                 lane.first = seen
 
     def _play_whole(self, ledger: Ledger) -> bool:
-        """Play whole episodes, where there is a quicker way than step by step; say whether there is."""
+        """Play a whole episode at once if that is possible; return whether it was."""
         return False
 
     def _choose(self, ledger: Ledger, lane: Lane) -> int:
-        """Return the number of the action to take."""
+        """Return the action number to take."""
         algorithm, first = ledger.algorithm, lane.first
-        assert first is not None  # asked only of lanes that have shown their first state
+        assert first is not None  # the first state was observed
         if algorithm is None:
             return first.offer[self._first_choice(first)]
         if lane.slot < 0:
-            lane.slot = self._place(ledger, algorithm, 0, first)
+            lane.slot = self._slot_of(ledger, algorithm, 0, first)
         lane.row = algorithm.row(lane.step, lane.slot)
         if self._watchful:
             self._check_choice(lane.step, lane.slot, lane.row)
         return self.space.action_number(lane.row)
 
     def _check_choice(self, step: int, slot: int, row: int) -> None:
-        """Raise before an action is taken that nothing declared allows."""
+        """Raise if the declarations do not allow an action that is about to be taken."""
         if self.check is not None:
             self.check.check_choice(step, self.space.state_of_slot(slot), self.space.action_of_row(row))
 
     def _first_choice(self, first: Observed) -> int:
-        """Return the place of the action to take before there are tables: the first of those that are allowed."""
+        """Return the position of the first allowed action, which is taken before there are tables."""
         if self.limits is None:
             return 0
         self._check_first(first)
@@ -294,8 +294,8 @@ class LaneSource:
         if self.check is not None:
             self.check.check_first(first.state, self._offered(first))
 
-    def _place(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Observed) -> int:
-        """Return the slot of a state, stored if it is new."""
+    def _slot_of(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Observed) -> int:
+        """Return the slot of a state; add it if it is new."""
         if step == 0:
             self._check_first(seen)
             self.observations.check_first(seen.state)
@@ -308,8 +308,8 @@ class LaneSource:
                 self._unknown = slot
         return slot
 
-    def _take(self, ledger: Ledger, place: int, lane: Lane, seen: Step) -> None:
-        """Take in one step of a lane."""
+    def _take(self, ledger: Ledger, position: int, lane: Lane, seen: Step) -> None:
+        """Process one step of a lane."""
         algorithm = ledger.algorithm
         if algorithm is None:
             algorithm = self._begin_algorithm(ledger)
@@ -326,11 +326,11 @@ class LaneSource:
             algorithm.observe(lane.played)
         lane.slot, lane.step = following, step + 1
         if seen.over or last:
-            self._running[place] = None
+            self._running[position] = None
             self._end(ledger, algorithm, lane, lane.played)
 
     def _end(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, played: Episode) -> None:
-        """Learn from an episode that is over, or wait for those that run together with it."""
+        """Learn from a finished episode, or wait for those that must end together with it."""
         if not algorithm.together:
             self._complete(ledger, algorithm, played)
             return
@@ -340,7 +340,7 @@ class LaneSource:
             self._waiting, self._over = [one.played for one in ordered if one.played is not None], []
 
     def _following(self, ledger: Ledger, algorithm: Algorithm, step: int, seen: Step) -> int:
-        """Return the slot that a step led to; an end where the episode is over."""
+        """Return the next slot; an end if the episode is over."""
         last = step + 1 == self.rules.horizon
         if seen.over and not last:
             self._check_early_end(step + 1)
@@ -351,12 +351,12 @@ class LaneSource:
                     "share_steps=False"
                 )
         elif seen.following is not None and (algorithm.shares_steps or not last):
-            # Where steps share what they learn, also the state after the last step matters to earlier ones.
-            return self._place(ledger, algorithm, step + 1, seen.following)
+            # If steps share what they learn, the state after the last step matters to earlier ones.
+            return self._slot_of(ledger, algorithm, step + 1, seen.following)
         return 0 if self.space.shared else step + 1
 
     def _check_early_end(self, step: int) -> None:
-        """Raise where 0 for the steps that are left out is no reward that may be."""
+        """Raise if 0, the reward of the steps left out, is outside of the reward range."""
         lo, hi = self.rules.reward_range
         most = self.knowledge.most_reward
         hi = hi if most is None else min(hi, most)
@@ -367,20 +367,20 @@ class LaneSource:
             )
 
     def _check_step(self, step: int, slot: int, row: int, seen: Step, following: int) -> None:
-        """Raise where a step contradicts what is declared."""
-        harm = sum(max(-value, 0.0) for value in seen.constraints)
+        """Raise if a step contradicts a declaration."""
+        violation = sum(max(-value, 0.0) for value in seen.constraints)
         if self.check is not None:
             after = None if seen.over or seen.following is None else seen.following.state
             state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
-            self.check.check_step(step, state, action, after, harm)
+            self.check.check_step(step, state, action, after, violation)
         most = self.knowledge.most_reward
-        if most is not None and harm == 0 and seen.reward > most + ROUNDING * abs(most):
+        if most is not None and violation == 0 and seen.reward > most + ROUNDING * abs(most):
             raise TargetError(f"the reward is {seen.reward:g} without a violation, but most_reward is {most:g}")
         self.observations.check(step, row, seen, following)
 
     def _complete(self, ledger: Ledger, algorithm: Algorithm, played: Episode) -> None:
-        """Learn from an episode that is over, and tell of it."""
-        log = self._room(ledger, algorithm)
+        """Learn from a finished episode and report it."""
+        log = self._log_with_room(ledger, algorithm)
         self._changes = algorithm.learn(played, self.started, log, self._changes)
         earned, violated = sum(played.reward[: played.length].tolist()), sum(played.violation[: played.length].tolist())
         if violated > 0:
@@ -390,40 +390,40 @@ class LaneSource:
         played.length = 0
         self._free.append(played)
 
-    def _fail(self, ledger: Ledger, message: str, place: int | None, cause: BaseException | None) -> NoReturn:
-        """Raise what went wrong, and where."""
+    def _fail(self, ledger: Ledger, message: str, position: int | None, cause: BaseException | None) -> NoReturn:
+        """Raise an error that names episode and step."""
         if ledger.algorithm is not None:
             ledger.greedy = ledger.algorithm.greedy()
-        raise TargetError(f"{self._where(place)}: {message}") from cause
+        raise TargetError(f"{self._where(position)}: {message}") from cause
 
-    def _where(self, place: int | None) -> str:
-        """Return the episode and the step that a lane is in."""
-        lane = self._running[place] if place is not None else next(filter(None, self._running), None)
-        if place is None and self.lanes.count > 1:
+    def _where(self, position: int | None) -> str:
+        """Return episode and step of a lane, for messages."""
+        lane = self._running[position] if position is not None else next(filter(None, self._running), None)
+        if position is None and self.lanes.count > 1:
             running = [each.number for each in self._running if each is not None]
             return f"episodes {', '.join(map(str, running))}" if running else f"episode {self.started}"
         return f"episode {self.started if lane is None else lane.number}, step {0 if lane is None else lane.step}"
 
     def rest(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to free."""
 
 
 class SingleSource(LaneSource):
-    """The only lane of an environment."""
+    """Episodes of a single environment, each played to its end."""
 
     lanes: SingleLane
     space: GrowingSpace
 
     def _play_whole(self, ledger: Ledger) -> bool:
-        """Play an episode to its end, and learn from it; say whether that could be done."""
+        """Play an episode to its end and learn from it; return whether that was possible."""
         (lane,), algorithm = self._running, ledger.algorithm
         if lane is None or lane.first is None or lane.slot >= 0 or algorithm is None or algorithm.observes:
             return False
         played = lane.played or Episode(self.rules.horizon, self.rules.constraints.count or 0)
-        place = algorithm.place_when_new() if self.limits is None else None
-        self._waits = place is not None
+        position = algorithm.place_when_new() if self.limits is None else None
+        self._waits = position is not None
         try:
-            played.fill(*self._walk(ledger, algorithm, lane, lane.first, place or 0))
+            played.fill(*self._walk(ledger, algorithm, lane, lane.first, position or 0))
         finally:
             self._waits = False
             if self._unknown is not None:
@@ -433,18 +433,18 @@ class SingleSource(LaneSource):
         self._complete(ledger, algorithm, played)
         return True
 
-    def _walk(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, first: Observed, place: int) -> Walked:
-        """Walk from the first state to the end of the episode; `place`: of the row that is taken in states that wait.
+    def _walk(self, ledger: Ledger, algorithm: Algorithm, lane: Lane, first: Observed, position: int) -> Walked:
+        """Play one episode; `position` is that of the action taken in states that are added at its end.
 
-        A step that goes on to a state that is shown as a plain number, and was met before or can wait, is through
-        soonest; any other goes through `SingleLane.after` and `_following`, which know all that may be.
+        The fast path is a step to a state that is a plain number and either known or added later; any other step goes
+        through `SingleLane.after` and `_following`, which handle every case.
         """
         alone, space, rules, last = self.lanes, self.space, self.rules, self.rules.horizon - 1
         act, actions, advance, read = alone.action, alone.actions, alone.env.step, rules.constraints.read
         everything = rules.actions.everything
         (least, most), watchful, waits = rules.rewards, self._watchful, self._waits
         lookup, offers, numbers, starts = space.lookup, space.offers, space.numbers, space.starts
-        slot, seen = self._place(ledger, algorithm, 0, first), alone.observation
+        slot, seen = self._slot_of(ledger, algorithm, 0, first), alone.observation
         chosen, begin, by_step, by_slot, known = self._choices(algorithm)
         slots, rows, rewards = [slot], [], []
         constraints: list[float] = []
@@ -454,7 +454,7 @@ class SingleSource(LaneSource):
                 if slot < known:
                     row = chosen[begin + step * by_step + slot * by_slot]
                 else:
-                    row = starts[slot] + min(place, len(offers[slot]) - 1)
+                    row = starts[slot] + min(position, len(offers[slot]) - 1)
                 if watchful:
                     self._check_choice(step, slot, row)
                 action, following, new = actions[numbers[row]] if actions else act(numbers[row]), -1, None
@@ -504,7 +504,7 @@ class SingleSource(LaneSource):
         return slots, rows, rewards, constraints
 
     def _choices(self, algorithm: Algorithm) -> tuple[Any, int, int, int, int]:
-        """Return where the rows stand that are taken, and the number of slots that they are known of."""
+        """Return the rows that are taken, their layout, and the number of slots that have one."""
         rows, first, by_step, by_slot = algorithm.choices()
         known = self.space.slots if self._unknown is None else self._unknown
         return memoryview(rows), first, by_step, by_slot, known  # type: ignore[arg-type]  # an array is a buffer

@@ -10,8 +10,7 @@
     [run]                            # episodes, seed, history, average, checkpoint, checkpoint_every
     episodes = 50_000
 
-Only `problem` is needed (`peakrl.specs.spec`, `peakrl.gym.env_spec`). Paths in a file are relative to the folder
-that the file lies in.
+Only `problem` is required (`peakrl.specs.spec`, `peakrl.gym.env_spec`). Paths are relative to the folder of the file.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Section(BaseModel):
 
 
 class RunSection(Section):
-    """How long to learn and what to keep."""
+    """The table `run`."""
 
     episodes: int = Field(default=50_000, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**64)
@@ -55,7 +54,7 @@ class RunSection(Section):
 
 
 class Sections(Section):
-    """The whole file; `problem` and `settings` are looked at more closely afterwards."""
+    """The whole file; `problem`, `settings` and `knowledge` are validated separately."""
 
     problem: dict[str, Any]
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -67,7 +66,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(section: type[Model], values: Any) -> Model:
-    """Return a section, or raise an error that names every key at fault."""
+    """Return a section, or raise an error that names every wrong key."""
     try:
         return section.model_validate(values)
     except ValidationError as error:
@@ -75,10 +74,10 @@ def validated(section: type[Model], values: Any) -> Model:
 
 
 def finding(item: Any) -> str:
-    """Return what pydantic found as a phrase about a key."""
-    # Where a key may be of several types pydantic adds the type's name to its place: the key alone is clearer.
-    place = [str(part) for part in item["loc"] if str(part).isidentifier() and part not in ("str", "int")]
-    key = ".".join(place)
+    """Return an error of pydantic as a phrase about a key."""
+    # If a key may have several types, pydantic appends the type's name: the key alone is clearer.
+    path = [str(part) for part in item["loc"] if str(part).isidentifier() and part not in ("str", "int")]
+    key = ".".join(path)
     if item["type"] == "missing":
         return f"{key} is missing"
     if item["type"] == "extra_forbidden":
@@ -96,22 +95,22 @@ def learner_settings(values: Mapping[str, Any], where: str, folder: Path) -> Lea
 
 @contextmanager
 def wording(where: str) -> Iterator[None]:
-    """Name the table that settings or knowledge stand in, where they are refused."""
+    """Name the table of settings or knowledge in errors."""
     try:
         yield
-    except (PeakError, TypeError) as error:  # TypeError: a table or a list where a number should be
+    except (PeakError, TypeError) as error:  # TypeError: a table or a list instead of a number
         raise ProblemError(f"{where}: {error}") from None
 
 
 def declared_knowledge(values: Mapping[str, Any], where: str) -> Knowledge:
-    """Return what a file declares of its problem."""
+    """Return the declarations of a file."""
     with wording(where):
         return Knowledge(**values)
 
 
 @dataclass(frozen=True)
 class ProblemFile:
-    """What a problem file says, validated."""
+    """A validated problem file."""
 
     path: Path
     spec: ProblemSpec | EnvironmentSpec
@@ -120,17 +119,17 @@ class ProblemFile:
     run: RunSection
 
     def build(self) -> Problem | TabularModel:
-        """Return the problem, or the model where the file leads to one directly; of an environment the table shown."""
+        """Return the problem, or the model if the file describes one; for environments their transition table."""
         with naming(self.path), located("problem"):
             return self.spec.build(self.path.parent)
 
     def model(self, *, progress: bool = False) -> TabularModel:
-        """Return the compiled model; of an environment the table that it shows."""
+        """Return the compiled model; for environments their transition table."""
         with naming(self.path), located("problem"):
             return self.spec.compile(self.path.parent, progress=progress)
 
     def target(self, *, progress: bool = False) -> LearningTarget:
-        """Return what is learned on: the compiled model, or the environment with what is declared of it."""
+        """Return the target of `learn`: the compiled model, or the environment with its arguments."""
         if isinstance(self.spec, EnvironmentSpec):
             with naming(self.path), located("problem"):
                 return self.spec.open(self.path.parent, progress=progress)
@@ -139,14 +138,14 @@ class ProblemFile:
 
     @property
     def checkpoint(self) -> Path | None:
-        """Where the run is to be saved while it goes on, if the file says so."""
+        """The checkpoint file of the run, or None."""
         return None if self.run.checkpoint is None else self.path.parent / self.run.checkpoint
 
 
 def read_problem_file(path: str | Path, *, trust: Trust = False) -> ProblemFile:
-    """Read and validate a .toml or .json problem file; the name of a built-in problem stands for one too.
+    """Read and validate a .toml or .json problem file; the name of a built-in problem is accepted too.
 
-    One that names code is refused unless `trust` says that it may be run (`peakrl.specs.user_code`).
+    A file that names code is refused unless `trust` allows it (`peakrl.specs.user_code`).
     """
     path = Path(path)
     values: Any = described(path)
