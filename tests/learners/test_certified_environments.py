@@ -304,7 +304,7 @@ def test_a_certificate_says_what_it_forgives(tolerance):
 def test_a_certificate_says_where_it_rests_on_episodes_that_do_not_end_early(reward_range):
     model = TabularModel.from_arrays(np.ones((1, 1, 1)), [[-0.5]], np.ones((1, 1, 1)), 2, reward_range=reward_range)
     lines = certified(ModelEnvironment(model, 1), 0.4, 60, relative=False).certificate.rests_on
-    assert ("no episode ends before its 2 steps: what is left out would earn 0" in lines) == (reward_range[1] < 0)
+    assert ("no episode ends before its 2 steps: the steps left out would earn 0" in lines) == (reward_range[1] < 0)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_certificate_says_where_it_rests_on_episodes_that_do_not_end_early(rew
     [
         (Knowledge(deterministic=True), "led to .*deterministic is declared"),
         (Knowledge(rewards=lambda step, state, action: 0.05), "by the declared rewards 0.05"),
-        (Knowledge(states=2), "one more than the 2 states"),
+        (Knowledge(states=2), "one more than the 2 declared states"),
         (Knowledge(most_reward=0.2), "most_reward is 0.2"),
     ],
 )
@@ -324,7 +324,7 @@ def test_what_contradicts_a_declaration_ends_the_run_with_the_observation(knowle
 @pytest.mark.parametrize(
     ("knowledge", "says"),
     [
-        (Knowledge(outcome_groups=True, rewards=True), "as the model stores them.*give a function"),
+        (Knowledge(outcome_groups=True, rewards=True), "that a model stores.*give a function"),
         (Knowledge(outcome_groups=lambda step, state, action: 0), "declare rewards as well"),
     ],
 )
