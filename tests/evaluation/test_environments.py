@@ -93,7 +93,7 @@ def test_a_run_file_is_read_with_the_problem_in_place_of_its_model(tmp_path):
     [
         (lambda: peakrl.solve(Duck), r"it is a class: pass an instance, Duck\(\.\.\.\)"),
         (lambda: peakrl.solve(3), "3 is neither a Problem nor a TabularModel"),
-        (lambda: peakrl.solve(peakrl.to_gymnasium(Duck())), "does not tell its model"),
+        (lambda: peakrl.solve(peakrl.to_gymnasium(Duck())), "does not reveal its model"),
         (lambda: peakrl.learn("mine.toml", episodes=5), "target is str; it must be a Problem"),
         (lambda: peakrl.learn_many([Duck(), 3], SETTINGS, 5), "models: number 1 is int"),
         (lambda: peakrl.simulate(3, peakrl.solve(Duck()).policy, episodes=5), "3 cannot be simulated"),

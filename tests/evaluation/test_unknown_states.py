@@ -61,7 +61,7 @@ def test_an_error_says_that_the_state_was_not_met(learned):
     env, policy = learned
     with pytest.raises(UnknownStateError, match="state 2 was not visited at step 1 while learning"):
         peakrl.simulate(env, policy, episodes=5, horizon=2, unknown="raise")
-    with pytest.raises(UnknownStateError, match="was not met"):
+    with pytest.raises(UnknownStateError, match="was not visited"):
         peakrl.rollout(env, policy, horizon=2, unknown="raise")
 
 

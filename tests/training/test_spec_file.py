@@ -329,7 +329,7 @@ def test_an_npz_file_larger_than_memory_is_refused_before_it_is_read(tmp_path):
     text = '[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 4\n'
     for shape in ((10**12,), (2**62, 2**62), (-1,), (1,)):
         archive(path, **plain | {"rewards": as_bytes(np.zeros(8), shape)})
-        with pytest.raises(PeakError, match=r"t\.npz: array 'rewards' asks for|t\.npz is not an \.npz"):
+        with pytest.raises(PeakError, match=r"t\.npz: array 'rewards' declares|t\.npz is not an \.npz"):
             read(tmp_path, text).model()
 
 
@@ -357,7 +357,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "problem.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(StorageError, match="byte 0 is not UTF-8"):
         read_problem_file(tmp_path / "problem.toml")
-    with pytest.raises(ProblemError, match="too great a depth"):
+    with pytest.raises(ProblemError, match="nested too deeply"):
         read(tmp_path, "[" * 100_000, "problem.json")
 
 

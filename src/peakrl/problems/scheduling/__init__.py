@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         order_of,
         scheduling_example,
     )
-    from peakrl.problems.scheduling.subsets import best_order
+    from peakrl.problems.scheduling.subset_orders import best_order
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -68,7 +68,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         "job_files": ("read_jobs",),
         "jobs": ("Job", "uniform", "with_time"),
-        "subsets": ("best_order",),
+        "subset_orders": ("best_order",),
         "problem": ("MachineScheduling", "machine_scheduling", "order_of", "scheduling_example"),
     },
 )  # fmt: skip

@@ -25,7 +25,7 @@ KINDS = (
     Kind(
         "machine_scheduling",
         "peakrl.problems.scheduling.problem:machine_scheduling",
-        reader="peakrl.problems.scheduling.job_tables:with_jobs",
+        reader="peakrl.problems.scheduling.job_files:with_jobs",
         environment="peakrl/MachineScheduling-v0",
         template=Template("jobs", TEMPLATE, episodes=5_000),
         files=("jobs",),

@@ -25,7 +25,7 @@ from peakrl.errors import PolicyError, ProblemError
 from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem
 from peakrl.problems.scheduling.baselines import OBJECTIVES, Order, infeasible_reason
-from peakrl.problems.scheduling.job_tables import as_table
+from peakrl.problems.scheduling.job_files import as_table
 from peakrl.problems.scheduling.jobs import Job, latest_end, name_of, named_jobs, uniform
 from peakrl.schedule_labels import JobName, ScheduleState
 from peakrl.specs.spec import remember
