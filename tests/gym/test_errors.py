@@ -241,7 +241,7 @@ def test_simulation_names_episode_and_step_as_well():
     policy = run(Scripted()).policy
     with pytest.raises(TargetError, match=r"episode 3, step 1: .*licence"):
         simulate(Scripted(at(3, 1, fail)), policy, episodes=5, horizon=4)
-    with pytest.raises(PeakError, match="was not met"):
+    with pytest.raises(PeakError, match="was not visited"):
         simulate(Scripted(at(2, 1, replaced(0, 1))), policy, episodes=5, horizon=4, unknown="raise")
     with pytest.raises(PeakError, match="cannot be simulated"):
         simulate("env", policy, episodes=5)

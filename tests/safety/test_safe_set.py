@@ -205,7 +205,7 @@ def test_a_step_or_state_that_there_is_not_is_an_error():
 
 
 def test_an_action_that_is_not_on_offer_has_no_reason():
-    with pytest.raises(PolicyError, match="action 77 is not on offer"):
+    with pytest.raises(PolicyError, match="action 77 is not available"):
         safe_set(random_problem(3)).reason(0, random_problem(3).first[0][1], 77)
 
 

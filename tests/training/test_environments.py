@@ -388,7 +388,7 @@ def test_states_of_every_discrete_space_are_told_apart():
         run = learn(env, SafeQ(), episodes=30, horizon=2, reward_range=(0, 1))
         assert [run.policy.action(step, env.sample) for step in (0, 1)] == [1, 1]
         assert run.model.num_slots == 2  # the same state at two steps
-        with pytest.raises(PolicyError, match="was not met"):
+        with pytest.raises(PolicyError, match="was not visited"):
             run.policy.action(0, ("elsewhere",))
 
 
