@@ -30,7 +30,7 @@ def test_a_policy_is_read_with_its_problem_or_model(path, target):
     best = peakrl.solve(MODEL).policy
     best.save(path)
     assert np.array_equal(peakrl.load(path, target).rows, best.rows)
-    with pytest.raises(StorageError, match="pass it, or its model, as the second argument"):
+    with pytest.raises(StorageError, match="pass the problem or its model as the second argument"):
         peakrl.load(path)
 
 
