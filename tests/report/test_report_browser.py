@@ -123,7 +123,7 @@ def test_the_explorer_answers_what_the_policy_does(opened: Opened, folder: Path)
     lines = {row[0]: row for row in explorer.locator("tbody tr").evaluate_all(
         "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))")}  # fmt: skip
     assert set(lines) == {"0", "1", "2", "3", "4"}
-    assert "breaks peak power by up to 1" in lines["4"][5]
+    assert "violates peak power by up to 1" in lines["4"][5]
     assert lines["0"][5] == ""
 
 

@@ -262,7 +262,7 @@ BAD = {
                 {"name": "SafeQ", "learner": "ConstrainedQ", "preset": "published", "slack": 1},
             ]
         ),
-        r"settings\[1\]\.name: 'SafeQ' is the name of settings\[0\] already",
+        r"settings\[1\]\.name: 'SafeQ' is already the name of settings\[0\]",
     ),
     "unknown name": (entry(runs=[{"settings": "paper"}]), r"runs\[0\]\.settings: 'paper' is not among"),
     "bad number": (entry(episodes="many"), "episodes is 'many'; it must be a whole number"),

@@ -222,7 +222,7 @@ def test_a_dry_run_lists_what_is_missing_and_makes_nothing(tmp_path: Path) -> No
     result = CliRunner().invoke(app, ["sweep", str(tmp_path / "small.toml"), "--dry-run"])
     assert result.exit_code == 0
     assert "jobs, SafeQ, 600 episodes, seed 3" in result.stdout
-    assert "Runs: 16 to make, 0 found" in result.stdout
+    assert "Runs: 16 missing, 0 found" in result.stdout
     assert not (tmp_path / "out").exists()
 
 
