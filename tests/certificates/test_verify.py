@@ -19,7 +19,7 @@ import peakrl
 from helpers.certified_policies import certificates
 from helpers.random_problems import random_problem
 from peakrl import PeakError
-from peakrl.certificates.evidence import model_evidence
+from peakrl.certificates.episodes import model_evidence
 from peakrl.certificates.verify_exact import chosen
 from peakrl.certificates.verify_model import digest_of, read_model
 from peakrl.certificates.verify_sampled import check as check_sampled

@@ -21,8 +21,7 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import PeakError, Policy, compile_model, evaluate
 from peakrl.errors import PolicyError, SettingsError
-from peakrl.evaluation.curve import policy_curve, summed_totals
-from peakrl.evaluation.curve_tables import new_curve
+from peakrl.evaluation.curve import new_curve, policy_curve, summed_totals
 
 FIELDS = ("value", "violation", "violation_probability", "step_rewards", "step_violations", "worst_margin")
 #: Problems are drawn in blocks, so that a failure names one and the whole is shared among workers.

@@ -13,8 +13,7 @@ from peakrl import TabularModel, compile_model
 from peakrl.learners import OptCMDP
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_distributions, counted_chain, extended_flow
 from peakrl.planning.backward import value_of_mixture
-from peakrl.planning.lagrangian import NOT_BARRED, best_plan, best_within, known_laws
-from peakrl.planning.lagrangian_kernel import plan_at, reached_by, worth_of
+from peakrl.planning.lagrangian import NOT_BARRED, best_plan, best_within, known_laws, plan_at, reached_by, worth_of
 from peakrl.planning.occupancy import flow, most_reward
 from peakrl.space import read_only
 from peakrl.training.trainer import Trainer

@@ -14,7 +14,7 @@ from benchmarks.models import sparse_model
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import TabularModel, compile_model, learn
-from peakrl.evaluation.curve_tables import new_curve
+from peakrl.evaluation.curve import new_curve
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.policy.tables import first_rows
 from peakrl.problems import energy_harvesting

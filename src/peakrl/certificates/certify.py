@@ -18,18 +18,26 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from peakrl.certificates.certificate import Certificate, Evidence
-from peakrl.certificates.episodes import AnyRule, EnvironmentEpisodes, Episodes, ModelEpisodes, as_policy, name_of
-from peakrl.certificates.evidence import model_evidence, policy_evidence
-from peakrl.certificates.limits import can_solve
+from peakrl.certificates.episodes import (
+    AnyRule,
+    EnvironmentEpisodes,
+    Episodes,
+    ModelEpisodes,
+    as_policy,
+    model_evidence,
+    name_of,
+    policy_evidence,
+)
 from peakrl.checks import check_count, check_fraction, check_number, check_seed
 from peakrl.compile import as_model, is_problem
-from peakrl.errors import SettingsError
+from peakrl.errors import SettingsError, UnknownStateError
 from peakrl.evaluation.bounds import lower_mean, upper_mean
 from peakrl.evaluation.environments import Unknown
 from peakrl.evaluation.exact import Evaluation, evaluate
@@ -37,9 +45,36 @@ from peakrl.evaluation.simulation import most_kept
 from peakrl.gym.constraints import ConstraintFunction
 from peakrl.planning import Solution, solve
 from peakrl.policy.mixture import AnyPolicy
-from peakrl.policy.tables import Policy
+from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
+
+if TYPE_CHECKING:
+    from peakrl.policy.mixture import AveragedPolicy
+    from peakrl.tabular import TabularModel
+
+
+#: The optimum takes about a second for so many outcomes, all steps together; an averaged policy some seconds for so
+#: many changes times nodes, and a moment for so many.
+MOST_OUTCOMES, MOST_CHANGES, FEW_CHANGES = 5e8, 5e9, 5e7
+#: The policy explorer has tables of this many nodes at most.
+MOST_NODES = 50_000_000
+
+
+def can_solve(model: TabularModel) -> bool:
+    """Is the optimum quick to compute?"""
+    return model.num_outcomes + model.num_entries <= MOST_OUTCOMES
+
+
+def can_average(policy: AveragedPolicy, *, at_once: bool = False) -> bool:
+    """Is an averaged policy quick to evaluate; with `at_once`, so quick that a live page can wait for it?"""
+    return policy.num_changes * policy.model.num_nodes <= (FEW_CHANGES if at_once else MOST_CHANGES)
+
+
+def can_explore(model: TabularModel) -> bool:
+    """Are tables of what follows each action small enough to make for a page?"""
+    return model.num_nodes <= MOST_NODES
+
 
 #: On an environment, unless told otherwise; and how many come before the first look, each further one after half more.
 USUAL_EPISODES, FIRST_LOOK, GROWTH = 10_000, 200, 1.5
@@ -253,3 +288,28 @@ def certificate_of_episodes(
         evidence=source.evidence(returns, violations, how_bounded(optimum)),
     )
     return judged(certificate, bool((violations > 0).any()), optimum)
+
+
+FILLED = "in a state that was not visited while learning the policy takes the first action of the table"
+
+
+def policy_on_table(table: TabularModel, policy: Any) -> Policy | StochasticPolicy:
+    """Return what a policy does on the table; in states that it does not know, the first action."""
+    weights = np.zeros(table.num_entries)
+    first = table.row_start[:-1][np.diff(table.row_start) > 0]
+    weights.reshape(-1, table.num_rows)[:, first] = 1.0
+    for step, slot, _ in table.decisions():
+        base = step * table.entry_stride
+        with suppress(UnknownStateError):
+            probabilities = policy.probabilities(step, table.state_of_slot(slot))
+            for row in table.rows_of_slot(slot):
+                weights[base + row] = probabilities.get(table.action_of_row(row), 0.0)
+    return simplest_policy(table, weights)
+
+
+def certify_on_table(table: TabularModel, policy: Any, epsilon: float | None = None) -> Certificate:
+    """Return the exact certificate, on the table, of a policy that was learned on the environment."""
+    filled = policy_on_table(table, policy)
+    optimum = solve(table) if can_solve(table) else None
+    certificate = certificate_on_model(table, filled, evaluate(table, filled), optimum, epsilon)
+    return replace(certificate, rests_on=(*certificate.rests_on, FILLED))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import Evidence
-from peakrl.certificates.evidence import model_evidence
 from peakrl.checks import ROUNDING
 from peakrl.errors import PolicyError, TargetError
 from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
@@ -24,6 +24,32 @@ from peakrl.policy.tables import Policy
 from peakrl.sampling import Words, draw_first, draw_outcome, seed_state
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
+
+Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+
+
+def model_evidence(model: TabularModel) -> Part:
+    """Return the numbers of a model, those that its digest is made of; what states are called is no part of them."""
+    plain = {
+        "name": model.name,
+        "digest": model.digest,
+        "horizon": int(model.horizon),
+        "stationary": bool(model.stationary),
+        "stride": int(model.payoffs.stride),
+        "constraint_names": list(model.constraint_names),
+        "constraint_bounds": [float(bound) for bound in model.constraint_bounds],
+        "reward_range": [float(end) for end in model.reward_range],
+    }
+    return plain, {f"model.{name}": array for name, array in model.meaning().items()}
+
+
+def policy_evidence(policy: AnyPolicy) -> Part:
+    """Return the decisions of a policy, by number."""
+    plain, arrays = policy._stored()
+    if isinstance(policy, Policy):  # whatever is smaller in a file: who verifies knows rows only
+        plain, arrays = {"form": "deterministic"}, {"rows": policy.rows}
+    return {"policy": plain}, {f"policy.{name}": array for name, array in arrays.items()}
+
 
 #: A policy from elsewhere: which of the actions on offer to take.
 AnyRule = Callable[[int, Any, Sequence[Hashable]], Hashable]

@@ -55,7 +55,7 @@ def certify(
 def examined(file: Path, policy: Path, **asked: Any) -> Certificate:
     """Return the certificate of a stored policy; for environments on the transition table if there is one."""
     from peakrl.certificates.certify import certify as examine
-    from peakrl.certificates.on_table import certify_on_table
+    from peakrl.certificates.certify import certify_on_table
 
     target = read_problem(file).target(progress=True)
     if not target.is_environment:
@@ -173,7 +173,7 @@ def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[
 
 def metrics(policy: AnyPolicy, which: str, episodes: int | None, target: LearningTarget | None) -> dict[str, Any]:
     """Return the exact metrics of a policy; None if an environment has no transition table."""
-    from peakrl.certificates.on_table import policy_on_table
+    from peakrl.certificates.certify import policy_on_table
     from peakrl.evaluation import evaluate as exact
     from peakrl.tabular import TabularModel
 

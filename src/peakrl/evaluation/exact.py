@@ -19,20 +19,121 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peakrl.checks import check_number
 from peakrl.compile import Target
 from peakrl.errors import PolicyError
-from peakrl.evaluation.curve import summed_totals
-from peakrl.evaluation.curve_tables import may_vanish, new_curve
-from peakrl.evaluation.exact_kernel import forward_totals
-from peakrl.evaluation.violation_probability import stopped_at_violation
-from peakrl.numerics import LEAST
+from peakrl.evaluation.curve import may_vanish, new_curve, summed_totals
+from peakrl.jit import loop
+from peakrl.numerics import LEAST, times
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy
-from peakrl.space import frozen, read_only
+from peakrl.space import expand, frozen, read_only, starts_of
 from peakrl.tabular import TabularModel
-from peakrl.types import Floats, Ints, Layout
+from peakrl.types import Floats, Ints, Layout, Longs
+
+
+@loop
+def forward_totals(
+    layout: Layout,
+    row_payoffs: Floats,
+    first: int,
+    rows: Ints,
+    weights: Floats,
+    mass: Floats,
+    sent: Floats,
+    used: NDArray[np.bool_],
+    totals: Floats,
+) -> None:
+    """Add to totals [step - first, quantity] what steps from `first` on pay; mark in `used` the rows that may come up.
+
+    The policy is `weights` [entry], or where that is empty `rows` [node], both from the step `first` on. `mass` [slot]
+    is m_first and becomes that of the step after the last; `sent` [distribution] is scratch, all 0.
+    """
+    row_start, row_distribution, outcome_start = layout.row_start, layout.row_distribution, layout.outcome_start
+    outcome_next, outcome_probability = layout.outcome_next, layout.outcome_probability
+    table = weights.shape[0] == 0
+    for number in range(totals.shape[0]):
+        step, here, entries = first + number, number * layout.node_stride, number * layout.entry_stride
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            if mass[slot] == 0.0:
+                continue
+            first_row = np.int64(rows[here + slot]) if table else row_start[slot]
+            last_row = first_row + 1 if table else row_start[slot + 1]
+            for row in range(first_row, last_row):
+                part = mass[slot] if table else times(mass[slot], weights[entries + row])
+                if part > 0.0:
+                    used[row] = True
+                    sent[row_distribution[row]] += part
+                    for q in range(totals.shape[1]):
+                        totals[number, q] += times(part, row_payoffs[row, q])
+            mass[slot] = 0.0
+        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+            if sent[d] > 0.0:
+                for o in range(outcome_start[d], outcome_start[d + 1]):
+                    mass[outcome_next[o]] += times(sent[d], outcome_probability[o])
+                sent[d] = 0.0
+
+
+def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:
+    """Return the layout of the stopped process, and the probability that a row violates, [row]."""
+    layout = model.layout
+    violates: NDArray[np.bool_] = np.any(model.payoffs.constraints < 0, axis=1)
+    probability = model.row_means(violates.astype(np.float64))
+    always = model.row_means((~violates).astype(np.float64)) == 0.0
+    some = np.flatnonzero(~always & (probability > 0.0))
+    kept, kept_sizes = harmless_outcomes(model, some, violates)
+    # Each new distribution is a stretch of a pool: the old outcomes, then those kept of the rows `some`.
+    pool_next = np.concatenate([layout.outcome_next, layout.outcome_next[kept]])
+    pool_probability = np.concatenate([layout.outcome_probability, layout.outcome_probability[kept]])
+    old_sizes = np.diff(layout.outcome_start)
+    blocks, old_block, row_block = blocks_of(layout)
+    nowhere = np.zeros(blocks, np.int64)
+    sizes = np.concatenate([old_sizes, kept_sizes, nowhere])
+    starts = np.concatenate([starts_of(np.concatenate([old_sizes, kept_sizes]))[:-1], nowhere])
+    # A step's distributions must stand together: sort by block, old ones first.
+    block = np.concatenate([old_block, row_block[some], np.arange(blocks)])
+    order = np.argsort(block, kind="stable")
+    index = np.argsort(order)
+    row_distribution = index[layout.row_distribution]
+    row_distribution[some] = index[len(old_sizes) + np.arange(len(some))]
+    row_distribution[always] = index[len(old_sizes) + len(some) + row_block[always]]
+    source = expand(starts[order], sizes[order])
+    ends = starts_of(np.bincount(block, minlength=blocks))
+    ranges = np.stack([ends[:-1], ends[1:]], axis=1)
+    stopped = layout._replace(
+        step_distributions=frozen(np.resize(ranges, (layout.horizon, 2)), np.int64),
+        row_distribution=frozen(row_distribution, np.int32),
+        outcome_start=frozen(starts_of(sizes[order]), np.int64, own=True),
+        outcome_next=frozen(pool_next[source], np.int32),
+        outcome_probability=frozen(pool_probability[source], np.float64),
+    )
+    return stopped, np.where(always, 1.0, probability)
+
+
+def harmless_outcomes(model: TabularModel, rows: Longs, violates: NDArray[np.bool_]) -> tuple[Longs, Longs]:
+    """Return the outcomes of `rows` that do not violate, row after row, and how many each row has."""
+    layout = model.layout
+    d = layout.row_distribution[rows]
+    sizes = layout.outcome_start[d + 1] - layout.outcome_start[d]
+    outcomes = expand(layout.outcome_start[d], sizes)
+    within = outcomes - np.repeat(layout.outcome_start[d], sizes)
+    harmless = ~violates[np.repeat(model.payoffs.row_payoff[rows], sizes) + model.payoffs.stride * within]
+    owner = np.repeat(np.arange(len(rows)), sizes)
+    return outcomes[harmless], np.bincount(owner[harmless], minlength=len(rows))
+
+
+def blocks_of(layout: Layout) -> tuple[int, Longs, Longs]:
+    """Return how many sets of distributions there are (one where all steps share them), and each one's and row's."""
+    rows, distributions = len(layout.row_distribution), len(layout.outcome_start) - 1
+    if layout.node_stride:
+        return 1, np.zeros(distributions, np.int64), np.zeros(rows, np.int64)
+    steps = np.arange(layout.horizon)
+    rows_a_step = np.diff(layout.row_start[layout.step_slots], axis=1).ravel()
+    distributions_a_step = np.diff(layout.step_distributions, axis=1).ravel()
+    return layout.horizon, np.repeat(steps, distributions_a_step), np.repeat(steps, rows_a_step)
+
 
 #: What two exact computations of the same value may differ by, for each unit of it.
 ROUNDING = 1e-9

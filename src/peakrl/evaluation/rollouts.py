@@ -10,8 +10,7 @@ import numpy as np
 from peakrl.checks import check_seed
 from peakrl.compile import as_model, is_problem
 from peakrl.errors import SettingsError
-from peakrl.evaluation.simulation import STREAM
-from peakrl.evaluation.simulation_kernel import draw_row, row_in_force
+from peakrl.evaluation.simulation import STREAM, draw_row, row_in_force
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import StochasticPolicy
 from peakrl.problem import violation_of

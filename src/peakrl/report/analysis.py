@@ -20,9 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from peakrl.certificates.certificate import Certificate
-from peakrl.certificates.certify import below, certificate_on_model
-from peakrl.certificates.limits import can_average, can_explore, can_solve
-from peakrl.certificates.on_table import certify_on_table, policy_on_table
+from peakrl.certificates.certify import (
+    below,
+    can_average,
+    can_explore,
+    can_solve,
+    certificate_on_model,
+    certify_on_table,
+    policy_on_table,
+)
 from peakrl.compile import as_model
 from peakrl.errors import PeakError
 from peakrl.evaluation import Evaluation, evaluate

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.certificates.certify import policy_on_table
 from peakrl.certificates.episodes import stream_of
-from peakrl.certificates.on_table import policy_on_table
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate, simulate
 from peakrl.gym.env_spec import KIND, EnvironmentSpec, LearningTarget

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from peakrl.checks import check_confidence, check_count, check_number
 from peakrl.errors import SettingsError
-from peakrl.evaluation.policy_curve import PolicyCurve
+from peakrl.evaluation.curve import PolicyCurve
 from peakrl.learners.episode import Log
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Longs

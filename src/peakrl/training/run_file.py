@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from peakrl.checks import check_episodes, whole
 from peakrl.errors import PeakError, SettingsError, StorageError
-from peakrl.evaluation.policy_curve import PolicyCurve
+from peakrl.evaluation.curve import PolicyCurve
 from peakrl.gym.adapter import Lanes, store_rules
 from peakrl.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.learners import learner_from

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import Certificate
 from peakrl.errors import LearnerError, PeakError, SettingsError, TargetError
-from peakrl.evaluation.policy_curve import policy_value
+from peakrl.evaluation.curve import policy_value
 from peakrl.gym.adapter import Lanes, ModelLane, SingleLane
 from peakrl.learners.assumptions.contradictions import DeclarationCheck
 from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge

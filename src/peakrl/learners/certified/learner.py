@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from peakrl.errors import SettingsError
-from peakrl.evaluation.policy_curve import policy_value
+from peakrl.evaluation.curve import policy_value
 from peakrl.learners.base import (
     Choices,
     Episode,

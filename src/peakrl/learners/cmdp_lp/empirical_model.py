@@ -25,7 +25,7 @@ from peakrl.errors import SettingsError
 from peakrl.learners.cmdp_limits import Budget
 from peakrl.learners.space import Space
 from peakrl.learners.ucbvi import NO_CELL, CountingPlanner, Counts
-from peakrl.planning.lagrangian_kernel import Laws
+from peakrl.planning.lagrangian import Laws
 from peakrl.planning.occupancy import Flow, flow
 from peakrl.reachability import reachable_nodes
 from peakrl.space import expand, read_only, starts_of
