@@ -129,7 +129,7 @@ def test_an_infeasible_problem_fails_its_check_with_the_reason():
     assert "check its sign" in check(report, "'limit' can be satisfied").detail
     assert not check(report, "'limit' can be satisfied").holds
     assert "at the smallest expected violation" in str(report)
-    assert "the least that can be kept is 1" in str(report)
+    assert "the least feasible limit is 1" in str(report)
 
 
 def test_a_constraint_that_never_binds_is_pointed_out():

@@ -128,7 +128,7 @@ def test_an_infeasible_slack_gives_the_least_violation_and_names_the_slack_neede
     assert not found.feasible
     assert (found.value, found.violation) == (best.value, best.violation) == (0.0, 1.5)
     assert found.policy.action(0, 0) == 0
-    assert "the least that can be kept is 0.75" in found.reason
+    assert "the least feasible limit is 0.75" in found.reason
     assert "'power' at step" in found.reason
     assert "heat" not in found.reason
 

@@ -97,7 +97,7 @@ def test_solve_under_a_budget_tells_what_another_unit_is_worth_or_the_least_that
     assert "multipliers (value per unit of the limit): 0.584963" in text
     code, text = run("solve", "scheduling-3", "--budget", "total=0.1")
     assert code == 1
-    assert "the least that can be kept is 0.266204" in text
+    assert "the least feasible limit is 0.266204" in text
 
 
 def test_solve_takes_a_problem_file(run: Run, tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_a_policy_file_that_cannot_be_is_refused_before_the_work(tmp_path, monke
     model = late_bloomer(12)
     with pytest.raises(StorageError, match="no folder"):
         solve(model, policy_file=tmp_path / "nowhere" / "policy.peakrl")
-    with pytest.raises(SettingsError, match="keeps no policy"):
+    with pytest.raises(SettingsError, match="stores no policy"):
         solve(model, keep="value", policy_file=tmp_path / "policy.peakrl")
 
     def full(*_):

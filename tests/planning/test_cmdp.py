@@ -192,7 +192,7 @@ def test_costs_that_are_equal_but_for_rounding_are_within_the_limit_alike():
 def test_a_small_limit_is_not_kept_by_what_is_small_only_beside_the_largest_cost(form):
     found = solve_cmdp(one_choice([0.0, 1.0], [1e-11, 1.0], 1.0), **{form: 1e-12})
     assert not found.feasible
-    assert "the least that can be kept is 1e-11" in found.reason
+    assert "the least feasible limit is 1e-11" in found.reason
 
 
 def test_an_action_of_enormous_cost_does_not_blur_the_others():
@@ -211,7 +211,7 @@ def test_a_limit_that_no_policy_can_meet_names_the_least_that_one_can(form):
     found = solve_cmdp(model, **{form: 0.5})
     least = {"total": "1.5", "per_constraint": "1.5", "per_step": "0.75", "chance": "1", "union_chance": "2"}[form]
     assert not found.feasible
-    assert f"the least that can be kept is {least}" in found.reason
+    assert f"the least feasible limit is {least}" in found.reason
     assert found.multipliers is None
     assert found.policy.probabilities(0, found.policy.model.state_of_slot(0)) == {0: 1.0}
 

@@ -13,7 +13,7 @@ from peakrl import TabularModel, compile_model
 from peakrl.learners import OptCMDP
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_distributions, counted_chain, extended_flow
 from peakrl.planning.backward import value_of_mixture
-from peakrl.planning.lagrangian import NOT_BARRED, best_plan, best_within, known_laws, plan_at, reached_by, worth_of
+from peakrl.planning.lagrangian import NONE_FORBIDDEN, best_plan, best_within, no_boxes, plan_at, reached_by, worth_of
 from peakrl.planning.occupancy import flow, most_reward
 from peakrl.space import read_only
 from peakrl.training.trainer import Trainer
@@ -36,7 +36,7 @@ def test_the_optimum_is_that_of_the_linear_programme(seed):
     paths, limit = flow(model), float(rng.uniform(0.01, 1.0))
     closed, costs = np.flatnonzero(barred[paths.entries]), sparse.csr_array(cost[paths.rows][None])
     programme = most_reward(paths, reward[paths.rows], costs, np.array([limit]), 1.0, None, closed)
-    found = best_within(model, reward, cost, limit, barred=barred if seed % 2 else NOT_BARRED)
+    found = best_within(model, reward, cost, limit, forbidden=barred if seed % 2 else NONE_FORBIDDEN)
     assert (found is None) == (programme is None)
     if found is None:
         return
@@ -82,7 +82,7 @@ def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
             # By duality: what the plan at the price is worth is the optimum.
             laws = box_distributions(chain, learner.space, cells, box)
             value, charge, *_ = plan_at(
-                chain.layout, laws, chain.num_nodes, reward, cost[:, 0], NOT_BARRED, 1.0, found.price
+                chain.layout, laws, chain.num_nodes, reward, cost[:, 0], NONE_FORBIDDEN, 1.0, found.price
             )
             at_price = chain.first_probability @ (value - found.price * charge)[chain.first_slot]
             assert at_price + found.price * limit == pytest.approx(best, abs=1e-7)
@@ -95,7 +95,7 @@ def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
 def test_a_plan_at_a_price_is_the_best_of_a_plain_recursion(seed, boxed):
     rng = np.random.default_rng(seed)
     learner, chain, cells, box, reward, cost = counted(seed + 10, 0.05)
-    laws = box_distributions(chain, learner.space, cells, box) if boxed else known_laws(chain.layout)
+    laws = box_distributions(chain, learner.space, cells, box) if boxed else no_boxes(chain.layout)
     barred = np.zeros(chain.num_entries, np.int8)
     barred[rng.integers(0, len(chain.row_of) - 3)] = 1
     written = boxes(learner, chain, cells, box) if boxed else {}

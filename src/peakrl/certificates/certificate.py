@@ -1,15 +1,15 @@
-"""What is known of a policy, with what it rests on and the numbers to check it by.
+"""`Certificate`: bounds on a policy, the assumptions they rest on, and the evidence to check them.
 
 With V the value of the policy, V* that of the best policy that never violates, and viol its expected violation:
 
     value_low <= V <= value_high,   V* <= optimum_high,   V* - V <= gap,   viol <= violation_high,
     P(an episode violates anything) <= violation_probability_high
 
-all at once, except with probability `failure_probability` over the episodes that were drawn (0 where none were). What
-is claimed, and so what `holds` says:
+all at once, except with probability `failure_probability` over the episodes that were drawn (0 if none were). The
+claim, which `holds` reports:
 
     epsilon given   gap <= epsilon and violation_high <= epsilon
-    epsilon None    nothing is known against the policy: exact, no violation can happen; sampled, none was seen
+    epsilon None    exact: no violation is possible; sampled: none was observed
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from peakrl.storage import fields_of, read_record, write_record
 
 Kind = Literal["exact", "sampled", "learned"]
 KINDS: tuple[str, ...] = get_args(Kind)
-#: What a file says that it holds, and the number of its form.
+#: The kind of the file, and the version of its format.
 FILE_KIND, SCHEMA = "certificate", 1
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The numbers that a certificate can be computed from again: plain JSON values, and arrays by name."""
+    """The numbers from which a certificate can be recomputed: plain JSON values, and arrays by name."""
 
     plain: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
@@ -41,23 +41,23 @@ class Evidence:
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What is known of a policy, how surely, and what that rests on; `print` shows it at a glance."""
+    """Bounds on a policy, their failure probability, and what they rest on; `print` shows a summary."""
 
-    #: Is what it claims borne out? With an epsilon: gap and violation within it. Without: see `claim`.
+    #: Whether the claim holds. With an epsilon: gap and violation are within it. Without: see `claim`.
     holds: bool
     #: "exact" (computed on a model), "sampled" (fresh episodes) or "learned" (by a learner that stops by itself).
     kind: Kind
-    #: What was asked for; None where only bounds were.
+    #: The requested accuracy; None if only bounds were requested.
     epsilon: float | None
-    #: How likely the drawn episodes were so odd that one of the bounds is wrong; 0 where none were drawn.
+    #: The probability that one of the bounds is wrong, over the drawn episodes; 0 if none were drawn.
     failure_probability: float
-    #: The policy earns at least this in an episode, on average; None where nothing is known.
+    #: The policy earns at least this in an episode, on average; None if nothing is known.
     value_low: float | None
     #: The policy earns at most this.
     value_high: float | None
-    #: No policy that never violates earns more; None where there is none, or nothing is known.
+    #: No policy that never violates earns more; None if there is none, or nothing is known.
     optimum_high: float | None
-    #: How far the policy lies below the best that never violates, at most; below 0 where violating pays.
+    #: How far the policy lies below the best that never violates, at most; below 0 if violating pays.
     gap: float | None
     #: Expected violation of an episode, at most; 0 only where no violation can happen. None where nothing is known.
     violation_high: float | None
@@ -105,7 +105,7 @@ class Certificate:
         return "\n".join(lines)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return what there is to read, line by line: a word, and what it says."""
+        """Return the lines of the summary: a label, and its text."""
         rows = [("of", self.subject)] if self.subject else []
         rows += [("claim", self.claim), ("value", between(self.value_low, self.value_high))]
         if self.optimum_high is not None:
@@ -115,7 +115,7 @@ class Certificate:
         if self.episodes:
             rows.append(("episodes", f"{self.episodes:,}"))
         rows.append(("fails with", chance(self.failure_probability)))
-        rows += [("rests on" if place == 0 else "", line) for place, line in enumerate(self.rests_on)]
+        rows += [("rests on" if index == 0 else "", line) for index, line in enumerate(self.rests_on)]
         return rows
 
     @property
@@ -138,7 +138,7 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
-        """Return what a file says, which may be anything: `peakrl.verify` checks it."""
+        """Return the certificate of a file, unchecked: `peakrl.verify` checks it."""
         plain, arrays = read_record(path, FILE_KIND)
         with fields_of(path):
             if plain["schema"] != SCHEMA:
@@ -146,27 +146,27 @@ class Certificate:
             return certificate_of(plain["certificate"], Evidence(dict(plain["evidence"]), arrays))
 
 
-def certificate_of(told: Mapping[str, Any], evidence: Evidence) -> Certificate:
-    """Return the certificate that a file tells of; a ValueError says what cannot be."""
+def certificate_of(stored: Mapping[str, Any], evidence: Evidence) -> Certificate:
+    """Return the certificate of a file; a ValueError names what is invalid."""
     numbers = {
-        name: None if told[name] is None else finite(told[name], name)
+        name: None if stored[name] is None else finite(stored[name], name)
         for name in ("epsilon", "value_low", "value_high", "optimum_high", "gap", "violation_high",
                      "violation_probability_high")
     }  # fmt: skip
-    kind, episodes, holds, reason = told["kind"], told["episodes"], told["holds"], told["reason"]
-    failure = finite(told["failure_probability"], "failure_probability")
+    kind, episodes, holds, reason = stored["kind"], stored["episodes"], stored["holds"], stored["reason"]
+    failure = finite(stored["failure_probability"], "failure_probability")
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(KINDS)}")
     if type(holds) is not bool or type(episodes) is not int or episodes < 0 or not 0 <= failure < 1:
-        raise ValueError("holds, episodes or failure_probability is none that a certificate can have")
-    if not isinstance(reason, str | None) or not isinstance(told["subject"], str):
-        raise ValueError("reason or subject is no text")
-    if not all(isinstance(line, str) for line in told["rests_on"]):
-        raise ValueError("rests_on holds something that is no text")
-    rests_on = tuple(told["rests_on"])
+        raise ValueError("holds, episodes or failure_probability is invalid")
+    if not isinstance(reason, str | None) or not isinstance(stored["subject"], str):
+        raise ValueError("reason or subject is not a string")
+    if not all(isinstance(line, str) for line in stored["rests_on"]):
+        raise ValueError("rests_on contains something that is not a string")
+    rests_on = tuple(stored["rests_on"])
     return Certificate(
         holds=holds, kind=kind, failure_probability=failure, episodes=episodes, rests_on=rests_on, reason=reason,
-        subject=told["subject"], evidence=evidence, **numbers,
+        subject=stored["subject"], evidence=evidence, **numbers,
     )  # fmt: skip
 
 
@@ -177,11 +177,11 @@ def finite(given: Any, name: str) -> float:
     return float(given)
 
 
-# Numbers for reading --------------------------------------------------------------------------------------------------
+# Text --------------------------------------------------------------------------------------------------
 
 
 def number(value: float) -> str:
-    """Return a number of six digits; a bound that is above 0 never reads as 0."""
+    """Return a number with six digits; a positive bound is never shown as 0."""
     return f"{value:.6g}"
 
 
@@ -195,5 +195,5 @@ def between(low: float | None, high: float | None) -> str:
 
 
 def chance(probability: float) -> str:
-    """Return how surely something holds."""
+    """Return a failure probability as text."""
     return f"probability at most {probability:g}" if probability else "probability 0: nothing was drawn"

@@ -1,16 +1,16 @@
-"""`certify`: what is known of a policy, exactly on a model, or from fresh episodes on whatever can be followed.
+"""`certify`: bounds on a policy, exact on a model, or from fresh episodes on models and environments.
 
 Exact, on a model: value, violation and its probability of the policy (`evaluation.exact`), and the best value without
-any violation (`planning.solve`). A violation counts as possible where an outcome of positive probability has one: then
-it is never told as 0, however unlikely it is.
+any violation (`planning.solve`). A violation is possible if an outcome of positive probability has one: then it is
+never reported as 0.
 
 Sampled, for n fresh episodes with returns R_k in [low, high] and violations Z_k in [0, most], by `evaluation.bounds`
 at all n at once, the failure probability p shared evenly between
 
     value_low <= V,  V <= value_high  (from R_k),   viol <= violation_high  (from Z_k),   P(Z > 0)  (from 1[Z_k > 0]).
 
-As the bounds hold at all n at once, a certificate with an epsilon stops as soon as it holds. Of the optimum, episodes
-of a policy say nothing: V* is solved for on a model; on an environment the most that an episode can earn stands for it.
+As the bounds hold at all n at once, a certificate with an epsilon stops as soon as it holds. Episodes of a policy do
+not bound the optimum: on a model V* is computed; on an environment the largest possible return is used instead.
 """
 
 from __future__ import annotations
@@ -54,33 +54,33 @@ if TYPE_CHECKING:
     from peakrl.tabular import TabularModel
 
 
-#: The optimum takes about a second for so many outcomes, all steps together; an averaged policy some seconds for so
-#: many changes times nodes, and a moment for so many.
+#: Limits of what is computed without a request: outcomes for the optimum (about a second), changes times nodes for an
+#: averaged policy (some seconds), and the same at once.
 MOST_OUTCOMES, MOST_CHANGES, FEW_CHANGES = 5e8, 5e9, 5e7
 #: The policy explorer has tables of this many nodes at most.
 MOST_NODES = 50_000_000
 
 
 def can_solve(model: TabularModel) -> bool:
-    """Is the optimum quick to compute?"""
+    """Return whether the optimum is quick to compute."""
     return model.num_outcomes + model.num_entries <= MOST_OUTCOMES
 
 
 def can_average(policy: AveragedPolicy, *, at_once: bool = False) -> bool:
-    """Is an averaged policy quick to evaluate; with `at_once`, so quick that a live page can wait for it?"""
+    """Return whether an averaged policy is quick to evaluate; with `at_once`, very quick."""
     return policy.num_changes * policy.model.num_nodes <= (FEW_CHANGES if at_once else MOST_CHANGES)
 
 
 def can_explore(model: TabularModel) -> bool:
-    """Are tables of what follows each action small enough to make for a page?"""
+    """Return whether the tables of the policy explorer are small enough for a page."""
     return model.num_nodes <= MOST_NODES
 
 
-#: On an environment, unless told otherwise; and how many come before the first look, each further one after half more.
+#: The default number of episodes, the number before the first check, and its growth from check to check.
 USUAL_EPISODES, FIRST_LOOK, GROWTH = 10_000, 200, 1.5
-#: A gap below this part of the optimum is rounding, and counts as 0.
+#: A gap below this part of the optimum counts as 0.
 ROUNDING = 1e-12
-#: What can happen has a probability above 0, even where it is too small for a number.
+#: A possible event has a positive probability, also if it underflows.
 LEAST = math.ulp(0.0)
 
 
@@ -99,17 +99,17 @@ def certify(
     constraint: ConstraintFunction | None = None,
     unknown: Unknown = "raise",
 ) -> Certificate:
-    """Return what is known of `policy` on `target`: a model, a `Problem` or a Gymnasium environment.
+    """Certify a policy on a model, a problem or a Gymnasium environment.
 
-    On a model everything is exact, unless `episodes` says to sample it. On an environment `episodes` (10,000 unless
-    given) fresh ones are followed and give bounds that hold together except with `failure_probability`; with an
-    `epsilon` they end as soon as the certificate holds. `policy` is one of ours, or any function
-    (step, state, actions) -> action, also one that was trained elsewhere. It must have been fixed before, and must not
-    be picked by its certificate: each certificate has a failure probability of its own.
+    On a model everything is exact, unless `episodes` is given. On an environment `episodes` (default 10,000) fresh
+    episodes give bounds that hold together except with `failure_probability`; with an `epsilon` sampling stops as soon
+    as the certificate holds. `policy` is one of ours, or any function
+    (step, state, actions) -> action, also one that was trained elsewhere. It must be fixed before, and must not
+    be selected by its certificate: each certificate has its own failure probability.
 
-    `seed` makes the episodes repeatable; by default they are as fresh as the system can make them. `unknown` says what
-    is done on an environment in a state that the policy never met while learning, as for `simulate`: what is certified
-    is the policy with that. The rest is for environments that do not declare it themselves, as for `learn`.
+    `seed` makes the episodes repeatable; by default it is drawn from the system. `unknown` decides on an environment
+    in states that were not visited while learning, as for `simulate`: the certificate is about the policy with
+    that. The rest is for environments that do not declare it themselves, as for `learn`.
     """
     asked = Asked.checked(epsilon, failure_probability, episodes, seed)
     declared = {
@@ -129,13 +129,13 @@ def certify(
     certificate = certificate_on_model(model, followed, evaluate(model, followed), optimum, asked.epsilon)
     if followed is policy:
         return certificate
-    asked_twice = "the function answers alike whenever it is asked: it was asked twice for each step and state"
+    asked_twice = "the function is deterministic: it was called twice for each step and state"
     return replace(certificate, rests_on=(*certificate.rests_on, asked_twice))
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a certificate is asked for, checked."""
+    """The request for a certificate, checked."""
 
     epsilon: float | None
     failure_probability: float
@@ -144,7 +144,7 @@ class Asked:
 
     @classmethod
     def checked(cls, epsilon: Any, failure_probability: Any, episodes: Any, seed: Any) -> Asked:
-        """Return it, or say what cannot be."""
+        """Return the request, or raise for invalid values."""
         if epsilon is not None:
             epsilon = check_number(epsilon, "epsilon", least=0.0)
         failure = check_fraction(failure_probability, "failure_probability", otherwise=", such as 0.05")
@@ -194,35 +194,35 @@ def certificate_on_model(
 
 
 def below(value: float, highest: float) -> float:
-    """Return how far a value lies below another; what is only rounding counts as 0."""
+    """Return how far a value is below another; rounding counts as 0."""
     gap = highest - value
     return gap if abs(gap) > ROUNDING * max(1.0, abs(highest)) else 0.0
 
 
 def highest_value(model: TabularModel, optimum: Solution[Policy] | None) -> float | None:
-    """Return what no policy that never violates can pass; None where there is no such policy."""
+    """Return an upper bound for policies that never violate; None if there is no such policy."""
     if optimum is None:
         return model.horizon * model.reward_range[1]
     return optimum.value if optimum.feasible else None
 
 
 def how_bounded(optimum: Solution[Policy] | None) -> str:
-    """Return what the bound on the optimum is, for the file."""
+    """Return the kind of the bound on the optimum, for the file."""
     return "most reward" if optimum is None else "solved"
 
 
 def optimum_words(model: TabularModel, optimum: Solution[Policy] | None) -> str:
-    """Return where the bound on the optimum comes from."""
+    """Return the origin of the bound on the optimum."""
     if optimum is not None:
         return "the optimum was computed by backward induction over all states of the model"
     return (
-        f"the optimum was not computed, since the model has {model.num_outcomes:,} outcomes: the most that "
-        f"{model.horizon} steps can earn stands for it"
+        f"the optimum was not computed, since the model has {model.num_outcomes:,} outcomes: the largest "
+        f"return of {model.horizon} steps is used instead"
     )
 
 
 def judged(certificate: Certificate, possible: bool, optimum: Solution[Policy] | None) -> Certificate:
-    """Return a certificate with its verdict; `possible`: a violation is known to be."""
+    """Return a certificate with its verdict; `possible`: a violation is known to be possible."""
     epsilon, gap, violation = certificate.epsilon, certificate.gap, certificate.violation_high
     if optimum is not None and not optimum.feasible and (epsilon is not None or possible):
         return certificate.refused(f"no policy is safe: {optimum.reason}")
@@ -239,17 +239,17 @@ def judged(certificate: Certificate, possible: bool, optimum: Solution[Policy] |
 
 
 def violates_words(certificate: Certificate) -> str:
-    """Return how surely a policy violates."""
+    """Return the begin of the message about a violation."""
     if certificate.kind == "exact":
         return "the policy violates a constraint with probability"
-    return "the policy was seen to violate a constraint; an episode does with probability at most"
+    return "the policy was observed to violate a constraint; an episode does so with probability at most"
 
 
 # Sampled --------------------------------------------------------------------------------------------------------------
 
 
 def sampled(source: Episodes, optimum: Solution[Policy] | None, asked: Asked) -> Certificate:
-    """Return the certificate of fresh episodes: all that were asked for, or as many as it takes to hold."""
+    """Return the certificate of fresh episodes: all that were requested, or as many as needed for it to hold."""
     most = USUAL_EPISODES if asked.episodes is None else asked.episodes
     count = most if asked.epsilon is None else min(most, FIRST_LOOK)
     returns, violations = source.more(count)
@@ -264,7 +264,7 @@ def sampled(source: Episodes, optimum: Solution[Policy] | None, asked: Asked) ->
 def certificate_of_episodes(
     source: Episodes, returns: Floats, violations: Floats, optimum: Solution[Policy] | None, asked: Asked
 ) -> Certificate:
-    """Return what these episodes show."""
+    """Return the certificate of these episodes."""
     low, high, most = source.low, source.high, source.most_violation
     part = asked.failure_probability / (4 if most else 2)
     # An episode's return is a sum of `horizon` rounded numbers, and the bound a mean of them.

@@ -1,6 +1,6 @@
-"""Fresh episodes of any policy, on a model or an environment, and what is known of them before the first is drawn.
+"""Fresh episodes of any policy, on a model or an environment, with the bounds that are known before the first one.
 
-They come from a stream of their own: an episode that a policy was learned or chosen from would not be fresh.
+They have their own random stream: an episode from which a policy was learned or selected would not be fresh.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def model_evidence(model: TabularModel) -> Part:
-    """Return the numbers of a model, those that its digest is made of; what states are called is no part of them."""
+    """Return the numbers of a model that its digest covers; names of states are not included."""
     plain = {
         "name": model.name,
         "digest": model.digest,
@@ -44,28 +44,28 @@ def model_evidence(model: TabularModel) -> Part:
 
 
 def policy_evidence(policy: AnyPolicy) -> Part:
-    """Return the decisions of a policy, by number."""
+    """Return the decisions of a policy, by index."""
     plain, arrays = policy._stored()
-    if isinstance(policy, Policy):  # whatever is smaller in a file: who verifies knows rows only
+    if isinstance(policy, Policy):  # `verify` reads rows only
         plain, arrays = {"form": "deterministic"}, {"rows": policy.rows}
     return {"policy": plain}, {f"policy.{name}": array for name, array in arrays.items()}
 
 
-#: A policy from elsewhere: which of the actions on offer to take.
+#: A policy from elsewhere: which of the available actions to take.
 AnyRule = Callable[[int, Any, Sequence[Hashable]], Hashable]
-#: Keeps these episodes apart from those that a learner or a simulation draws from the same seed.
+#: Separates these episodes from those of a learner or a simulation with the same seed.
 STREAM = 0x6365727469667900
 
 
 class Episodes(Protocol):
-    """Where fresh episodes come from."""
+    """A source of fresh episodes."""
 
     horizon: int
-    #: The least and the largest return of an episode, and its largest violation: infinite where nobody declared it.
+    #: The least and the largest return of an episode, and its largest violation: infinite if not declared.
     low: float
     high: float
     most_violation: float
-    #: None where there is none.
+    #: None for environments.
     model: TabularModel | None
     subject: str
 
@@ -74,33 +74,33 @@ class Episodes(Protocol):
         ...
 
     def rests_on(self, optimum: str | None) -> tuple[str, ...]:
-        """Return what must be true for bounds from these episodes to be."""
+        """Return the assumptions of the bounds from these episodes."""
         ...
 
     def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
-        """Return what the bounds can be computed from again."""
+        """Return the numbers from which the bounds can be recomputed."""
         ...
 
 
 def stream_of(seed: int, part: int = 0) -> int:
-    """Return the seed of a part of the episodes that a user's seed stands for."""
+    """Return the seed of a part of the episodes of a user's seed."""
     return int(np.random.SeedSequence((STREAM, seed, part)).generate_state(1, np.uint64)[0])
 
 
 def ends(horizon: int, reward_range: tuple[float, float], may_end_early: bool) -> tuple[float, float]:
-    """Return the least and the largest return; rewards may pass their range by rounding, as they are checked."""
+    """Return the least and the largest return; rewards may exceed their range by rounding."""
     low, high = reward_range
-    room = ROUNDING * max(1.0, abs(low), abs(high))
+    margin = ROUNDING * max(1.0, abs(low), abs(high))
     if may_end_early:  # steps that are not taken earn nothing
         low, high = min(low, 0.0), max(high, 0.0)
-    return horizon * (low - room), horizon * (high + room)
+    return horizon * (low - margin), horizon * (high + margin)
 
 
 def same_for_all(what: str) -> tuple[str, ...]:
-    """Return what every bound from episodes rests on."""
+    """Return the assumptions of every bound from episodes."""
     return (
-        "the policy was fixed before these episodes, does not change while it is followed, and was not picked by this "
-        "certificate: another one has a failure probability of its own",
+        "the policy was fixed before these episodes, does not change while it is followed, and was not selected by "
+        "this certificate: another one has its own failure probability",
         what,
     )
 
@@ -115,7 +115,7 @@ class ModelEpisodes:
         self.model: TabularModel | None = model
         self._model, self._policy, self._seed, self._part = model, policy, seed, 0
         if isinstance(policy, Exported) or not callable(policy):
-            model_for(model, policy)  # which says what is wrong with anything else
+            model_for(model, policy)  # raises for anything else
         self.horizon, self.subject = model.horizon, name_of(policy, model.name)
         self.low, self.high = ends(model.horizon, model.reward_range, may_end_early=False)
         self.most_violation = largest_violation(model.horizon, model.constraint_bounds)
@@ -131,14 +131,14 @@ class ModelEpisodes:
         return paid[:, 0].copy(), paid[:, 1].copy()
 
     def rests_on(self, optimum: str | None) -> tuple[str, ...]:
-        """Return what must be true for bounds from these episodes to be."""
+        """Return the assumptions of the bounds from these episodes."""
         name = f"the system behaves as the model {self._model.name!r} says (digest {self._model.digest})"
         return (*same_for_all(name), *filter(None, [optimum]))
 
     def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
-        """Return what the bounds can be computed from again."""
+        """Return the numbers from which the bounds can be recomputed."""
         plain, arrays = model_evidence(self._model)
-        told = {
+        plain_values = {
             "name": self._model.name,
             "horizon": self.horizon,
             "reward_range": plain["reward_range"],
@@ -149,8 +149,8 @@ class ModelEpisodes:
         }
         drawn = {"returns": returns, "violations": violations}
         if optimum != "solved":
-            return Evidence(told, drawn)
-        return Evidence(told | {"model": plain}, drawn | arrays)
+            return Evidence(plain_values, drawn)
+        return Evidence(plain_values | {"model": plain}, drawn | arrays)
 
 
 def followed(model: TabularModel, rule: AnyRule, words: Words) -> tuple[float, float]:
@@ -161,9 +161,9 @@ def followed(model: TabularModel, rule: AnyRule, words: Words) -> tuple[float, f
         state = model.state_of_slot(slot)
         actions = tuple(model.action_of_row(row) for row in model.rows_of_slot(slot))
         row = model.row_of(step, state, ask(rule, step, state, actions))
-        law = int(layout.row_distribution[row])
-        outcome = int(draw_outcome(words, layout, model.sampler, law))
-        record = int(payoffs.row_payoff[row]) + payoffs.stride * (outcome - int(layout.outcome_start[law]))
+        d = int(layout.row_distribution[row])
+        outcome = int(draw_outcome(words, layout, model.sampler, d))
+        record = int(payoffs.row_payoff[row]) + payoffs.stride * (outcome - int(layout.outcome_start[d]))
         earned += float(payoffs.reward[record])
         violated += float(np.maximum(-payoffs.constraints[record], 0.0).sum())
         slot = int(layout.outcome_next[outcome])
@@ -171,18 +171,18 @@ def followed(model: TabularModel, rule: AnyRule, words: Words) -> tuple[float, f
 
 
 def ask(rule: AnyRule, step: int, state: Any, actions: Sequence[Hashable]) -> Hashable:
-    """Return what a function decides; what it raises is told with where it was asked."""
+    """Return the action of a function; add step and state to its errors."""
     try:
         return rule(step, state, actions)
-    except Exception as error:  # of the user's own code: theirs to read, and we know where it happened
+    except Exception as error:  # of user code: add where it happened
         error.add_note(f"the policy raised this for step {step}, state {state!r}, actions {actions!r}")
         raise
 
 
 def as_policy(model: TabularModel, policy: AnyPolicy | AnyRule) -> AnyPolicy:
-    """Return a policy of ours as it is, and the table of a function; one that draws at random is refused."""
+    """Return a policy as it is, or the table of a function; a random function is refused."""
     if isinstance(policy, Exported) or not callable(policy):
-        model_for(model, policy)  # which says what is wrong with anything else
+        model_for(model, policy)  # raises for anything else
         return policy
 
     def decide(step: int, state: Hashable) -> Hashable:
@@ -191,8 +191,8 @@ def as_policy(model: TabularModel, policy: AnyPolicy | AnyRule) -> AnyPolicy:
         first, second = (ask(policy, step, state, actions) for _ in range(2))
         if first != second:
             raise PolicyError(
-                f"asked twice at step {step} in state {state!r} the policy takes {first!r} and {second!r}: a function "
-                "that draws at random has no exact figures; pass episodes= to sample it"
+                f"called twice at step {step} in state {state!r} the policy takes {first!r} and {second!r}: a random "
+                "function has no exact value; pass episodes= to sample it"
             )
         return first
 
@@ -200,7 +200,7 @@ def as_policy(model: TabularModel, policy: AnyPolicy | AnyRule) -> AnyPolicy:
 
 
 def name_of(policy: Any, where: str | None = None) -> str:
-    """Return what to call a policy, and where it is followed."""
+    """Return the name of a policy and of its target."""
     if isinstance(policy, Exported):
         return f"{type(policy).__name__} on {where or policy.model.name}"
     return f"{getattr(policy, '__name__', type(policy).__name__)} on {where}"
@@ -239,34 +239,32 @@ class EnvironmentEpisodes:
         return followed_episodes(self._lanes, self._policy, seeds, self._generator, begin, self._fallback)
 
     def rests_on(self, optimum: str | None) -> tuple[str, ...]:
-        """Return what must be true for bounds from these episodes to be."""
+        """Return the assumptions of the bounds from these episodes."""
         rules, bounds = self._lanes.rules, self._lanes.rules.constraints.bounds
         low, high = rules.reward_range
-        episodes = (
-            f"episodes of {rules.name} are independent and alike: it does not drift, and each reset starts afresh"
-        )
+        episodes = f"episodes of {rules.name} are independent and identically distributed"
         rewards = f"a reward lies in [{low:g}, {high:g}] and an episode has at most {rules.horizon} steps, as declared"
         limits, forgiven = None, None
         if bounds:
             limits = f"|constraint| is at most {', '.join(f'{bound:g}' for bound in bounds)}, as declared"
         if any(rules.constraints.tolerances or ()):
             rooms = ", ".join(f"{room:g}" for room in rules.constraints.tolerances or ())
-            forgiven = f"a constraint counts as met down to {rooms} below 0, as declared"
-        best = "nothing is known of the optimum but the most that an episode can earn"
+            forgiven = f"a constraint counts as satisfied down to {rooms} below 0, as declared"
+        best = "nothing is known of the optimum but the largest possible return"
         return (*same_for_all(episodes), rewards, *filter(None, [limits, forgiven, self._filled()]), optimum or best)
 
     def _filled(self) -> str | None:
-        """Return what is done in states of which the policy knows nothing, where that has come up."""
+        """Return what is done in states that the policy does not know, if any occurred."""
         if not self._fallback.uses:
             return None
-        how = "an action on offer is drawn at random" if self._unknown == "random" else "the function given decides"
-        return f"in a state that learning never met {how}: that was so at {self._fallback.uses:,} steps"
+        how = "an available action is drawn at random" if self._unknown == "random" else "the function given decides"
+        return f"in a state that was not visited while learning {how}: {self._fallback.uses:,} steps"
 
     def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
-        """Return what the bounds can be computed from again."""
+        """Return the numbers from which the bounds can be recomputed."""
         rules = self._lanes.rules
         bounds = rules.constraints.bounds
-        told = {
+        plain_values = {
             "name": rules.name,
             "horizon": rules.horizon,
             "reward_range": [float(end) for end in rules.reward_range],
@@ -275,4 +273,4 @@ class EnvironmentEpisodes:
             "seed": str(self._seed),
             "optimum": optimum,
         }
-        return Evidence(told, {"returns": returns, "violations": violations})
+        return Evidence(plain_values, {"returns": returns, "violations": violations})

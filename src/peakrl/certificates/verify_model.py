@@ -1,6 +1,6 @@
-"""The model that a certificate tells of, read from its arrays, and the most that a policy without violations can earn.
+"""The model of a certificate, read from its arrays, and the largest value of a policy without violations.
 
-The arrays must have the digest that is told. With f < 0 a violation, one pass backward gives the optimum: an action is
+The arrays must have the stored digest. With f < 0 a violation, one pass backward gives the optimum: an action is
 viable if it violates in no outcome and leads to viable states only; the best viable action is taken.
 """
 
@@ -16,20 +16,20 @@ import numpy as np
 
 #: Probabilities sum to 1 within this.
 APART = 1e-9
-#: What the digest of a model is made of, in this order.
+#: The parts of a model's digest, in this order.
 HEAD = ("horizon", "stationary", "constraint_names", "reward_range", "constraint_bounds")
 MEANING = ("stage_start", "slot_state", "row_start", "row_action", "row_distribution", "outcome_start", "outcome_next",
            "outcome_probability", "row_payoff", "reward", "constraints", "first_slot", "first_probability")  # fmt: skip
 
 
 def require(sound: Any, words: str) -> None:
-    """Raise unless something is as it must be."""
+    """Raise a ValueError unless a condition holds."""
     if not sound:
         raise ValueError(words)
 
 
 def read_model(plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> SimpleNamespace:
-    """Return the arrays of a model; a ValueError says what cannot be."""
+    """Return the arrays of a model; a ValueError names what is invalid."""
     own = {name: arrays[f"model.{name}"] for name in MEANING}
     m = SimpleNamespace(**own, **{name: plain[name] for name in ("horizon", "stationary", "stride")})
     m.reward_range, m.slots, m.rows = tuple(map(float, plain["reward_range"])), len(m.slot_state), len(m.row_action)
@@ -46,13 +46,11 @@ def read_model(plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> SimpleNam
         m.row_payoff + m.stride * (size[m.row_distribution] - 1) < len(m.reward), len(m.reward) == len(m.constraints),
         abs(np.append(sums, m.first_probability.sum()) - 1) < APART, np.isfinite(m.reward), np.isfinite(m.constraints),
     ]  # fmt: skip
-    require(
-        all(map(np.all, sound)), "the arrays are not those of the model whose digest is told, or of none that can be"
-    )
+    require(all(map(np.all, sound)), "the arrays do not have the stored digest, or are not a valid model")
     stages = np.stack([m.stage_start[:-1], m.stage_start[1:]], axis=1)
     spans = np.array([used(m, first, last) for first, last in stages])
     m.step_slots, m.step_distributions = (np.repeat(ends, m.horizon // len(ends), axis=0) for ends in (stages, spans))
-    return with_laws(m, np.maximum(-m.constraints, 0.0).sum(axis=1), size[m.row_distribution])
+    return with_payoffs(m, np.maximum(-m.constraints, 0.0).sum(axis=1), size[m.row_distribution])
 
 
 def used(m: SimpleNamespace, first: int, last: int) -> tuple[int, int]:
@@ -71,38 +69,38 @@ def digest_of(m: SimpleNamespace, plain: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def with_laws(m: SimpleNamespace, harm: Any, sizes: Any) -> SimpleNamespace:
-    """Add what a row pays, or where that depends on the outcome what each outcome pays; a row then has its own law."""
+def with_payoffs(m: SimpleNamespace, violated: Any, sizes: Any) -> SimpleNamespace:
+    """Add what a row pays, or each outcome if payoffs depend on it; a row then has its own distribution."""
     if m.stride == 0:
-        m.row_law, m.law_start, m.step_laws = m.row_distribution, m.outcome_start, m.step_distributions
-        m.row_pay, m.row_harm = m.reward[m.row_payoff], harm[m.row_payoff]
-        m.pay, m.harm = np.zeros((2, len(m.outcome_next)))
+        m.row_set, m.set_start, m.step_sets = m.row_distribution, m.outcome_start, m.step_distributions
+        m.row_pay, m.row_violation = m.reward[m.row_payoff], violated[m.row_payoff]
+        m.pay, m.violation = np.zeros((2, len(m.outcome_next)))
         return m
-    owner, m.law_start = np.repeat(np.arange(m.rows), sizes), np.append(0, np.cumsum(sizes))
-    within = np.arange(len(owner)) - m.law_start[owner]
+    owner, m.set_start = np.repeat(np.arange(m.rows), sizes), np.append(0, np.cumsum(sizes))
+    within = np.arange(len(owner)) - m.set_start[owner]
     outcome, record = m.outcome_start[m.row_distribution][owner] + within, m.row_payoff[owner] + within
     m.outcome_probability, m.outcome_next = m.outcome_probability[outcome], m.outcome_next[outcome]
-    m.row_pay, m.row_harm, m.pay, m.harm = *np.zeros((2, m.rows)), m.reward[record], harm[record]
-    m.row_law, m.step_laws = np.arange(m.rows), m.row_start[m.step_slots]
+    m.row_pay, m.row_violation, m.pay, m.violation = *np.zeros((2, m.rows)), m.reward[record], violated[record]
+    m.row_set, m.step_sets = np.arange(m.rows), m.row_start[m.step_slots]
     return m
 
 
 def ahead(m: SimpleNamespace, step: int, after: Any, rows: Any) -> Any:
     """[4, row, policy]: value, violation, probability of any, above 0 if any can be; `after` has it by slot."""
-    first, last = m.step_laws[step]
-    part, begin = slice(m.law_start[first], m.law_start[last]), m.law_start[first:last] - m.law_start[first]
-    likely, harm = m.outcome_probability[part, None], m.harm[part, None]
+    first, last = m.step_sets[step]
+    part, begin = slice(m.set_start[first], m.set_start[last]), m.set_start[first:last] - m.set_start[first]
+    likely, violated = m.outcome_probability[part, None], m.violation[part, None]
     value, violation, chance, risk = after[:, m.outcome_next[part]]
-    then = np.stack([m.pay[part, None] + value, harm + violation, np.where(harm > 0, 1.0, chance)]) * likely
-    can = ((harm > 0) | (risk > 0)) & (likely > 0)
+    then = np.stack([m.pay[part, None] + value, violated + violation, np.where(violated > 0, 1.0, chance)]) * likely
+    can = ((violated > 0) | (risk > 0)) & (likely > 0)
     now = np.add.reduceat(np.append(then, [can], axis=0), begin, axis=1)
-    now, hurts = now[:, m.row_law[rows] - first, np.arange(rows.shape[1])], m.row_harm[rows]
-    now[0], now[1], now[2:] = now[0] + m.row_pay[rows], now[1] + hurts, np.where(hurts > 0, 1.0, now[2:])
+    now, own = now[:, m.row_set[rows] - first, np.arange(rows.shape[1])], m.row_violation[rows]
+    now[0], now[1], now[2:] = now[0] + m.row_pay[rows], now[1] + own, np.where(own > 0, 1.0, now[2:])
     return now
 
 
 def best_of(m: SimpleNamespace) -> float | None:
-    """Return the value of the best policy that never violates; None where there is none."""
+    """Return the value of the best policy that never violates; None if there is none."""
     after = np.zeros((4, m.slots, 1))
     for step in reversed(range(m.horizon)):
         first, last = m.step_slots[step]

@@ -1,4 +1,4 @@
-"""Check a certificate of fresh episodes: the file holds the return and the violation of each, and what was declared.
+"""Check a certificate of fresh episodes: the file contains the return and the violation of each, and the declarations.
 
 The bounds are those of `evaluation.bounds`, computed in their plain form with another search for nu.
 """
@@ -18,15 +18,15 @@ Numbers = NDArray[np.float64]
 
 
 def check(
-    told: Any, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    stored: Any, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, float | None], bool, float]:
-    """Return the numbers of a sampled certificate, whether a violation was seen, and the range of its values."""
+    """Return the numbers of a sampled certificate, whether a violation was observed, and the range of its values."""
     returns, violations = (arrays[name].astype(np.float64) for name in ("returns", "violations"))
     low, high, most = ends(plain)
     inside = (low <= returns) & (returns <= high) & (violations >= 0) & (violations <= most)
-    if returns.shape != violations.shape or not inside.all() or not 0 < told.failure_probability < 1:
-        raise ValueError("an episode lies outside of what was declared")
-    part = told.failure_probability / (4 if most else 2)
+    if returns.shape != violations.shape or not inside.all() or not 0 < stored.failure_probability < 1:
+        raise ValueError("an episode is outside of the declared range")
+    part = stored.failure_probability / (4 if most else 2)
     slip = 2.0**-48 * (plain["horizon"] + 16) * max(abs(low), abs(high))
     found: dict[str, float | None] = {
         "episodes": len(returns),
@@ -39,7 +39,7 @@ def check(
     if plain["optimum"] == "solved":
         model = read_model(plain["model"], arrays)
         if (model.horizon, list(model.reward_range)) != (plain["horizon"], plain["reward_range"]):
-            raise ValueError("what was declared is not what the model has")
+            raise ValueError("the declarations differ from the model")
         found["optimum_high"] = best_of(model)
     best, least = found["optimum_high"], found["value_low"]
     found["gap"] = None if best is None or least is None else best - least

@@ -1,4 +1,4 @@
-"""Bounds on a mean that hold at all sample sizes at once, so that one may look, and stop, whenever one likes.
+"""Bounds on a mean that hold at all sample sizes at once, so that sampling may stop at any time.
 
 Let X_1, X_2, .. <= b be drawn one after another, each with mean m given the past (b known before the first of them).
 For every stake w in [0, 1] the capital M_n(w) = prod_i (1 - w + w (b - X_i) / (b - m)) of a gambler is a martingale.
@@ -15,7 +15,7 @@ nu may be picked after the data, and any nu is valid: the best one has F(nu) = b
     F(nu) = mean log(nu - X_i) + log mean 1 / (nu - X_i),       decreasing in nu.
 
 With c = mean X_i the right side is c - (nu - c) expm1(mean log1p((c - X_i) / (nu - c)) - beta / n), which loses no
-digits where nu is large. Lower bounds are upper bounds of -X.
+digits if nu is large. Lower bounds are upper bounds of -X.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 from peakrl.types import Floats
 
-#: Steps of the search for the best nu, and how near is near enough; an inexact one is valid too.
+#: Steps of the search for the best nu, and its tolerance; an inexact nu is valid too.
 STEPS, CLOSE = 60, 1e-7
 
 
@@ -35,7 +35,7 @@ def upper_mean(values: Floats, most: float, failure: float) -> float:
     count = len(values)
     if count == 0:
         return most
-    # Everything is told by b - X_i >= 0 and nu - b >= 0, so that no digits are lost where the range is far from 0.
+    # Computed from b - X_i >= 0 and nu - b >= 0, so that no digits are lost if the range is far from 0.
     distances, counts = np.unique(most - values, return_counts=True)
     shares = counts / count
     all_in = math.log(2.0 / failure) / count
@@ -51,7 +51,7 @@ def lower_mean(values: Floats, least: float, failure: float) -> float:
 
 
 def log_term(count: int) -> float:
-    """Return 1/2 log(pi (n + 1/2)): what it costs not to know the best stake."""
+    """Return 1/2 log(pi (n + 1/2)): the cost of not knowing the best stake."""
     return 0.5 * math.log(math.pi * (count + 0.5))
 
 

@@ -9,16 +9,16 @@ quantity q that rows pay (the reward, the violation of a constraint)
 
 so that mu_{h+1} = mu_h M_h, and step h+1 pays sum_d mu_h(d) p_h(d, q): one product with the matrix (M_h | p_h).
 
-There are far fewer distributions than states where rows share them (energy harvesting: 21 against 441), and a change
-of one action touches only the rows d of (M | p) that lead to its state. Those are computed anew from the policy, never
-corrected by differences: every number is a function of the current policy alone, and a curve is the same to the last
-bit however it is cut into chunks. Steps before the first change that has any probability keep what they have.
+There are far fewer distributions than states if rows share them (energy harvesting: 21 against 441), and a change
+of one action touches only the rows d of (M | p) that lead to its state. Those are computed again from the policy,
+never corrected by differences: every number is a function of the current policy alone, and a curve is the same to the
+last bit for any division into chunks. Steps before the first change with positive probability are not recomputed.
 
-The dense form multiplies plainly. The sparse one uses the products of `products`, so that what is possible never has
-the probability 0; whoever needs that of a model whose numbers may be too small asks for it (`may_vanish`).
+The dense form multiplies plainly. The sparse one uses `numerics.times`, so that a possible event never has the
+probability 0; it is needed if numbers of a model may underflow (`may_vanish`).
 
-A (step, distribution) is a *link*: link = link_start[step] + d - step_distributions[step, 0]. After a step's links
-stand its totals, one cell for each quantity, and padding.
+A (step, distribution) is a *link*: link = link_start[step] + d - step_distributions[step, 0]. The links
+of a step are followed by its totals, one cell for each quantity, and padding.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ GROUP = 4
 MOST_CELLS, CELLS_AN_OUTCOME = 1 << 21, 4
 
 
-#: Numbers of down to 1e-290 are multiplied without a thought; floating-point numbers end at 1e-308.
+#: Products down to 1e-290 are safe; floating-point numbers end at 1e-308.
 SAFE_DIGITS = -290.0
 
 
 class Curve(NamedTuple):
-    """A policy under change and what is known of it; made by `new_curve`, updated in place."""
+    """A changing policy and its totals; made by `new_curve`, updated in place."""
 
-    #: [row, quantity] and [row, margin]: what a row pays, and figures of it whose least is wanted.
+    #: [row, quantity] and [row, margin]: what a row pays, and numbers whose minimum is computed.
     row_payoffs: Floats
     row_margins: Floats
     #: [node]: the current policy; what its row pays ([node, quantity]), and the row's distribution.
@@ -72,7 +72,7 @@ class Curve(NamedTuple):
     #: Dense: [link, column], (M | p), the column a cell of the next step less its first. Sparse: p, [link, quantity].
     dense: bool
     matrix: Floats
-    #: The least margins one step ahead [link, margin], and whether these and the matrix must be computed anew.
+    #: The least margins one step ahead [link, margin], and whether these and the matrix must be recomputed.
     ahead_margin: Floats
     stale: NDArray[np.bool_]
     #: Sparse: how many links of a step have mass, and which, listed from the step's first link on.
@@ -80,9 +80,9 @@ class Curve(NamedTuple):
     active: Ints
     #: [step, quantity]: what the policy pays.
     totals: Floats
-    #: [margin]: the least that came up with positive probability under any policy so far.
+    #: [margin]: the least value with positive probability under any policy so far.
     worst: Floats
-    #: [0]: do the figures above belong to the policy? Not so until it is asked for the first time.
+    #: [0]: whether the numbers above belong to the policy; False before the first evaluation.
     evaluated: NDArray[np.bool_]
 
 
@@ -94,13 +94,13 @@ def start_curve(
     first_probability: Floats,
     rows: Ints,
 ) -> Curve:
-    """Return what `policy_curve` needs, at the policy `rows`; `row_violation` is [row], the constraints summed."""
+    """Return the tables of `policy_curve` at the policy `rows`; `row_violation` [row] is the sum over constraints."""
     payoffs = np.stack([row_reward, row_violation], axis=1)
     return new_curve(layout, payoffs, np.empty((len(payoffs), 0)), first_slot, first_probability, rows)
 
 
 def may_vanish(layout: Layout, row_payoffs: Floats, first_probability: Floats) -> bool:
-    """Might a product of all probabilities of an episode and a payoff be too small for a floating-point number?"""
+    """Return whether a product of all probabilities of an episode and a payoff may underflow."""
     payoffs = np.abs(row_payoffs[row_payoffs != 0.0])
     digits = layout.horizon * np.log10(layout.outcome_probability.min(initial=1.0))
     digits += np.log10(first_probability.min()) + np.log10(payoffs.min(initial=1.0))

@@ -1,7 +1,7 @@
-"""Monte Carlo on a Gymnasium environment: the policy is asked for every action by the state that is shown.
+"""Monte Carlo on a Gymnasium environment.
 
-A learned policy knows the states that were met while learning. What happens in any other is said by `unknown`: an
-error (`"raise"`), an action on offer drawn at random (`"random"`), or a rule of the user's own.
+A learned policy knows the states that were visited while learning. In any other state `unknown` decides: an error
+(`"raise"`), a random available action (`"random"`), or a function of the user.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.problem import violation_of
 from peakrl.types import Floats
 
-#: What to do at a step in a state, given the actions on offer.
+#: The action at a step in a state, given the available actions.
 Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
-#: What to do in a state of which the policy knows nothing.
+#: What to do in a state that the policy does not know.
 Unknown = Literal["raise", "random"] | Rule
-#: Keeps the draws in unknown states apart from those of the policy.
+#: Separates the draws in unknown states from those of the policy.
 UNKNOWN_STREAM = 0x756E6B6E
 
 
@@ -36,7 +36,7 @@ class Walk:
 
 
 class Fallback:
-    """Decides where a policy knows nothing, and counts how often it had to."""
+    """Decides in states that the policy does not know, and counts how often."""
 
     def __init__(self, unknown: Unknown = "raise", seed: int = 0) -> None:
         if unknown not in ("raise", "random") and not callable(unknown):
@@ -48,7 +48,7 @@ class Fallback:
         self._generator = np.random.default_rng((seed, UNKNOWN_STREAM))
 
     def decide(self, step: int, state: Any, actions: Sequence[Hashable], error: UnknownStateError) -> Hashable:
-        """Return an action for a state that the policy does not know; `error` says so where there is no rule."""
+        """Return an action for a state that the policy does not know; raises `error` if there is no rule."""
         if self._rule is None:
             raise error
         self.uses += 1
@@ -61,7 +61,7 @@ class Fallback:
 def environment_episodes(
     env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, unknown: Unknown, **declared: Any
 ) -> tuple[Floats, Floats, int, Rules]:
-    """Return the reward and the violation of each episode, at how many steps `unknown` decided, and what was declared.
+    """Return the reward and the violation of each episode, the steps at which `unknown` decided, and the declarations.
 
     `declared` goes to `gym.adapter.adapt`.
     """
@@ -118,7 +118,7 @@ def followed_episodes(
 
 
 def idle_rule(lanes: Lanes, policy: AnyPolicy | Rule, generator: np.random.Generator) -> Callable[[Observed], int]:
-    """Return what lanes do that have no episode any more while others have: what the policy does in a first state."""
+    """Return the rule of lanes without an episode: the action of the policy in a first state."""
 
     def decide(first: Observed) -> int:
         walk = Walk(0, rule_for_episode(policy, generator))
@@ -159,7 +159,7 @@ def environment_rollout(
 
 
 def lanes_of(env: Any, declared: dict[str, Any]) -> Lanes:
-    """Return the lanes of an environment, and refuse what is none."""
+    """Return the lanes of an environment; raise if it is not one."""
     if not is_environment(env):
         raise TargetError(f"{env!r} cannot be simulated; give a Problem, a TabularModel or a Gymnasium environment")
     known = ("horizon", "constraint", "constraint_bounds", "constraint_tolerances")
@@ -170,7 +170,7 @@ def lanes_of(env: Any, declared: dict[str, Any]) -> Lanes:
 
 
 def rule_for_episode(policy: AnyPolicy | Rule, generator: np.random.Generator) -> Rule:
-    """Return what to follow for one episode; a mixture draws one of its policies for all of it."""
+    """Return the rule of one episode; a mixture draws one of its policies."""
     if isinstance(policy, AveragedPolicy):
         mixture, episode = policy, policy.reset(generator)
         return lambda step, state, actions: mixture.action_in(episode, step, state)
@@ -186,13 +186,13 @@ def rule_for_episode(policy: AnyPolicy | Rule, generator: np.random.Generator) -
 
 
 def show(walk: Walk | None, seen: Observed | None) -> None:
-    """Put the first state of an episode before its policy."""
+    """Set the first state of an episode."""
     if walk is not None:
         walk.seen = seen
 
 
 def choose(lanes: Lanes, walk: Walk | None, fallback: Fallback) -> int | None:
-    """Return the number of the action that the policy takes."""
+    """Return the index of the action that the policy takes."""
     if walk is None or walk.seen is None:
         return None
     action = asked(lanes, walk, walk.seen, fallback)
@@ -206,7 +206,7 @@ def choose(lanes: Lanes, walk: Walk | None, fallback: Fallback) -> int | None:
 
 
 def asked(lanes: Lanes, walk: Walk, seen: Observed, fallback: Fallback) -> Hashable:
-    """Return what the policy does; what a user's function raises is told with where it was asked."""
+    """Return the action of the policy; add step and state to the errors of a user's function."""
     actions = tuple(lanes.rules.actions.labels[index] for index in seen.offer)
     try:
         try:
@@ -222,7 +222,7 @@ def asked(lanes: Lanes, walk: Walk, seen: Observed, fallback: Fallback) -> Hasha
 
 
 def fail(error: LaneError, walks: list[Walk | None]) -> NoReturn:
-    """Raise what went wrong with where it did."""
+    """Raise an error with its episode and step."""
     walk = walks[error.lane] if error.lane is not None else next(filter(None, walks), None)
     where = "" if walk is None else f"episode {walk.number + 1}, step {walk.step}: "
     raise TargetError(f"{where}{error}") from (error.__cause__ if not isinstance(error.__cause__, PeakError) else None)

@@ -5,11 +5,23 @@ For a policy pi on a model with horizon H and constraints f_1 .. f_I, in the uni
     value     = sum_h E[r_h],     violation = sum_h sum_i E[|min(f_i, 0)|] at step h,
     violation_probability = P(some f_i < 0 at some step of an episode).
 
-The averaged policy of Theorem 1 draws one of K policies for a whole episode, so each of its figures is the mean over
-pi^1 .. pi^K; a policy that stayed in force for several episodes is evaluated once.
+The averaged policy of Theorem 1 draws one of K policies for a whole episode, so each of its numbers is the mean over
+pi^1 .. pi^K; a policy that was used for several episodes is evaluated once.
 
-A violation and a probability are 0 only where nothing can be violated, however unlikely it is: what is possible and too
-small for a floating-point number is given as the least one, 5e-324.
+A violation and a probability are 0 only if nothing can be violated: a possible number that is too small for floating
+point is returned as the least positive one, 5e-324.
+
+The forward pass: with m_h(s) the probability of slot s at step h and w_h(row) that of its rows there,
+
+    total[h, q] = sum_s m_h(s) sum_{rows of s} w_h(row) * q(row)
+
+for every quantity q that rows pay. Probability moves on through the distributions that rows share: each collects what
+all its rows send and spreads it over its outcomes once.
+
+The probability of any violation is an expected total of the process that stops at its first violation. A row pays the
+probability that it violates, and continues only in outcomes that do not: a row that never violates keeps its
+distribution over next slots, one that always violates has none, one that violates in some outcomes gets a distribution
+of the others. A sum of first violations, not a difference from 1, is exactly 0 for a policy that never violates.
 """
 
 from __future__ import annotations
@@ -46,9 +58,9 @@ def forward_totals(
     used: NDArray[np.bool_],
     totals: Floats,
 ) -> None:
-    """Add to totals [step - first, quantity] what steps from `first` on pay; mark in `used` the rows that may come up.
+    """Add the totals [step - first, quantity] of steps from `first` on; mark in `used` the rows that may occur.
 
-    The policy is `weights` [entry], or where that is empty `rows` [node], both from the step `first` on. `mass` [slot]
+    The policy is `weights` [entry], or if that is empty `rows` [node], both from the step `first` on. `mass` [slot]
     is m_first and becomes that of the step after the last; `sent` [distribution] is scratch, all 0.
     """
     row_start, row_distribution, outcome_start = layout.row_start, layout.row_distribution, layout.outcome_start
@@ -83,8 +95,8 @@ def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:
     probability = model.row_means(violates.astype(np.float64))
     always = model.row_means((~violates).astype(np.float64)) == 0.0
     some = np.flatnonzero(~always & (probability > 0.0))
-    kept, kept_sizes = harmless_outcomes(model, some, violates)
-    # Each new distribution is a stretch of a pool: the old outcomes, then those kept of the rows `some`.
+    kept, kept_sizes = violation_free_outcomes(model, some, violates)
+    # Each new distribution is a slice of a pool: the old outcomes, then those kept of the rows `some`.
     pool_next = np.concatenate([layout.outcome_next, layout.outcome_next[kept]])
     pool_probability = np.concatenate([layout.outcome_probability, layout.outcome_probability[kept]])
     old_sizes = np.diff(layout.outcome_start)
@@ -92,7 +104,7 @@ def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:
     nowhere = np.zeros(blocks, np.int64)
     sizes = np.concatenate([old_sizes, kept_sizes, nowhere])
     starts = np.concatenate([starts_of(np.concatenate([old_sizes, kept_sizes]))[:-1], nowhere])
-    # A step's distributions must stand together: sort by block, old ones first.
+    # The distributions of a step must be adjacent: sort by block, old ones first.
     block = np.concatenate([old_block, row_block[some], np.arange(blocks)])
     order = np.argsort(block, kind="stable")
     index = np.argsort(order)
@@ -112,20 +124,20 @@ def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:
     return stopped, np.where(always, 1.0, probability)
 
 
-def harmless_outcomes(model: TabularModel, rows: Longs, violates: NDArray[np.bool_]) -> tuple[Longs, Longs]:
+def violation_free_outcomes(model: TabularModel, rows: Longs, violates: NDArray[np.bool_]) -> tuple[Longs, Longs]:
     """Return the outcomes of `rows` that do not violate, row after row, and how many each row has."""
     layout = model.layout
     d = layout.row_distribution[rows]
     sizes = layout.outcome_start[d + 1] - layout.outcome_start[d]
     outcomes = expand(layout.outcome_start[d], sizes)
     within = outcomes - np.repeat(layout.outcome_start[d], sizes)
-    harmless = ~violates[np.repeat(model.payoffs.row_payoff[rows], sizes) + model.payoffs.stride * within]
+    free = ~violates[np.repeat(model.payoffs.row_payoff[rows], sizes) + model.payoffs.stride * within]
     owner = np.repeat(np.arange(len(rows)), sizes)
-    return outcomes[harmless], np.bincount(owner[harmless], minlength=len(rows))
+    return outcomes[free], np.bincount(owner[free], minlength=len(rows))
 
 
 def blocks_of(layout: Layout) -> tuple[int, Longs, Longs]:
-    """Return how many sets of distributions there are (one where all steps share them), and each one's and row's."""
+    """Return the number of sets of distributions (1 if steps share them), and the set of each distribution and row."""
     rows, distributions = len(layout.row_distribution), len(layout.outcome_start) - 1
     if layout.node_stride:
         return 1, np.zeros(distributions, np.int64), np.zeros(rows, np.int64)
@@ -135,9 +147,9 @@ def blocks_of(layout: Layout) -> tuple[int, Longs, Longs]:
     return layout.horizon, np.repeat(steps, distributions_a_step), np.repeat(steps, rows_a_step)
 
 
-#: What two exact computations of the same value may differ by, for each unit of it.
+#: Relative difference of two exact computations of the same value.
 ROUNDING = 1e-9
-#: Rows of a planner's policy that are laid out at once.
+#: Rows of a planner's policy that are expanded at once.
 MOST_NODES = 1 << 22
 NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
 NO_ROWS: Ints = frozen(np.empty(0), np.int32)
@@ -145,11 +157,11 @@ NO_ROWS: Ints = frozen(np.empty(0), np.int32)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """What a policy earns and violates, exactly."""
+    """Exact value and violation of a policy."""
 
     #: Expected reward of an episode.
     value: float
-    #: Expected violation of an episode: |min(f_i, 0)| added up over all steps and constraints.
+    #: Expected violation of an episode: the sum of |min(f_i, 0)| over all steps and constraints.
     violation: float
     #: Probability that an episode violates any constraint at any step.
     violation_probability: float
@@ -157,18 +169,18 @@ class Evaluation:
     step_rewards: Floats
     #: [step, constraint]: expected violation.
     step_violations: Floats
-    #: [constraint]: the least value of f_i that can come up; below 0 where the constraint can be violated.
+    #: [constraint]: the least value of f_i that can occur; below 0 if the constraint can be violated.
     worst_margin: Floats
 
     def is_pac(self, epsilon: float, optimum: Any) -> bool:
-        """Is this within `epsilon` of the optimal value, and its violation at most `epsilon`?
+        """Return whether the value is within `epsilon` of the optimum and the violation at most `epsilon`.
 
-        `optimum` is the optimal value or anything with a `value`. Rounding (1e-9 of the optimum) is forgiven.
+        `optimum` is the optimal value or anything with a `value`; rounding (1e-9 of the optimum) is tolerated.
         """
         epsilon = check_number(epsilon, "epsilon", least=0)
         best = check_number(getattr(optimum, "value", optimum), "optimum")
-        room = epsilon + ROUNDING * max(1.0, abs(best))
-        return bool(best - self.value <= room and self.violation <= epsilon)
+        margin = epsilon + ROUNDING * max(1.0, abs(best))
+        return bool(best - self.value <= margin and self.violation <= epsilon)
 
     def __repr__(self) -> str:
         margins = ", ".join(f"{margin:.6g}" for margin in self.worst_margin)
@@ -179,7 +191,13 @@ class Evaluation:
 
 
 def evaluate(model: Target, policy: AnyPolicy) -> Evaluation:
-    """Return what `policy` earns and violates on the model or `Problem` that it was made for, exactly."""
+    """Compute the exact value and violation of a policy on the model or problem that it belongs to.
+
+    Returns
+    -------
+    Evaluation
+        `value`, `violation`, `violation_probability`, the same by step, and `worst_margin`.
+    """
     model = model_for(model, policy)
     payoffs = np.column_stack([model.row_reward, model.row_violation])
     totals, worst_margin = expected_totals(model, model.layout, payoffs, model.row_margin, policy)
@@ -194,16 +212,16 @@ def evaluate(model: Target, policy: AnyPolicy) -> Evaluation:
 
 
 def violation_probability(model: TabularModel, policy: AnyPolicy) -> float:
-    """Return P(an episode violates anything): what the process stopped at the first violation is paid."""
+    """Return P(an episode violates anything): the expected total of the process that stops there."""
     layout, probability = stopped_at_violation(model)
     totals, _ = expected_totals(model, layout, probability[:, None], np.empty((model.num_rows, 0)), policy)
-    return min(1.0, float(totals.sum()))  # a sum of probabilities may pass 1 by rounding
+    return min(1.0, float(totals.sum()))  # a sum of probabilities may exceed 1 by rounding
 
 
 def expected_totals(
     model: TabularModel, layout: Layout, payoffs: Floats, margins: Floats, policy: AnyPolicy
 ) -> tuple[Floats, Floats]:
-    """Return what each step pays [step, quantity], and the least of each margin that can come up."""
+    """Return the expected totals [step, quantity], and the least possible value of each margin."""
     if isinstance(policy, AveragedPolicy):
         first = (model.first_slot, model.first_probability)
         dense = False if may_vanish(layout, payoffs, model.first_probability) else None
@@ -213,7 +231,7 @@ def expected_totals(
         summed_totals(layout, curve, *changes, policy.episodes, sums)
         return np.where(sums > 0.0, np.maximum(sums / policy.episodes, LEAST), sums / policy.episodes), curve.worst
     if not isinstance(policy, Policy | StochasticPolicy):
-        raise PolicyError(f"{policy!r} is none of the policies that can be evaluated")
+        raise PolicyError(f"{policy!r} is not a policy that can be evaluated")
     used = np.zeros(model.num_rows, np.bool_)
     mass, sent = np.zeros(model.num_slots), np.zeros(len(layout.outcome_start) - 1)
     mass[model.first_slot] = model.first_probability
@@ -226,7 +244,7 @@ def expected_totals(
 def stretches(model: TabularModel, policy: Policy | StochasticPolicy) -> Iterator[tuple[int, int, Ints, Floats]]:
     """Yield steps first .. last with the rows [node] and weights [entry] of a policy there: a few steps at a time.
 
-    A planner's policy takes a byte for each node, and its rows four: not all of them are laid out at once.
+    A planner's policy takes a byte for each node, and its rows four: not all of them are expanded at once.
     """
     if isinstance(policy, StochasticPolicy):
         yield 0, model.horizon, NO_ROWS, policy.weights

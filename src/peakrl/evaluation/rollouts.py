@@ -1,4 +1,4 @@
-"""One episode, step by step: what a policy saw, did and got. It is the first that `simulate` follows with that seed."""
+"""`rollout`: one episode, step by step. It is the first episode of `simulate` with the same seed."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class RolloutStep(NamedTuple):
 
     #: Counted from 0.
     step: int
-    #: Where the step began.
+    #: The state at its begin.
     state: Hashable
-    #: What the policy did there.
+    #: The action of the policy.
     action: Hashable
-    #: What it earned.
+    #: The reward.
     reward: float
-    #: The value of each constraint, >= 0 where it is met.
+    #: The value of each constraint, >= 0 if it is satisfied.
     constraints: tuple[float, ...]
-    #: Where it led; None where an environment says that the episode is over.
+    #: The next state; None if an environment reports that the episode is over.
     next_state: Hashable
 
     @property
     def violation(self) -> float:
-        """By how much constraints were missed, all together."""
+        """The total violation of all constraints."""
         return violation_of(self.constraints)
 
 
@@ -64,7 +64,7 @@ def rollout(
 
 
 def model_rollout(model: TabularModel, policy: AnyPolicy, seed: int) -> list[RolloutStep]:
-    """Return an episode on a model; draws come in the order of `evaluation.simulation_kernel.simulate_episodes`."""
+    """Return an episode on a model; draws come in the order of `evaluation.simulation.simulate_episodes`."""
     layout, payoffs = model.layout, model.payoffs
     words = seed_state(np.uint64(seed ^ STREAM))
     episode = 1

@@ -1,10 +1,13 @@
-"""Monte Carlo: follow a policy for many episodes and say how sure the averages are.
+"""Monte Carlo: follow a policy for many episodes and compute confidence intervals of the averages.
 
-The mean of n episodes has the interval mean +- t * s / sqrt(n) with Student's t for n - 1 degrees of freedom; it
-relies on the central limit theorem. The share of episodes that violate anything has the exact interval of Clopper
-and Pearson, which holds for every n and also where no violation was seen. Where fewer than 20 episodes violate, that
-theorem says little of the mean violation: its interval is then no narrower than bounds that hold for every n
-(`evaluation.bounds`), and without an end above where nobody declared how much a step can violate.
+The mean of n episodes has the interval mean +- t * s / sqrt(n) with Student's t for n - 1 degrees of freedom; it relies
+on the central limit theorem. The share of episodes that violate anything has the exact interval of Clopper and Pearson,
+which holds for every n, also if no violation was observed. If fewer than 20 episodes violate, the central limit theorem
+is a poor approximation for the mean violation: its interval is then at least as wide as bounds that hold for every n
+(`evaluation.bounds`), and unbounded above if the largest violation of a step is not declared.
+
+A table policy is the mixture of K = 1 policy. In a mixture the episode k of 1..K is drawn first, then at each node the
+row of the node's last change at or before k is found by bisection. A stochastic policy draws the row.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 @loop
 def row_in_force(first_row: int, episode: int, change_episode: Ints, change_row: Ints, start: int, end: int) -> int:
-    """Return a node's row in pi^k, k = `episode`; its changes stand at start .. end, in order of episode."""
+    """Return a node's row in pi^k, k = `episode`; its changes are start .. end, in order of episode."""
     before, after = start, end
     while before < after:
         middle = (before + after) // 2
@@ -59,7 +62,7 @@ def draw_row(state: Words, weights: Floats, entries: int, first: int, last: int)
             if left < weight:
                 return row
             left -= weight
-    # Rounding left a little over: the last row of positive weight takes it.
+    # Rounding: the last row of positive weight takes the rest.
     return chosen
 
 
@@ -80,7 +83,7 @@ def simulate_episodes(
 ) -> None:
     """Fill rewards and violations, [episode], with an episode's totals.
 
-    The policy is `weights` [entry], or where that is empty the mixture of `policies` many: `first_rows` [node] and
+    The policy is `weights` [entry], or if that is empty the mixture of `policies` many: `first_rows` [node] and
     the changes grouped by node.
     """
     for n in range(rewards.shape[0]):
@@ -108,11 +111,11 @@ def simulate_episodes(
         violations[n] = violation
 
 
-#: Keeps a simulation's stream apart from the one that a learner draws from the same seed.
+#: Separates the random stream of a simulation from that of a learner with the same seed.
 STREAM = 0x73696D756C617465
 #: A return and a violation.
 BYTES_AN_EPISODE = 16
-#: So many violating episodes make Student's interval of the mean violation worth having.
+#: Student's interval of the mean violation is used from this many violating episodes on.
 ENOUGH_VIOLATING = 20
 NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
 NO_ROWS: Ints = frozen(np.empty(0), np.int32)
@@ -120,11 +123,11 @@ NO_ROWS: Ints = frozen(np.empty(0), np.int32)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Simulation:
-    """What a policy earned and violated in simulated episodes."""
+    """Result of `simulate`."""
 
-    #: How many were followed.
+    #: The number of episodes.
     episodes: int
-    #: Of every interval below.
+    #: The confidence level of every interval below.
     confidence: float
     #: Mean reward of an episode.
     value: float
@@ -142,7 +145,7 @@ class Simulation:
     violation_frequency: float
     #: Its exact interval.
     violation_frequency_interval: Interval
-    #: At how many steps the policy knew nothing of the state, so that `unknown` decided.
+    #: The number of steps in states unknown to the policy, at which `unknown` decided.
     unknown_steps: int
     #: [episode]: its reward.
     rewards: Floats
@@ -164,7 +167,7 @@ class Simulation:
 
 
 def show(interval: Interval) -> str:
-    """Return an interval for reading."""
+    """Return an interval as text."""
     return f"[{interval.low:.6g}, {interval.high:.6g}]"
 
 
@@ -180,9 +183,9 @@ def simulate(
 ) -> Simulation:
     """Follow `policy` for `episodes` episodes on `target`: a model, a `Problem` or an environment.
 
-    Equal seeds give equal episodes. In a state that the policy never met while learning on an environment, `unknown`
-    decides: `"random"` draws an action on offer, `"raise"` is an error, and a function (step, state, actions) -> action
-    is asked; `unknown_steps` of the result says how often.
+    Equal seeds give equal episodes. In a state that was not visited while learning on an environment, `unknown`
+    decides: `"random"` draws an available action, `"raise"` raises an error, and a function (step, state, actions) ->
+    action is called; `unknown_steps` of the result is the number of these steps.
     For an environment that does not declare them itself: `horizon`, `constraint`, `constraint_bounds`,
     `constraint_tolerances`, as for `learn`.
     """
@@ -203,12 +206,12 @@ def simulate(
 
 
 def largest_violation(horizon: int, bounds: Sequence[float] | None) -> float:
-    """Return the most that an episode can violate; infinity where nobody declared bounds of the constraints."""
+    """Return the largest violation of an episode; infinity if the constraints have no declared bounds."""
     return math.inf if bounds is None else horizon * (1 + ROUNDING) * math.fsum(bounds)
 
 
 def most_kept() -> int:
-    """Return how many episodes fit into the memory that is free: a return and a violation of each."""
+    """Return how many episodes fit into the free memory: a return and a violation of each."""
     return int(min(MOST_EPISODES, available_memory() * SHARE // BYTES_AN_EPISODE))
 
 
@@ -222,7 +225,7 @@ def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: 
     elif isinstance(policy, AveragedPolicy):
         weights, rows, policies, changes = NO_WEIGHTS, policy.first, policy.episodes, policy.by_node
     else:
-        raise PolicyError(f"{policy!r} is none of the policies that can be simulated")
+        raise PolicyError(f"{policy!r} is not a policy that can be simulated")
     state = seed_state(np.uint64(seed ^ STREAM))
     rewards, violations = np.empty(episodes), np.empty(episodes)
     simulate_episodes(
@@ -237,7 +240,7 @@ def no_changes(model: TabularModel) -> tuple[Longs, Ints, Ints]:
 
 
 def violation_interval(violations: Floats, most: float, confidence: float) -> Interval:
-    """Return the interval of the mean violation; `most` is what an episode can violate."""
+    """Return the interval of the mean violation; `most` is the largest violation of an episode."""
     student = mean_interval(violations, confidence)
     student = Interval(max(student.low, 0.0), student.high)
     if most == 0 or np.count_nonzero(violations) >= ENOUGH_VIOLATING:
@@ -250,7 +253,7 @@ def violation_interval(violations: Floats, most: float, confidence: float) -> In
 def summary(
     rewards: Floats, violations: Floats, unknown_steps: int, most_violation: float, confidence: float
 ) -> Simulation:
-    """Put episodes in a user's terms."""
+    """Return the statistics of episodes."""
     episodes, violating = len(rewards), int((violations > 0).sum())
     return Simulation(
         episodes=episodes,

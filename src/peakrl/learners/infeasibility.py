@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
 from peakrl.learners.space import Space
-from peakrl.policy.export import BARRED, DEAD_END, UNKNOWN, VIOLATED
+from peakrl.policy.export import DEAD_END, FORBIDDEN, UNKNOWN, VIOLATED
 from peakrl.types import Floats
 
 #: Witness of an entry: not known to fail, observed to violate, declared to fail; otherwise the dead slot it led to.
@@ -50,7 +50,7 @@ class Memory:
         """[entry]: codes of `policy.export`; with `all_violations`, every row that ever violated is VIOLATED."""
         did = (self.max_violation > 0)[:, None]
         violates = (self.witness == VIOLATES) | ((self.witness == DECLARED) & did) | (all_violations & did)
-        failed = np.where(self.witness == NO_WITNESS, UNKNOWN, np.where(self.witness == DECLARED, BARRED, DEAD_END))
+        failed = np.where(self.witness == NO_WITNESS, UNKNOWN, np.where(self.witness == DECLARED, FORBIDDEN, DEAD_END))
         return space.entries_of(np.where(violates, VIOLATED, failed).astype(np.int8))
 
     def proof(self, space: Space, first: int) -> list[Witness]:

@@ -1,4 +1,4 @@
-"""Limits on what is expected, in place of constraints that hold at every step: a linear programme.
+"""`solve_cmdp`: limits on expected violations instead of constraints that hold at every step.
 
 With v_i = |min(f_i, 0)| the violation of constraint i at a step:
 
@@ -9,8 +9,8 @@ With v_i = |min(f_i, 0)| the violation of constraint i at a step:
     chance           P(any violation in an episode) <= p                exactly: a flag in the state remembers it
 
 At 0 all of them are the original problem, and are solved as such. A cost is a constraint of value -cost: its violation
-is the cost itself, and `total` the usual constrained MDP (Altman, 1999). One limit is kept by a search for its price
-(`planning.lagrangian`), several by a linear programme (`planning.occupancy`).
+is the cost itself, and `total` the usual constrained MDP (Altman, 1999). One limit is solved by a search for its
+Lagrange multiplier (`planning.lagrangian`), several by a linear program (`planning.occupancy`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from peakrl.types import Floats
 
 FORMS = ("total", "per_constraint", "per_step", "chance", "union_chance")
 AnySolution = Solution[Policy | StochasticPolicy]
-#: [entry]: the policy; and of each limit what another unit is worth, and how much of it is used.
+#: [entry]: the policy; and for each limit the value of another unit, and how much of it is used.
 Found = tuple[Floats, Floats, Floats]
 
 
@@ -45,13 +45,13 @@ Found = tuple[Floats, Floats, Floats]
 class Budget:
     """Limits on expected sums."""
 
-    #: What is limited, in words.
+    #: Description of the limited quantity.
     what: str
-    #: [limit], in an array of the shape in which multipliers are told.
+    #: [limit], in the shape of the multipliers.
     limits: Floats
     #: Sparse, [limit, x]
     costs: Any
-    #: [limit]: whom a reason names.
+    #: [limit]: the name in messages.
     names: tuple[str, ...]
 
 
@@ -64,17 +64,29 @@ def solve_cmdp(
     chance: float | None = None,
     union_chance: float | None = None,
 ) -> AnySolution:
-    """Solve a problem with limits on expected violations, or on the chance of any, in place of peak constraints.
+    """Solve a constrained MDP: limits on expected violations, or on their probability, instead of peak constraints.
 
-    Give exactly one limit: `total`; `per_constraint`, a number or one for each constraint; `per_step`; `chance`;
-    `union_chance`. `multipliers` of the solution says what another unit of each limit is worth and `consumption` what
-    is used of it: a number, [constraint] or [step, constraint]. Where the limit cannot be kept, the answer is `solve`'s
-    policy of least violation with feasible=False, and `reason` names the least limit that can be.
+    Parameters
+    ----------
+    model
+        A model or problem.
+    total, per_constraint, per_step, chance, union_chance
+        Exactly one limit, as defined in this module's docstring. `per_constraint` is a number or one per constraint.
 
-    The policy is a `Policy` where no action has to be drawn, else a `StochasticPolicy`. That of `chance` belongs to the
-    model with the flag, `solution.policy.model`: its states are (state, has anything been violated?). One limit takes
-    some dozens of backward inductions. Several (`per_step`, `per_constraint` with several constraints) take a linear
-    programme: at 80,000 (step, state, action) entries seconds, and time grows faster than the size.
+    Returns
+    -------
+    Solution
+        `multipliers` has the value of another unit of each limit and `consumption` how much of it is used: a number,
+        [constraint] or [step, constraint]. The policy is a `StochasticPolicy` if actions must be drawn. The policy of
+        `chance` belongs to the model with a flag, `solution.policy.model`: its states are (state, anything violated).
+        If the limit is infeasible, the result is the policy of least violation with feasible=False, and `reason` names
+        the least feasible limit.
+
+    Notes
+    -----
+    One limit takes dozens of backward inductions; several limits (`per_step`, `per_constraint` with several
+    constraints) a linear program: seconds for 80,000 (step, state, action) entries, and more than proportionally longer
+    for larger ones.
     """
     form, given = the_limit(
         total=total, per_constraint=per_constraint, per_step=per_step, chance=chance, union_chance=union_chance
@@ -98,22 +110,22 @@ def the_limit(**given: Any) -> tuple[str, Any]:
 
 
 def checked_limits(form: str, given: Any, model: TabularModel) -> Floats:
-    """Return the limits, or raise."""
+    """Return the limits, checked."""
     if form == "per_constraint" and isinstance(given, Iterable) and not isinstance(given, str):
-        values = [check_number(value, f"per_constraint[{place}]", least=0) for place, value in enumerate(given)]
+        values = [check_number(value, f"per_constraint[{index}]", least=0) for index, value in enumerate(given)]
         if len(values) != model.num_constraints:
             names = ", ".join(model.constraint_names)
             raise SettingsError(f"per_constraint has {len(values)} numbers; {model.name!r} has the constraints {names}")
         return np.array(values)
     limit = check_number(given, form, least=0)
     if "chance" in form and limit > 1:
-        raise SettingsError(f"{form} is {given!r}; it is a probability, at most 1")
+        raise SettingsError(f"{form} is {given!r}; it must be a probability, at most 1")
     shape = {"per_constraint": (model.num_constraints,), "per_step": (model.horizon, model.num_constraints)}
     return np.full(shape.get(form, ()), limit)
 
 
 def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
-    """Return the solution under limits of a form, not all of them 0."""
+    """Return the solution under limits that are not all 0."""
     exact = solve(model)
     found = priced(model, form, limits, exact) if limits.size == 1 else programmed(model, form, limits, exact)
     if isinstance(found, str):
@@ -135,19 +147,19 @@ def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
 
 
 def priced(model: TabularModel, form: str, limits: Floats, exact: Solution[Policy]) -> Found | str:
-    """Return the optimum within one limit, or why there is none."""
+    """Return the optimum within one limit, or the reason why it is infeasible."""
     charges, limit = CHARGES[form](model), float(limits.ravel()[0])
     found = best_within(model, model.row_reward - model.reward_range[0], charges, limit)
     if found is None:
         because = f", because of {model.constraint_names[0]!r}" if form.startswith("per_") else ""
         least = least_words(best_plan(model, model.row_reward, charges, None).cost)
-        return f"no policy keeps {WHAT[form]} within {limit:g}: the least that can be kept is {least}{because}"
+        return f"no policy limits {WHAT[form]} to {limit:g}: the least feasible limit is {least}{because}"
     weights = found.where_reached(model, row_weights(model, exact.policy.rows))
     return weights, np.array(found.price), np.array(found.used)
 
 
 def programmed(model: TabularModel, form: str, limits: Floats, exact: Solution[Policy]) -> Found | str:
-    """Return the optimum within several limits, or why there is none."""
+    """Return the optimum within several limits, or the reason why they are infeasible."""
     paths = flow(model)
     budget = BUDGETS[form](model, paths, limits)
     lo, hi = model.reward_range
@@ -159,20 +171,20 @@ def programmed(model: TabularModel, form: str, limits: Floats, exact: Solution[P
 
 
 def why_not(paths: Flow, budget: Budget) -> str:
-    """Say what could be kept, and what stands against less."""
+    """Return why limits are infeasible: the least excess, and the binding limits."""
     limits = budget.limits.ravel()
     excess, binding = least_excess(paths, budget.costs, limits)
-    named = [budget.names[place] for place in binding[:3].tolist()]
+    named = [budget.names[index] for index in binding[:3].tolist()]
     more = f" and {len(binding) - 3} more" if len(binding) > 3 else ""
     because = f", because of {', '.join(named)}{more}" if named else ""
     if len(set(limits.tolist())) == 1:
         limit = float(limits[0])
-        least = f"the least that can be kept is {least_words(limit + excess)}"
-        return f"no policy keeps {budget.what} within {limit:g}: {least}{because}"
-    return f"no policy keeps {budget.what} within its limit: each would have to be larger by {excess:.6g}{because}"
+        least = f"the least feasible limit is {least_words(limit + excess)}"
+        return f"no policy limits {budget.what} to {limit:g}: {least}{because}"
+    return f"no policy satisfies the limits on {budget.what}: each would have to be larger by {excess:.6g}{because}"
 
 
-# What is limited -------------------------------------------------------------------------------------------------
+# Limited quantities -------------------------------------------------------------------------------------------------
 
 
 def violations(model: TabularModel) -> Floats:
@@ -182,19 +194,19 @@ def violations(model: TabularModel) -> Floats:
 
 
 def breaking_chance(model: TabularModel) -> Floats:
-    """[row]: how likely some constraint is violated."""
+    """[row]: the probability that some constraint is violated."""
     return model.row_means((model.record_violation > 0.0).astype(np.float64))
 
 
 def raising_chance(model: TabularModel) -> Floats:
-    """[row] of a model with a flag: how likely it is raised."""
+    """[row] of a model with a flag: the probability that it is raised."""
     labels: Any = model.state_labels  # (state, flag)
     first = np.array([not flag for _, flag in labels], np.float64)
     raising: Floats = breaking_chance(model) * first[model.slot_state[model.slot_of_row]]
     return raising
 
 
-#: By form: what a row uses of the limit where there is one, and what is limited, in words.
+#: By form: what a row uses of a single limit, and a description of the limited quantity.
 CHARGES = {
     "total": violations,
     "per_constraint": violations,
@@ -206,13 +218,13 @@ WHAT = {
     "total": "the expected total violation",
     "per_constraint": "the expected violation of every constraint",
     "per_step": "the expected violation of every constraint at every step",
-    "chance": "the chance of any violation",
+    "chance": "the probability of any violation",
     "union_chance": "the expected number of violating steps",
 }
 
 
 def constraint_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
-    """Each constraint on its own, over an episode."""
+    """Return limits on each constraint, for an episode."""
     from scipy import sparse
 
     names = tuple(repr(name) for name in model.constraint_names)
@@ -220,7 +232,7 @@ def constraint_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budge
 
 
 def step_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
-    """Each constraint at each step."""
+    """Return limits on each constraint at each step."""
     from scipy import sparse
 
     violation = model.row_violation[paths.rows]
@@ -231,12 +243,12 @@ def step_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
     return Budget(WHAT["per_step"], limits, costs, names)
 
 
-#: Of several limits.
+#: By form, for several limits.
 BUDGETS = {"per_constraint": constraint_budget, "per_step": step_budget}
 
 
 class Flagged(Problem):
-    """A model whose states remember whether anything has been violated: (state, has it?)."""
+    """A model whose states are (state, whether anything has been violated)."""
 
     def __init__(self, model: TabularModel) -> None:
         self._model = model
@@ -246,23 +258,23 @@ class Flagged(Problem):
         self.reward_range = model.reward_range
 
     def initial(self) -> list[tuple[float, Any]]:
-        """Nothing has been violated at first."""
+        """The first states, with the flag not raised."""
         model = self._model
         first = zip(model.first_probability.tolist(), model.first_slot.tolist(), strict=True)
         return [(chance, (model.state_of_slot(slot), False)) for chance, slot in first]
 
     def actions(self, step: int, state: Any) -> list[Any]:
-        """As before."""
+        """The actions of the model."""
         slot = self._model.slot_of(step, state[0])
         return [self._model.action_of_row(row) for row in self._model.rows_of_slot(slot)]
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
-        """As before; a violation raises the flag for good."""
+        """The outcomes of the model; a violation raises the flag."""
         model, (label, flag) = self._model, state
         layout, payoffs = model.layout, model.payoffs
         row = model.row_of(step, label, action)
-        law = layout.row_distribution[row]
-        first, last = (int(edge) for edge in layout.outcome_start[law : law + 2])
+        d = layout.row_distribution[row]
+        first, last = (int(edge) for edge in layout.outcome_start[d : d + 2])
         found = []
         for outcome in range(first, last):
             record = int(payoffs.row_payoff[row]) + payoffs.stride * (outcome - first)

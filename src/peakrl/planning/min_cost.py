@@ -1,8 +1,8 @@
-"""The least that a policy can be expected to cost: backward induction in plain numpy, so that nothing is compiled.
+"""The least expected cost of a policy: backward induction in plain numpy, so that nothing is compiled.
 
 C_h(s) = min_a ( c(s,a) + E[C_{h+1}(s')] ),  C_H = 0;    for one step alone: c there, and 0 before it
 
-Where all steps are alike, what is k steps after the first is what is k steps ahead of any: one pass tells all steps.
+In a stationary model the cost k steps after the first is the cost k steps ahead of any: one pass gives all steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from peakrl.types import Floats, Layout
 
 
 def least_cost(chain: Chain, charge: Floats) -> float:
-    """Return the least expected sum of charges [row], never below 0, over an episode."""
+    """Return the least expected sum of charges [row], at least 0, of an episode."""
     layout = chain.layout
     cost = np.zeros(len(layout.row_start) - 1)
     for h in range(layout.horizon - 1, -1, -1):
@@ -48,7 +48,7 @@ def at_first(chain: Chain, cost: Floats) -> float:
 
 
 def before(layout: Layout, step: int, after: Floats, charge: Floats | None) -> Floats:
-    """[slot]: C of a step, 0 elsewhere, given C of the step after; nothing is charged where `charge` is None."""
+    """[slot]: C of a step, 0 elsewhere, given C of the step after; without `charge` nothing is charged."""
     low, high = layout.step_slots[step]
     cost = np.zeros(len(after))
     cost[low:high] = least_at(layout, step, after, charge)
@@ -56,24 +56,24 @@ def before(layout: Layout, step: int, after: Floats, charge: Floats | None) -> F
 
 
 def within(cost: float, limit: float) -> bool:
-    """Is a cost within a limit, but for rounding?"""
+    """Return whether a cost is within a limit, up to rounding."""
     return cost <= limit * (1.0 + TOLERANCE)
 
 
 def least_words(least: float) -> str:
-    """Return the least limit that can be kept in six digits, rounded so that it can be kept."""
+    """Return the least feasible limit in six digits, rounded so that it is feasible."""
     words = f"{least:.6g}"
     return words if within(least, float(words)) else f"{Context(6, ROUND_CEILING).create_decimal(least):g}"
 
 
 def most_words(most: float) -> str:
-    """Return the most that something can be in six digits, rounded so that it can be."""
+    """Return a maximum in six digits, rounded down so that it can be attained."""
     words = f"{most:.6g}"
     return words if within(float(words), most) else f"{Context(6, ROUND_FLOOR).create_decimal(most):g}"
 
 
 def least_at(layout: Layout, step: int, after: Floats, charge: Floats | None) -> Floats:
-    """[slot of the step]: C, given C of the step after [slot]; nothing is charged for where `charge` is None."""
+    """[slot of the step]: C, given C of the step after [slot]; without `charge` nothing is charged."""
     low, high = layout.step_slots[step]
     first, last = layout.step_distributions[step]
     begin, end = layout.outcome_start[first], layout.outcome_start[last]

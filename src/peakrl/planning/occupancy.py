@@ -1,4 +1,4 @@
-"""Linear programmes over occupancy measures x_h(s,a) = P(in s at step h, taking a).
+"""Linear programs over occupancy measures x_h(s,a) = P(in s at step h, taking a).
 
     max  sum_h sum_sa x_h(s,a) r(s,a)
     s.t. sum_a x_h(s,a) = inflow_h(s)                           inflow_0 = distribution of the first state
@@ -7,13 +7,13 @@
          sum_hsa x_h(s,a) c_j(h,s,a) <= d_j                     for each limit j
          x, y >= 0
 
-Only nodes that can be reached take part. The y keep the programme as small as the model's storage: a distribution that
-many pairs share is written once. A policy is read off as x_h(s,a) / sum_a x_h(s,a); it may have to draw its actions, a
-basic solution in at most as many nodes as there are limits that bind. Two policies may be worth the same at different
-costs; which of them is found is up to the solver.
+Only reachable nodes take part. The y keep the program as small as the model's storage: a distribution that many pairs
+share occurs once. The policy is x_h(s,a) / sum_a x_h(s,a); it may be randomised, for a basic solution in at most as
+many nodes as there are binding limits. If policies of different costs have the same value, the solver decides which
+one is found.
 
-A limit of 0 is kept exactly: pairs that would use it up are left out. The multiplier lambda_j says what another unit of
-d_j would be worth, in reward; of a limit of 0 it is not known.
+A limit of 0 is satisfied exactly: pairs that would use it are left out. The multiplier lambda_j is the value of another
+unit of d_j, in reward; for a limit of 0 it is not known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOLERANCE, NOISE = 1e-10, 1e-12
 
 
 class Chain(Protocol):
-    """What a programme reads of a model."""
+    """The part of a model that a program reads."""
 
     @property
     def layout(self) -> Layout: ...
@@ -56,13 +56,13 @@ class Chain(Protocol):
 class Flow:
     """The conservation of probability: equal @ (x, y) = supply."""
 
-    #: [x]: node, step, row and entry; nodes from `after` on lie behind the last step.
+    #: [x]: node, step, row and entry; nodes from `after` on are after the last step.
     nodes: Longs
     steps: Longs
     rows: Longs
     entries: Longs
     after: int
-    #: A sparse matrix, and what enters each of its lines from outside.
+    #: A sparse matrix, and the inflow of each of its lines.
     equal: Any
     supply: Floats
 
@@ -73,7 +73,7 @@ class Occupancy:
 
     #: [x]
     shares: Floats
-    #: [limit]: how much of it is used, and what another unit would be worth; the latter not a number at limits of 0.
+    #: [limit]: how much of it is used, and the value of another unit; the latter is NaN for limits of 0.
     used: Floats
     multipliers: Floats
 
@@ -87,7 +87,7 @@ def flow(chain: Chain) -> Flow:
     nodes = np.flatnonzero(chain.reachable[:after])
     step = nodes // stride if stride else chain.step_of_slot[nodes]
     counts = np.diff(layout.row_start)[nodes - step * stride]
-    acting = counts > 0  # elsewhere an episode is over
+    acting = counts > 0  # otherwise the episode is over
     nodes, step, counts = nodes[acting], step[acting], counts[acting]
     slot = nodes - step * stride
     line = np.full(after, -1, np.int64)
@@ -125,10 +125,10 @@ def most_reward(
     further: tuple[Any, Floats] | None = None,
     closed: Longs | None = None,
 ) -> Occupancy | None:
-    """Return an optimum, or None where the limits cannot be kept together.
+    """Return an optimum, or None if the limits cannot be satisfied together.
 
-    `reward` is [x], at least 0 and at most `span` as a rule; `costs` is sparse, [limit, x]. `further` lines and their
-    bounds are about all columns; `closed` columns stay 0.
+    `reward` is [x], usually between 0 and `span`; `costs` is sparse, [limit, x]. `further` lines and their bounds have
+    all columns; `closed` columns stay 0.
     """
     from scipy import sparse
 
@@ -156,7 +156,7 @@ def most_reward(
 
 
 def least_excess(flow: Flow, costs: Any, limits: Floats) -> tuple[float, Longs]:
-    """Return the least t for which all limits d_j + t can be kept, and which of them stand against less."""
+    """Return the least t for which all limits d_j + t can be satisfied, and which of them are binding."""
     from scipy import sparse
 
     columns = flow.equal.shape[1] + 1
@@ -173,7 +173,7 @@ def least_excess(flow: Flow, costs: Any, limits: Floats) -> tuple[float, Longs]:
 
 
 def line_maxima(lines: Any) -> Floats:
-    """Return [line]: the largest coefficient, never so small that its inverse is no number; 0 where there is none."""
+    """Return [line]: the largest coefficient, never so small that its inverse is infinite; 0 if there is none."""
     largest = np.zeros(lines.shape[0])
     lines = lines.tocoo()
     np.maximum.at(largest, lines.coords[0], lines.data)
@@ -195,7 +195,7 @@ def widened(lines: Any, columns: int) -> Any:
 
 
 def run_solver(objective: Floats, equal: Any, supply: Floats, limits: Any, bound: Floats, most: Floats) -> Any:
-    """Return scipy's answer for an optimum, or None for an infeasible programme (none of ours is unbounded)."""
+    """Return the result of scipy, or None for an infeasible program (none of ours is unbounded)."""
     from scipy.optimize import linprog
 
     for presolve in (True, False):
@@ -212,11 +212,11 @@ def run_solver(objective: Floats, equal: Any, supply: Floats, limits: Any, bound
             return answer
         if answer.status == 2:
             return None
-    raise PeakError(f"the linear programme of expected limits was not solved: {answer.message}")
+    raise PeakError(f"the linear program of expected limits was not solved: {answer.message}")
 
 
 def row_weights(chain: Chain, rows: Ints) -> Floats:
-    """Return [entry]: all on one row [node] each; a node of row -1 has none."""
+    """Return [entry]: weight 1 on the row of each node; a node of row -1 has none."""
     layout = chain.layout
     after = (layout.horizon - 1) * layout.node_stride + int(layout.step_slots[-1, 1])
     acting = np.flatnonzero(rows[:after] >= 0)
@@ -227,10 +227,10 @@ def row_weights(chain: Chain, rows: Ints) -> Floats:
 
 
 def policy_weights(fallback: Floats, flow: Flow, shares: Floats) -> Floats:
-    """Return [entry]: x_h(s,a) / sum_a x_h(s,a); where nobody comes, the fallback's weights."""
+    """Return [entry]: x_h(s,a) / sum_a x_h(s,a); the fallback's weights at nodes that are not reached."""
     weights = fallback.copy()
     shares = np.where(shares > NOISE, shares, 0.0)
     total = np.bincount(flow.nodes, shares, flow.after)[flow.nodes]
-    met = total > 0
-    weights[flow.entries[met]] = shares[met] / total[met]
+    reached = total > 0
+    weights[flow.entries[reached]] = shares[reached] / total[reached]
     return weights

@@ -1,9 +1,9 @@
-"""Why a problem is infeasible, in words.
+"""A message that explains why a problem is infeasible.
 
-A node is doomed when every policy may violate from there on. Then each of its actions either violates at once or may
-lead to another doomed node; after the last step nothing is doomed. So a walk along actions that do not violate
-themselves, always to a doomed outcome, ends at a node where every action violates at once: the dead end. The walk
-takes the planner's own action, the most harmless one, wherever that one does not violate by itself.
+A node is unsafe if every policy may violate from there on. Then each of its actions either violates immediately or may
+lead to another unsafe node; after the last step nothing is unsafe. So a path along actions that do not violate
+themselves, always to an unsafe outcome, ends at a dead end: a node at which every action violates immediately. The path
+takes the planner's action, the one of least violation, if that one does not violate by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peakrl.types import Floats
 
 @dataclass(frozen=True)
 class Move:
-    """One move of the walk: `row` is taken at `step` in `slot`."""
+    """One move of the path: `row` is taken at `step` in `slot`."""
 
     step: int
     slot: int
@@ -28,10 +28,10 @@ class Move:
 
 
 def explain(model: TabularModel, cost: Floats, choices: Choices) -> str:
-    """Return which state, step and constraint leave no way out, given each node's least violation and chosen row."""
+    """Return the reason, given each node's least violation and the choices."""
     likely = np.argmax(np.where(cost[model.first_slot] > 0, model.first_probability, -1.0))
     moves, step, slot = walk_to_dead_end(model, cost, choices, int(model.first_slot[likely]))
-    why = "no policy keeps every constraint"
+    why = "no policy satisfies every constraint"
     if model.infeasible_reason is not None:
         why = f"{model.infeasible_reason}. Step by step"
     return (
@@ -41,7 +41,7 @@ def explain(model: TabularModel, cost: Floats, choices: Choices) -> str:
 
 
 def walk_to_dead_end(model: TabularModel, cost: Floats, choices: Choices, slot: int) -> tuple[list[Move], int, int]:
-    """Return the moves from a doomed first slot to a node whose every action violates at once, and that node."""
+    """Return the moves from an unsafe first slot to a dead end, and that node."""
     layout = model.layout
     moves: list[Move] = []
     for step in range(model.horizon):
@@ -53,13 +53,13 @@ def walk_to_dead_end(model: TabularModel, cost: Floats, choices: Choices, slot: 
         d = layout.row_distribution[row]
         outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
         following = layout.outcome_next[outcomes]
-        doomed = cost[(step + 1) * layout.node_stride + following] > 0
-        slot = int(following[np.argmax(np.where(doomed, layout.outcome_probability[outcomes], -1.0))])
-    raise AssertionError("a doomed state at the last step has an action that does not violate")
+        unsafe = cost[(step + 1) * layout.node_stride + following] > 0
+        slot = int(following[np.argmax(np.where(unsafe, layout.outcome_probability[outcomes], -1.0))])
+    raise AssertionError("an unsafe state at the last step has an action that does not violate")
 
 
 def path(model: TabularModel, moves: list[Move], probability: float) -> str:
-    """Return how that state comes about."""
+    """Return how the dead end is reached."""
     if not moves:
         return f"It is a first state, with probability {probability:.6g}."
     texts = []
@@ -71,5 +71,5 @@ def path(model: TabularModel, moves: list[Move], probability: float) -> str:
         texts[MOVES_SHOWN:-MOVES_SHOWN] = [f"... {left_out} more steps ..."]
     return (
         f"It can be reached without a violation from a first state of probability {probability:.6g} "
-        f"({' -> '.join(texts)}), and every other action on the way violates or may lead to no way out as well."
+        f"({' -> '.join(texts)}), and every other action on the path violates or may lead to a dead end as well."
     )

@@ -31,51 +31,51 @@ from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 
 PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)
-#: What `solve` keeps of its answer.
+#: What `solve` stores.
 Keep = Literal["policy", "value", "all"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution(Generic[PolicyKind]):
-    """What a planner found; numbers are expectations over the first state, in the problem's own units."""
+    """Result of a planner; numbers are expectations over the first state, in the problem's units."""
 
-    #: What was solved.
+    #: The solved model.
     model: TabularModel
-    #: The most total reward; for `solve_modified` the most total modified reward W*.
+    #: The largest expected total reward; for `solve_modified` the modified reward W*.
     value: float
     #: Expected total violation of the original constraints under `policy`.
     violation: float
-    #: Can the solved problem's constraints be met? For `solve_modified`: does its optimum violate nothing?
+    #: Whether the constraints can be satisfied; for `solve_modified` whether its optimum violates nothing.
     feasible: bool
     _policy: PolicyKind | None
     #: Returns V and C by node, called on first use; None: solve the original problem again.
     _tables: Callable[[], tuple[Floats, Floats]] | None = None
     _reason: str | None = None
-    #: Of `solve_cmdp`: what another unit of each limit is worth; None where no limit on expectations was solved for.
+    #: For `solve_cmdp`: the value of another unit of each limit; otherwise None.
     multipliers: Floats | None = None
-    #: Of `solve_cmdp`: how much of each limit is used.
+    #: For `solve_cmdp`: how much of each limit is used.
     consumption: Floats | None = None
 
     @property
     def policy(self) -> PolicyKind:
-        """One that attains it: a `Policy`; for `solve_cmdp` a `StochasticPolicy` where actions must be drawn."""
+        """An optimal policy: a `Policy`; for `solve_cmdp` a `StochasticPolicy` if actions must be drawn."""
         if self._policy is None:
-            raise PolicyError('this solution was asked for its value only; solve(model, keep="policy") has a policy')
+            raise PolicyError('this solution has no policy, since keep is "value"; solve(model, keep="policy") has one')
         return self._policy
 
     @cached_property
     def reason(self) -> str | None:
-        """None when feasible, else why not."""
+        """None if feasible, else why not."""
         return self._reason if self.feasible or self._reason is not None else why_infeasible(self.model)
 
     @property
     def node_values(self) -> Floats:
-        """[node]: `value` from each step and state on; worked out when first asked for, unless `keep` was "all"."""
+        """[node]: `value` from each step and state on; computed on first use unless `keep` was "all"."""
         return self._by_node[0]
 
     @property
     def node_violations(self) -> Floats:
-        """[node]: `violation` from each step and state on; worked out when first asked for."""
+        """[node]: `violation` from each step and state on; computed on first use unless `keep` was "all"."""
         return self._by_node[1]
 
     @cached_property
@@ -87,34 +87,51 @@ class Solution(Generic[PolicyKind]):
 
     @property
     def safe_set(self) -> SafeSet:
-        """From where, and by which actions, the original constraints can be kept: `safe_set(model)`."""
+        """The states and actions from which the constraints can be satisfied: `safe_set(model)`."""
         return SafeSet(self.model)
 
     def __repr__(self) -> str:
         verdict = "feasible" if self.feasible else "not feasible (see .reason)"
-        held = "no policy kept" if self._policy is None else f"policy {self._policy!r}"
-        return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, {held}>"
+        stored = "no policy" if self._policy is None else f"policy {self._policy!r}"
+        return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, {stored}>"
 
 
 def solve(
     model: Target, *, keep: Keep = "policy", threads: int | None = None, policy_file: str | Path | None = None
 ) -> Solution[Policy]:
-    """Solve the original problem, given as a model or as a `Problem`: the most reward without any violation.
+    """Solve a model or problem: the largest expected reward without any violation.
 
-    Where every policy may violate, the policy of least expected violation (then most reward) is returned with
-    feasible=False, and `reason` names the constraint, the state and the step that leave no way out.
+    Parameters
+    ----------
+    model
+        A model or problem.
+    keep
+        What the solution stores: "policy" (a byte for each step and state, more if a state has over 256 actions),
+        "value" (only the numbers) or "all" (the values by step and state too, 16 bytes each; otherwise they are
+        computed on first use).
+    threads
+        The number of threads; by default all cores if the model is large. Results do not depend on it.
+    policy_file
+        Write the policy there while it is computed, for `load`. It stays on disk and need not fit into memory.
 
-    `keep`: "policy" (what changes from step to step, at most a byte for each step and state, more where a state offers
-    over 256 actions), "value" (nothing but the numbers) or "all" (the values by step and state as well, 16 bytes each;
-    otherwise they are worked out when asked for). `threads`: how many work on it, by default every core where the model
-    is large; the result is the same. `policy_file`: also write the policy there, for `load`; one that takes a
-    byte for each step and state is written while it is found and stays on disk, so that it need not fit into memory.
+    Returns
+    -------
+    Solution
+        If every policy may violate, it has the policy of least expected violation (then of largest reward) with
+        feasible=False, and `reason` names a constraint, a state and a step at which every action violates.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> solution = peakrl.solve(peakrl.problems.energy_harvesting(peak_power=8))
+    >>> solution.feasible
+    True
     """
     check_choice(keep, "keep", get_args(Keep))
     threads = None if threads is None else check_count(threads, "threads")
     model, planned = as_model(model), keep != "value"
     if policy_file is not None and not planned:
-        raise SettingsError('policy_file is given, but keep="value" keeps no policy; leave one of them out')
+        raise SettingsError('policy_file is given, but keep="value" stores no policy; omit one of them')
     with choices_table(model, policy_file) if planned else nullcontext() as table:
         found = induction(model, original(model), choices=planned, values=keep == "all", threads=threads, table=table)
     policy = None if found.choices is None else Policy(model, found.choices)
@@ -129,31 +146,31 @@ def solve(
 
 
 def original(model: TabularModel) -> Pays:
-    """Return what the original problem's rows pay: rewards, and costs where anything may violate."""
+    """Return the rewards of the original problem, and its costs if anything may violate."""
     return pays_of(model, row_rewards(model), row_costs(model) if may_violate(model) else None)
 
 
 def why_infeasible(model: TabularModel) -> str:
-    """Return why no policy keeps every constraint."""
+    """Return why no policy satisfies every constraint."""
     found = induction(model, original(model), values=True)
     assert found.choices is not None
     return explain(model, found.costs, found.choices)
 
 
 def row_rewards(model: TabularModel) -> Floats:
-    """Return [row]: the expected reward; the model's own array where each row has a record of its own, in order."""
+    """Return [row]: the expected reward; the model's own array if each row has its own record, in order."""
     record, reward = model.payoffs.row_payoff, model.payoffs.reward
     own = model.payoffs.stride == 0 and len(record) == len(reward)
     return reward if own and bool((record == np.arange(len(record), dtype=np.int32)).all()) else model.row_reward
 
 
 def may_violate(model: TabularModel) -> bool:
-    """Does anything that can happen violate a constraint?"""
+    """Return whether any outcome violates a constraint."""
     return bool((model.payoffs.constraints < 0.0).any())
 
 
 def row_costs(model: TabularModel) -> Floats:
-    """Return [row]: the expected violation of all constraints together; above 0 wherever one may be violated."""
+    """Return [row]: the expected violation of all constraints together; above 0 if one may be violated."""
     records = model.record_violation
     cost = model.row_means(records)
     if model.payoffs.stride == 0:
@@ -164,6 +181,6 @@ def row_costs(model: TabularModel) -> Floats:
 
 
 def at_start(model: TabularModel, table: Floats) -> float:
-    """Return the expectation over the first state of a table by node; of one that is never negative 0 means 0."""
+    """Return the expectation over the first state of a table by node; never 0 by underflow."""
     expected, first = float(model.first_probability @ table[model.first_slot]), table[model.first_slot]
     return LEAST if expected == 0.0 and (first > 0.0).any() and (first >= 0.0).all() else expected

@@ -1,15 +1,15 @@
-"""A policy as a C99 header for a controller: constant tables in the smallest integers and functions that look up.
+"""A policy as a C99 header for a controller: constant tables in the smallest integers, and lookup functions.
 
-    int32_t NAME_action(int32_t step, int32_t s0, ...)                the number of the action to take
-    int     NAME_safe(int32_t step, int32_t s0, ..., int32_t action)  1 where an action is safe: with a safe set only
+    int32_t NAME_action(int32_t step, int32_t s0, ...)                the index of the action to take
+    int     NAME_safe(int32_t step, int32_t s0, ..., int32_t action)  1 if an action is safe; only with a safe set
 
-A state is given by its parts where it is a whole number or a tuple of them, else by its number in the problem's order
-of states; the header's first comment lists both, and the actions. What the policy knows nothing of gives -1, and is
-never safe. Nothing is allocated, no library is called, and whoever needs one of the functions only gets no warning.
+A state is given by its components if it is an integer or a tuple of integers, else by its index in the problem's order
+of states; the header's first comment lists both, and the actions. Unknown states give -1 and are never safe. Nothing is
+allocated and no library is called.
 
-A step's table has one entry a place, the place of a state among the step's; steps whose tables are equal share one.
-Places are found by arithmetic where the states fill a box, else by binary search in the sorted keys. Masks are stored
-once each, as bits, and referred to by number.
+The table of a step has one entry for each position, the position of a state among those of the step; steps with equal
+tables share one. Positions are computed if the states fill a box, else found by binary search in the sorted keys. Masks
+are stored once each, as bits, and referred to by index.
 """
 
 from __future__ import annotations
@@ -33,64 +33,64 @@ if TYPE_CHECKING:
     from peakrl.policy.tables import Policy
     from peakrl.safety.safe_set import SafeSet
 
-#: The integers of C, smallest first; no number is so large that it would need the sign of the last.
+#: The integers of C, smallest first.
 INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 NOTHING = -1
 LABELS_SHOWN, LINE = 200, 110
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where a state's entry stands: states in the order of their keys, for all steps alike or step by step."""
+class Positions:
+    """The position of each state's entry: states in the order of their keys, for all steps or for each step."""
 
-    #: [slot, part]: the parts of each stored state.
+    #: [slot, part]: the components of each stored state.
     keys: Longs
     #: [step]: the slots of a step in the order of their keys.
     by_step: list[Longs]
-    #: Do all steps share one order?
+    #: Whether all steps share one order.
     shared: bool
 
     @property
     def parts(self) -> int:
-        """How many numbers a state is given by."""
+        """The number of components of a state."""
         return int(self.keys.shape[1])
 
 
 def header_of(policy: Policy, safe: SafeSet | None, name: str) -> str:
     """Return the text of the header."""
     model = policy.model
-    places = places_of(model)
-    choice = [chosen_at(policy, step, slots) for step, slots in enumerate(places.by_step)]
-    parts = [opening(model, places, name), place_function(places, name), *decision(choice, places, name)]
+    positions = positions_of(model)
+    choice = [chosen_at(policy, step, slots) for step, slots in enumerate(positions.by_step)]
+    parts = [opening(model, positions, name), position_function(positions, name), *decision(choice, positions, name)]
     if safe is not None:
-        parts += mask_functions(safe, places, name)
+        parts += mask_functions(safe, positions, name)
     return "\n".join([*parts, f"#endif /* {name.upper()}_H */", ""])
 
 
 def write_header(policy: Policy, path: str | Path, safe: SafeSet | None, name: str | None) -> str:
     """Write and return the header of a policy."""
     if safe is not None and safe.model is not policy.model and safe.model.digest != policy.model.digest:
-        raise PolicyError(f"the safe set is one of {safe.model!r}, the policy one of {policy.model!r}")
+        raise PolicyError(f"the safe set belongs to {safe.model!r}, the policy to {policy.model!r}")
     text = header_of(policy, safe, identifier(name, path))
     write_file(path, text.encode())
     return text
 
 
 def identifier(name: str | None, path: str | Path) -> str:
-    """Return the prefix of all names: as given, else the file's name."""
+    """Return the prefix of all names, by default the file's name."""
     if name is None:
         found = re.sub(r"\W+", "_", Path(path).stem, flags=re.ASCII).strip("_")
         return found if found and not found[0].isdigit() else f"policy_{found}".rstrip("_")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise PolicyError(f"name is {name!r}; it must be a name of C: letters, digits and _, no digit first")
+        raise PolicyError(f"name is {name!r}; it must be an identifier of C: letters, digits and _, no digit first")
     return name
 
 
 # Tables ----------------------------------------------------------------------------------------------------------
 
 
-def places_of(model: StateSpace) -> Places:
-    """Return the order in which the entries of states stand."""
+def positions_of(model: StateSpace) -> Positions:
+    """Return the order of the entries of states."""
     table = parts_of(model)
     table = np.arange(model.num_states) if table is None else table
     keys = table.reshape(model.num_states, -1)[model.slot_state]
@@ -101,11 +101,11 @@ def places_of(model: StateSpace) -> Places:
             continue
         slots = np.flatnonzero(np.diff(model.row_start)[first:last] > 0) + first
         by_step.append(slots[np.lexsort(keys[slots].T[::-1])])
-    return Places(keys, by_step, model.stationary)
+    return Positions(keys, by_step, model.stationary)
 
 
 def parts_of(model: StateSpace) -> Longs | None:
-    """[state, part]: the whole numbers that states are made of; None where they are not, or not of 32 bits."""
+    """[state, part]: the integers that states consist of; None if they do not, or need more than 32 bits."""
     table = integer_table(list(model.state_labels))
     if table is None or not table.size or not -(2**31) < table.min() <= table.max() < 2**31:
         return None
@@ -113,14 +113,14 @@ def parts_of(model: StateSpace) -> Longs | None:
 
 
 def chosen_at(policy: Policy, step: int, slots: Longs) -> Longs:
-    """[place]: the number of the action that a policy takes at a step, -1 where an episode cannot be there."""
+    """[position]: the index of the action that a policy takes at a step, -1 if the state is not reachable."""
     model = policy.model
     nodes = step * model.node_stride + slots
     return np.where(model.reachable[nodes], model.row_action[policy.rows[nodes]], NOTHING).astype(np.int64)
 
 
 def masks_at(safe: SafeSet, step: int, slots: Longs) -> list[bytes]:
-    """[place]: the bits of a mask, lowest first."""
+    """[position]: the bits of a mask, lowest first."""
     nodes = step * safe.model.node_stride + slots
     return [np.packbits(safe.mask_of(node), bitorder="little").tobytes() for node in nodes.tolist()]
 
@@ -149,7 +149,7 @@ def unique_tables(tables: Sequence[Longs]) -> tuple[list[Longs], list[int]]:
 
 
 def step_tables(name: str, tables: Sequence[Longs]) -> str:
-    """Return the tables of all steps one behind the other, equal ones once, and where each step's begins."""
+    """Return the concatenated tables of all steps, equal ones once, and the start of each step's table."""
     distinct, which = unique_tables(tables)
     starts = np.concatenate(([0], np.cumsum([len(table) for table in distinct])))
     return array(f"{name}_table", np.concatenate(distinct)) + array(f"{name}_start", starts[which])
@@ -158,23 +158,23 @@ def step_tables(name: str, tables: Sequence[Longs]) -> str:
 # Text ------------------------------------------------------------------------------------------------------------
 
 
-def opening(model: StateSpace, places: Places, name: str) -> str:
-    """Return the comment, the guard and the numbers that a user needs."""
+def opening(model: StateSpace, positions: Positions, name: str) -> str:
+    """Return the comment, the include guard and the constants."""
     upper = name.upper()
     if parts_of(model) is None:
-        states = f"States by number:\n{listed(model.state_labels)}"
+        states = f"States by index:\n{listed(model.state_labels)}"
     else:
-        states = f"A state is given by its {places.parts} whole number(s)."
+        states = f"A state is given by its {positions.parts} integer(s)."
     return (
         f"/* A policy for {comment(' '.join(model.name.split()))}, written by peakrl.\n\n"
-        f"{comment(states)}\nActions by number:\n{comment(listed(model.action_labels))}\n*/\n"
+        f"{comment(states)}\nActions by index:\n{comment(listed(model.action_labels))}\n*/\n"
         f"#ifndef {upper}_H\n#define {upper}_H\n\n#include <stdint.h>\n\n"
         f"#define {upper}_STEPS {model.horizon}\n#define {upper}_ACTIONS {len(model.action_labels)}\n"
     )
 
 
 def listed(labels: Sequence[Hashable]) -> str:
-    """Return labels with their numbers."""
+    """Return labels with their indices."""
     lines = [
         f"  {number}: {' '.join(repr(labels[number]).split())}" for number in range(min(len(labels), LABELS_SHOWN))
     ]
@@ -183,34 +183,34 @@ def listed(labels: Sequence[Hashable]) -> str:
 
 
 def comment(text: str) -> str:
-    """Return text that does not end the comment it stands in, in signs that every compiler reads."""
+    """Return text that is safe in a C comment, in ASCII."""
     return (
         text.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").encode("ascii", "backslashreplace").decode()
     )
 
 
-def arguments(places: Places) -> str:
-    """Return the parts of a state as C declares them."""
-    return ", ".join(f"int32_t s{part}" for part in range(places.parts))
+def arguments(positions: Positions) -> str:
+    """Return the components of a state as C parameters."""
+    return ", ".join(f"int32_t s{part}" for part in range(positions.parts))
 
 
-def given(places: Places) -> str:
-    """Return the parts of a state as C passes them on."""
-    return ", ".join(f"s{part}" for part in range(places.parts))
+def given(positions: Positions) -> str:
+    """Return the components of a state as C arguments."""
+    return ", ".join(f"s{part}" for part in range(positions.parts))
 
 
-def place_function(places: Places, name: str) -> str:
-    """Return the function that finds the place of a state, with the keys that it needs."""
-    box = box_of(places)
-    keys, declared, body = searching(places, name) if box is None else ("", "", computing(*box))
+def position_function(positions: Positions, name: str) -> str:
+    """Return the function that finds the position of a state, with its keys."""
+    box = box_of(positions)
+    keys, declared, body = searching(positions, name) if box is None else ("", "", computing(*box))
     return (
-        f"{keys}static inline int32_t {name}_place(int32_t step, {arguments(places)})\n{{\n{declared}"
+        f"{keys}static inline int32_t {name}_position(int32_t step, {arguments(positions)})\n{{\n{declared}"
         f"    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n{body}}}\n"
     )
 
 
 def computing(low: Sequence[int], size: Sequence[int]) -> str:
-    """Return C that computes the place of a state in a box."""
+    """Return C code that computes the position of a state in a box."""
     parts = list(enumerate(zip(low, size, strict=True)))
     outside = " || ".join(f"s{part} < {first} || s{part} > {first + count - 1}" for part, (first, count) in parts)
     index = f"(s0 - {low[0]})"
@@ -219,63 +219,63 @@ def computing(low: Sequence[int], size: Sequence[int]) -> str:
     return f"    if ({outside}) return -1;\n    return {index};\n"
 
 
-def searching(places: Places, name: str) -> tuple[str, str, str]:
-    """Return keys in order, and C that searches them for a state: what it declares and what it does."""
-    orders = places.by_step[:1] if places.shared else places.by_step
-    keys = array(f"{name}_key", places.keys[np.concatenate(orders)])
+def searching(positions: Positions, name: str) -> tuple[str, str, str]:
+    """Return sorted keys, and C code that searches them for a state: declarations and statements."""
+    orders = positions.by_step[:1] if positions.shared else positions.by_step
+    keys = array(f"{name}_key", positions.keys[np.concatenate(orders)])
     keys += array(f"{name}_key_start", np.cumsum([0, *map(len, orders)]))
-    step = "0" if places.shared else "step"
+    step = "0" if positions.shared else "step"
     compare = "".join(
         f"        if (k[{part}] < s{part}) {{ low = middle + 1; continue; }}\n"
         f"        if (k[{part}] > s{part}) {{ high = middle; continue; }}\n"
-        for part in range(places.parts)
+        for part in range(positions.parts)
     )
     kind = keys.split("static const ")[1].split(" ")[0]
     body = (
         f"    low = {name}_key_start[{step}];\n    high = {name}_key_start[{step} + 1];\n    while (low < high) {{\n"
         f"        int32_t middle = low + (high - low) / 2;\n"
-        f"        const {kind} *k = {name}_key + middle * {places.parts};\n{compare}"
+        f"        const {kind} *k = {name}_key + middle * {positions.parts};\n{compare}"
         f"        return middle - {name}_key_start[{step}];\n    }}\n    return -1;\n"
     )
     return keys, "    int32_t low, high;\n", body
 
 
-def box_of(places: Places) -> tuple[list[int], list[int]] | None:
-    """Return the lowest parts and the sizes of the box that the states fill, where they fill one."""
-    if not places.shared:
+def box_of(positions: Positions) -> tuple[list[int], list[int]] | None:
+    """Return the lowest components and the sizes of the box that the states fill; None if they fill none."""
+    if not positions.shared:
         return None
-    keys = places.keys[places.by_step[0]]
+    keys = positions.keys[positions.by_step[0]]
     low, size = keys.min(axis=0), np.ptp(keys, axis=0) + 1
     full = float(np.prod(size.astype(np.float64))) == len(keys)  # keys are distinct and sorted
     return (low.tolist(), size.tolist()) if full else None
 
 
-def decision(choice: list[Longs], places: Places, name: str) -> list[str]:
+def decision(choice: list[Longs], positions: Positions, name: str) -> list[str]:
     """Return the tables of actions and the function that reads them."""
     return [
         step_tables(f"{name}_choice", choice),
-        f"/* The number of the action to take; -1 where the policy knows nothing of the state at that step. */\n"
-        f"static inline int32_t {name}_action(int32_t step, {arguments(places)})\n{{\n"
-        f"    int32_t place = {name}_place(step, {given(places)});\n"
-        f"    return place < 0 ? -1 : {name}_choice_table[{name}_choice_start[step] + place];\n}}\n",
+        f"/* The index of the action to take; -1 if the state is unknown at that step. */\n"
+        f"static inline int32_t {name}_action(int32_t step, {arguments(positions)})\n{{\n"
+        f"    int32_t position = {name}_position(step, {given(positions)});\n"
+        f"    return position < 0 ? -1 : {name}_choice_table[{name}_choice_start[step] + position];\n}}\n",
     ]
 
 
-def mask_functions(safe: SafeSet, places: Places, name: str) -> list[str]:
-    """Return the masks, each once, the tables of their numbers and the function that reads them."""
+def mask_functions(safe: SafeSet, positions: Positions, name: str) -> list[str]:
+    """Return the distinct masks, the tables of their indices and the function that reads them."""
     masks: dict[bytes, int] = {}
     which = [
         np.array([masks.setdefault(mask, len(masks)) for mask in masks_at(safe, step, slots)], np.int64)
-        for step, slots in enumerate(places.by_step)
+        for step, slots in enumerate(positions.by_step)
     ]
     width = (len(safe.model.action_labels) + 7) // 8
     bits = array(f"{name}_mask_bits", np.frombuffer(b"".join(masks), np.uint8))
     return [
         bits + step_tables(f"{name}_mask", which),
-        f"/* 1 where the action, by number, is on offer and safe; 0 where it is not, or nothing is known. */\n"
-        f"static inline int {name}_safe(int32_t step, {arguments(places)}, int32_t action)\n{{\n"
-        f"    int32_t place = {name}_place(step, {given(places)}), mask;\n"
-        f"    if (place < 0 || action < 0 || action >= {name.upper()}_ACTIONS) return 0;\n"
-        f"    mask = {name}_mask_table[{name}_mask_start[step] + place];\n"
+        f"/* 1 if the action, by index, is available and safe; 0 if not, or if the state is unknown. */\n"
+        f"static inline int {name}_safe(int32_t step, {arguments(positions)}, int32_t action)\n{{\n"
+        f"    int32_t position = {name}_position(step, {given(positions)}), mask;\n"
+        f"    if (position < 0 || action < 0 || action >= {name.upper()}_ACTIONS) return 0;\n"
+        f"    mask = {name}_mask_table[{name}_mask_start[step] + position];\n"
         f"    return {name}_mask_bits[mask * {width} + action / 8] >> action % 8 & 1;\n}}\n",
     ]

@@ -1,7 +1,7 @@
-"""Policies for reading and keeping: what is known of the actions of a state, tables as JSON, CSV and HTML, and files.
+"""Export of policies: what is known of the actions of a state, tables as JSON, CSV and HTML, and files.
 
-A label is written as it is where JSON has a word for it (numbers, words, None), a tuple as a list, anything else by its
-representation in Python.
+Labels that JSON can represent (numbers, strings, None) are written as they are, a tuple as a list, anything else by its
+`repr`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 from peakrl.visited import VisitedStates, store_visited
 
-#: What a learner knows of an entry: nothing, seen to violate, seen to lead where only violations are left, and that it
-#: is not to be taken since nothing that is declared calls it safe.
-UNKNOWN, VIOLATED, DEAD_END, BARRED = 0, 1, 2, 3
-#: What a policy file is called in its head.
+#: What a learner knows of an entry: nothing, observed to violate, observed to lead to a dead end, or forbidden since
+#: no declaration says that it is safe.
+UNKNOWN, VIOLATED, DEAD_END, FORBIDDEN = 0, 1, 2, 3
+#: The kind of a policy file.
 KIND = "policy"
-#: What the names of arrays begin with there that tell of the visited states of an environment.
+#: Prefix of the arrays in a policy file that describe the visited states of an environment.
 SPACE = "space."
 #: A notebook shows this many states and steps of a policy.
 MOST_STATES, MOST_STEPS = 15, 15
@@ -45,20 +45,20 @@ class ActionView:
     """What is known of one action at a step in a state."""
 
     action: Hashable
-    #: With which probability the policy takes it.
+    #: The probability that the policy takes it.
     probability: float
-    #: The learner's Q (minus infinity: never again); None where the policy was not learned.
+    #: The learner's Q (minus infinity: never again); None if the policy was not learned.
     value: float | None
-    #: May it violate a constraint at once, by some chance? On an environment True where it was seen to, else None:
-    #: nobody knows.
+    #: Whether it may violate a constraint immediately. On an environment True if that was observed, else None
+    #: (unknown).
     violates: bool | None
-    #: May it, without violating itself, lead where no policy keeps every constraint? On an environment True where it
-    #: was seen to, else None: nobody knows.
+    #: Whether it may, without violating itself, lead to a state from which no policy satisfies every constraint. On an
+    #: environment True if that was observed, else None (unknown).
     dead_end: bool | None
 
     @property
     def safe(self) -> bool | None:
-        """Can every constraint be kept after it, as `safe_set` has it? None where nobody knows."""
+        """Whether every constraint can be satisfied after it, as in `safe_set`; None if unknown."""
         if self.violates or self.dead_end:
             return False
         return None if self.violates is None or self.dead_end is None else True
@@ -75,13 +75,13 @@ class ActionView:
 
 
 class Learned(Protocol):
-    """What a learner can tell of actions, at the end of its run."""
+    """What a learner knows of actions at the end of its run."""
 
     def values(self) -> Floats:
         """[entry]: Q."""
 
     def known(self) -> NDArray[np.int8] | None:
-        """[entry]: UNKNOWN, VIOLATED, DEAD_END or BARRED; None where it keeps no such record."""
+        """[entry]: UNKNOWN, VIOLATED, DEAD_END or FORBIDDEN; None if it is not recorded."""
 
 
 def action_views(
@@ -89,7 +89,7 @@ def action_views(
 ) -> list[ActionView]:
     """Return what is known of every action of a stored state; `values` and `known` are [entry] or None.
 
-    A model tells what is safe, whatever a learner has found out; without one, only what was seen is known.
+    A model determines what is safe, whatever a learner has observed; without a model only observations are known.
     """
     views = []
     base = step * model.entry_stride
@@ -101,31 +101,31 @@ def action_views(
 
 
 def failings(model: TabularModel, step: int, row: int) -> tuple[bool, bool]:
-    """Return whether a row may violate at once, and whether it may, without that, lead where nothing is safe."""
+    """Return whether a row may violate immediately, and whether it may otherwise lead to an unsafe state."""
     violates = not model.keeps[row]
     return violates, not violates and not model.safe.row(step, row)
 
 
 def seen_failings(known: Any, entry: int) -> tuple[bool | None, bool | None]:
-    """Return the same as far as a learner has seen it: True or unknown."""
+    """Return the same from a learner's observations: True or unknown."""
     learned = UNKNOWN if known is None else int(known[entry])
     return True if learned == VIOLATED else None, True if learned == DEAD_END else None
 
 
 def verdict(model: StateSpace, step: int, row: int, known: Any = None) -> bool | None:
-    """Return whether a row is safe at a step, as `ActionView.safe`; None where nobody knows."""
+    """Return whether a row is safe at a step, as `ActionView.safe`; None if unknown."""
     if isinstance(model, TabularModel):
         return model.safe.row(step, row)
     return False if any(seen_failings(known, step * model.entry_stride + row)) else None
 
 
 def decision(model: StateSpace, step: int, slot: int, row: int, known: Any = None) -> tuple[Any, ...]:
-    """Return a line of an export: step, state, action, and whether that is safe."""
+    """Return a line of an export: step, state, action, and whether it is safe."""
     return step, model.state_of_slot(slot), model.action_of_row(row), verdict(model, step, row, known)
 
 
 def plain(label: Any) -> Any:
-    """Return a label as JSON has it."""
+    """Return a label in JSON types."""
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, tuple):
@@ -142,7 +142,7 @@ def as_json(head: dict[str, Any], columns: Sequence[str], rows: Iterable[Sequenc
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table of decisions as CSV; labels that are no plain words or numbers stand there as JSON."""
+    """Return a table of decisions as CSV; labels other than strings and numbers are written as JSON."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -155,25 +155,25 @@ def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 class Exported(ABC):
-    """A policy that can be written down: what it does at each step in each state."""
+    """Base class of policies: export of the decision of each step and state."""
 
     model: StateSpace
 
     @abstractmethod
     def _table(self) -> Table:
-        """Every decision, line by line."""
+        """Every decision, one line each."""
 
     @abstractmethod
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
         """Return {action: probability}."""
 
     def _choice(self, step: int, state: Hashable) -> Any:
-        """An action, or {action: probability} where it is drawn."""
+        """An action, or {action: probability} if it is drawn."""
         return self.probabilities(step, state)
 
     @abstractmethod
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a file keeps of it: plain values, "form" among them, and arrays."""
+        """The content of a file: plain values including "form", and arrays."""
 
     def _head(self) -> dict[str, Any]:
         return {"problem": self.model.name, "horizon": self.model.horizon}
@@ -183,9 +183,9 @@ class Exported(ABC):
         return f"<{type(self).__name__} of {model.name!r}: {model.num_states:,} states, horizon {model.horizon}>"
 
     def table(self, step: int) -> dict[Hashable, Any]:
-        """Return {state: action} at `step` for every state that can be met there, in order where states have one.
+        """Return {state: action} at `step` for every state that can occur there, sorted if possible.
 
-        Where actions are drawn it is {state: {action: probability}}.
+        If actions are drawn it is {state: {action: probability}}.
         """
         states = in_order([self.model.state_of_slot(slot) for slot in self.model.decision_slots(step)])
         return {state: self._choice(step, state) for state in states}
@@ -196,7 +196,7 @@ class Exported(ABC):
     def save(self, path: str | Path) -> None:
         """Write the policy to one file for `peakrl.load`.
 
-        What was learned on an environment is read back by itself; else the problem or its model is needed again.
+        To load it, the problem or its model is needed, except for policies that were learned on an environment.
         """
         plain_values, arrays = self._stored()
         head: dict[str, Any] = {"problem": self.model.name, "model": self.model.digest}
@@ -209,31 +209,31 @@ class Exported(ABC):
         write_record(path, KIND, head | plain_values, arrays)
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return every decision as JSON, and whether it is safe (null: nobody knows); with `path` write it there too.
+        """Return every decision as JSON, and whether it is safe (null: unknown); with `path` write it there too.
 
-        A stochastic policy lists the probability of each action, an averaged one from which episode on it is taken.
+        A stochastic policy lists the probability of each action, an averaged one the episode from which on it is taken.
         """
         return written(as_json(self._head(), *self._table()), path)
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """Return every decision as a line of CSV, with the columns of `to_json`; with `path` write it there as well."""
+        """Return every decision as a line of CSV, with the columns of `to_json`; with `path` write it there too."""
         return written(as_csv(*self._table()), path)
 
 
 def in_order(labels: list[Hashable]) -> list[Hashable]:
-    """Return labels sorted, where they can be."""
+    """Return labels, sorted if they can be compared."""
     try:
-        return sorted(labels)  # type: ignore[type-var]  # those that cannot be compared stay as they are
+        return sorted(labels)  # type: ignore[type-var]  # labels that cannot be compared keep their order
     except TypeError:
         return labels
 
 
 def as_html(policy: Exported) -> str:
-    """Return a table of states by steps, cut where it would be too large to read."""
+    """Return a table of states by steps, shortened if it is large."""
     model = policy.model
     steps = range(min(model.horizon, MOST_STEPS))
     here = [{model.state_of_slot(slot) for slot in model.decision_slots(step)} for step in steps]
-    states = in_order(list(dict.fromkeys(state for met in here for state in met)))
+    states = in_order(list(dict.fromkeys(state for occurring in here for state in occurring)))
     lines = ["<tr><th>state</th>" + "".join(f"<th>step {step}</th>" for step in steps) + "</tr>"]
     for state in states[:MOST_STATES]:
         cells = (cell(policy._choice(step, state)) if state in here[step] else "" for step in steps)
@@ -246,14 +246,14 @@ def as_html(policy: Exported) -> str:
 
 
 def cell(choice: Any) -> str:
-    """Return an action, or actions with their probabilities, for reading."""
+    """Return an action, or actions with their probabilities, as text."""
     if isinstance(choice, dict):
         return ", ".join(f"{action!r}: {chance:.3g}" for action, chance in choice.items())
     return repr(choice)
 
 
 def written(text: str, path: str | Path | None) -> str:
-    """Return a text, also written to `path` where one is given."""
+    """Return a text; write it to `path` if one is given."""
     if path is not None:
         write_file(path, text.encode())
     return text

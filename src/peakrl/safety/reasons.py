@@ -1,9 +1,8 @@
-"""Why an action is not safe: the shortest way from it to a violation that cannot be avoided any more.
+"""Why an action is not safe: the shortest path from it to a violation that cannot be avoided.
 
-Either the action may violate by itself, or it may lead to a state that is not safe. From there the way goes on by
+Either the action may violate by itself, or it may lead to a state that is not safe. From there the path continues with
 actions that do not violate themselves, always to a next state that is not safe, to the nearest dead end, a state whose
-every action violates at once (`viability` has the distance). Nothing on the way would help: every action of every
-state on it is unsafe too.
+every action violates immediately (`viability` has the distance). Every action of every state on the path is unsafe.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from peakrl.tabular import TabularModel
 from peakrl.types import Ints
 
-#: How many actions of a dead end are spelled out, and how many moves at either end of the way.
+#: The number of actions of a dead end in a message, and of moves at either end of the path.
 ACTIONS_SHOWN, MOVES_SHOWN = 3, 3
 LABEL_WIDTH = 80
 
@@ -28,9 +27,9 @@ class Breach(NamedTuple):
 
     #: Its name.
     constraint: str
-    #: The least value that may come out, below 0.
+    #: The least possible value, below 0.
     least: float
-    #: The largest.
+    #: The largest possible value.
     most: float
 
     def __str__(self) -> str:
@@ -39,17 +38,17 @@ class Breach(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """One move on the way to a dead end: what is done, and what may come of it."""
+    """One move of the path to a dead end."""
 
-    #: When it is made.
+    #: The step.
     step: int
-    #: Where.
+    #: The state.
     state: Hashable
-    #: What is done there; it violates nothing itself.
+    #: The action, which violates nothing itself.
     action: Hashable
-    #: A state that it may lead to and from which no policy is safe.
+    #: A possible next state from which no policy is safe.
     next_state: Hashable
-    #: How likely that is; what counts is that it may happen.
+    #: The probability of that next state.
     probability: float
 
     def __str__(self) -> str:
@@ -59,20 +58,20 @@ class Move:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an action is not safe; `print` tells it in words."""
+    """Why an action is not safe; `str` returns a sentence."""
 
-    #: From the action to the dead end; empty where the action may violate by itself.
+    #: From the action to the dead end; empty if the action may violate by itself.
     moves: tuple[Move, ...]
-    #: When something is violated.
+    #: The step of the violation.
     step: int
-    #: Where that happens.
+    #: The state of the violation.
     state: Hashable
     #: {action: what it may violate}: of the action itself, or of every action of the dead end.
     breaks: dict[Hashable, tuple[Breach, ...]]
 
     @property
     def violates(self) -> bool:
-        """May the action violate by itself?"""
+        """Whether the action may violate by itself."""
         return not self.moves
 
     def __str__(self) -> str:
@@ -83,21 +82,21 @@ class Reason:
         if len(texts) > 2 * MOVES_SHOWN + 1:
             texts[MOVES_SHOWN:-MOVES_SHOWN] = [f"... {len(texts) - 2 * MOVES_SHOWN} more steps ..."]
         end = f"at step {self.step} in state {shown(self.state)} {every_action(self.breaks)}"
-        return f"{' -> '.join(texts)}; {end}. Every other action on the way is unsafe as well"
+        return f"{' -> '.join(texts)}; {end}. Every other action on the path is unsafe as well"
 
 
 def every_action(breaks: dict[Hashable, tuple[Breach, ...]]) -> str:
-    """Return what is violated where every action violates something."""
+    """Return what is violated in a dead end."""
     if not breaks:
-        return "the episode was to be over, so that nothing is known of it"
+        return "the model has no actions, since the episode should be over"
     texts = [blame(*each) for each in islice(breaks.items(), ACTIONS_SHOWN)]
-    more = f"; and so do {len(breaks) - ACTIONS_SHOWN} more" if len(breaks) > ACTIONS_SHOWN else ""
-    return f"every action violates at once ({'; '.join(texts)}{more})"
+    more = f"; and {len(breaks) - ACTIONS_SHOWN} more" if len(breaks) > ACTIONS_SHOWN else ""
+    return f"every action violates immediately ({'; '.join(texts)}{more})"
 
 
 def blame(action: Hashable, breaches: tuple[Breach, ...]) -> str:
-    """Return which constraints an action may break and by how much."""
-    return f"action {shown(action)} breaks {' and '.join(map(str, breaches))}"
+    """Return which constraints an action may violate and by how much."""
+    return f"action {shown(action)} violates {' and '.join(map(str, breaches))}"
 
 
 def breaches_of(model: TabularModel, row: int) -> tuple[Breach, ...]:
@@ -116,7 +115,7 @@ def dead_end(model: TabularModel, slot: int) -> dict[Hashable, tuple[Breach, ...
 
 
 def reason_of(model: TabularModel, distance: Ints, step: int, slot: int, row: int) -> Reason:
-    """Return why a row that is not safe is not; `distance` is [node]."""
+    """Return why an unsafe row is not safe; `distance` is [node]."""
     if not model.keeps[row]:
         return Reason((), step, model.state_of_slot(slot), {model.action_of_row(row): breaches_of(model, row)})
     moves = []
@@ -132,7 +131,7 @@ def reason_of(model: TabularModel, distance: Ints, step: int, slot: int, row: in
 
 
 def nearest_row(model: TabularModel, distance: Ints, step: int, slot: int) -> int:
-    """Return the first row that starts a shortest way from an unsafe state to a dead end."""
+    """Return the first row of a shortest path from an unsafe state to a dead end."""
     wanted = distance[step * model.layout.node_stride + slot] - 1
     for row in model.rows_of_slot(slot):
         if model.keeps[row]:
@@ -143,18 +142,18 @@ def nearest_row(model: TabularModel, distance: Ints, step: int, slot: int) -> in
 
 
 def nearest_outcome(model: TabularModel, distance: Ints, step: int, row: int) -> tuple[int, float]:
-    """Return the unsafe next slot of a row that is nearest to a dead end (of several the likeliest), and how likely."""
+    """Return the unsafe next slot nearest to a dead end (the most probable of several), and its probability."""
     layout = model.layout
     d = layout.row_distribution[row]
     outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
     following = layout.outcome_next[outcomes]
     away = distance[(step + 1) * layout.node_stride + following]
     nearest = away == away[away >= 0].min()
-    place = int(np.argmax(np.where(nearest, layout.outcome_probability[outcomes], -1.0)))
-    return int(following[place]), float(layout.outcome_probability[outcomes][place])
+    index = int(np.argmax(np.where(nearest, layout.outcome_probability[outcomes], -1.0)))
+    return int(following[index]), float(layout.outcome_probability[outcomes][index])
 
 
 def shown(value: Hashable) -> str:
-    """Return a label as text that stays readable in a message."""
+    """Return a label as text of limited length for messages."""
     text = repr(value)
     return text if len(text) <= LABEL_WIDTH else text[: LABEL_WIDTH - 3] + "..."

@@ -1,13 +1,13 @@
-"""A policy that is promised to be safe: what a learner stays with wherever nothing else is known to be.
+"""A policy that is declared to be safe: a learner follows it wherever no other action is known to be safe.
 
-The promise: wherever it names an action, that action violates nothing, and whatever state follows, it names an action
-there again or that state is known to be safe otherwise. A function of step and state returns None where it promises
-nothing. A policy of a model promises what it keeps by that model (`viability.kept_nodes`): it is taken where,
-followed from there on, it violates nothing. Of a policy that was learned on an environment, whose outcomes nobody
-knows, every state that it knows is the user's word.
+The declaration: if it names an action, that action violates nothing, and in every state that may follow it names an
+action again or that state is known to be safe otherwise. A function of step and state returns None if it declares
+nothing. A policy of a model is declared safe where it violates nothing from there on by that model
+(`viability.kept_nodes`). A policy that was learned on an environment, whose outcomes are not known, is declared safe in
+every state that it knows.
 
-With a model whose possible outcomes include all real ones, more is safe than the policy itself: whatever violates
-nothing and leads, by that model, only where the policy promises to go on or something is safe in turn.
+With a model whose possible outcomes include all real ones, more is safe than the policy itself: actions that violate
+nothing and lead, by that model, only to states in which the policy names an action or another action is safe.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from peakrl.viability import NO_PROMISE, UNLISTED, Bools, SafeSteps, kept_nodes,
 
 
 class SafePolicy:
-    """A policy, or a function of step and state, with its promise."""
+    """A policy, or a function of step and state, that is declared safe."""
 
     def __init__(self, given: Any) -> None:
         own = isinstance(given, Policy)
         if not own and (hasattr(given, "action") or not callable(given)):
-            hint = "it must be one that draws nothing" if hasattr(given, "action") else "it must be a policy"
+            hint = "it must be deterministic" if hasattr(given, "action") else "it must be a policy"
             hint = "pass its .policy" if isinstance(getattr(given, "policy", None), Policy) else hint
             raise SettingsError(
-                f"safe_policy is {given!r}: {hint}, or a function of step and state that returns an action, None where "
-                "it promises nothing"
+                f"safe_policy is {given!r}: {hint}, or a function of step and state that returns an action, or None "
+                "where it declares nothing"
             )
         self.given = given
-        #: [node] of the policy's own model: what it keeps; None where there is no such model.
+        #: [node] of the policy's model: where it never violates; None without a model.
         self.kept: Bools | None = None
         if own and isinstance(given.model, TabularModel):
             self.kept = kept_nodes(given.model.layout, given.model.keeps, given.rows)
 
     def action(self, step: int, state: Hashable) -> Hashable | None:
-        """Return what is promised to be safe; None where nothing is."""
+        """Return the action that is declared safe; None if none is."""
         if isinstance(self.given, Policy):
             return self._of_policy(self.given, step, state)
         try:
             named: Hashable | None = self.given(step, state)
             hash(named)
-        except Exception as error:  # of the user's own code: anything may come
+        except Exception as error:  # user code may raise anything
             raise SettingsError(
                 f"safe_policy(step, state) raised {type(error).__name__}: {error}, for step {step}, state {state!r}; "
-                "it must return an action, or None where it promises nothing"
+                "it must return an action, or None where it declares nothing"
             ) from error
         return named
 
@@ -68,7 +68,7 @@ class SafePolicy:
         return model.action_of_row(policy.row(step, slot))
 
     def promised_rows(self, model: TabularModel) -> Ints:
-        """[node] of a model: the row of what is promised, as `viability.promised_tables` takes it."""
+        """[node] of a model: the declared row, as `viability.promised_tables` takes it."""
         rows = np.full(model.num_nodes, NO_PROMISE, np.int32)
         for step, slot, node in model.decisions():
             state = model.state_of_slot(slot)
@@ -78,12 +78,12 @@ class SafePolicy:
         return rows
 
     def widened(self, model: TabularModel) -> SafeSet:
-        """Return what is safe by a model's outcomes and by this promise together."""
+        """Return what is safe by a model's outcomes and this declaration together."""
         tables = promised_tables(model.layout, model.num_nodes, model.keeps, self.promised_rows(model))
         return SafeSet(model, SafeSteps.by_entry(model.horizon, model.stationary, *tables))
 
     def first_fault(self, state: Hashable) -> str:
-        """Return why nothing is promised from a first state on, as far as the policy's own model tells."""
+        """Return why nothing is declared from a first state on, by the policy's model if it has one."""
         policy = self.given
         if not isinstance(policy, Policy) or not isinstance(policy.model, TabularModel):
             return f"it names no action at step 0 in state {state!r}"
@@ -101,7 +101,7 @@ class SafePolicy:
 
 
 def row_or_unlisted(model: TabularModel, step: int, state: Hashable, action: Hashable) -> int:
-    """Return the row of an action; UNLISTED where the model does not offer it."""
+    """Return the row of an action; UNLISTED if the model does not have it."""
     try:
         return model.row_of(step, state, action)
     except PolicyError:
@@ -109,7 +109,7 @@ def row_or_unlisted(model: TabularModel, step: int, state: Hashable, action: Has
 
 
 def model_knows(model: TabularModel, step: int, state: Hashable) -> bool:
-    """Does the model have a state at a step?"""
+    """Return whether the model has a state at a step."""
     try:
         model.slot_of(step, state)
     except PolicyError:

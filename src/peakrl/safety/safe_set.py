@@ -1,7 +1,7 @@
-"""The safe set as an object: what may be done at a step in a state, and why not more (`viability`).
+"""The safe set: the safe actions of each step and state, and the reasons why others are not (`viability`).
 
-It rests on what the model says *can* happen and what violates, not on how likely anything is. A policy that takes safe
-actions only never violates; where a first state is not safe, no policy keeps every constraint.
+It depends on the possible outcomes and the constraints of the model, not on probabilities. A policy that takes only
+safe actions never violates; if a first state is not safe, no policy satisfies every constraint.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from peakrl.tabular import TabularModel, store_model
 from peakrl.types import Ints
 from peakrl.viability import Bools, SafeSteps, dead_end_distances
 
-#: What the file of a safe set is called in its head.
+#: The kind of the file of a safe set.
 KIND = "safe_set"
-#: Masks of every step and state are laid out once where they take no more bytes than this.
+#: The masks of all steps and states are stored if they take at most this many bytes.
 LARGEST_TABLE = 1 << 28
 
 
 class StepCount(NamedTuple):
-    """How much is safe at a step, among the states that an episode can be in there."""
+    """How much is safe at a step, among the states that can occur there."""
 
     #: Counted from 0.
     step: int
-    #: States that some policy can be in.
+    #: States that can occur.
     states: int
-    #: Those from which nothing need ever be violated.
+    #: Those from which a policy exists that never violates.
     safe_states: int
-    #: Actions on offer in all of these states together.
+    #: Actions of all of these states.
     actions: int
-    #: Those after which nothing need ever be violated.
+    #: Those after which a policy exists that never violates.
     safe_actions: int
 
 
 class SafeSet:
-    """From where, and by which actions, every constraint of a model can still be kept with certainty.
+    """The states and actions from which every constraint of a model can be satisfied with certainty.
 
     Made by `safe_set(model)`; also `solve(model).safe_set`.
     """
 
     def __init__(self, model: TabularModel, steps: SafeSteps | None = None) -> None:
-        #: What it was worked out for.
+        #: The model it belongs to.
         self.model = model
-        #: Which actions and states are safe at which step; by the model alone unless told otherwise.
+        #: Which actions and states are safe at which step; by default from the model alone.
         self.steps = model.safe if steps is None else steps
 
     def __repr__(self) -> str:
@@ -64,41 +64,41 @@ class SafeSet:
 
     @property
     def feasible(self) -> bool:
-        """Is every first state safe, so that some policy keeps every constraint?"""
+        """Whether every first state is safe, so that some policy satisfies every constraint."""
         return bool(self.steps.slots(0)[self.model.first_slot].all())
 
     @property
     def entries(self) -> Bools:
-        """[entry]: which actions are safe; a byte for each step, state and action, laid out when asked for."""
+        """[entry]: which actions are safe; a byte for each step, state and action, computed on first use."""
         return self.steps.entries
 
     @property
     def nodes(self) -> Bools:
-        """[node]: which states are."""
+        """[node]: which states are safe."""
         return self.steps.nodes
 
     # What may be done ----------------------------------------------------------------------------------------
 
     def contains(self, step: int, state: Hashable) -> bool:
-        """Can every constraint be kept from this state on? A state that the model does not know is an error."""
+        """Return whether every constraint can be satisfied from this state on; an unknown state is an error."""
         return self.holds(self.node_of(step, state))
 
     def holds(self, node: int) -> bool:
-        """Is a node safe, given by its number?"""
-        return self.steps.slot(*divmod(node, self.model.num_slots))  # of a layered model step 0, with strides of 0
+        """Return whether a node is safe."""
+        return self.steps.slot(*divmod(node, self.model.num_slots))  # step 0 for layered models, whose strides are 0
 
     def actions(self, step: int, state: Hashable) -> list[Hashable]:
-        """Return the safe actions, none where the state itself is not safe."""
+        """Return the safe actions; none if the state is not safe."""
         model = self.model
         rows = model.rows_of_slot(model.slot_of(step, state))
         return [model.action_of_row(row) for row in rows if self.steps.row(step, row)]
 
     def mask(self, step: int, state: Hashable) -> Bools:
-        """Return [action]: True where it is on offer and safe, in the order of `model.action_labels`; read-only."""
+        """Return [action]: True if it is available and safe, in the order of `model.action_labels`; read-only."""
         return self.mask_of(self.node_of(step, state))
 
     def reason(self, step: int, state: Hashable, action: Hashable) -> Reason | None:
-        """Return why an action is not safe, step by step; None where it is. `print` tells it in words."""
+        """Return why an action is not safe, step by step; None if it is safe. `str` returns a sentence."""
         row = self.model.row_of(step, state, action)
         if self.steps.row(step, row):
             return None
@@ -108,21 +108,21 @@ class SafeSet:
     def _distance(self) -> Ints:
         return dead_end_distances(self.model.layout, self.model.keeps, self.nodes)
 
-    # Masks by number: for agents that count every microsecond ------------------------------------------------
+    # Masks by index: faster than by state ------------------------------------------------
 
     def node_of(self, step: int, state: Hashable) -> int:
-        """Return the number of a step and state, by which `mask_of` and `masks` go."""
+        """Return the index of a step and state for `mask_of` and `masks`."""
         try:
-            place = self._places[state if self.model.stationary else (step, state)]
+            slot = self._slots[state if self.model.stationary else (step, state)]
             if 0 <= step < self.model.horizon:
-                return step * self.model.layout.node_stride + place
+                return step * self.model.layout.node_stride + slot
         except (KeyError, TypeError):
             pass
-        slot = self.model.slot_of(step, state)  # which says what is wrong
+        slot = self.model.slot_of(step, state)  # raises with the reason
         return step * self.model.layout.node_stride + slot
 
     @cached_property
-    def _places(self) -> dict[Any, int]:
+    def _slots(self) -> dict[Any, int]:
         """Slots by state, in a layered model by (step, state)."""
         model = self.model
         offers = np.diff(model.layout.row_start) > 0
@@ -140,7 +140,7 @@ class SafeSet:
         if self.masks is not None:
             mask = self.masks[node]
             return mask
-        step, slot = divmod(node, self.model.num_slots)  # of a layered model step 0, with strides of 0
+        step, slot = divmod(node, self.model.num_slots)  # step 0 for layered models, whose strides are 0
         mask = np.zeros(len(self.model.action_labels), np.bool_)
         rows = self.model.rows_of_slot(slot)
         mask[self.model.row_action[rows.start : rows.stop]] = self.steps.rows(step, slice(rows.start, rows.stop))
@@ -149,7 +149,7 @@ class SafeSet:
 
     @cached_property
     def masks(self) -> Bools | None:
-        """[node, action]: every mask; None where they would take more than a quarter of a gigabyte."""
+        """[node, action]: every mask; None if they would take more than a quarter of a gigabyte."""
         model = self.model
         if model.num_nodes * len(model.action_labels) > LARGEST_TABLE:
             return None
@@ -160,11 +160,11 @@ class SafeSet:
         masks.flags.writeable = False
         return masks
 
-    # To read and to keep -------------------------------------------------------------------------------------
+    # Export and files -------------------------------------------------------------------------------------
 
     @cached_property
     def counts(self) -> tuple[StepCount, ...]:
-        """How much is safe at each step, among the states that an episode can be in there."""
+        """How much is safe at each step, among the states that can occur there."""
         return tuple(self._count(step) for step in range(self.model.horizon))
 
     def _count(self, step: int) -> StepCount:
@@ -172,10 +172,15 @@ class SafeSet:
         first, last = layout.step_slots[step].tolist()
         here = slice(step * layout.node_stride + first, step * layout.node_stride + last)
         offered = np.diff(layout.row_start[first : last + 1])
-        met = self.model.reachable[here] & (offered > 0)
+        reached = self.model.reachable[here] & (offered > 0)
         rows = slice(int(layout.row_start[first]), int(layout.row_start[last]))
-        safe = self.steps.rows(step, rows) & np.repeat(met, offered)
-        counts = (met.sum(), (met & self.steps.slots(step, slice(first, last))).sum(), offered[met].sum(), safe.sum())
+        safe = self.steps.rows(step, rows) & np.repeat(reached, offered)
+        counts = (
+            reached.sum(),
+            (reached & self.steps.slots(step, slice(first, last))).sum(),
+            offered[reached].sum(),
+            safe.sum(),
+        )
         return StepCount(step, *map(int, counts))
 
     def _table(self) -> Iterator[tuple[Any, ...]]:
@@ -188,11 +193,11 @@ class SafeSet:
     COLUMNS = ("step", "state", "action", "safe", "violates")
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """Return every action of every state as a line of CSV, safe or not; with `path` write it there as well."""
+        """Return every action of every state as a line of CSV, safe or not; with `path` write it there too."""
         return written(as_csv(self.COLUMNS, self._table()), path)
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return every action of every state as JSON, safe or not; with `path` write it there as well."""
+        """Return every action of every state as JSON, safe or not; with `path` write it there too."""
         head = {"problem": self.model.name, "horizon": self.model.horizon}
         return written(as_json(head, self.COLUMNS, self._table()), path)
 
@@ -208,37 +213,44 @@ class SafeSet:
 
 
 def safe_set(model: Target) -> SafeSet:
-    """Return the safe set of a model or a `Problem`: what may be done where without ever having to violate anything.
+    """Return the safe set of a model or problem: the actions after which a policy exists that never violates.
 
-    It rests on the possible outcomes and the constraints of the model alone; probabilities may be wrong.
+    It depends only on the possible outcomes and the constraints of the model; probabilities may be wrong.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> safe = peakrl.safe_set(peakrl.problems.energy_harvesting(peak_power=8))
+    >>> safe.feasible
+    True
     """
     return SafeSet(as_model(model))
 
 
 def load_safe_set(path: str | Path, model: Target | None = None) -> SafeSet:
-    """Return the safe set that was saved at `path`, for `model` (which may be a `Problem`) or for the file's own.
+    """Load the safe set that was saved at `path`, for `model` (a model or problem) or for the model in the file.
 
-    Every bit is checked against the model: a file that calls anything safe that is not, or the reverse, is refused.
+    Every bit is checked against the model.
     """
     plain, arrays = read_record(path, KIND)
     with fields_of(path):
         known = stored_model(path, plain, arrays) if model is None else as_model(model)
         if plain["model"] != known.digest:
             raise StorageError(
-                f"{path} holds the safe set of another problem or version of it, {plain['problem']!r}, not of {known!r}"
+                f"{path} contains the safe set of another problem or version, {plain['problem']!r}, not of {known!r}"
             )
         found = SafeSet(known)
         bits: NDArray[Any] = arrays["bits"]
         if bits.dtype != np.uint8 or not np.array_equal(bits, found.steps.bits()):
-            raise StorageError(f"{path} is damaged: what it calls safe is not the safe set of {known.name!r}")
+            raise StorageError(f"{path} is damaged: its content is not the safe set of {known.name!r}")
     return found
 
 
 def stored_model(path: str | Path, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> TabularModel:
-    """Return the model that a safe set's file holds."""
+    """Return the model in the file of a safe set."""
     if not plain["with_model"]:
         raise StorageError(
-            f"{path} holds a safe set without its model: pass the problem or model, or save with with_model=True"
+            f"{path} contains a safe set without its model: pass the problem or model, or save with with_model=True"
         )
     prefix = "model."
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

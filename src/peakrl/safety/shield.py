@@ -1,13 +1,19 @@
-"""A shield: whatever an agent asks for, only safe actions reach the environment.
+"""A shield: only safe actions reach the environment, whatever the agent selects.
 
 After `reset` and every `step` the agent finds in `info`
 
-    action_mask          [action] 1 where it is safe; all 0 once the episode is over
-    shield_replaced      was the action just asked for replaced?        (not at reset)
-    shield_action        the number of the action that was taken        (not at reset)
-    shield_replacements  how many of this episode's actions were replaced
+    action_mask          [action] 1 if it is safe; all 0 after the end of an episode
+    shield_replaced      whether the selected action was replaced       (not at reset)
+    shield_action        the index of the action that was taken         (not at reset)
+    shield_replacements  how many actions of this episode were replaced
 
-and `action_masks()` is the same as truth values, as sb3-contrib's MaskablePPO asks for it.
+and `action_masks()` is the same as booleans, as sb3-contrib's MaskablePPO expects it.
+
+An observation that is not a state of the model, a state that the model excludes after the last action, and a state in
+which nothing is safe are errors: the safe set guarantees nothing from there on.
+
+Lanes of a vectorised environment begin episodes by Gymnasium's autoreset modes. Under NEXT_STEP the action after the
+end of an episode only resets the lane; it is passed on, and its mask is all 1.
 """
 
 from __future__ import annotations
@@ -36,7 +42,7 @@ ON_UNSAFE = ("replace", "raise")
 
 
 class Guard:
-    """The safe set in the terms of an environment: its observations, and its actions by number."""
+    """The safe set in terms of an environment: its observations, and its actions by index."""
 
     def __init__(
         self,
@@ -59,11 +65,11 @@ class Guard:
         self.state_of = with_step(label_of if state_of is None else state_of)
         self.columns = columns_of(self.model, self.labels, len(self.actions))
         self._masks = self._all_masks()
-        #: What may follow (slot, action), for those that came up.
+        #: The possible next slots of (slot, action), computed on first use.
         self._following: dict[tuple[int, int], frozenset[int]] = {}
 
     def _all_masks(self) -> Bools | None:
-        """[node, action of the environment]: every mask; None where there are too many."""
+        """[node, action of the environment]: every mask; None if there are too many."""
         masks = self.safe.masks
         if masks is None or np.array_equal(self.columns, np.arange(masks.shape[1])):
             return masks
@@ -75,10 +81,10 @@ class Guard:
         own.flags.writeable = False
         return own
 
-    # Where an episode is -------------------------------------------------------------------------------------
+    # State of an episode -------------------------------------------------------------------------------------
 
     def state(self, observation: Any, step: int) -> Hashable:
-        """Return the state that an observation shows."""
+        """Return the state of an observation."""
         try:
             return self.state_of(observation, step)
         except TargetError as error:
@@ -87,25 +93,27 @@ class Guard:
     def arrive(self, state: Hashable, step: int, before: tuple[int, int] | None, seen: Any = None) -> int:
         """Return the node of a state in which an action is to be taken.
 
-        `before` is the node and the action, by number, that led there; None at the start of an episode.
+        `before` is the previous node and action index; None at the start of an episode.
         """
         try:
             node = self.safe.node_of(step, state)
         except PolicyError as error:
-            raise TargetError(f"{told(state, seen)} at step {step} is no state of the safe set: {error}") from None
+            raise TargetError(
+                f"{described(state, seen)} at step {step} is not a state of the safe set: {error}"
+            ) from None
         if before is not None and not self.possible(*before, node):
             raise TargetError(
-                f"{told(state, seen)} at step {step} contradicts the model {self.model.name!r}: there "
-                f"{self._told(*before)} cannot lead to it. What is safe rests on what the model calls possible"
+                f"{described(state, seen)} at step {step} contradicts the model {self.model.name!r}: "
+                f"{self._described(*before)} cannot lead to it there. The safe set is valid only if the model is"
             )
         if not self.safe.holds(node):
             rows = self.model.rows_of_slot(node % self.model.num_slots)
             why = self.safe.reason(step, state, self.model.action_of_row(rows[0]))
-            raise TargetError(f"no action is safe at step {step} in {told(state, seen)}: {why}")
+            raise TargetError(f"no action is safe at step {step} in {described(state, seen)}: {why}")
         return node
 
     def possible(self, node: int, index: int, following: int) -> bool:
-        """Does the model have it that this action may lead to that node?"""
+        """Return whether this action may lead to that node by the model."""
         slots = self.model.num_slots
         pair = node % slots, index
         if pair not in self._following:
@@ -117,21 +125,21 @@ class Guard:
         row = rows.start + int(np.argmax(self.model.row_action[rows.start : rows.stop] == self.columns[index]))
         return frozenset(self.model.next_slots(row))
 
-    def _told(self, node: int, index: int) -> str:
+    def _described(self, node: int, index: int) -> str:
         state = self.model.state_of_slot(node % self.model.num_slots)
         return f"action {shown(self.labels[index])} in state {shown(state)}"
 
-    # What may be done ----------------------------------------------------------------------------------------
+    # Actions ----------------------------------------------------------------------------------------
 
     def mask(self, node: int) -> Bools:
-        """Return [action of the environment]: True where it is safe."""
+        """Return [action of the environment]: True if it is safe."""
         if self._masks is None:
             return self._own_order(self.safe.mask_of(node))
         mask: Bools = self._masks[node]
         return mask
 
     def index(self, action: Any) -> int:
-        """Return the number of an action that is given as the environment's `step` takes it."""
+        """Return the index of an action of the environment."""
         label = action
         if not isinstance(action, int):
             try:
@@ -140,21 +148,21 @@ class Guard:
                 label = None
         index = self.actions.index(label)
         if index < 0:
-            raise PolicyError(f"action {shown(action)} is none of {self.actions.space}")
+            raise PolicyError(f"action {shown(action)} is not in {self.actions.space}")
         return index
 
     def instead(self, step: int, node: int, index: int) -> int:
-        """Return the number of the action to take in place of one that is not safe, or refuse."""
+        """Return the index of the action that replaces an unsafe one, or raise."""
         state = self.model.state_of_slot(node % self.model.num_slots)
         if self.on_unsafe == "raise":
             raise PolicyError(f"action {shown(self.labels[index])} is not safe: {self._why(step, state, index)}")
         if self.fallback is None:
             safe = np.flatnonzero(self.mask(node))
-            return int(safe[np.argmin(np.abs(safe - index))])  # of two that are equally near the first
+            return int(safe[np.argmin(np.abs(safe - index))])  # the first of two that are equally near
         label = getattr(self.fallback, "action", self.fallback)(step, state)
         other = self.labels.index(label) if label in self.labels else -1
         if other < 0 or not self.mask(node)[other]:
-            why = "it is not on offer" if other < 0 else self._why(step, state, other)
+            why = "it is not available" if other < 0 else self._why(step, state, other)
             raise PolicyError(f"the fallback's action {shown(label)} at step {step} is not safe either: {why}")
         return other
 
@@ -165,13 +173,13 @@ class Guard:
             return str(error)
 
 
-def told(state: Hashable, seen: Any) -> str:
-    """Return where an episode is, for a message."""
+def described(state: Hashable, seen: Any) -> str:
+    """Return the state of an episode for a message."""
     return f"state {shown(state)}" if seen is None else f"the observation {shown(seen)}"
 
 
 def columns_of(model: TabularModel, labels: Sequence[Hashable], count: int) -> Longs:
-    """Return [action of the environment]: which of the model's it is, -1 where it is none of them."""
+    """Return [action of the environment]: its index in the model, -1 if it has none."""
     if len(labels) != count:
         raise SettingsError(f"actions= names {len(labels)} actions; the environment has {count}")
     numbers = {label: number for number, label in enumerate(model.action_labels)}
@@ -180,20 +188,22 @@ def columns_of(model: TabularModel, labels: Sequence[Hashable], count: int) -> L
     if missing:
         unknown = model.action_labels[min(missing)]
         raise SettingsError(
-            f"the safe set is one of {model!r}, whose action {shown(unknown)} the environment does not have; it has "
-            f"{shown(list(labels))}. Where they go by other names, pass actions=, the model's in the order of the "
+            f"the safe set of {model!r} has the action {shown(unknown)}, which the environment does not have; it has "
+            f"{shown(list(labels))}. If they have other names, pass actions=, the model's actions in the order of the "
             "environment's"
         )
     return columns
 
 
 def with_step(function: Any) -> StateFunction:
-    """Return a function of observation and step, from one of the observation alone or of both."""
+    """Return a function of observation and step from one of the observation alone or of both."""
     if not callable(function):
-        raise SettingsError(f"state_of is {function!r}; it must be a function of an observation, or of it and the step")
+        raise SettingsError(
+            f"state_of is {function!r}; it must be a function (observation) or (observation, step)"
+        )
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions do not tell
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return lambda observation, step: function(observation)
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [each for each in parameters if each.kind in positional and each.default is inspect.Parameter.empty]
@@ -202,7 +212,7 @@ def with_step(function: Any) -> StateFunction:
 
 
 def own_model(environment: Any) -> TabularModel | None:
-    """Return the model of an environment that peakrl made, None of any other."""
+    """Return the model of an environment made by peakrl; None for others."""
     model = getattr(environment, "model", None)
     return model if isinstance(model, TabularModel) and hasattr(environment, "actions") else None
 
@@ -211,18 +221,18 @@ def check_same(model: TabularModel, safe: Any) -> None:
     """Raise unless a safe set belongs to the environment's own model."""
     if isinstance(safe, SafeSet) and safe.model is not model and safe.model.digest != model.digest:
         raise SettingsError(
-            f"the safe set is one of {safe.model!r}, the environment is one of {model!r}. Where the former covers all "
-            "that can happen in the latter and names states alike, pass state_of="
+            f"the safe set belongs to {safe.model!r}, the environment to {model!r}. If the former covers all that can "
+            "happen in the latter and has the same names of states, pass state_of="
         )
 
 
-#: In place of a node: no episode was begun, it is over, or it went on after the last step that the safe set covers.
+#: Instead of a node: no episode has begun, it is over, or it continues after the last step of the safe set.
 NOT_BEGUN, OVER, BEYOND = -1, -2, -3
 NO_ACTION = {
     NOT_BEGUN: "call reset() first",
     OVER: "the episode is over: call reset() before the next step",
 }
-#: In place of a node: whatever action comes next resets the lane.
+#: Instead of a node: the next action resets the lane.
 WAITING = -4
 
 
@@ -234,9 +244,9 @@ class VectorShield(VectorWrapper):
         self.guard, self.mode = guard, mode
         #: Steps taken, and actions replaced, in all lanes and episodes.
         self.steps, self.replaced = 0, 0
-        #: Environments of peakrl's, which know their states; None where observations have to tell.
+        #: Environments of peakrl, which know their states; None if states are read from observations.
         self._own = own
-        #: They walk through the very model: nothing impossible can come unless a wrapper changes actions.
+        #: They follow the model itself: nothing impossible can occur unless a wrapper changes actions.
         self._bare = env is env.unwrapped and list(getattr(env, "envs", ())) == own
         self._nodes = [NOT_BEGUN] * self.num_envs
         self._step_of = [0] * self.num_envs
@@ -244,7 +254,7 @@ class VectorShield(VectorWrapper):
         self._masks = np.zeros((self.num_envs, len(guard.actions)), np.bool_)
 
     def action_masks(self) -> Bools:
-        """Return [lane, action]: True where it is safe now."""
+        """Return [lane, action]: True if it is safe now."""
         if NOT_BEGUN in self._nodes:
             raise TargetError(NO_ACTION[NOT_BEGUN])
         return self._masks.copy()
@@ -259,15 +269,15 @@ class VectorShield(VectorWrapper):
         seen = list(iterate(self.env.observation_space, observations))
         for lane in lanes:
             self._begin(lane, seen[lane])
-        return observations, self._told(infos)
+        return observations, self._with_infos(infos)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Take an action in every lane, or a safe one in its place."""
+        """Take an action in every lane, or a safe one instead."""
         asked = [self.guard.index(action) for action in iterate(self.env.action_space, actions)]
         taken = [self._allowed(lane, index) for lane, index in enumerate(asked)]
         replaced = np.array(asked) != taken
         before = list(zip(self._nodes, taken, strict=True))
-        self._nodes = [OVER] * self.num_envs  # should anything raise an error
+        self._nodes = [OVER] * self.num_envs  # in case anything raises an error
         if replaced.any():
             actions = self.guard.actions.batch(taken)
         result = self.env.step(actions)
@@ -277,10 +287,10 @@ class VectorShield(VectorWrapper):
             over = bool(terminations[lane] or truncations[lane])
             self._move(lane, seen[lane], before[lane], bool(replaced[lane]), over)
         counts = {"shield_replaced": replaced, "shield_action": np.array(taken, np.int64)}
-        return *result[:4], self._told(infos, **counts)
+        return *result[:4], self._with_infos(infos, **counts)
 
     def _allowed(self, lane: int, index: int) -> int:
-        """Return the number of the action that a lane is given."""
+        """Return the index of the action that a lane takes."""
         node = self._nodes[lane]
         if node == WAITING:
             return index
@@ -292,7 +302,7 @@ class VectorShield(VectorWrapper):
             raise type(error)(f"lane {lane}: {error}") from None
 
     def _move(self, lane: int, observation: Any, before: tuple[int, int], replaced: bool, over: bool) -> None:
-        """Note what a step came to in one lane."""
+        """Update one lane after a step."""
         if before[0] == WAITING:
             self._begin(lane, observation)
             return
@@ -315,7 +325,7 @@ class VectorShield(VectorWrapper):
         self._arrive(lane, observation, None)
 
     def _arrive(self, lane: int, observation: Any, before: tuple[int, int] | None) -> None:
-        """Find out where a lane is."""
+        """Update the node and mask of a lane."""
         guard, step = self.guard, self._step_of[lane]
         self._nodes[lane], self._masks[lane] = BEYOND, False
         if step >= guard.model.horizon:
@@ -330,8 +340,8 @@ class VectorShield(VectorWrapper):
             raise type(error)(f"lane {lane}: {error}") from None
         self._masks[lane] = guard.mask(self._nodes[lane])
 
-    def _told(self, infos: dict[str, Any], **more: NDArray[Any]) -> dict[str, Any]:
-        """Return batched infos with what the shield has to say of every lane."""
+    def _with_infos(self, infos: dict[str, Any], **more: NDArray[Any]) -> dict[str, Any]:
+        """Return batched infos with those of the shield."""
         own = {"action_mask": self._masks.astype(np.int8), "shield_replacements": self._replacements.copy(), **more}
         marks = {f"_{key}": np.ones(self.num_envs, np.bool_) for key in own}
         return {**infos, **own, **marks}
@@ -340,7 +350,7 @@ class VectorShield(VectorWrapper):
 def make_vector_shield(
     env: VectorEnv[Any, Any, Any], safe: SafeSet, labels: Sequence[Hashable] | None, options: dict[str, Any]
 ) -> VectorShield:
-    """Return a shielded vectorised environment; `peakrl.shield` is this for those."""
+    """Return a shielded vectorised environment."""
     try:
         mode = AutoresetMode(env.metadata.get("autoreset_mode"))
     except ValueError:
@@ -350,7 +360,7 @@ def make_vector_shield(
         ) from None
     own = None
     if options["state_of"] is None:
-        # Environments that live in this process can be asked; those in others show their observations only.
+        # Environments in this process know their state; those in other processes show only observations.
         inner = [each.unwrapped for each in getattr(env.unwrapped, "envs", ())]
         models = [own_model(each) for each in inner]
         if inner and all(model is not None for model in models):
@@ -373,7 +383,7 @@ class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.guard = guard
         #: Steps taken, and actions replaced, in all episodes.
         self.steps, self.replaced = 0, 0
-        #: An environment of peakrl's, which knows its state; None where observations have to tell.
+        #: An environment of peakrl, which knows its state; None if the state is read from observations.
         self._own = own
         self._nothing = np.zeros(len(guard.actions), np.bool_)
         self._nothing.flags.writeable = False
@@ -381,7 +391,7 @@ class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._mask: Bools = self._nothing
 
     def action_masks(self) -> Bools:
-        """Return [action]: True where it is safe now; read-only."""
+        """Return [action]: True if it is safe now; read-only."""
         if self._node == NOT_BEGUN:
             raise TargetError(NO_ACTION[NOT_BEGUN])
         return self._mask
@@ -397,7 +407,7 @@ class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, {**info, "action_mask": self._mask.astype(np.int8), "shield_replacements": 0}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take an action, or a safe one in its place."""
+        """Take an action, or a safe one instead."""
         if self._node < 0:
             raise TargetError(NO_ACTION.get(self._node) or self._beyond())
         guard = self.guard
@@ -407,7 +417,7 @@ class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
             action = guard.actions.value(taken)
             self._replacements += 1
             self.replaced += 1
-        before, self._node, self._mask = self._node, OVER, self._nothing  # should the environment raise an error
+        before, self._node, self._mask = self._node, OVER, self._nothing  # in case the environment raises an error
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.steps += 1
         self._step += 1
@@ -423,14 +433,14 @@ class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def _arrive(self, observation: Any, before: tuple[int, int] | None) -> None:
-        """Find out where the episode is."""
+        """Update the node and mask of the episode."""
         guard, step = self.guard, self._step
         if step >= guard.model.horizon:
             self._node = BEYOND
         else:
             if self._own is None:
                 self._node = guard.arrive(guard.state(observation, step), step, before, observation)
-            else:  # it walks through the very model: nothing impossible can come unless a wrapper changes actions
+            else:  # it follows the model itself: nothing impossible can occur unless a wrapper changes actions
                 self._node = guard.arrive(self._own.state, step, None if self.env is self._own else before)
             self._mask = guard.mask(self._node)
 
@@ -439,10 +449,10 @@ class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def beyond(guard: Guard) -> str:
-    """Return what is wrong where an episode goes on after the horizon."""
+    """Return the message for an episode that continues after the horizon."""
     return (
-        f"the safe set covers the {guard.model.horizon} steps of {guard.model.name!r}, and the episode went on after "
-        "them: end it there (gymnasium.wrappers.TimeLimit), or work the safe set out for a longer horizon"
+        f"the safe set covers the {guard.model.horizon} steps of {guard.model.name!r}, and the episode continued after "
+        "them: end it there (gymnasium.wrappers.TimeLimit), or compute the safe set for a longer horizon"
     )
 
 
@@ -455,22 +465,31 @@ def shield(
     fallback: Any = None,
     actions: Sequence[Hashable] | None = None,
 ) -> Any:
-    """Return an environment, single or vectorised, that takes safe actions only and says which those are.
+    """Return an environment, single or vectorised, that takes only safe actions and reports which those are.
 
-    `on_unsafe`: an action that is not safe is replaced by the safe one nearest to it in the order of actions, or by
-    that of `fallback`, a policy or a function of step and state; "raise" refuses it with a `PolicyError` that says why.
-    `state_of` turns an observation, or an observation and the step, into a state of the safe set's model; by default
-    an observation of whole numbers and words is the state itself, and environments of peakrl know their state.
-    `actions` names the environment's actions, in its order, as the model does; by default they are its numbers.
+    Parameters
+    ----------
+    on_unsafe
+        "replace": an unsafe action is replaced by the nearest safe one in the order of actions, or by that of
+        `fallback`. "raise": it is a `PolicyError` with the reason.
+    state_of
+        A function from an observation, or an observation and a step, to a state of the safe set's model. By default an
+        observation of integers and strings is the state itself, and environments of peakrl know their state.
+    fallback
+        A policy, or a function of step and state.
+    actions
+        The model's names of the environment's actions, in its order; by default their indices.
 
-    What is safe rests on the model having every outcome that is possible. Where the environment shows one that it has
-    not, a state that it does not know or one in which nothing is safe, that is a `TargetError`.
+    Notes
+    -----
+    The shield is valid only if the model has every possible outcome. An outcome that the model excludes, an unknown
+    state, or a state in which nothing is safe is a `TargetError`.
     """
     options: dict[str, Any] = {"on_unsafe": on_unsafe, "state_of": state_of, "fallback": fallback}
     if isinstance(env, VectorEnv):
         return make_vector_shield(env, safe_set, actions, options)
     if not isinstance(env, gymnasium.Env):
-        raise SettingsError(f"{env!r} is no Gymnasium environment; to_gymnasium(problem) makes one of a problem")
+        raise SettingsError(f"{env!r} is not a Gymnasium environment; to_gymnasium(problem) makes one from a problem")
     model = own_model(env.unwrapped)
     if model is not None:
         if state_of is None:

@@ -25,7 +25,7 @@ from peakrl.errors import SettingsError
 from peakrl.learners.cmdp_limits import Budget
 from peakrl.learners.space import Space
 from peakrl.learners.ucbvi import NO_CELL, CountingPlanner, Counts
-from peakrl.planning.lagrangian import Laws
+from peakrl.planning.lagrangian import Boxes
 from peakrl.planning.occupancy import Flow, flow
 from peakrl.reachability import reachable_nodes
 from peakrl.space import expand, read_only, starts_of
@@ -213,7 +213,7 @@ class Box:
         return total
 
 
-def box_distributions(chain: CountedChain, space: Space, cells: Cells, box: Box) -> Laws:
+def box_distributions(chain: CountedChain, space: Space, cells: Cells, box: Box) -> Boxes:
     """Return the box around P^ for `planning.lagrangian`: tried pairs may lead to every state of the next step."""
     layout, row_of = chain.layout, chain.row_of
     tried = np.flatnonzero((row_of >= 0) & (np.diff(cells.start, append=cells.start[-1])[row_of] > 0))
@@ -225,7 +225,7 @@ def box_distributions(chain: CountedChain, space: Space, cells: Cells, box: Box)
     targets = [np.arange(space.slots)] * space.horizon if space.shared else by_step(space)
     counts = np.array([len(target) for target in targets[1:]] + [0], np.int64)  # nothing follows the last step
     reached = np.concatenate([*targets[1:], np.empty(0, np.int64)])
-    return Laws(boxed, seen, unseen, starts_of(counts), chain.place[reached].astype(np.int32))
+    return Boxes(boxed, seen, unseen, starts_of(counts), chain.place[reached].astype(np.int32))
 
 
 def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> tuple[Flow, Any, Floats]:

@@ -48,7 +48,7 @@ from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
 from peakrl.learners.ucbvi import UCBVI, CountingPlanner
 from peakrl.planning.backward import value_of_mixture
-from peakrl.planning.lagrangian import NOT_BARRED, Within, best_plan, best_within
+from peakrl.planning.lagrangian import NONE_FORBIDDEN, Within, best_plan, best_within
 from peakrl.planning.occupancy import most_reward, policy_weights, row_weights
 from peakrl.sampling import Words
 from peakrl.space import read_only
@@ -215,7 +215,7 @@ class LinearPlanner(CountingPlanner):
         """[entry of the chain]: declared to fail; may be empty."""
         forbidden = self.forbidden.used
         if not forbidden.any():
-            return NOT_BARRED
+            return NONE_FORBIDDEN
         own = forbidden[np.maximum(chain.row_of, 0)]
         found: Bytes = np.where(chain.row_of[:, None] >= 0, own, 0).T.astype(np.int8).ravel()
         return found
