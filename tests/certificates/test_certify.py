@@ -113,7 +113,7 @@ def test_a_function_is_certified_like_its_table_and_told_what_is_on_offer():
     certificate, exact = peakrl.certify(PROBLEM, cautious), peakrl.evaluate(MODEL, table)
     assert (certificate.value_low, certificate.violation_high) == (exact.value, exact.violation)
     assert all(list(actions) == list(PROBLEM.actions(*point)) for point, actions in offered.items())
-    assert any("asked twice" in line for line in certificate.rests_on)
+    assert any("called twice" in line for line in certificate.rests_on)
 
 
 def test_a_function_that_draws_at_random_has_no_exact_figures():
@@ -200,7 +200,7 @@ def test_any_function_is_certified_on_an_environment():
     assert exact.violation_probability <= found.violation_probability_high
     assert found.optimum_high == pytest.approx(4.0)
     assert not found.holds
-    assert "seen to violate" in found.reason
+    assert "observed to violate" in found.reason
 
 
 def test_what_is_unseen_is_not_safe_but_bounded():

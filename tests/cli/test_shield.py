@@ -29,7 +29,7 @@ def test_a_problem_that_no_policy_keeps_gives_the_reason_and_exit_code_1(command
     code, out, _ = command("shield", "scheduling-3")
     assert code == 1
     assert "Infeasible: step 0, state" in out
-    assert "every action violates at once" in out
+    assert "every action violates immediately" in out
 
 
 def test_it_keeps_and_draws_the_safe_set(command, tmp_path):

@@ -245,7 +245,7 @@ def test_limits_that_make_no_sense_are_refused():
         ({"total": 1.0, "chance": 0.1}, "total and chance are given"),
         ({"total": -1.0}, "total is -1.0"),
         ({"total": math.nan}, "total is nan"),
-        ({"chance": 1.5}, "chance is 1.5; it is a probability"),
+        ({"chance": 1.5}, "chance is 1.5; it must be a probability"),
         ({"per_constraint": [1.0, 2.0]}, "per_constraint has 2 numbers"),
         ({"per_constraint": ["a"]}, r"per_constraint\[0\] is 'a'"),
         ({"per_step": "much"}, "per_step is 'much'"),

@@ -231,9 +231,9 @@ def test_the_reason_names_constraint_state_and_step_and_how_one_gets_there():
     best = solve(compile_model(Scripted(2, [(1.0, "start")], table, bounds=(10.0, 10.0))))
     assert not best.feasible
     assert best.violation == pytest.approx(0.125)
-    assert "at step 1 in state 'trap' every action violates at once" in best.reason
-    assert "action 'left' breaks 'f0' by 0.25" in best.reason
-    assert "action 'right' breaks 'f1' by up to 3" in best.reason
+    assert "at step 1 in state 'trap' every action violates immediately" in best.reason
+    assert "action 'left' violates 'f0' by 0.25" in best.reason
+    assert "action 'right' violates 'f1' by up to 3" in best.reason
     assert "step 0, state 'start', action 'go'" in best.reason
     assert "probability 1" in best.reason
 
@@ -243,7 +243,7 @@ def test_the_reason_follows_the_most_harmless_policy():
     table |= {(1, "worse", 0): [(1.0, "end", 1.0, (-2.0,))], (1, "better", 0): [(1.0, "end", 0.0, (-1.0,))]}
     reason = solve(compile_model(Scripted(2, [(1.0, "start")], table))).reason
     assert "at step 1 in state 'better'" in reason
-    assert "action 0 breaks 'f0' by 1" in reason
+    assert "action 0 violates 'f0' by 1" in reason
 
 
 def test_the_reason_says_when_the_dead_end_is_a_first_state():
@@ -251,7 +251,7 @@ def test_the_reason_says_when_the_dead_end_is_a_first_state():
     reason = solve(compile_model(Scripted(1, [(0.75, "good"), (0.25, "bad")], table))).reason
     assert "at step 0 in state 'bad'" in reason
     assert "It is a first state, with probability 0.25." in reason
-    assert "and so do 6 more" in reason
+    assert "and 6 more" in reason
 
 
 def test_the_reason_stays_short_on_a_long_way_with_long_labels():
@@ -277,7 +277,7 @@ def test_at_the_named_dead_end_every_action_really_violates(seed):
         outcomes = [o for o in problem.outcomes(step, state, action) if o.probability > 0]
         broken = [i for i in range(len(problem.constraint_names)) if min(o.constraints[i] for o in outcomes) < 0]
         assert broken
-        told = re.search(rf"action {action} breaks ([^;)]*)", best.reason).group(1)
+        told = re.search(rf"action {action} violates ([^;)]*)", best.reason).group(1)
         assert [int(i) for i in re.findall(r"'f(\d+)'", told)] == broken
 
 

@@ -121,7 +121,7 @@ def test_random_problems_decide_in_c_as_in_python(tmp_path, seed):
 def test_states_that_are_no_whole_numbers_go_by_their_number(tmp_path):
     best = solve(scheduling_example(1))
     text = best.policy.to_c(tmp_path / "controller.h", safe_set=best.safe_set)
-    assert "States by number:" in text
+    assert "States by index:" in text
     compare_everything(tmp_path, best.policy, best.safe_set, by_number)
 
 
@@ -142,7 +142,7 @@ def test_states_whose_numbers_c_cannot_hold_go_by_their_number(tmp_path, labels)
 
     best = solve(Wide())
     text = best.policy.to_c(tmp_path / "controller.h", safe_set=best.safe_set)
-    assert "States by number:" in text
+    assert "States by index:" in text
     compare_everything(tmp_path, best.policy, best.safe_set, by_number)
 
 
@@ -177,9 +177,9 @@ def test_a_line_that_c_joins_to_the_next_does_not_end_the_comment_either(tmp_pat
 
 def test_a_safe_set_of_another_problem_and_a_name_that_c_does_not_take_are_refused(tmp_path):
     policy = solve(random_problem(1)).policy
-    with pytest.raises(PolicyError, match="the safe set is one of"):
+    with pytest.raises(PolicyError, match="the safe set belongs to"):
         policy.to_c(tmp_path / "a.h", safe_set=safe_set(random_problem(2)))
-    with pytest.raises(PolicyError, match="name is '2fast'; it must be a name of C"):
+    with pytest.raises(PolicyError, match="name is '2fast'; it must be an identifier of C"):
         policy.to_c(tmp_path / "a.h", name="2fast")
     assert not (tmp_path / "a.h").exists()
 

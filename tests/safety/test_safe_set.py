@@ -140,10 +140,10 @@ def test_a_reason_reads_as_a_sentence():
     assert told
     for text in told:
         assert "may lead to" in text
-        assert "every action violates at once (action " in text
-        assert text.endswith("Every other action on the way is unsafe as well")
+        assert "every action violates immediately (action " in text
+        assert text.endswith("Every other action on the path is unsafe as well")
     harvest = safe_set(energy_harvesting(horizon=2, battery=3, max_arrival=3, mean=2, std=1, peak_power=1))
-    assert str(harvest.reason(0, (2, 1), 3)).startswith("at step 0 in state (2, 1) action 3 breaks ")
+    assert str(harvest.reason(0, (2, 1), 3)).startswith("at step 0 in state (2, 1) action 3 violates ")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_file_with_its_model_needs_nothing_else(tmp_path):
     assert again.entries.tolist() == safe.entries.tolist()
     assert again.model.digest == safe.model.digest
     safe.save(tmp_path / "kept")
-    with pytest.raises(StorageError, match="kept holds a safe set without its model: pass the problem"):
+    with pytest.raises(StorageError, match="kept contains a safe set without its model: pass the problem"):
         peakrl.load(tmp_path / "kept")
 
 
@@ -253,13 +253,13 @@ def test_a_file_that_calls_anything_else_safe_is_refused(tmp_path):
     problem = random_problem(3, states=5, actions=3, horizon=4)
     safe, path = safe_set(problem), tmp_path / "kept"
     safe.save(path)
-    with pytest.raises(StorageError, match="kept holds the safe set of another problem or version of it, 'random'"):
+    with pytest.raises(StorageError, match="kept contains the safe set of another problem or version, 'random'"):
         peakrl.load(path, random_problem(2))
     head = {"problem": "random", "model": safe.model.digest}
     bits = np.packbits(safe.entries)
     for forged in (bits ^ 128, bits[:-1], bits.astype(np.int64), np.full_like(bits, 255)):
         write_record(path, "safe_set", head, {"bits": forged})
-        with pytest.raises(StorageError, match="kept is damaged: what it calls safe is not the safe set"):
+        with pytest.raises(StorageError, match="kept is damaged: its content is not the safe set"):
             peakrl.load(path, problem)
     write_record(path, "safe_set", head, {})
     with pytest.raises(StorageError, match="kept lacks a field"):

@@ -152,7 +152,7 @@ def test_an_unsafe_action_can_be_refused_with_the_reason():
     while env.action_masks().all():
         env.step(1)
     unsafe = int(np.argmin(env.action_masks()))
-    with pytest.raises(PolicyError, match=rf"action {unsafe} .*is not safe: .*breaks 'constraint' by"):
+    with pytest.raises(PolicyError, match=rf"action {unsafe} .*is not safe: .*violates 'constraint' by"):
         env.step(unsafe)
     env.step(int(np.argmax(env.action_masks())))  # a refusal changes nothing: the agent may ask again
 
@@ -247,9 +247,9 @@ def test_a_lane_that_is_over_and_not_reset_is_an_error():
 
 def test_a_safe_set_of_another_model_is_refused():
     other = safe_set(energy_harvesting(horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=2))
-    with pytest.raises(SettingsError, match=r"the safe set is one of <.*>, the environment is one of <"):
+    with pytest.raises(SettingsError, match=r"the safe set belongs to <.*>, the environment to <"):
         shield(to_gymnasium(HARVEST), other)
-    with pytest.raises(SettingsError, match=r"the safe set is one of <.*>, the environment is one of <"):
+    with pytest.raises(SettingsError, match=r"the safe set belongs to <.*>, the environment to <"):
         shield(SyncVectorEnv([lambda: to_gymnasium(HARVEST)]), other)
     with pytest.raises(SettingsError, match=r"whose action 2 .*the environment does not have.*pass actions="):
         shield(gymnasium.make("CartPole-v1"), safe_set(scheduling_example(1)))
@@ -267,7 +267,7 @@ def test_an_outcome_that_the_model_calls_impossible_is_an_error():
     calm = safe_set(from_gymnasium(lake(is_slippery=False), constraint=holes))
     env = shield(lake(), calm)
     with pytest.raises(
-        TargetError, match=r"contradicts the model 'FrozenLake-v1': there action \d .*cannot lead to it"
+        TargetError, match=r"contradicts the model 'FrozenLake-v1': action \d .*cannot lead to it"
     ):
         play(env, 1, 1)
     with pytest.raises(TargetError, match="the episode is over"):
@@ -279,7 +279,7 @@ def test_a_state_in_which_nothing_is_safe_is_an_error_that_tells_why():
     assert not stuck.feasible
     env = shield(lake(), stuck)
     with pytest.raises(
-        TargetError, match=r"no action is safe at step 0 in the observation 0 .*breaks 'constraint' by 1"
+        TargetError, match=r"no action is safe at step 0 in the observation 0 .*violates 'constraint' by 1"
     ):
         env.reset()
     with pytest.raises(TargetError, match="call reset"):
@@ -309,7 +309,7 @@ def test_an_episode_that_goes_on_after_the_horizon_is_an_error():
         ({"on_unsafe": "ignore"}, "on_unsafe is 'ignore'; it must be one of 'replace', 'raise'"),
         ({"state_of": 3}, "state_of is 3; it must be a function"),
         ({"fallback": 3}, "fallback is 3; it must be a policy or a function"),
-        ({"env": "lake"}, "'lake' is no Gymnasium environment"),
+        ({"env": "lake"}, "'lake' is not a Gymnasium environment"),
     ],
 )
 def test_wrong_arguments_are_named(change, match):
@@ -322,7 +322,7 @@ def test_what_is_no_action_is_an_error():
     for action in [4, -1, 1.5, "up", None, np.array([1, 2])]:
         env = shield(lake(), safe_set(from_gymnasium(lake(), constraint=holes)))
         env.reset(seed=0)
-        with pytest.raises(PolicyError, match=r"is none of Discrete\(4\)"):
+        with pytest.raises(PolicyError, match=r"is not in Discrete\(4\)"):
             env.step(action)
 
 
