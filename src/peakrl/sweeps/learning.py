@@ -6,7 +6,7 @@ A problem, {"kind": ..., "parameters": {...}}, carries the digest of its compile
 names, so that results of an older version are not reused. With `follow_seed` the seed of the run is a parameter of the
 problem; the digest is then that of seed 0, and runs whose problem is made by code carry the digest of their own model.
 
-Environments with a transition table are evaluated exactly on it (`certificates.on_table`). For others, `sampled` is the
+Environments with a transition table are evaluated exactly on it (`certificates.certify`). For others, `sampled` is the
 number of new episodes that value and violation are means of; the optimum is unknown, and the curve consists of means of
 training episodes, exploration included. The averaged policy is represented by its training episodes.
 """
