@@ -36,4 +36,4 @@ def test_the_page_can_be_read_without_a_build_since_a_table_lists_every_name(mon
     api_tables = importlib.import_module("api_tables")
     text = PAGE.read_text(encoding="utf-8")
     assert api_tables.tables(text) == text, "python docs/api_tables.py updates the tables"
-    assert "| `solve(...)` | Solve the original problem" in text
+    assert "| `solve(...)` | Solve a model or problem" in text
