@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 KIND, ENVIRONMENT_KIND = "learning run", "learning run on an environment"
 #: Version of the fields below; other versions are refused.
-SCHEMA = 5
+SCHEMA = 6
 #: The facts by which two runs differ, for messages.
 WORDS = {
     "settings": "learner",
