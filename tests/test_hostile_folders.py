@@ -173,6 +173,6 @@ def test_a_run_that_is_overwritten_costs_no_other_file_and_comes_back(name, tmp_
     assert (path.read_text(), link.is_symlink()) == ("new", True)
     aside = tmp_path / f"{name[:60]}.before"
     aside.write_text("years of work")
-    with pytest.raises(StorageError, match="in the way"), set_aside(path):
+    with pytest.raises(StorageError, match="already exists"), set_aside(path):
         pass
     assert (path.read_text(), aside.read_text()) == ("new", "years of work")

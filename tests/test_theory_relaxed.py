@@ -139,7 +139,7 @@ def test_the_least_slack_that_is_named_can_be_kept_and_less_cannot(seed):
     found = solve_relaxed(model, 0.1)
     if found.feasible:
         return
-    least = float(found.reason.split("can be kept is ")[1].split(",")[0])
+    least = float(found.reason.split("feasible limit is ")[1].split(",")[0])
     assert solve_relaxed(model, least * 1.0001).feasible
     assert not solve_relaxed(model, least * 0.9999).feasible
 

@@ -215,7 +215,7 @@ def test_what_is_no_model_or_no_policy_or_anothers_policy_is_refused():
         evaluate(model, "always 0")
     with pytest.raises(PolicyError, match="belongs to"):
         evaluate(other, policy)
-    with pytest.raises(PolicyError, match="none of the policies"):
+    with pytest.raises(PolicyError, match="is not a policy that can be evaluated"):
         evaluate(model, SimpleNamespace(model=model, action=None))
 
 

@@ -193,7 +193,7 @@ def test_what_is_no_model_or_no_policy_of_it_is_refused():
         simulate("problem", policy, episodes=10)
     with pytest.raises(PolicyError, match="belongs to"):
         simulate(other, policy, episodes=10)
-    with pytest.raises(PolicyError, match="none of the policies"):
+    with pytest.raises(PolicyError, match="is not a policy that can be simulated"):
         simulate(model, SimpleNamespace(model=model, action=None), episodes=10)
 
 

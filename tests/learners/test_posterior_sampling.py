@@ -90,7 +90,7 @@ def test_q_is_the_mean_of_what_was_seen_and_no_draw():
 
 
 def test_it_is_its_slow_twin_without_the_compiler():
-    program = "import sys; sys.path.insert(0, 'tests'); sys.path.insert(0, 'tests/learners'); import test_posterior_sampling as t\n"
+    program = "import sys; sys.path[:0] = 'tests', 'tests/learners'; import test_posterior_sampling as t\n"
     program += "for seed in (3, 4): t.check_twin(seed, 'as it comes', 40)"
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)

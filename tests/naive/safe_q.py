@@ -67,7 +67,7 @@ class PracticalTwin:
     def distribution(self, h, state, action):
         if not self.settings.share_outcomes:
             return self.pair(h, state, action)
-        # Pairs whose next states have the same probabilities share a distribution: at one step, or at all where steps share.
+        # Pairs with the same next states and probabilities share a distribution, at one step or at all.
         chances = tuple((following, p) for p, following, *_ in self.walk.outcomes(h, state, action))
         return chances if self.stationary else (h, chances)
 
@@ -176,7 +176,7 @@ class PracticalTwin:
         self.compose(state, self.columns(h, state))
 
     def follow_distribution(self, h, distribution, following):
-        # A distribution's own column is a step; every step of a shared distribution is taught, whether or not the state occurs there.
+        # Every step of a shared distribution is updated, whether or not the state occurs there.
         columns, most = range(self.horizon) if self.share else [h], self.start[-1]
         alpha = self.step_size(
             (distribution, None if self.share else h),

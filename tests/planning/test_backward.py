@@ -92,7 +92,7 @@ def test_what_is_kept_does_not_change_what_is_found():
         assert value.reason == policy.reason == everything.reason
         assert np.array_equal(policy.policy.rows, everything.policy.rows)
         assert np.array_equal(value.node_values, everything.node_values)
-        with pytest.raises(PeakError, match="value only"):
+        with pytest.raises(PeakError, match="has no policy"):
             _ = value.policy
 
 

@@ -233,7 +233,7 @@ def test_the_least_limit_that_is_named_can_be_kept_and_less_cannot(seed):
     found = solve_cmdp(model, total=0.01)
     if found.feasible:
         return
-    least = float(found.reason.split("can be kept is ")[1].split(",")[0])
+    least = float(found.reason.split("feasible limit is ")[1].split(",")[0])
     assert solve_cmdp(model, total=least * 1.0001).feasible
     assert not solve_cmdp(model, total=least * 0.9999).feasible
     assert least == pytest.approx(solve(model).violation, rel=1e-5)

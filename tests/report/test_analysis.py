@@ -7,7 +7,7 @@ import pytest
 import peakrl
 from helpers.commands import caller
 from helpers.report_pages import Taken
-from peakrl.certificates import limits
+from peakrl.certificates import certify as limits
 from peakrl.report.analysis import RunAnalysis
 from peakrl.report.page import Page
 from peakrl.report.sections import section_of

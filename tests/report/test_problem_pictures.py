@@ -49,7 +49,7 @@ def test_the_connections_picture_adds_the_cars_to_the_household():
 def test_the_robots_picture_shows_its_way_from_the_start_and_its_battery():
     found, _ = played(battery_robot())
     floor, battery = picture_blocks(found, "run")
-    way = next(series for series in floor.series if series.name == "its way")
+    way = next(series for series in floor.series if series.name == "path")
     # Rows count from the top, as on the map: the start lies in the lowest, the goal in the first.
     assert (way.x[0], way.y[0]) == (2, 4)
     assert curves(floor)["goal"] == [0]

@@ -315,4 +315,4 @@ def test_runs_and_histories_show_themselves_in_a_line():
     assert re.search(r", (feasible|proved infeasible|feasibility not proved), policy (un)?tried .*>$", repr(run))
     assert "None" not in repr(run)
     assert repr(run.history).startswith("<History of 20 points, episodes 1 to 20: episode, value, violation,")
-    assert repr(run.history.empty()).startswith("<History of nothing: ")
+    assert repr(run.history.empty()).startswith("<History without points: ")

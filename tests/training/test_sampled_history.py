@@ -35,9 +35,9 @@ def test_where_the_exact_curve_is_too_dear_it_is_sampled_and_says_so(monkeypatch
     monkeypatch.setattr("peakrl.training.learn.AUTO_WORK", 1.0)
     run = learn(MODEL, SETTINGS, episodes=200, seed=4)
     assert len(run.history) == 200
-    assert "what episodes earned, nothing exact" in repr(run.history)
+    assert "returns of episodes, not exact" in repr(run.history)
     peakrl.write_report(run, tmp_path / "page.html")
-    assert "sampled, nothing exact: means of stretches" in (tmp_path / "page.html").read_text()
+    assert "Sampled reward per episode: means over consecutive episodes" in (tmp_path / "page.html").read_text()
     assert 'history="none"' in repr(learn(MODEL, SETTINGS, episodes=20, history="none").history)
 
 

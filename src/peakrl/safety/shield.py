@@ -198,9 +198,7 @@ def columns_of(model: TabularModel, labels: Sequence[Hashable], count: int) -> L
 def with_step(function: Any) -> StateFunction:
     """Return a function of observation and step from one of the observation alone or of both."""
     if not callable(function):
-        raise SettingsError(
-            f"state_of is {function!r}; it must be a function (observation) or (observation, step)"
-        )
+        raise SettingsError(f"state_of is {function!r}; it must be a function (observation) or (observation, step)")
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some built-in functions have no signature
