@@ -17,8 +17,9 @@ from peakrl import certify, compile_model, learn, safe_set, solve, verify
 from peakrl.errors import StorageError
 from peakrl.policy import load_policy
 from peakrl.problems import energy_harvesting, scheduling_example
+from peakrl.records import read_record, streamed_record, write_record
 from peakrl.report.page import Page
-from peakrl.storage import Disk, read_file, read_record, streamed_record, write_file, write_record
+from peakrl.storage import Disk, read_file, write_file
 from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import write_csv, write_parquet
 from peakrl.sweeps.tasks import Task

@@ -12,7 +12,8 @@ from helpers.commands import caller
 from peakrl import TabularModel, compile_model, learn, storage, write_report
 from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError
-from peakrl.storage import kind_of, read_file
+from peakrl.records import kind_of
+from peakrl.storage import read_file
 from peakrl.sweeps.store import MARKER, Store
 from peakrl.sweeps.summary import read_records
 from peakrl.sweeps.tasks import Task

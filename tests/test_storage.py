@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as st_numpy
 
 from peakrl import PeakError
 from peakrl.errors import StorageError
-from peakrl.storage import fields_of, read_record, remove_leftovers, streamed_record, write_file, write_record
+from peakrl.records import fields_of, read_record, streamed_record, write_record
+from peakrl.storage import remove_leftovers, write_file
 
 KIND = "test record"
 MANIFEST = {"episodes": 12, "name": "näme", "nested": {"a": [1, 2.5, None, True]}}

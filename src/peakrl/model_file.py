@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from peakrl.errors import ProblemError, StorageError
 from peakrl.labels import Arrays, load_labels
 from peakrl.memory import check_tables
+from peakrl.records import fields_of, read_record
 from peakrl.space import frozen
-from peakrl.storage import fields_of, read_record
 from peakrl.tabular import ARRAY_TYPES, FILE_KIND, PAYOFF_ARRAYS, TABLES, TabularModel, refuse_stuck_states
 from peakrl.types import Payoffs
 from peakrl.validate import fault

@@ -1,8 +1,6 @@
-"""Atomic files without pickle: a JSON manifest and safetensors arrays in one file.
+"""Atomic files: written under a temporary name, flushed, renamed, and their folder flushed.
 
-Layout: the line `peakrl 1`, the hexadecimal BLAKE2b digest of everything after its own line, the manifest as one line
-of JSON, then the safetensors bytes. Any changed byte is detected. A file is written under a temporary name, flushed,
-renamed, and its folder flushed, so that after a kill at any moment either the old file or the new one exists.
+After a kill at any moment either the old file or the new one exists. `records` defines what files contain.
 """
 
 from __future__ import annotations
@@ -17,21 +15,15 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import PeakError, StorageError
+from peakrl.errors import StorageError
 
-MAGIC = b"peakrl "
-VERSION = 1
-#: Characters of a digest.
-DIGEST_LENGTH = 64
-#: Bytes that are hashed at a time.
-PORTION = 1 << 22
 #: Spreadsheets take cells that begin with these for formulas, which may read files or run programs.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 #: A temporary file is named by its process and a number, so that threads can write the same file at once.
@@ -252,52 +244,6 @@ def _alive(process: int) -> bool:
     return True
 
 
-def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a manifest and named arrays to `path`."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save
-
-    try:
-        head = json.dumps({"kind": kind, **manifest}, allow_nan=False, sort_keys=True)
-        refuse_surrogates(head, manifest)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StorageError(f"cannot write {path}: its description is not plain JSON ({error})") from error
-    try:
-        payload = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-    except SafetensorError as error:
-        raise StorageError(f"cannot write {path}: {error}") from error
-    body = head.encode() + b"\n" + payload
-    write_file(path, MAGIC + str(VERSION).encode() + b"\n" + _digest(body) + b"\n" + body)
-
-
-@contextlib.contextmanager
-def streamed_record(
-    path: str | Path, kind: str, manifest: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> Iterator[NDArray[Any]]:
-    """Yield an array of unsigned numbers on disk, to be filled in any order; afterwards `path` is a record with it.
-
-    The result equals that of `write_record`, without the array in memory. The file is allocated beforehand.
-    """
-    size = int(np.prod(shape)) * dtype.itemsize
-    tensor = {name: {"dtype": f"U{8 * dtype.itemsize}", "shape": list(shape), "data_offsets": [0, size]}}
-    lead = MAGIC + str(VERSION).encode() + b"\n"
-    head = json.dumps({"kind": kind, **manifest}, allow_nan=False, sort_keys=True).encode() + b"\n"
-    table = json.dumps(tensor).encode()
-    body = len(lead) + DIGEST_LENGTH + 1
-    table += b" " * (-(body + len(head) + 8 + len(table)) % 8)
-    begin = body + len(head) + 8 + len(table)
-    with replacing(path) as temporary:
-        whole = disk.allocate(temporary, begin + size)
-        lines = lead + b"0" * DIGEST_LENGTH + b"\n" + head + len(table).to_bytes(8, "little") + table
-        whole[:begin] = np.frombuffer(lines, np.uint8)
-        yield whole[begin:].view(dtype).reshape(shape)
-        digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
-        for first in range(body, begin + size, PORTION):
-            digest.update(whole[first : first + PORTION].data)
-        whole[len(lead) : len(lead) + DIGEST_LENGTH] = np.frombuffer(digest.hexdigest().encode(), np.uint8)
-        disk.flush_bytes(temporary, whole)
-
-
 def quoted(value: Any) -> Any:
     """Return a cell of a CSV file: text that a spreadsheet would run as a formula is quoted."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
@@ -314,61 +260,3 @@ def refuse_surrogates(text: bytes | str, value: Any) -> None:
     """Raise ValueError if JSON holds a lone surrogate, which UTF-8 cannot encode."""
     if _HALF.search(text if isinstance(text, bytes) else text.encode(errors="surrogatepass")):
         json.dumps(value, ensure_ascii=False).encode()
-
-
-def kind_of(path: str | Path) -> str | None:
-    """Return the kind of a peakrl file; None for other files."""
-    try:
-        with reading(path) as file:
-            head = [file.readline() for _ in range(3)] if file.read(len(MAGIC)) == MAGIC else []
-        return str(json.loads(head[2])["kind"])
-    except (StorageError, ValueError, LookupError, TypeError, RecursionError):
-        return None
-
-
-def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the manifest and the arrays of a file that `write_record` wrote, or raise."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    # In parts, so that a large file is not copied.
-    with reading(path) as file:
-        first, digest = file.readline(len(MAGIC) + 20), b""
-        if first.startswith(MAGIC):
-            digest = file.readline(DIGEST_LENGTH + 2)
-        head, payload = (file.readline(), file.read()) if digest else (b"", b"")
-    if not (first.startswith(MAGIC) and first.endswith(b"\n")):
-        meant = "; a problem file becomes a run by `peakrl train`" if str(path).endswith((".toml", ".json")) else ""
-        raise StorageError(f"{path} is not a peakrl file{meant}")
-    if first.rstrip(b"\n") != MAGIC + str(VERSION).encode():
-        version = first[len(MAGIC) :].rstrip(b"\n")[:20].decode(errors="replace")
-        raise StorageError(f"{path} has format version {version!r}; this peakrl reads version {VERSION}")
-    if digest != _digest(head, payload) + b"\n":
-        raise StorageError(f"{path} is damaged: its digest does not match its content")
-    try:
-        manifest = from_json(head)
-        arrays = dict(sorted(load(payload).items()))  # safetensors does not keep the order
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
-        raise StorageError(f"{path} is damaged: {error}") from error
-    found = manifest.get("kind") if isinstance(manifest, dict) else None
-    if found != kind:
-        raise StorageError(f"{path} holds a {found!r}, not a {kind!r}")
-    return manifest, arrays
-
-
-@contextlib.contextmanager
-def fields_of(path: str | Path) -> Iterator[None]:
-    """Turn errors about missing or ill-typed fields of a record into a StorageError."""
-    try:
-        yield
-    except PeakError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise StorageError(f"{path} lacks a field or holds it in another form: {error}") from error
-
-
-def _digest(*parts: bytes) -> bytes:
-    digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest().encode()

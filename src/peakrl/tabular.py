@@ -22,8 +22,8 @@ from peakrl.checks import ROUNDING
 from peakrl.errors import ProblemError, StorageError
 from peakrl.labels import Arrays, UnstorableLabel, store_labels
 from peakrl.problem import Header
+from peakrl.records import write_record
 from peakrl.space import StateSpace, check_sizes, expand, frozen, spans, starts_of
-from peakrl.storage import write_record
 from peakrl.types import Floats, Ints, Layout, Longs, Payoffs, Sampler
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from peakrl.certificates.verify_model import digest_of, read_model
 from peakrl.certificates.verify_sampled import check as check_sampled
 from peakrl.certificates.verify_sampled import ends
 from peakrl.errors import StorageError
-from peakrl.storage import read_record, write_record
+from peakrl.records import read_record, write_record
 
 PACKAGE = Path(peakrl.__file__).parent
 #: What a certificate tells beside its claim; altering it alters nothing that is claimed of the policy.

@@ -29,6 +29,7 @@ from peakrl import (
     evaluate,
     learn,
     learners,
+    records,
     resume,
     safe_set,
     solve,
@@ -42,8 +43,8 @@ from peakrl.gym.targets import adapt
 from peakrl.learners import Certified, PosteriorSampling, SafeQ
 from peakrl.model_file import load_model
 from peakrl.policy import load_policy
+from peakrl.records import kind_of, read_record, write_record
 from peakrl.safety import load_safe_set
-from peakrl.storage import kind_of, read_record, write_record
 from peakrl.sweeps.summary import read_records
 from peakrl.theory import solve_relaxed
 from peakrl.training import load_run
@@ -235,7 +236,7 @@ def correct_digests(plain, arrays):
 def main(folder, first, count):
     warnings.simplefilter("ignore")
     faulthandler.enable()
-    storage.write_file = lambda path, data: Path(path).write_bytes(data)
+    records.write_file = lambda path, data: Path(path).write_bytes(data)
     bases = make_bases(folder)
     good = {path: read_record(path, kind_of(path)) for path in bases}
     for path, use in bases.items():

@@ -18,7 +18,7 @@ from peakrl.errors import StorageError
 from peakrl.learners import SUCBVI, UCBVI, learner_from
 from peakrl.learners.ucbvi import NO_CELL, count_step, plan
 from peakrl.problems import energy_harvesting
-from peakrl.storage import read_record, write_record
+from peakrl.records import read_record, write_record
 from peakrl.training import load_run
 from peakrl.training.rollout import NO_CHANGES
 from peakrl.training.trainer import Trainer

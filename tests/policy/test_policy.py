@@ -26,8 +26,8 @@ from peakrl.policy import AveragedPolicy, StochasticPolicy, load_policy
 from peakrl.policy.mixture import model_for
 from peakrl.policy.tables import first_rows
 from peakrl.reachability import NO_FAULT, NO_NODE, NO_ROW, UNORDERED, change_fault
+from peakrl.records import read_record, write_record
 from peakrl.space import read_only
-from peakrl.storage import read_record, write_record
 
 
 def setting(seed, **switches):

@@ -21,7 +21,7 @@ from peakrl.cli import app
 from peakrl.errors import PolicyError, SettingsError, StorageError, UnknownStateError
 from peakrl.learners import ConstrainedQ, PosteriorSampling
 from peakrl.policy import StochasticPolicy
-from peakrl.storage import kind_of, write_record
+from peakrl.records import kind_of, write_record
 
 
 def policies(seed):

@@ -16,8 +16,8 @@ from peakrl.errors import PolicyError, StorageError
 from peakrl.policy import AveragedPolicy, StochasticPolicy
 from peakrl.policy.export import plain
 from peakrl.problems import energy_harvesting, scheduling_example
+from peakrl.records import write_record
 from peakrl.safety import load_safe_set
-from peakrl.storage import write_record
 
 
 def entries_of(safe, problem):

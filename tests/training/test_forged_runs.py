@@ -18,7 +18,7 @@ from peakrl import Knowledge, compile_model, learn, learners, resume
 from peakrl.errors import StorageError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.base import Algorithm
-from peakrl.storage import kind_of, read_record, write_record
+from peakrl.records import kind_of, read_record, write_record
 from peakrl.training import load_run
 from peakrl.training import run_file as checkpoint
 from peakrl.training.trainer import Trainer

@@ -8,7 +8,7 @@ import peakrl
 from peakrl.errors import SettingsError, StorageError
 from peakrl.policy import AveragedPolicy
 from peakrl.problems import scheduling_example
-from peakrl.storage import write_record
+from peakrl.records import write_record
 
 PROBLEM = scheduling_example(1)
 MODEL = peakrl.compile_model(PROBLEM)

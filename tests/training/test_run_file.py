@@ -25,7 +25,7 @@ from peakrl.errors import SettingsError, StorageError
 from peakrl.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems import energy_harvesting, scheduling_example
-from peakrl.storage import MAGIC, _digest, read_record, write_record
+from peakrl.records import MAGIC, _digest, read_record, write_record
 from peakrl.training import load_run
 from peakrl.training import run_file as checkpoint
 from peakrl.training.learn import read_run

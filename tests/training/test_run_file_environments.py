@@ -11,7 +11,7 @@ from peakrl import learn, resume, to_gymnasium
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.problems import energy_harvesting
-from peakrl.storage import read_record, write_record
+from peakrl.records import read_record, write_record
 from peakrl.training import load_run
 from peakrl.training.trainer import Trainer
 

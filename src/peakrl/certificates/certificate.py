@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from peakrl.errors import PeakError, StorageError
-from peakrl.storage import fields_of, read_record, write_record
+from peakrl.records import fields_of, read_record, write_record
 
 Kind = Literal["exact", "sampled", "learned"]
 KINDS: tuple[str, ...] = get_args(Kind)

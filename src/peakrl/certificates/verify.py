@@ -16,7 +16,7 @@ import numpy as np
 from peakrl.certificates import verify_exact, verify_learned, verify_sampled
 from peakrl.certificates.certificate import Certificate
 from peakrl.errors import StorageError
-from peakrl.storage import fields_of
+from peakrl.records import fields_of
 
 #: Relative difference of two computations of one number; products below SMALL have lost digits.
 APART, SMALL = 1e-9, 1e-280

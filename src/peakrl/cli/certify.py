@@ -83,7 +83,7 @@ def stored_policy(path: Path, model: Any) -> Any:
     """Return the policy of a policy file, or the last policy of a run file."""
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
-    from peakrl.storage import kind_of
+    from peakrl.records import kind_of
     from peakrl.training.learn import load_run
 
     if kind_of(path) == KIND:
@@ -159,7 +159,7 @@ def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[
     """Return the policy of a file, its name, and the episodes of the run."""
     from peakrl.policy.export import KIND
     from peakrl.policy.files import load_policy
-    from peakrl.storage import kind_of
+    from peakrl.records import kind_of
     from peakrl.training.learn import load_run
 
     model = None if target is None or target.is_environment else target.table

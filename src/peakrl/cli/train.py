@@ -205,7 +205,7 @@ def resumed(
 
 def target_for(path: Path, file: Path | None) -> LearningTarget | None:
     """Return the target of a resumed run; None if the run file contains its model."""
-    from peakrl.storage import kind_of
+    from peakrl.records import kind_of
     from peakrl.training.run_file import ENVIRONMENT_KIND
 
     if file is not None:
@@ -219,7 +219,8 @@ def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
     """Raise if another run would be lost; `learn` resumes from `place`."""
     for path in (out, place):
         if path is not None:
-            from peakrl.storage import kind_of, ready
+            from peakrl.records import kind_of
+            from peakrl.storage import ready
 
             ready(path)
             if path.exists() and path != place and not overwrite:

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
+from peakrl.records import write_record
 from peakrl.space import StateSpace
-from peakrl.storage import quoted, write_file, write_record
+from peakrl.storage import quoted, write_file
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 from peakrl.visited import VisitedStates, store_visited

@@ -19,8 +19,9 @@ from peakrl.errors import PolicyError, StorageError
 from peakrl.policy.export import KIND, SPACE
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
+from peakrl.records import fields_of, read_record, streamed_record
 from peakrl.space import StateSpace
-from peakrl.storage import fields_of, read_record, ready, streamed_record
+from peakrl.storage import ready
 from peakrl.visited import load_visited, part
 
 

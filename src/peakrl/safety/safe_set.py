@@ -18,8 +18,8 @@ from peakrl.compile import Target, as_model
 from peakrl.errors import StorageError
 from peakrl.model_file import restored_model
 from peakrl.policy.export import as_csv, as_json, written
+from peakrl.records import fields_of, read_record, write_record
 from peakrl.safety.reasons import Reason, reason_of
-from peakrl.storage import fields_of, read_record, write_record
 from peakrl.tabular import TabularModel, store_model
 from peakrl.types import Ints
 from peakrl.viability import Bools, SafeSteps, dead_end_distances

@@ -25,7 +25,8 @@ from typing import IO, Any, NamedTuple
 from numpy.typing import NDArray
 
 from peakrl.errors import PeakError, StorageError
-from peakrl.storage import fields_of, from_json, read_file, read_record, write_file, write_record
+from peakrl.records import fields_of, read_record, write_record
+from peakrl.storage import from_json, read_file, write_file
 from peakrl.sweeps.tasks import RESULT_SCHEMA, Result, Task, digest_of, kernel_digest, packed, unpacked
 
 KIND = "run result"

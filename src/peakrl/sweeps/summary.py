@@ -34,7 +34,8 @@ from peakrl.evaluation.statistics import (
     improvement_probability,
     interquartile_mean,
 )
-from peakrl.storage import fields_of, replacing
+from peakrl.records import fields_of
+from peakrl.storage import replacing
 from peakrl.sweeps.learning import FUNCTION
 from peakrl.sweeps.store import Store, written
 from peakrl.sweeps.tasks import Result, canonical

@@ -17,7 +17,8 @@ from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.model_file import restored_model
-from peakrl.storage import fields_of, remove_leftovers
+from peakrl.records import fields_of
+from peakrl.storage import remove_leftovers
 from peakrl.tabular import TabularModel
 from peakrl.training.run_file import (
     Saver,

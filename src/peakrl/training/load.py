@@ -12,9 +12,9 @@ from peakrl.gym.adapter import is_environment
 from peakrl.model_file import load_model
 from peakrl.policy.export import KIND as POLICY
 from peakrl.policy.files import load_policy
+from peakrl.records import kind_of, read_record
 from peakrl.safety.safe_set import KIND as SAFE_SET
 from peakrl.safety.safe_set import load_safe_set
-from peakrl.storage import kind_of, read_record
 from peakrl.tabular import FILE_KIND as MODEL
 from peakrl.training.learn import load_run
 from peakrl.training.run_file import ENVIRONMENT_KIND

@@ -39,8 +39,9 @@ from peakrl.learners.base import LearnerSettings, alike, overwrite
 from peakrl.learners.space import Changes, GrowingSpace, checked_rows
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
+from peakrl.records import fields_of, kind_of, read_record, write_record
 from peakrl.space import MOST_INDICES
-from peakrl.storage import fields_of, kind_of, read_record, ready, remove_leftovers, write_record
+from peakrl.storage import ready, remove_leftovers
 from peakrl.tabular import TabularModel, store_model
 from peakrl.training.history import EXPERIENCE_COLUMNS, POINT_COLUMNS, Experience, Recorder
 from peakrl.validate import within
