@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 
 from benchmarks.timing import Section, in_turns
-from peakrl import Knowledge, learn, learners
+from peakrl import Assumptions, learn, learners
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.base import LearnerSettings
 
@@ -40,10 +40,10 @@ class Case:
             warnings.simplefilter("ignore")
             return gymnasium.make(next(name for name in self.names if name in gymnasium.registry))
 
-    def learn(self, env: Any, settings: LearnerSettings, knowledge: Knowledge, episodes: int) -> None:
+    def learn(self, env: Any, settings: LearnerSettings, assumptions: Assumptions, episodes: int) -> None:
         """Learn on it."""
         learn(
-            env, settings, episodes=episodes, knowledge=knowledge, horizon=self.horizon,
+            env, settings, episodes=episodes, assumptions=assumptions, horizon=self.horizon,
             reward_range=self.reward_range, constraint=self.constraint, constraint_bounds=(1.0,),
         )  # fmt: skip
 
@@ -79,7 +79,7 @@ def environment_rates(section: Section, repeats: int, quick: bool) -> None:
         env, episodes = case.make(), case.episodes // (50 if quick else 1)
         for learner, settings in learner_settings().items():
             for declared, stationary in (("apart", None), ("shared", True)):
-                run = partial(case.learn, env, settings, Knowledge(stationary=stationary), episodes)
+                run = partial(case.learn, env, settings, Assumptions(stationary=stationary), episodes)
                 steps = counted(env, run)
                 bare, taken = in_turns([partial(bare_loop, env, steps), run], repeats, most=SECONDS_A_LINE)
                 own = in_learner(settings, run)

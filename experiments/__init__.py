@@ -35,7 +35,7 @@ EXPERIMENTS = {
     "figure-6": Experiment("scheduling", "figure_6", "draw_figure_6"),
     **{
         name: Experiment(name, name, f"draw_{name}")
-        for name in ("neighbours", "efficiency", "theory", "robustness", "certificates", "knowledge")
+        for name in ("neighbours", "efficiency", "theory", "robustness", "certificates", "assumptions")
     },
 }
 

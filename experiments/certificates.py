@@ -27,7 +27,7 @@ from experiments.drawing import log_axes, places
 from experiments.energy import transmitter
 from experiments.records import ROUNDING, VERSION, Check, FigureRecord, Request, Row, at_most, numbers
 from experiments.scheduling import example_problem
-from peakrl import Knowledge, LearningRun, TabularModel, learn, solve
+from peakrl import Assumptions, LearningRun, TabularModel, learn, solve
 from peakrl.learners import Certified
 from peakrl.report.style import (
     BLACK,
@@ -300,7 +300,7 @@ def learn_certified(config: Mapping[str, Any]) -> dict[str, Any]:
     epsilons = [share * abs(best) for share in config["shares"]]
     run = learn(
         model, Certified(epsilon=tuple(epsilons), failure_probability=p), episodes=config["episodes"],
-        seed=config["seed"], history="none", average=False, knowledge=declared(config["declared"], model),
+        seed=config["seed"], history="none", average=False, assumptions=declared(config["declared"], model),
     )  # fmt: skip
     theorem = [asked(model, epsilon, p) for epsilon in epsilons]
     return {**judge(run, best, len(epsilons)), "theorem": np.array(theorem), "violations": run.violations}
@@ -320,9 +320,9 @@ def judge(run: LearningRun, best: float, epsilons: int) -> dict[str, Any]:
     return {"episodes": np.array(episodes), "issued": len(run.issued), "false": false}
 
 
-def declared(names: list[str], model: TabularModel) -> Knowledge:
+def declared(names: list[str], model: TabularModel) -> Assumptions:
     """Return what is declared, by name."""
-    return Knowledge(**{key: value for name in names for key, value in DECLARATIONS[name](model).items()})
+    return Assumptions(**{key: value for name in names for key, value in DECLARATIONS[name](model).items()})
 
 
 def energy_map(model: TabularModel) -> dict[str, Any]:
@@ -333,16 +333,16 @@ def energy_map(model: TabularModel) -> dict[str, Any]:
     def after(state: tuple[int, int], action: int, arrival: int) -> tuple[int, int]:
         return min(battery, sum(state) - action), arrival
 
-    return {"outcome_map": (after, tuple(arrivals))}
+    return {"dynamics": (after, tuple(arrivals))}
 
 
 #: What can be declared of a model, by the name that a configuration gives it.
 DECLARATIONS: dict[str, Callable[[TabularModel], dict[str, Any]]] = {
-    "groups": lambda model: {"outcome_groups": True},
+    "groups": lambda model: {"shared_transitions": True},
     "action": lambda model: {"constraint_depends_on": "action"},
     "rewards": lambda model: {"rewards": True},
     "deterministic": lambda model: {"deterministic": True},
-    "most reward": lambda model: {"most_reward": float(model.row_reward[model.keeps].max())},  # of safe pairs
+    "most reward": lambda model: {"max_reward": float(model.row_reward[model.keeps].max())},  # of safe pairs
     "outcome map": energy_map,
 }
 

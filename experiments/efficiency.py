@@ -18,7 +18,7 @@ from experiments.drawing import log_axes, places
 from experiments.energy import transmitter
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, numbers
 from experiments.scheduling import example_problem
-from peakrl import Knowledge, TabularModel, evaluate, learn, solve
+from peakrl import Assumptions, TabularModel, evaluate, learn, solve
 from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ, learner_from
 from peakrl.learners.base import LearnerSettings
 from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure
@@ -82,7 +82,7 @@ QUICK = replace(
 
 def our_learners(peak: float) -> dict[str, dict[str, Any]]:
     """Return the default, and the practical learner as it comes and with everything that can be declared."""
-    known = Knowledge(outcome_groups=True, constraint_depends_on="action", most_reward=math.log(1 + peak))
+    known = Assumptions(shared_transitions=True, constraint_depends_on="action", max_reward=math.log(1 + peak))
     return {
         POSTERIOR: configured(PosteriorSampling()),
         PRACTICAL: configured(SafeQ()),
@@ -90,9 +90,9 @@ def our_learners(peak: float) -> dict[str, dict[str, Any]]:
     }
 
 
-def configured(learner: LearnerSettings, knowledge: Knowledge | None = None) -> dict[str, Any]:
+def configured(learner: LearnerSettings, assumptions: Assumptions | None = None) -> dict[str, Any]:
     """Return a learner and what is declared to it, as plain values."""
-    return {"learner": learner.as_dict(), "knowledge": (knowledge or Knowledge()).as_dict()}
+    return {"learner": learner.as_dict(), "assumptions": (assumptions or Assumptions()).as_dict()}
 
 
 def efficiency(request: Request) -> FigureRecord:
@@ -237,7 +237,7 @@ def learn_transmitter(config: Mapping[str, Any]) -> dict[str, Any]:
     found = []
     for run in learn_in_stages(
         model, learner_from(config["learner"]), stages=at, seed=config["seed"],
-        knowledge=Knowledge.from_dict(config["knowledge"]), history=at[-1] if config["averaged"] else "none",
+        assumptions=Assumptions.from_dict(config["assumptions"]), history=at[-1] if config["averaged"] else "none",
     ):  # fmt: skip
         policy = evaluate(model, run.policy)
         found.append((policy.value, policy.violation))

@@ -44,7 +44,7 @@ import numpy as np
 from experiments.certificates import declared
 from experiments.records import ROUNDING, VERSION, Check, FigureRecord, Request, Row, at_most, numbers
 from peakrl import (
-    Knowledge,
+    Assumptions,
     LearningRun,
     Outcome,
     Policy,
@@ -536,10 +536,10 @@ def learn_neighbour(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_config(config: Mapping[str, Any], model: TabularModel, episodes: int) -> LearningRun:
     """Run so many episodes with an exact history."""
-    knowledge = Knowledge(support=model) if config["support"] else declared(config["declared"], model)
+    assumptions = Assumptions(support=model) if config["support"] else declared(config["declared"], model)
     settings = learner_from(config["learner"])
     return learn(
-        model, settings, episodes=episodes, seed=config["seed"], history=1, average=False, knowledge=knowledge
+        model, settings, episodes=episodes, seed=config["seed"], history=1, average=False, assumptions=assumptions
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.commands import TINY, caller
-from peakrl import Knowledge, learn, learners, solve
+from peakrl import Assumptions, learn, learners, solve
 from peakrl.cli import COMMANDS, app
 from peakrl.cli.init import template_files, templates
 from peakrl.training.spec_file import learner_settings, read_problem_file
@@ -62,10 +62,10 @@ def test_a_learner_that_is_named_somewhere_trains(key, tmp_path):
     needed = dict(NEEDED.get(key, {})) | ({} if preset is None else {"preset": preset})
     if key in ("dope", "optpesslp"):
         needed["safe_policy"] = solve(model).policy
-    knowledge = Knowledge(support=model) if key == "maskedq" else None
+    assumptions = Assumptions(support=model) if key == "maskedq" else None
     for spelled in (name, name.lower()):
         settings = learner_settings({"learner": spelled, **needed}, "settings", tmp_path)
-        assert learn(model, settings, episodes=5, knowledge=knowledge).settings == settings
+        assert learn(model, settings, episodes=5, assumptions=assumptions).settings == settings
 
 
 @pytest.mark.parametrize("key", IN_TEMPLATES)

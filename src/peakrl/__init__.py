@@ -24,8 +24,8 @@ from peakrl.version import __version__ as __version__
 
 __all__ = [
     "ArrayProblem",
+    "Assumptions",
     "Certificate",
-    "Knowledge",
     "Learner",
     "LearningRun",
     "Outcome",
@@ -74,7 +74,7 @@ _HOMES = {
         "evaluation": ("evaluate", "rollout", "simulate"),
         "gym.export": ("to_gymnasium",),
         "gym.transition_table": ("from_gymnasium",),
-        "learners.assumptions.knowledge": ("Knowledge",),
+        "learners.assumptions.assumptions": ("Assumptions",),
         "learners.custom": ("Learner",),
         "planning": ("Solution", "solve", "solve_cmdp"),
         "policy.tables": ("Policy",),
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from peakrl.evaluation import evaluate, rollout, simulate
     from peakrl.gym.export import to_gymnasium
     from peakrl.gym.transition_table import from_gymnasium
-    from peakrl.learners.assumptions.knowledge import Knowledge
+    from peakrl.learners.assumptions.assumptions import Assumptions
     from peakrl.learners.custom import Learner
     from peakrl.planning import Solution, solve, solve_cmdp
     from peakrl.policy.tables import Policy

@@ -9,7 +9,7 @@ import pytest
 
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
-from peakrl import Knowledge, compile_model, learn
+from peakrl import Assumptions, compile_model, learn
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.certificates.verify import verify
 from peakrl.errors import PeakError
@@ -17,19 +17,19 @@ from peakrl.learners import Certified
 from peakrl.problems import energy_harvesting, scheduling_example
 
 HARVESTING = energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2)
-TOLD = Knowledge(outcome_groups=True, constraint_depends_on="action", rewards=True)
-MAPPED = Knowledge(
-    outcome_map=(lambda state, action, arrival: (min(3, sum(state) - action), arrival), (0, 1, 2, 3)), rewards=True
+TOLD = Assumptions(shared_transitions=True, constraint_depends_on="action", rewards=True)
+MAPPED = Assumptions(
+    dynamics=(lambda state, action, arrival: (min(3, sum(state) - action), arrival), (0, 1, 2, 3)), rewards=True
 )
 CATASTROPHE = problems.rare_catastrophe()
 KINDS = {
     "model": lambda: (problems.near_tie(), None),
     "outcome-dependent": lambda: (compile_model(problems.Lottery()), None),
     "environment": lambda: (ModelEnvironment(problems.near_tie(), 1), None),
-    "unknown states": lambda: (ModelEnvironment(CATASTROPHE, 1), Knowledge(states=2**21)),
+    "unknown states": lambda: (ModelEnvironment(CATASTROPHE, 1), Assumptions(states=2**21)),
     "declared": lambda: (compile_model(HARVESTING), TOLD),
     "map": lambda: (compile_model(HARVESTING), MAPPED),
-    "support": lambda: (CATASTROPHE, Knowledge(support=CATASTROPHE)),
+    "support": lambda: (CATASTROPHE, Assumptions(support=CATASTROPHE)),
     "layered": lambda: (compile_model(scheduling_example(1)), None),
 }
 #: What every bound rests on: the samples, the returns, how p is shared, and what rewards and violations can be.
@@ -38,7 +38,7 @@ PLAIN = (
     "horizon",
     "policies",
     "played",
-    "most_reward",
+    "max_reward",
     "epsilon",
     "noises",
     "ends",
@@ -51,9 +51,9 @@ SAID = ("failure_probability", "value_low", "optimum_high", "gap", "epsilon", "e
 
 @cache
 def issued(kind: str) -> Certificate:
-    target, knowledge = KINDS[kind]()
+    target, assumptions = KINDS[kind]()
     settings = Certified(0.5, relative=True)
-    run = learn(target, settings, episodes=60_000, knowledge=knowledge, history="none", average=False)
+    run = learn(target, settings, episodes=60_000, assumptions=assumptions, history="none", average=False)
     assert run.certificate is not None
     assert run.certificate.holds
     return run.certificate

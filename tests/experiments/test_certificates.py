@@ -43,8 +43,8 @@ def test_certificates_are_counted_beside_theorem_1_and_none_is_false(tmp_path, m
 def test_every_declaration_of_energy_harvesting_makes_a_task_and_is_true():
     model = compile_model(energy_harvesting(horizon=3, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2))
     for names in ENERGY.values():
-        active = Trainer(model, Certified(1.0), planned=1, seed=0, every=0, knowledge=declared(list(names), model))
-        assert len(active.learned().task.knowledge.declared()) == len(names)
+        active = Trainer(model, Certified(1.0), planned=1, seed=0, every=0, assumptions=declared(list(names), model))
+        assert len(active.learned().task.assumptions.declared()) == len(names)
 
 
 def test_limits_tell_which_runs_took_too_long():
@@ -174,9 +174,9 @@ def test_a_problem_that_no_policy_can_keep_gets_a_proof_and_no_certificate():
     assert run.certificate is None or not run.certificate.holds
 
 
-def certify_and_judge(model, shares, knowledge, episodes, seed):
+def certify_and_judge(model, shares, assumptions, episodes, seed):
     """Certify to shares of the optimum, 5 % failing at most; the certificates issued, and those that are false."""
     best = solve(model).value
     settings = Certified([share * abs(best) for share in shares])
-    run = learn(model, settings, episodes=episodes, seed=seed, history="none", average=False, knowledge=knowledge)
+    run = learn(model, settings, episodes=episodes, seed=seed, history="none", average=False, assumptions=assumptions)
     return judge(run, best, len(shares))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import peakrl
-from peakrl import Knowledge, learners
+from peakrl import Assumptions, learners
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 
 EPISODES = 60
@@ -189,8 +189,8 @@ def safe_weights():
 def learn(name, target, **options):
     """Run one learner of the list."""
     count = options.pop("episodes", 4 if name in LINEAR else EPISODES)
-    if name == "MaskedQ" and "knowledge" not in options:
-        options["knowledge"] = Knowledge(support=target)
+    if name == "MaskedQ" and "assumptions" not in options:
+        options["assumptions"] = Assumptions(support=target)
     return peakrl.learn(target, LEARNERS[name](), episodes=count, seed=7, **options)
 
 
@@ -202,7 +202,7 @@ def environment(problem):
 def on_environment(name, problem):
     """Run a learner on an environment."""
     known = {"constraints": lambda step, state, action: 2.0 - action} if name == "MaskedQ" else {}
-    return run_record(learn(name, environment(problem), knowledge=Knowledge(states=30, **known)))
+    return run_record(learn(name, environment(problem), assumptions=Assumptions(states=30, **known)))
 
 
 def resumed(name, target):
@@ -239,22 +239,22 @@ def cases() -> Iterable[tuple[str, Callable[[], dict]]]:
     yield (
         "PosteriorSampling in its safe set",
         lambda: run_record(
-            learn("PosteriorSampling", model("stationary"), knowledge=Knowledge(support=model("stationary")))
+            learn("PosteriorSampling", model("stationary"), assumptions=Assumptions(support=model("stationary")))
         ),
     )
 
 
 def declared(name):
     """Stationary, rewards, constraints by action and shared distributions are declared."""
-    knowledge = Knowledge(stationary=True, rewards=True, constraint_depends_on="pair", outcome_groups=True)
-    return run_record(learn(name, model("stationary"), knowledge=knowledge))
+    assumptions = Assumptions(stationary=True, rewards=True, constraint_depends_on="pair", shared_transitions=True)
+    return run_record(learn(name, model("stationary"), assumptions=assumptions))
 
 
 def certified():
     """The certified learner ends by itself."""
-    knowledge = Knowledge(rewards=True, outcome_groups=True)
+    assumptions = Assumptions(rewards=True, shared_transitions=True)
     learner = Certified(epsilon=0.3, relative=True)
-    return run_record(peakrl.learn(model("stationary"), learner, episodes=5_000, seed=7, knowledge=knowledge))
+    return run_record(peakrl.learn(model("stationary"), learner, episodes=5_000, seed=7, assumptions=assumptions))
 
 
 def solved(target):

@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
-from peakrl import Knowledge, PeakError, learn, simulate
+from peakrl import Assumptions, PeakError, learn, simulate
 from peakrl.errors import SettingsError, TargetError
 from peakrl.learners import ConstrainedQ, SafeQ
 
@@ -166,8 +166,8 @@ def test_costs_above_0_are_violations_also_as_the_third_of_six_values(cost):
         ({"history": "all"}, "history"),
         ({"episodes": 0}, "episodes"),
         ({"settings": ConstrainedQ.paper(0.1)}, "constraint_bounds"),
-        ({"knowledge": Knowledge(outcome_groups=True)}, "outcome_groups"),
-        ({"knowledge": "stationary"}, "knowledge"),
+        ({"assumptions": Assumptions(shared_transitions=True)}, "shared_transitions"),
+        ({"assumptions": "stationary"}, "assumptions"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(changes, culprit):
@@ -214,7 +214,7 @@ def test_a_time_limit_within_the_horizon_cannot_be_shared_among_steps():
     cut = at(4, 1, replaced(3, True))
     assert run(Scripted(cut)).episodes == 20
     with pytest.raises(TargetError, match=r"episode 4, step 1: .*cut off after 2 steps of 4"):
-        run(Scripted(cut), knowledge=Knowledge(stationary=True))
+        run(Scripted(cut), assumptions=Assumptions(stationary=True))
 
 
 def test_in_a_vectorised_environment_the_lane_is_found():

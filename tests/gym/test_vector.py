@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from peakrl import Knowledge, certify, learn, simulate
+from peakrl import Assumptions, certify, learn, simulate
 
 MODES = list(AutoresetMode)
 
@@ -60,8 +60,8 @@ def test_an_episode_begins_where_its_lane_is_though_others_were_waited_for(mode)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_lane_without_an_episode_does_nothing_that_is_declared_to_fail(mode):
     env = lanes(mode)
-    knowledge = Knowledge(constraints=lambda step, state, action: -1.0 if action == 0 else 1.0)
-    run = learn(env, episodes=4, knowledge=knowledge)
+    assumptions = Assumptions(constraints=lambda step, state, action: -1.0 if action == 0 else 1.0)
+    run = learn(env, episodes=4, assumptions=assumptions)
     assert run.violations == 0
     assert all(each.unwrapped.taken == {1} for each in env.envs)
 

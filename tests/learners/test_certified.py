@@ -12,7 +12,7 @@ import peakrl
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, compile_model, evaluate, learn, solve
+from peakrl import Assumptions, compile_model, evaluate, learn, solve
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.certificates.verify import verify
 from peakrl.errors import PeakError, SettingsError
@@ -99,25 +99,25 @@ def noise(state, action, arrival):
 
 
 DECLARATIONS = {
-    "nothing": Knowledge(),
-    "groups": Knowledge(outcome_groups=True),
-    "action": Knowledge(constraint_depends_on="action"),
-    "rewards": Knowledge(rewards=lambda step, state, action: math.log2(1 + action)),
-    "most": Knowledge(most_reward=math.log2(3)),
-    "all": Knowledge(outcome_groups=True, constraint_depends_on="action", rewards=True, most_reward=math.log2(3)),
-    "map": Knowledge(outcome_map=(noise, (0, 1, 2, 3))),
+    "nothing": Assumptions(),
+    "groups": Assumptions(shared_transitions=True),
+    "action": Assumptions(constraint_depends_on="action"),
+    "rewards": Assumptions(rewards=lambda step, state, action: math.log2(1 + action)),
+    "most": Assumptions(max_reward=math.log2(3)),
+    "all": Assumptions(shared_transitions=True, constraint_depends_on="action", rewards=True, max_reward=math.log2(3)),
+    "map": Assumptions(dynamics=(noise, (0, 1, 2, 3))),
 }
 
 
 def test_declarations_make_it_cheaper_and_are_named(tmp_path):
     best, episodes = solve(HARVESTING).value, {}
-    for name, knowledge in DECLARATIONS.items():
-        run = certified(HARVESTING, 0.1, knowledge=knowledge)
+    for name, assumptions in DECLARATIONS.items():
+        run = certified(HARVESTING, 0.1, assumptions=assumptions)
         certificate = run.certificate
         assert certificate.holds, name
         assert best - evaluate(HARVESTING, run.policy).value <= certificate.epsilon
         named = sum(line.startswith("declared") for line in certificate.rests_on)
-        assert named == len(knowledge.declared())
+        assert named == len(assumptions.declared())
         certificate.save(tmp_path / name)
         assert verify(tmp_path / name).holds
         episodes[name] = run.episodes
@@ -128,7 +128,7 @@ def test_declarations_make_it_cheaper_and_are_named(tmp_path):
 
 def test_where_nothing_is_random_the_best_policy_is_found_exactly(tmp_path):
     model = compile_model(peakrl.problems.scheduling_example(1))
-    run = certified(model, 0.0, knowledge=Knowledge(deterministic=True))
+    run = certified(model, 0.0, assumptions=Assumptions(deterministic=True))
     assert run.episodes <= 60
     assert run.certificate.gap == 0
     assert run.certificate.violation_high == 0
@@ -138,29 +138,29 @@ def test_where_nothing_is_random_the_best_policy_is_found_exactly(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("knowledge", "says"),
+    ("assumptions", "says"),
     [
-        (Knowledge(deterministic=True), "something is random"),
-        (Knowledge(rewards=lambda step, state, action: 0.0), "rewards says 0"),
-        (Knowledge(constraint_depends_on="state"), "constraints differ for"),
-        (Knowledge(most_reward=0.5), "most_reward is 0.5"),
-        (Knowledge(outcome_groups=lambda step, state, action: 0), "outcome_groups"),
-        (Knowledge(outcome_map=(lambda s, a, e: (0, e), (0, 1, 2, 3))), "outcome_map"),
-        (Knowledge(outcome_map=(lambda s, a, e: (0, 0), (0, 1))), "outcome_map"),
-        (Knowledge(outcome_map=(lambda s, a, e: ("x", e), (0, 1))), "outcome_map"),
-        (Knowledge(outcome_map=(noise, ())), "outcome_map names no noises"),
+        (Assumptions(deterministic=True), "something is random"),
+        (Assumptions(rewards=lambda step, state, action: 0.0), "rewards says 0"),
+        (Assumptions(constraint_depends_on="state"), "constraints differ for"),
+        (Assumptions(max_reward=0.5), "max_reward is 0.5"),
+        (Assumptions(shared_transitions=lambda step, state, action: 0), "shared_transitions"),
+        (Assumptions(dynamics=(lambda s, a, e: (0, e), (0, 1, 2, 3))), "dynamics"),
+        (Assumptions(dynamics=(lambda s, a, e: (0, 0), (0, 1))), "dynamics"),
+        (Assumptions(dynamics=(lambda s, a, e: ("x", e), (0, 1))), "dynamics"),
+        (Assumptions(dynamics=(noise, ())), "dynamics names no noises"),
     ],
 )
-def test_a_false_declaration_is_an_error(knowledge, says):
+def test_a_false_declaration_is_an_error(assumptions, says):
     with pytest.raises(SettingsError, match=says):
-        certified(HARVESTING, 0.1, knowledge=knowledge)
+        certified(HARVESTING, 0.1, assumptions=assumptions)
 
 
 def test_where_nothing_is_random_there_is_no_noise_to_declare():
     model = compile_model(peakrl.problems.scheduling_example(1))
-    declared = Knowledge(deterministic=True, outcome_map=(lambda state, action, noise: state, (0,)))
+    declared = Assumptions(deterministic=True, dynamics=(lambda state, action, noise: state, (0,)))
     with pytest.raises(SettingsError, match="deterministic says that there is no noise"):
-        certified(model, 0.0, knowledge=declared)
+        certified(model, 0.0, assumptions=declared)
 
 
 @pytest.mark.parametrize("seed", [32, 46])
@@ -178,8 +178,8 @@ def test_who_asks_for_the_certificate_does_not_change_how_the_run_goes_on(tmp_pa
 
 def test_the_most_reward_holds_for_every_outcome_not_for_the_mean_of_a_pair():
     # A ticket earns 1 in 3 of 100: no bet may be capped at 0.5, though its mean is less.
-    with pytest.raises(SettingsError, match=r"most_reward is 0.5, but state 'here', action 'ticket' earns 1 "):
-        certified(compile_model(problems.Lottery()), 0.1, knowledge=Knowledge(most_reward=0.5))
+    with pytest.raises(SettingsError, match=r"max_reward is 0.5, but state 'here', action 'ticket' earns 1 "):
+        certified(compile_model(problems.Lottery()), 0.1, assumptions=Assumptions(max_reward=0.5))
 
 
 def test_epsilons_that_cannot_be_are_refused():

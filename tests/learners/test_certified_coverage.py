@@ -9,7 +9,7 @@ import pytest
 
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
-from peakrl import Knowledge, Policy, compile_model, evaluate, solve
+from peakrl import Assumptions, Policy, compile_model, evaluate, solve
 from peakrl.gym.targets import adapt
 from peakrl.learners import Certified
 from peakrl.learners.certified import phases as rounds
@@ -269,9 +269,9 @@ def test_a_part_that_is_broken_fails_more_often_than_one_that_is_not(part):
 def upper_bound_on_environment(model, seed, episodes, *, complete):
     """U_1 of an environment whose states nobody counted; `complete`: those met are taken for all."""
     env = ModelEnvironment(model, seed)
-    declared = Knowledge(rewards=True, states=2**21)
+    declared = Assumptions(rewards=True, states=2**21)
     settings = Certified(1e-6, failure_probability=0.5)
-    active = Trainer(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, knowledge=declared)
+    active = Trainer(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, assumptions=declared)
     active.advance(1)
     if complete:
         rounds = active.algorithm.rounds

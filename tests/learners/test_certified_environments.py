@@ -14,7 +14,7 @@ import peakrl
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, learn, solve
+from peakrl import Assumptions, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.certificates.verify import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.gym.adapter import Observed
@@ -33,7 +33,7 @@ LAKE = {
     "states": 200,
 }
 #: So many states are as good as not known.
-UNKNOWN = Knowledge(states=2**21)
+UNKNOWN = Assumptions(states=2**21)
 
 
 class Lottery(problems.Lottery):
@@ -135,7 +135,7 @@ def different(model, env, active, apart=0.0):
 
 
 def compare(model, seed, episodes, apart=0.0):
-    run = certified(ModelEnvironment(model, seed), 0.5, episodes, relative=False, knowledge=UNKNOWN)
+    run = certified(ModelEnvironment(model, seed), 0.5, episodes, relative=False, assumptions=UNKNOWN)
     return different(model, run._trainer, like_environment(model, run, seed, run.episodes), apart)
 
 
@@ -159,11 +159,11 @@ def test_the_tables_stay_equal_on_many_random_problems():
 # --- Certificates ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("knowledge", [Knowledge(), UNKNOWN], ids=["number known", "unknown"])
+@pytest.mark.parametrize("assumptions", [Assumptions(), UNKNOWN], ids=["number known", "unknown"])
 @pytest.mark.parametrize("name", ["catastrophe", "tie", "lottery"])
-def test_it_stops_with_a_true_certificate_that_verify_accepts(name, knowledge, tmp_path):
+def test_it_stops_with_a_true_certificate_that_verify_accepts(name, assumptions, tmp_path):
     model = MODELS[name]
-    run, best = certified(ModelEnvironment(model, 1), 0.4, knowledge=knowledge), solve(model)
+    run, best = certified(ModelEnvironment(model, 1), 0.4, assumptions=assumptions), solve(model)
     certificate, judged = run.certificate, evaluate(model, on_model(model, run.policy))
     assert run.stop_reason == "certified"
     assert certificate.holds
@@ -172,7 +172,7 @@ def test_it_stops_with_a_true_certificate_that_verify_accepts(name, knowledge, t
     assert best.value - judged.value <= certificate.gap <= certificate.epsilon
     assert judged.violation <= certificate.violation_high <= certificate.epsilon
     said = " ".join(certificate.rests_on)
-    assert ("the number of states is not bounded" in said) == (knowledge is UNKNOWN)
+    assert ("the number of states is not bounded" in said) == (assumptions is UNKNOWN)
     certificate.save(tmp_path / "certificate")
     assert verify(tmp_path / "certificate").holds
 
@@ -250,20 +250,20 @@ def test_episodes_that_end_early_are_certified_too(tmp_path):
 def test_declarations_are_used_and_named(tmp_path):
     model = MODELS["tie"]
     declared = {
-        "nothing": Knowledge(),
-        "rewards": Knowledge(rewards=True),
-        "groups": Knowledge(
+        "nothing": Assumptions(),
+        "rewards": Assumptions(rewards=True),
+        "groups": Assumptions(
             rewards=lambda step, state, action: [[0.0, 0.0], [1.0, 1.0], [0.0, 0.1]][state][action],
-            outcome_groups=lambda step, state, action: action if state == 0 else "back",
+            shared_transitions=lambda step, state, action: action if state == 0 else "back",
             constraint_depends_on="action",
         ),
     }
-    for name, knowledge in declared.items():
-        run = certified(ModelEnvironment(model, 2), 0.3, 20_000, knowledge=knowledge)
+    for name, assumptions in declared.items():
+        run = certified(ModelEnvironment(model, 2), 0.3, 20_000, assumptions=assumptions)
         judged = evaluate(model, on_model(model, run.policy))
         assert run.certificate.holds, name
         assert solve(model).value - judged.value <= run.certificate.epsilon
-        assert sum(line.startswith("declared") for line in run.certificate.rests_on) == len(knowledge.declared())
+        assert sum(line.startswith("declared") for line in run.certificate.rests_on) == len(assumptions.declared())
         run.certificate.save(tmp_path / name)
         assert verify(tmp_path / name).holds
 
@@ -271,7 +271,10 @@ def test_declarations_are_used_and_named(tmp_path):
 def test_where_nothing_is_random_the_best_policy_is_found_exactly():
     model = compile_model(peakrl.problems.scheduling_example(1))
     run = certified(
-        peakrl.to_gymnasium(peakrl.problems.scheduling_example(1)), 0.0, 200, knowledge=Knowledge(deterministic=True)
+        peakrl.to_gymnasium(peakrl.problems.scheduling_example(1)),
+        0.0,
+        200,
+        assumptions=Assumptions(deterministic=True),
     )
     assert run.episodes <= 60
     assert (run.certificate.gap, run.certificate.violation_high) == (0, 0)
@@ -285,7 +288,7 @@ def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_tha
     model = TabularModel.from_arrays(
         distributions, [[1.2, -1.0], [1.0, 0.9]], np.ones((1, 2, 2)), 3, initial=[0.99, 0.01], reward_range=(-1.0, 1.3)
     )
-    run = certified(ModelEnvironment(model, 1), 0.4, 3000, relative=False, seed=1, knowledge=UNKNOWN)
+    run = certified(ModelEnvironment(model, 1), 0.4, 3000, relative=False, seed=1, assumptions=UNKNOWN)
     evidence = run._trainer.algorithm.rounds.evidence
     assert evidence.gap.max() == evidence.scale[2] > 3 * (1.3 + 1.0)
     assert evidence.gaps.sum() == evidence.counts[GAUGED] > 0
@@ -308,29 +311,29 @@ def test_a_certificate_says_where_it_rests_on_episodes_that_do_not_end_early(rew
 
 
 @pytest.mark.parametrize(
-    ("knowledge", "says"),
+    ("assumptions", "says"),
     [
-        (Knowledge(deterministic=True), "led to .*deterministic is declared"),
-        (Knowledge(rewards=lambda step, state, action: 0.05), "by the declared rewards 0.05"),
-        (Knowledge(states=2), "one more than the 2 declared states"),
-        (Knowledge(most_reward=0.2), "most_reward is 0.2"),
+        (Assumptions(deterministic=True), "led to .*deterministic is declared"),
+        (Assumptions(rewards=lambda step, state, action: 0.05), "by the declared rewards 0.05"),
+        (Assumptions(states=2), "one more than the 2 declared states"),
+        (Assumptions(max_reward=0.2), "max_reward is 0.2"),
     ],
 )
-def test_what_contradicts_a_declaration_ends_the_run_with_the_observation(knowledge, says):
+def test_what_contradicts_a_declaration_ends_the_run_with_the_observation(assumptions, says):
     with pytest.raises(TargetError, match=rf"episode \d+, step \d.*{says}"):
-        certified(Walk(), 0.05, 2000, knowledge=knowledge)
+        certified(Walk(), 0.05, 2000, assumptions=assumptions)
 
 
 @pytest.mark.parametrize(
-    ("knowledge", "says"),
+    ("assumptions", "says"),
     [
-        (Knowledge(outcome_groups=True, rewards=True), "that a model stores.*give a function"),
-        (Knowledge(outcome_groups=lambda step, state, action: 0), "declare rewards as well"),
+        (Assumptions(shared_transitions=True, rewards=True), "that a model stores.*give a function"),
+        (Assumptions(shared_transitions=lambda step, state, action: 0), "declare rewards as well"),
     ],
 )
-def test_what_only_a_model_can_bear_out_is_refused(knowledge, says):
+def test_what_only_a_model_can_bear_out_is_refused(assumptions, says):
     with pytest.raises(SettingsError, match=says):
-        certified(Walk(), 0.1, 100, knowledge=knowledge)
+        certified(Walk(), 0.1, 100, assumptions=assumptions)
 
 
 def test_without_constraint_bounds_nothing_can_be_certified():

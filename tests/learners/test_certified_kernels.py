@@ -12,7 +12,7 @@ from helpers.plain_kernels import plain_python
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive import certified as naive_certified
-from peakrl import Knowledge, compile_model, learn
+from peakrl import Assumptions, compile_model, learn
 from peakrl.learners import Certified
 from peakrl.learners.certified import bounds, episodes, gaps, values
 from peakrl.learners.certified.bounds import FINE, ROUGH, beta, upper_mean
@@ -402,11 +402,11 @@ def test_every_bet_has_its_part_of_the_failure_probability():
         assert r.goal.lower_bets == max(1, states)
 
 
-def test_outcome_groups_share_one_bet():
+def test_shared_transitions_share_one_bet():
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True, outcome_payoffs=False))
     run = learn(
         model, Certified(0.1), episodes=1, history="none", average=False,
-        knowledge=Knowledge(outcome_groups=True),
+        assumptions=Assumptions(shared_transitions=True),
     )  # fmt: skip
     distributions = len(np.unique(model.layout.row_distribution))
     share = math.log((distributions * 3 + 1) / (0.6 * 0.05))

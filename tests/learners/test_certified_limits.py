@@ -7,7 +7,7 @@ import pytest
 
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
-from peakrl import Knowledge, TabularModel, evaluate, learn, resume, solve
+from peakrl import Assumptions, TabularModel, evaluate, learn, resume, solve
 from peakrl.certificates.verify import verify
 from peakrl.learners import Certified
 
@@ -24,14 +24,14 @@ def target(on, seed=0):
     return MODEL if on == "model" else ModelEnvironment(MODEL, seed)
 
 
-def certified(on, knowledge, epsilon=0.2, **given):
+def certified(on, assumptions, epsilon=0.2, **given):
     settings = Certified(epsilon, relative=True)
-    return learn(target(on), settings, episodes=20_000, knowledge=knowledge, **given)
+    return learn(target(on), settings, episodes=20_000, assumptions=assumptions, **given)
 
 
 @pytest.mark.parametrize("on", ["model", "environment"])
 def test_with_a_support_it_certifies_without_one_violation(on, tmp_path):
-    run = certified(on, Knowledge(support=SUPPORT))
+    run = certified(on, Assumptions(support=SUPPORT))
     certificate, best = run.certificate, solve(MODEL)
     assert run.violations == 0
     assert run.stop_reason == "certified"
@@ -46,7 +46,7 @@ def test_with_a_support_it_certifies_without_one_violation(on, tmp_path):
 
 @pytest.mark.parametrize("on", ["model", "environment"])
 def test_declared_constraints_are_known_before_they_are_tried(on, tmp_path):
-    run = certified(on, Knowledge(constraints=constraint))
+    run = certified(on, Assumptions(constraints=constraint))
     assert run.stop_reason == "certified"
     # The trap itself is not known: whoever falls into it violates, once it is learned never again.
     assert run.violations <= certified(on, None).violations
@@ -57,13 +57,13 @@ def test_declared_constraints_are_known_before_they_are_tried(on, tmp_path):
 
 @pytest.mark.parametrize("on", ["model", "environment"])
 def test_a_run_cut_and_resumed_is_the_same_bit_for_bit(on, tmp_path):
-    declared, path = Knowledge(support=SUPPORT), tmp_path / "run"
+    declared, path = Assumptions(support=SUPPORT), tmp_path / "run"
     settings = Certified(0.05, relative=True)
     make = target if on == "model" else lambda on, seed=0: Cut(MODEL)
-    whole = learn(make(on), settings, episodes=600, knowledge=declared, history=20)
-    learn(make(on), settings, episodes=230, knowledge=declared, history=20).save(path)
+    whole = learn(make(on), settings, episodes=600, assumptions=declared, history=20)
+    learn(make(on), settings, episodes=230, assumptions=declared, history=20).save(path)
     more = {} if on == "model" else {"env": make(on)}
-    again = resume(path, episodes=600, knowledge=declared, **more)
+    again = resume(path, episodes=600, assumptions=declared, **more)
     assert again.certificate == whole.certificate
     assert again.q.tobytes() == whole.q.tobytes()
     assert np.array_equal(again.averaged_policy.change_row, whole.averaged_policy.change_row)

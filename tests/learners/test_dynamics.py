@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 import peakrl
-from peakrl import Knowledge, Outcome, Policy, Problem, compile_model, evaluate, solve
+from peakrl import Assumptions, Outcome, Policy, Problem, compile_model, evaluate, solve
 from peakrl.certificates.verify import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.learners import Certified
@@ -74,12 +74,12 @@ class Shop(gymnasium.Env):
 
 
 MODEL = compile_model(ShopProblem())
-MAP = {"rewards": True, "outcome_map": (restocked, tuple(range(NOISES)))}
+MAP = {"rewards": True, "dynamics": (restocked, tuple(range(NOISES)))}
 
 
-def certified(env, knowledge, epsilon=0.5, episodes=20_000, **given):
+def certified(env, assumptions, epsilon=0.5, episodes=20_000, **given):
     settings, given = Certified(epsilon, relative=True), {"history": "none", "average": False} | given
-    return peakrl.learn(env, settings, episodes=episodes, knowledge=knowledge, seed=3, **given)
+    return peakrl.learn(env, settings, episodes=episodes, assumptions=assumptions, seed=3, **given)
 
 
 def on_model(policy):
@@ -97,7 +97,7 @@ def on_model(policy):
 @pytest.mark.parametrize("stationary", [True, False])
 def test_a_map_makes_true_certificates_cheaper_and_verify_accepts_them(stationary, tmp_path):
     epsilon = 0.5 if stationary else 0.8
-    best, run = solve(MODEL).value, certified(Shop(stationary), Knowledge(**MAP), epsilon)
+    best, run = solve(MODEL).value, certified(Shop(stationary), Assumptions(**MAP), epsilon)
     certificate, judged = run.certificate, evaluate(MODEL, on_model(run.policy))
     assert certificate.holds
     assert certificate.value_low <= judged.value
@@ -108,7 +108,7 @@ def test_a_map_makes_true_certificates_cheaper_and_verify_accepts_them(stationar
     certificate.save(tmp_path / "certificate")
     assert verify(tmp_path / "certificate").holds
     # Without the map it takes five times as many.
-    assert certified(Shop(stationary), Knowledge(rewards=True), epsilon, run.episodes).stop_reason is None
+    assert certified(Shop(stationary), Assumptions(rewards=True), epsilon, run.episodes).stop_reason is None
 
 
 class Fork(gymnasium.Env):
@@ -136,27 +136,27 @@ def forked(state, action, noise):
 
 def test_what_a_map_leads_to_may_be_worth_anything_until_it_is_met():
     # The first episode takes action 0, and shows two noises; were 3 and 4 then taken for worthless, U would be 0.97.
-    declared = Knowledge(rewards=lambda step, state, action: float(state > 2), outcome_map=(forked, (0, 1)))
-    run = peakrl.learn(Fork(), Certified(0.01), episodes=1, knowledge=declared, history="none")
+    declared = Assumptions(rewards=lambda step, state, action: float(state > 2), dynamics=(forked, (0, 1)))
+    run = peakrl.learn(Fork(), Certified(0.01), episodes=1, assumptions=declared, history="none")
     rounds, untried = run._trainer.algorithm.rounds, 1  # the row of action 1 in state 0, which was met first
     rounds.settle()
     assert rounds.fresh().upper[untried] >= 1.0
 
 
 def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
-    knowledge, path = Knowledge(**MAP), tmp_path / "run"
-    whole = certified(Shop(), knowledge, (0.5, 0.2), 600, history=50)
+    assumptions, path = Assumptions(**MAP), tmp_path / "run"
+    whole = certified(Shop(), assumptions, (0.5, 0.2), 600, history=50)
     for cut in (1, 60, 333):
-        certified(Shop(), knowledge, (0.5, 0.2), cut, history=50).save(path)
-        again = peakrl.resume(path, env=Shop(), episodes=600, knowledge=knowledge)
+        certified(Shop(), assumptions, (0.5, 0.2), cut, history=50).save(path)
+        again = peakrl.resume(path, env=Shop(), episodes=600, assumptions=assumptions)
         assert (again.episodes, again.stop_reason) == (whole.episodes, whole.stop_reason)
         assert again.certificate == whole.certificate
         assert again.q.tobytes() == whole.q.tobytes()
 
 
 def test_a_run_of_one_episode_is_kept_and_read(tmp_path):
-    certified(Shop(), Knowledge(**MAP), (0.5,), 1).save(tmp_path / "run")
-    again = peakrl.resume(tmp_path / "run", env=Shop(), episodes=2, knowledge=Knowledge(**MAP))
+    certified(Shop(), Assumptions(**MAP), (0.5,), 1).save(tmp_path / "run")
+    again = peakrl.resume(tmp_path / "run", env=Shop(), episodes=2, assumptions=Assumptions(**MAP))
     assert again.episodes == 2
 
 
@@ -169,11 +169,11 @@ def test_a_step_that_no_noise_explains_ends_the_run_with_the_observation():
 
     for rule, led in ((otherwise, r"led to \(2, \d\), which no noise"), (endless, "led to the end, which no noise")):
         with pytest.raises(TargetError, match=rf"episode \d+, step \d: state .* {led}.*it can lead to \("):
-            certified(Shop(), Knowledge(rewards=True, outcome_map=(rule, tuple(range(NOISES)))))
+            certified(Shop(), Assumptions(rewards=True, dynamics=(rule, tuple(range(NOISES)))))
 
 
 def test_noises_that_cannot_be_told_apart_are_named():
-    same = Knowledge(rewards=True, outcome_map=(lambda state, action, noise: (0, min(noise, 1)), (0, 1, 2)))
+    same = Assumptions(rewards=True, dynamics=(lambda state, action, noise: (0, min(noise, 1)), (0, 1, 2)))
     with pytest.raises(TargetError, match=r"state \(0, 1\), action 0 to \(0, 1\) by the noises 1 and 2"):
         certified(Shop(), same)
 
@@ -181,21 +181,21 @@ def test_noises_that_cannot_be_told_apart_are_named():
 @pytest.mark.parametrize(
     ("declared", "says"),
     [
-        ({"rewards": None}, "outcome_map is declared, but rewards may depend on the outcome"),
-        ({"outcome_map": (restocked, ())}, "outcome_map names no noises"),
+        ({"rewards": None}, "dynamics is declared, but rewards may depend on the outcome"),
+        ({"dynamics": (restocked, ())}, "dynamics names no noises"),
         ({"deterministic": True}, "deterministic says that there is no noise"),
     ],
 )
 def test_what_a_map_cannot_go_with_is_refused(declared, says):
     with pytest.raises(SettingsError, match=says):
-        certified(Shop(), Knowledge(**{**MAP, **declared}))
+        certified(Shop(), Assumptions(**{**MAP, **declared}))
 
 
 def test_a_map_needs_to_know_how_many_states_there_can_be():
     shop = Shop()
     shop.observation_space = spaces.MultiDiscrete([2**30, 2**30])
     with pytest.raises(
-        SettingsError, match=r"outcome_map needs an upper bound on the number of states.*Knowledge\(states="
+        SettingsError, match=r"dynamics needs an upper bound on the number of states.*Assumptions\(states="
     ):
-        certified(shop, Knowledge(**MAP))
-    assert certified(shop, Knowledge(states=12, **MAP), episodes=50).certificate.optimum_high is not None
+        certified(shop, Assumptions(**MAP))
+    assert certified(shop, Assumptions(states=12, **MAP), episodes=50).certificate.optimum_high is not None

@@ -12,7 +12,7 @@ from experiments.neighbours import tiny_harvesting
 from helpers.random_problems import RandomProblem, random_problem
 from helpers.seeds import seeds
 from helpers.shielded_environments import Corridor, CorridorProblem, holes, lake
-from peakrl import Knowledge, compile_model, evaluate, learn, safe_set, solve
+from peakrl import Assumptions, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 
@@ -68,7 +68,7 @@ def test_with_a_declared_support_not_one_episode_violates(seed, stationary, lear
     without = learn(problem, settings, episodes=200, seed=seed)
     assert without.violations > 0
     for support in (problem, with_other_chances(problem, seed)):
-        run = learn(problem, settings, episodes=200, seed=seed, knowledge=Knowledge(support=support))
+        run = learn(problem, settings, episodes=200, seed=seed, assumptions=Assumptions(support=support))
         assert run.violations == 0
         assert run.history.violation.max() == 0.0  # exactly, of every policy that was followed
         assert evaluate(problem, run.averaged_policy).violation_probability == 0.0
@@ -81,7 +81,7 @@ def test_a_safe_policy_on_average_is_kept_to_the_support_as_well(learner):
     assert allowed.violation == pytest.approx(0.2)
     settings = learner(total=0.4, safe_policy=allowed.policy, scale=0.01)
     assert learn(problem, settings, episodes=300).violations > 0
-    run = learn(problem, settings, episodes=300, knowledge=Knowledge(support=problem))
+    run = learn(problem, settings, episodes=300, assumptions=Assumptions(support=problem))
     assert run.violations == 0
     assert run.history.violation.max() == 0.0
 
@@ -89,12 +89,12 @@ def test_a_safe_policy_on_average_is_kept_to_the_support_as_well(learner):
 @pytest.mark.parametrize("learner", ["Algorithm 1", "Triple-Q", "OptCMDP", "OptDual", "OptPrimalDual"])
 def test_a_run_with_a_support_is_continued_as_if_it_had_not_been_cut(learner, tmp_path):
     problem = feasible_problem(1, stationary=True)
-    known, settings = Knowledge(support=problem), (LEARNERS | LENIENT)[learner]
-    whole = learn(problem, settings, episodes=60, knowledge=known)
-    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 20, "knowledge": known}
+    known, settings = Assumptions(support=problem), (LEARNERS | LENIENT)[learner]
+    whole = learn(problem, settings, episodes=60, assumptions=known)
+    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 20, "assumptions": known}
     with pytest.raises(KeyboardInterrupt):
         learn(problem, settings, episodes=60, watch=interrupted, **kept)
-    continued = peakrl.resume(tmp_path / "run", knowledge=known)
+    continued = peakrl.resume(tmp_path / "run", assumptions=known)
     assert continued.violations == 0
     assert np.array_equal(continued.history.value, whole.history.value)
 
@@ -136,10 +136,10 @@ def other_chances(model, seed):
 def test_a_thousand_seeds_without_one_violation(name, learner, right):
     model = compile_model(FOUR[name]())
     for block in range(10):  # wrong in ten ways
-        known = Knowledge(support=model if right else other_chances(model, block))
+        known = Assumptions(support=model if right else other_chances(model, block))
         for seed in range(100 * block, 100 * block + 100):
             run = learn(
-                model, LEARNERS[learner], episodes=100, seed=seed, knowledge=known, history="none", average=False
+                model, LEARNERS[learner], episodes=100, seed=seed, assumptions=known, history="none", average=False
             )
             assert run.violations == 0
 
@@ -149,9 +149,15 @@ def test_a_thousand_seeds_without_one_violation(name, learner, right):
 def test_the_optimum_is_reached_as_without_a_support(seed, learner):
     problem = feasible_problem(seed, stationary=True)
     best = solve(problem)
-    for known in (Knowledge(support=problem), None):
+    for known in (Assumptions(support=problem), None):
         run = learn(
-            problem, LEARNERS[learner], episodes=ENOUGH[learner], seed=1, knowledge=known, history="none", average=False
+            problem,
+            LEARNERS[learner],
+            episodes=ENOUGH[learner],
+            seed=1,
+            assumptions=known,
+            history="none",
+            average=False,
         )
         found = evaluate(problem, run.policy)
         assert found.violation_probability == 0.0
@@ -167,7 +173,7 @@ def test_declared_constraints_forbid_what_violates_at_once(learner):
     def constraint(step, state, action):
         return min(min(o.constraints) for o in problem.outcomes(step, state, action))
 
-    run = learn(model, LEARNERS[learner], episodes=300, knowledge=Knowledge(constraints=constraint))
+    run = learn(model, LEARNERS[learner], episodes=300, assumptions=Assumptions(constraints=constraint))
     without = learn(model, LEARNERS[learner], episodes=300)
     assert run.violations < without.violations
     for step, state in naive.decision_points(problem):
@@ -182,15 +188,15 @@ def test_a_support_and_the_constraints_can_be_declared_together():
     def constraint(step, state, action):
         return min(min(o.constraints) for o in problem.outcomes(step, state, action))
 
-    known = Knowledge(support=problem, constraints=constraint, safe_policy=solve(problem).policy)
+    known = Assumptions(support=problem, constraints=constraint, safe_policy=solve(problem).policy)
     for settings in LEARNERS.values():
-        assert learn(problem, settings, episodes=100, knowledge=known).violations == 0
+        assert learn(problem, settings, episodes=100, assumptions=known).violations == 0
 
 
 def test_the_tables_say_from_the_first_episode_on_what_is_not_safe():
     problem = feasible_problem(0, stationary=True)
     safe = safe_set(problem)
-    run = learn(problem, LEARNERS["practical"], episodes=1, knowledge=Knowledge(support=problem))
+    run = learn(problem, LEARNERS["practical"], episodes=1, assumptions=Assumptions(support=problem))
     assert (run.q[~safe.entries] == -np.inf).all()
     assert (run.q[safe.entries] > -np.inf).all()
     assert np.array_equal(run._learned.known() != 0, ~safe.entries)
@@ -203,14 +209,14 @@ def test_an_environment_is_learned_without_one_violation(learner):
     settings = (LEARNERS | LENIENT)[learner]
     support = peakrl.problems.energy_harvesting(horizon=5, battery=4, max_arrival=3, mean=1, std=2, peak_power=3)
     without = learn(env, settings, episodes=100, **options)
-    run = learn(env, settings, episodes=100, knowledge=Knowledge(support=support), **options)
+    run = learn(env, settings, episodes=100, assumptions=Assumptions(support=support), **options)
     assert without.violations > 0
     assert run.violations == 0
     declared = learn(
         env,
         settings,
         episodes=100,
-        knowledge=Knowledge(constraints=lambda h, s, a: 3.0 - a),
+        assumptions=Assumptions(constraints=lambda h, s, a: 3.0 - a),
         **options,
     )
     assert declared.violations == 0
@@ -230,12 +236,12 @@ class Daring(peakrl.Learner):
 @pytest.mark.parametrize("on_environment", [False, True])
 def test_a_learner_of_ones_own_is_offered_what_is_safe_and_nothing_else(on_environment):
     support = numbered(CorridorProblem())
-    learner, known = Daring(), Knowledge(support=support)
+    learner, known = Daring(), Assumptions(support=support)
     if on_environment:
-        run = learn(Corridor(), learner, episodes=30, constraint=pit, knowledge=known, **DECLARED)
+        run = learn(Corridor(), learner, episodes=30, constraint=pit, assumptions=known, **DECLARED)
         assert learn(Corridor(), Daring(), episodes=30, constraint=pit, **DECLARED).violations > 0
     else:
-        run = learn(support, learner, episodes=30, knowledge=known)
+        run = learn(support, learner, episodes=30, assumptions=known)
         assert learn(support, Daring(), episodes=30).violations > 0
     assert run.violations == 0
     safe = safe_set(support)
@@ -264,8 +270,8 @@ def pit(transition):
 
 @pytest.mark.parametrize("learner", ["practical", "Algorithm 1"])
 def test_a_users_environment_is_learned_without_one_violation_and_a_resumed_run_goes_on_so(learner, tmp_path):
-    known = Knowledge(support=numbered(CorridorProblem()), stationary=True if learner == "practical" else None)
-    run = learn(Corridor(), LEARNERS[learner], episodes=60, constraint=pit, knowledge=known, **DECLARED)
+    known = Assumptions(support=numbered(CorridorProblem()), stationary=True if learner == "practical" else None)
+    run = learn(Corridor(), LEARNERS[learner], episodes=60, constraint=pit, assumptions=known, **DECLARED)
     assert run.violations == 0
     assert run.averaged_policy.num_changes > 0
     for step in range(Corridor.horizon):
@@ -283,11 +289,11 @@ class Icy(Corridor):
 
 
 def test_an_outcome_outside_of_the_support_ends_the_run_with_the_observation():
-    known = Knowledge(support=numbered(CorridorProblem()))
+    known = Assumptions(support=numbered(CorridorProblem()))
     with pytest.raises(TargetError, match=r"action \d in state \d led to \d, which is outside of the declared support"):
-        learn(Icy(), LEARNERS["practical"], episodes=500, constraint=pit, knowledge=known, **DECLARED)
+        learn(Icy(), LEARNERS["practical"], episodes=500, constraint=pit, assumptions=known, **DECLARED)
     with pytest.raises(TargetError, match="violated by 1, but by the declared support it is safe"):
-        learn(Corridor(), LEARNERS["practical"], episodes=50, constraint=lambda t: -1.0, knowledge=known, **DECLARED)
+        learn(Corridor(), LEARNERS["practical"], episodes=50, constraint=lambda t: -1.0, assumptions=known, **DECLARED)
 
 
 def test_a_first_state_outside_of_the_support_is_an_error():
@@ -299,15 +305,15 @@ def test_a_first_state_outside_of_the_support_is_an_error():
             self.place = 8
             return self.place, {}
 
-    known = Knowledge(support=numbered(CorridorProblem()))
+    known = Assumptions(support=numbered(CorridorProblem()))
     with pytest.raises(TargetError, match="the first state 8 is outside of the declared support"):
-        learn(Elsewhere(), LEARNERS["practical"], episodes=5, constraint=pit, knowledge=known, **DECLARED)
+        learn(Elsewhere(), LEARNERS["practical"], episodes=5, constraint=pit, assumptions=known, **DECLARED)
 
 
 def test_declared_constraints_that_an_environment_contradicts_are_an_error():
-    known = Knowledge(constraints=lambda step, state, action: 1.0)
+    known = Assumptions(constraints=lambda step, state, action: 1.0)
     with pytest.raises(TargetError, match=r"violated by 1, which is not what the declared constraints say"):
-        learn(Corridor(), LEARNERS["practical"], episodes=500, constraint=pit, knowledge=known, **DECLARED)
+        learn(Corridor(), LEARNERS["practical"], episodes=500, constraint=pit, assumptions=known, **DECLARED)
 
 
 def test_a_false_declaration_is_an_error_on_a_model():
@@ -318,13 +324,13 @@ def test_a_false_declaration_is_an_error_on_a_model():
     with pytest.raises(
         SettingsError, match=r"support lacks an outcome: at step \d in state|support calls an action safe"
     ):
-        learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support=narrow))
+        learn(problem, LEARNERS["practical"], episodes=5, assumptions=Assumptions(support=narrow))
     with pytest.raises(SettingsError, match="constraints is not the constraint of the model: in state"):
-        learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(constraints=lambda h, s, a: 1.0))
+        learn(problem, LEARNERS["practical"], episodes=5, assumptions=Assumptions(constraints=lambda h, s, a: 1.0))
     with pytest.raises(SettingsError, match=r"constraints\(step, state, action\) returned None for step 0"):
-        learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(constraints=lambda h, s, a: None))
+        learn(problem, LEARNERS["practical"], episodes=5, assumptions=Assumptions(constraints=lambda h, s, a: None))
     with pytest.raises(SettingsError, match="is neither a Problem nor a TabularModel"):
-        learn(problem, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support="mine"))
+        learn(problem, LEARNERS["practical"], episodes=5, assumptions=Assumptions(support="mine"))
     stuck = peakrl.problems.scheduling_example(3)
     with pytest.raises(SettingsError, match=r"no policy is safe from the first state .* by the declared support"):
-        learn(stuck, LEARNERS["practical"], episodes=5, knowledge=Knowledge(support=stuck))
+        learn(stuck, LEARNERS["practical"], episodes=5, assumptions=Assumptions(support=stuck))

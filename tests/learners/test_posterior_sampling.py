@@ -14,7 +14,7 @@ from experiments.robustness import FAMILIES, instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from naive.posterior_sampling import Posterior
-from peakrl import Knowledge, Policy, TabularModel, compile_model, evaluate, learn, resume, solve
+from peakrl import Assumptions, Policy, TabularModel, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import PeakError, SettingsError
 from peakrl.learners import PosteriorSampling
 from peakrl.learners.posterior_sampling.kernel import PLANS
@@ -27,7 +27,7 @@ SETTINGS = {"optimism": 0.05, "replan_growth": 0.005}
 CASES = {
     "as it comes": (SETTINGS, {}),
     "more optimism, fewer plans": ({"optimism": 0.3, "replan_growth": 0.1}, {}),
-    "shared outcomes": (SETTINGS, {"outcome_groups": True}),
+    "shared outcomes": (SETTINGS, {"shared_transitions": True}),
     "constraints by action": (SETTINGS, {"constraint_depends_on": "pair"}),
 }
 
@@ -35,7 +35,7 @@ CASES = {
 def twin_of(problem, model, settings, declared, seed):
     """The slow learner with the same numbers; distributions and groups as the model stores them."""
     distribution_of = group_of = None
-    if "outcome_groups" in declared:
+    if "shared_transitions" in declared:
 
         def distribution_of(layer, state, action):
             return int(model.layout.row_distribution[model.row_of(layer, state, action)])
@@ -53,8 +53,8 @@ def check_twin(seed, case, episodes=150):
     problem = random_problem(seed)
     model = compile_model(problem)
     try:
-        knowledge = Knowledge(**declared)
-        run = learn(model, PosteriorSampling(**settings), episodes=episodes, seed=seed, knowledge=knowledge)
+        assumptions = Assumptions(**declared)
+        run = learn(model, PosteriorSampling(**settings), episodes=episodes, seed=seed, assumptions=assumptions)
     except SettingsError:  # constraints that differ by step or outcome: the declaration would be false
         assert "constraint_depends_on" in declared
         return

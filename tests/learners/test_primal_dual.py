@@ -10,7 +10,7 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive.primal_dual import improved, lagrangian_sweep
-from peakrl import Knowledge, TabularModel, compile_model, evaluate, learn, resume
+from peakrl import Assumptions, TabularModel, compile_model, evaluate, learn, resume
 from peakrl.errors import SettingsError
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP, learner_from
 from peakrl.learners.primal_dual.kernel import replan
@@ -53,7 +53,7 @@ def cells_of(algorithm, row):
 def test_actions_that_are_forbidden_leave_values_and_chances_numbers():
     """With a temperature the logarithm of a chance of 0 would come in."""
     model = TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.5, 1.0]], [[[1.0, -1.0]]], 2)
-    run = learn(model, TWINS["regularised"], episodes=5, knowledge=Knowledge(support=model))
+    run = learn(model, TWINS["regularised"], episodes=5, assumptions=Assumptions(support=model))
     found = run._learned
     assert run.violations == 0
     assert found.dual.chance.tolist() == [[1.0, 1.0], [0.0, 0.0]]

@@ -10,13 +10,13 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive.q_tables import masked_q, maximin_game, triple_q
-from peakrl import Knowledge, compile_model, evaluate, learn, resume, solve
+from peakrl import Assumptions, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import MaskedQ, MaximinQ, TripleQ, learner_from
 from peakrl.training import load_run
 
 TINY, INVENTORY = compile_model(tiny_harvesting()), compile_model(Inventory())
-PEAK = Knowledge(constraints=lambda step, state, action: 3.0 - action)
+PEAK = Assumptions(constraints=lambda step, state, action: 3.0 - action)
 LIMITS = [{"total": 0.3}, {"per_constraint": 0.1}, {"per_step": 0.05}]
 
 
@@ -52,7 +52,7 @@ def test_masked_q_learning_equals_its_twin_and_takes_the_mildest_where_nothing_i
         met = [action for action in actions if function(step, state, action) >= 0]
         return met or [max(actions, key=lambda action: function(step, state, action))]
 
-    run = learn(model, MaskedQ(), episodes=60, seed=seed, knowledge=Knowledge(constraints=function))
+    run = learn(model, MaskedQ(), episodes=60, seed=seed, assumptions=Assumptions(constraints=function))
     q, trace = masked_q(problem, model, allowed, 60, seed)
     assert policy_differences(run, trace) == []
     for (step, state), table in q.items():
@@ -61,7 +61,7 @@ def test_masked_q_learning_equals_its_twin_and_takes_the_mildest_where_nothing_i
 
 
 def test_masked_q_learning_never_violates_where_a_mask_of_one_step_is_enough():
-    run = learn(TINY, MaskedQ(), episodes=20_000, knowledge=PEAK)
+    run = learn(TINY, MaskedQ(), episodes=20_000, assumptions=PEAK)
     assert run.violations == 0
     result = evaluate(TINY, run.policy)
     assert result.violation == 0
@@ -70,13 +70,13 @@ def test_masked_q_learning_never_violates_where_a_mask_of_one_step_is_enough():
 
 def test_masked_q_learning_with_the_support_never_runs_into_a_dead_end():
     model = compile_model(random_problem(31, states=4, actions=3, horizon=4, safe_action=True))
-    run = learn(model, MaskedQ(), episodes=300, knowledge=Knowledge(support=model))
+    run = learn(model, MaskedQ(), episodes=300, assumptions=Assumptions(support=model))
     assert run.violations == 0
 
 
 @pytest.mark.parametrize("target", [TINY, ModelEnvironment(TINY, 0)])
 def test_masked_q_learning_without_a_mask_says_what_it_needs(target):
-    with pytest.raises(SettingsError, match=r"Knowledge\(constraints=f\)"):
+    with pytest.raises(SettingsError, match=r"Assumptions\(constraints=f\)"):
         learn(target, MaskedQ(), episodes=5)
 
 

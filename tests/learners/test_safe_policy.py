@@ -9,7 +9,7 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from helpers.shielded_environments import Corridor, CorridorProblem
 from naive import safety as naive_safety
-from peakrl import Knowledge, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
+from peakrl import Assumptions, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.safety.safe_policy import SafePolicy
@@ -107,7 +107,7 @@ def test_what_a_promise_adds_to_the_safe_set_is_what_a_plain_recursion_finds(see
 def test_alone_it_is_followed_everywhere_and_nothing_violates(learner):
     problem = peakrl.problems.scheduling_example(2)
     best = solve(problem)
-    run = learn(problem, LEARNERS[learner], episodes=100, knowledge=Knowledge(safe_policy=best.policy))
+    run = learn(problem, LEARNERS[learner], episodes=100, assumptions=Assumptions(safe_policy=best.policy))
     assert run.violations == 0
     assert run.history.violation.max() == 0.0
     assert evaluate(problem, run.policy).value == pytest.approx(best.value, rel=1e-12)
@@ -117,8 +117,8 @@ def test_alone_it_is_followed_everywhere_and_nothing_violates(learner):
 @pytest.mark.parametrize("learner", NEIGHBOURS)
 def test_neighbours_follow_it_too(learner):
     best = solve(peakrl.problems.scheduling_example(1))
-    known = Knowledge(safe_policy=best.policy)
-    run = learn(best.policy.model, NEIGHBOURS[learner], episodes=30, knowledge=known)
+    known = Assumptions(safe_policy=best.policy)
+    run = learn(best.policy.model, NEIGHBOURS[learner], episodes=30, assumptions=known)
     assert run.violations == 0
     assert evaluate(best.policy.model, run.policy).value == pytest.approx(best.value, rel=1e-12)
 
@@ -127,12 +127,12 @@ def test_neighbours_follow_it_too(learner):
 @pytest.mark.parametrize("on_environment", [False, True])
 def test_with_a_support_too_wide_to_be_safe_learners_leave_the_policy_and_never_violate(learner, on_environment):
     assert not safe_set(Pessimist()).feasible
-    known = Knowledge(support=Pessimist(), safe_policy=stays)
+    known = Assumptions(support=Pessimist(), safe_policy=stays)
     if on_environment:
-        run = learn(Corridor(), LEARNERS[learner], episodes=300, constraint=pit, knowledge=known, **DECLARED)
+        run = learn(Corridor(), LEARNERS[learner], episodes=300, constraint=pit, assumptions=known, **DECLARED)
         without = learn(Corridor(), LEARNERS[learner], episodes=300, constraint=pit, **DECLARED)
     else:
-        run = learn(Numbered(), LEARNERS[learner], episodes=300, knowledge=known)
+        run = learn(Numbered(), LEARNERS[learner], episodes=300, assumptions=known)
         without = learn(Numbered(), LEARNERS[learner], episodes=300)
     assert run.violations == 0
     assert without.violations > 0
@@ -148,8 +148,8 @@ def test_an_action_that_the_support_does_not_know_is_taken_by_the_policy_and_by_
         def actions(self, step, state):
             return (LEFT, RIGHT)
 
-    known = Knowledge(support=Three(), safe_policy=stays)
-    run = learn(Corridor(), LEARNERS["posterior"], episodes=200, constraint=pit, knowledge=known, **DECLARED)
+    known = Assumptions(support=Three(), safe_policy=stays)
+    run = learn(Corridor(), LEARNERS["posterior"], episodes=200, constraint=pit, assumptions=known, **DECLARED)
     assert run.violations == 0
     assert run.policy.action(11, 4) == STAY
     assert run.policy.action(11, 2) == RIGHT
@@ -163,9 +163,9 @@ class Daring(peakrl.Learner):
 
 
 def test_a_learner_of_ones_own_is_offered_what_is_promised_and_nothing_else():
-    known = Knowledge(safe_policy=stays)
+    known = Assumptions(safe_policy=stays)
     for target, options in ((Numbered(), {}), (Corridor(), {"constraint": pit, **DECLARED})):
-        run = learn(target, Daring(), episodes=30, knowledge=known, **options)
+        run = learn(target, Daring(), episodes=30, assumptions=known, **options)
         assert run.violations == 0
         assert {run.policy.action(step, 2) for step in range(12)} == {STAY}
 
@@ -176,7 +176,7 @@ def test_what_nothing_calls_safe_is_not_said_to_fail():
         LEARNERS["practical"],
         episodes=20,
         constraint=pit,
-        knowledge=Knowledge(safe_policy=stays),
+        assumptions=Assumptions(safe_policy=stays),
         **DECLARED,
     )
     views = {view.action: view for view in run.policy.explain(0, 2)}
@@ -188,11 +188,11 @@ def test_what_nothing_calls_safe_is_not_said_to_fail():
 
 def test_a_policy_from_an_environment_is_believed_where_it_knows_the_state():
     earlier = learn(
-        Corridor(), Daring(), episodes=5, constraint=pit, knowledge=Knowledge(safe_policy=stays), **DECLARED
+        Corridor(), Daring(), episodes=5, constraint=pit, assumptions=Assumptions(safe_policy=stays), **DECLARED
     )
     run = learn(
         Corridor(), LEARNERS["practical"], episodes=20, constraint=pit,
-        knowledge=Knowledge(safe_policy=earlier.policy), **DECLARED,
+        assumptions=Assumptions(safe_policy=earlier.policy), **DECLARED,
     )  # fmt: skip
     assert run.violations == 0
 
@@ -215,7 +215,7 @@ def test_a_policy_from_an_environment_is_believed_where_it_knows_the_state():
 )  # fmt: skip
 def test_a_safe_policy_that_is_not_safe_is_an_error_that_names_step_and_state(policy, message):
     with pytest.raises(SettingsError, match=message):
-        learn(Numbered(), LEARNERS["practical"], episodes=5, knowledge=Knowledge(safe_policy=policy))
+        learn(Numbered(), LEARNERS["practical"], episodes=5, assumptions=Assumptions(safe_policy=policy))
 
 
 def test_a_policy_whose_own_model_finds_it_unsafe_is_told_where():
@@ -224,20 +224,20 @@ def test_a_policy_whose_own_model_finds_it_unsafe_is_told_where():
     with pytest.raises(
         SettingsError, match=r"from the first state 2 on: at step 1 in state 3 its action 2 may violate"
     ):
-        learn(model, LEARNERS["practical"], episodes=5, knowledge=Knowledge(safe_policy=daring))
+        learn(model, LEARNERS["practical"], episodes=5, assumptions=Assumptions(safe_policy=daring))
     run = learn(model, LEARNERS["practical"], episodes=5)
     with pytest.raises(SettingsError, match=r"pass its \.policy, or a function"):
-        learn(model, LEARNERS["practical"], episodes=5, knowledge=Knowledge(safe_policy=run))
+        learn(model, LEARNERS["practical"], episodes=5, assumptions=Assumptions(safe_policy=run))
     with pytest.raises(SettingsError, match=r"it must be deterministic"):
-        learn(model, LEARNERS["practical"], episodes=5, knowledge=Knowledge(safe_policy=run.averaged_policy))
+        learn(model, LEARNERS["practical"], episodes=5, assumptions=Assumptions(safe_policy=run.averaged_policy))
 
 
 def test_declared_constraints_that_call_the_safe_policy_unsafe_are_an_error():
-    known = Knowledge(safe_policy=stays, constraints=lambda step, place, action: -1.0 if action == STAY else 1.0)
+    known = Assumptions(safe_policy=stays, constraints=lambda step, place, action: -1.0 if action == STAY else 1.0)
     with pytest.raises(
         TargetError, match=r"constraints says that the safe policy's action 1 violates at step 0 in state 2"
     ):
-        learn(Corridor(), LEARNERS["practical"], episodes=5, constraint=pit, knowledge=known, **DECLARED)
+        learn(Corridor(), LEARNERS["practical"], episodes=5, constraint=pit, assumptions=known, **DECLARED)
 
 
 class Windy(Corridor):
@@ -252,19 +252,19 @@ def home(transition):
 
 
 def test_an_environment_that_contradicts_the_promise_ends_the_run():
-    everywhere = Knowledge(safe_policy=lambda step, place: STAY)
+    everywhere = Assumptions(safe_policy=lambda step, place: STAY)
     with pytest.raises(TargetError, match=r"step \d+: action 1 in state \d violated by 1, but it is the safe policy's"):
-        learn(Windy(), LEARNERS["practical"], episodes=5, constraint=home, knowledge=everywhere, **DECLARED)
-    here = Knowledge(safe_policy=lambda step, place: STAY if place == 2 else None)
+        learn(Windy(), LEARNERS["practical"], episodes=5, constraint=home, assumptions=everywhere, **DECLARED)
+    here = Assumptions(safe_policy=lambda step, place: STAY if place == 2 else None)
     with pytest.raises(
         TargetError, match=r"step 3: action 1 in state 2 led to \d, in which the safe policy has no action"
     ):
-        learn(Windy(), LEARNERS["practical"], episodes=500, constraint=pit, knowledge=here, **DECLARED)
-    nowhere = Knowledge(safe_policy=lambda step, place: None)
+        learn(Windy(), LEARNERS["practical"], episodes=500, constraint=pit, assumptions=here, **DECLARED)
+    nowhere = Assumptions(safe_policy=lambda step, place: None)
     with pytest.raises(
         TargetError, match="episode 1, step 0: safe_policy does not keep the constraints from the first"
     ):
-        learn(Corridor(), LEARNERS["practical"], episodes=5, constraint=pit, knowledge=nowhere, **DECLARED)
+        learn(Corridor(), LEARNERS["practical"], episodes=5, constraint=pit, assumptions=nowhere, **DECLARED)
 
 
 def test_the_first_action_of_all_is_the_safe_policys_even_before_the_constraints_are_counted():
@@ -280,7 +280,7 @@ def test_the_first_action_of_all_is_the_safe_policys_even_before_the_constraints
         LEARNERS["practical"],
         episodes=3,
         constraint=pit,
-        knowledge=Knowledge(safe_policy=stays),
+        assumptions=Assumptions(safe_policy=stays),
         **uncounted,
     )
     assert set(taken) == {STAY}
@@ -288,6 +288,6 @@ def test_the_first_action_of_all_is_the_safe_policys_even_before_the_constraints
     with pytest.raises(TargetError, match="it names no action at step 0 in state 2"):
         learn(
             Watched(), LEARNERS["practical"], episodes=3, constraint=pit,
-            knowledge=Knowledge(safe_policy=lambda step, place: None), **uncounted,
+            assumptions=Assumptions(safe_policy=lambda step, place: None), **uncounted,
         )  # fmt: skip
     assert taken == []  # not even the first

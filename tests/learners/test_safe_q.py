@@ -14,7 +14,7 @@ import pytest
 import naive
 import peakrl
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, Outcome, Problem, TabularModel, compile_model, evaluate, solve
+from peakrl import Assumptions, Outcome, Problem, TabularModel, compile_model, evaluate, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
 from peakrl.learners.episode import Log
@@ -22,25 +22,25 @@ from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import Trainer
 
-NONE = Knowledge()
+NONE = Assumptions()
 
 
 def practical(share_outcomes=None, **values):
     """Settings of the learner, and what it is told of the target."""
     declared = {
-        name: values.pop(name) for name in ("constraint_depends_on", "most_reward", "stationary") if name in values
+        name: values.pop(name) for name in ("constraint_depends_on", "max_reward", "stationary") if name in values
     }
-    return SafeQ(**values), Knowledge(outcome_groups=share_outcomes or None, **declared)
+    return SafeQ(**values), Assumptions(shared_transitions=share_outcomes or None, **declared)
 
 
 def learn(model, case, **arguments):
     """`peakrl.learn` of a case."""
-    return peakrl.learn(model, case[0], knowledge=case[1], **arguments)
+    return peakrl.learn(model, case[0], assumptions=case[1], **arguments)
 
 
 def algorithm_of(model, case, episodes):
     """The algorithm of a run that has not begun."""
-    return Trainer(model, case[0], planned=episodes, seed=0, every=0, average=False, knowledge=case[1]).learned()
+    return Trainer(model, case[0], planned=episodes, seed=0, every=0, average=False, assumptions=case[1]).learned()
 
 
 SETTINGS = {
@@ -70,11 +70,11 @@ REMEMBERING = [name for name, (settings, _) in SETTINGS.items() if settings.cons
 
 def twin(problem, model, case):
     """The twin, with what settings decide written out once more."""
-    settings, knowledge = case
+    settings, assumptions = case
     told = SimpleNamespace(
         **settings.model_dump(),
-        share_outcomes=bool(knowledge.outcome_groups),
-        constraint_depends_on=knowledge.constraint_depends_on,
+        share_outcomes=bool(assumptions.shared_transitions),
+        constraint_depends_on=assumptions.constraint_depends_on,
     )
     horizon, count = model.horizon, max(model.num_constraints, 1)
     span = model.reward_range[1] - model.reward_range[0]
@@ -195,7 +195,7 @@ def test_a_violating_episode_removes_a_pair_or_ends_the_proof():
     for seed, name in enumerate([*REMEMBERING] * 3):
         model = compile_model(random_problem(seed, actions=3))
         learner = Trainer(
-            model, SETTINGS[name][0], planned=60, seed=seed, every=0, average=False, knowledge=SETTINGS[name][1]
+            model, SETTINGS[name][0], planned=60, seed=seed, every=0, average=False, assumptions=SETTINGS[name][1]
         )
         for _ in range(60):
             engine, before = learner.learned(), int(learner.counters[0])
@@ -379,12 +379,12 @@ def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
 def test_the_kernel_means_the_same_without_compilation():
     script = """
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, compile_model, learn
+from peakrl import Assumptions, compile_model, learn
 from peakrl.learners import SafeQ
 for seed in (1, 2, 3):
     for shared in (False, True):
         run = learn(compile_model(random_problem(seed, horizon=3)), SafeQ(),
-                    knowledge=Knowledge(outcome_groups=shared), episodes=20, seed=seed, history="none")
+                    assumptions=Assumptions(shared_transitions=shared), episodes=20, seed=seed, history="none")
         print(run.q.tobytes().hex(), run.averaged_policy.change_row.tobytes().hex(), run.feasible)
 """
     said = []
@@ -407,9 +407,9 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
     for model, settings, culprit in [
         (frozen, practical(stationary=True), "stationary"),
         (energy, practical(constraint_depends_on="state"), "constraint_depends_on"),
-        (energy, practical(most_reward=1.0), r"most_reward is 1.0, but state \(0, 2\), action 2 earns 1.58496"),
-        (energy, practical(most_reward=99.0), "most_reward"),
-        (energy, practical(most_reward=0.0), "most_reward"),
+        (energy, practical(max_reward=1.0), r"max_reward is 1.0, but state \(0, 2\), action 2 earns 1.58496"),
+        (energy, practical(max_reward=99.0), "max_reward"),
+        (energy, practical(max_reward=0.0), "max_reward"),
     ]:
         with pytest.raises(SettingsError, match=culprit):
             learn(model, settings, episodes=5)
@@ -419,9 +419,9 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
     ("values", "culprit"),
     [
         ({"constraint_memory": False, "constraint_depends_on": "action"}, "constraint_depends_on"),
-        ({"constraint_memory": False, "most_reward": 1.0}, "most_reward"),
-        ({"tight_optimism": False, "most_reward": 1.0}, "most_reward"),
-        ({"most_reward": math.nan}, "most_reward"),
+        ({"constraint_memory": False, "max_reward": 1.0}, "max_reward"),
+        ({"tight_optimism": False, "max_reward": 1.0}, "max_reward"),
+        ({"max_reward": math.nan}, "max_reward"),
         ({"constraint_depends_on": "weather"}, "constraint_depends_on"),
         ({"penalty": -1.0}, "penalty"),
         ({"bonus": "none"}, "bonus"),
@@ -433,9 +433,9 @@ def test_settings_that_make_no_sense_are_refused_by_name(values, culprit):
         learn(model, practical(**values), episodes=5)
 
 
-def test_a_declared_most_reward_is_where_optimism_starts():
+def test_a_declared_max_reward_is_where_optimism_starts():
     problem = alike_by_action(0)
-    run = learn(compile_model(problem), practical(most_reward=math.log2(3)), episodes=1, history="none")
+    run = learn(compile_model(problem), practical(max_reward=math.log2(3)), episodes=1, history="none")
     assert run.q.max() == pytest.approx(3 * math.log2(3))
 
 

@@ -13,7 +13,7 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive import optimistic_plan
-from peakrl import Knowledge, Policy, compile_model, evaluate, learn, resume, solve
+from peakrl import Assumptions, Policy, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import StorageError
 from peakrl.learners import SUCBVI, UCBVI, learner_from
 from peakrl.learners.ucbvi import NO_CELL, count_step, plan
@@ -110,7 +110,7 @@ def test_an_environment_on_the_same_draws_is_learned_as_the_model_is(seed):
 def test_it_learns_on_gymnasiums_own_environments():
     env = gymnasium.make("FrozenLake-v1", is_slippery=False)
     run = learn(
-        env, UCBVI(), episodes=1_500, horizon=8, reward_range=(0, 1), knowledge=Knowledge(stationary=True),
+        env, UCBVI(), episodes=1_500, horizon=8, reward_range=(0, 1), assumptions=Assumptions(stationary=True),
         constraint=lambda transition: -1.0 if transition.terminated and not transition.reward else 1.0,
     )  # fmt: skip
     assert run.history.episode_reward[-50:].mean() > 0.9

@@ -10,7 +10,7 @@ import pytest
 from helpers import certified_problems as problems
 from helpers.event_files import logged
 from helpers.model_environment import ModelEnvironment
-from peakrl import Knowledge, LearningRun, Policy, compile_model, evaluate, learn, resume, solve
+from peakrl import Assumptions, LearningRun, Policy, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, SafeQ
 from peakrl.problems import scheduling_example
@@ -53,7 +53,7 @@ def test_the_value_beside_a_bound_is_that_of_the_candidate_of_that_time(run: Lea
 
 def test_states_that_offer_nothing_after_the_last_step_do_no_harm() -> None:
     model = compile_model(scheduling_example(1))
-    run = learn(model, Certified(0.0), episodes=60, knowledge=Knowledge(deterministic=True))
+    run = learn(model, Certified(0.0), episodes=60, assumptions=Assumptions(deterministic=True))
     assert run.proof_history is not None
     assert run.proof_history.value[-1] == solve(model).value
     assert {"value", "violation"} <= Trainer(model, SETTINGS, planned=9, seed=1, every=0).fields().keys()

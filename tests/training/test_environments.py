@@ -11,7 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from helpers.certified_problems import near_tie
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Knowledge, Outcome, Policy, Problem, compile_model, evaluate, learn, learners, simulate, solve
+from peakrl import Assumptions, Outcome, Policy, Problem, compile_model, evaluate, learn, learners, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.gym.targets import adapt
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
@@ -30,13 +30,13 @@ SETTINGS = {
 }
 
 
-def differences(problem, settings, seed, episodes=40, knowledge=None):
+def differences(problem, settings, seed, episodes=40, assumptions=None):
     """Learn a problem as a model and as an environment on the same draws; return what differs in the tables."""
     model = compile_model(problem)
     if getattr(settings, "bonus", "none") != "none" and model.max_actions < len(model.action_labels):
         return []  # the environment's A is that of its action space
-    compiled = learn(model, settings, episodes=episodes, seed=seed, knowledge=knowledge)
-    run = learn(ModelEnvironment(model, seed), settings, episodes=episodes, knowledge=knowledge)
+    compiled = learn(model, settings, episodes=episodes, seed=seed, assumptions=assumptions)
+    run = learn(ModelEnvironment(model, seed), settings, episodes=episodes, assumptions=assumptions)
     actions, met, found = sorted(model.action_labels), run.model, []
     for step in range(model.horizon):
         for slot in range(*met.step_slots[step]):
@@ -79,8 +79,8 @@ def test_the_tables_are_equal_with_many_constraints_too():
 @pytest.mark.parametrize("depends_on", ["action", "pair"])
 def test_the_tables_are_equal_where_one_violation_stands_for_others(arrivals, depends_on):
     problem = energy_harvesting(horizon=5, battery=6, max_arrival=5, mean=3, std=2, peak_power=3, arrivals=arrivals)
-    knowledge = Knowledge(constraint_depends_on=depends_on)
-    assert differences(problem, SafeQ(), 3, episodes=60, knowledge=knowledge) == []
+    assumptions = Assumptions(constraint_depends_on=depends_on)
+    assert differences(problem, SafeQ(), 3, episodes=60, assumptions=assumptions) == []
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_cliff_walking_is_learned_to_its_exact_optimum():
     run = learn(
         env,
         SafeQ(),
-        knowledge=Knowledge(stationary=True),
+        assumptions=Assumptions(stationary=True),
         episodes=2500,
         horizon=15,
         reward_range=(-100, 0),
@@ -196,7 +196,7 @@ def test_taxi_is_learned_to_its_exact_optimum():
     run = learn(
         env,
         SafeQ(),
-        knowledge=Knowledge(stationary=True, most_reward=20.0),
+        assumptions=Assumptions(stationary=True, max_reward=20.0),
         episodes=30_000,
         horizon=18,
         reward_range=(-10, 20),
@@ -282,7 +282,9 @@ def test_environments_stepped_together_learn_one_table(mode, settings):
     assert simulate(envs, run.policy, episodes=5, horizon=8, constraint=lake_constraint).violation == 0
 
 
-@pytest.mark.parametrize("knowledge", [Knowledge(), Knowledge(stationary=True, most_reward=1.0)], ids=["none", "some"])
+@pytest.mark.parametrize(
+    "assumptions", [Assumptions(), Assumptions(stationary=True, max_reward=1.0)], ids=["none", "some"]
+)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -295,14 +297,14 @@ def test_environments_stepped_together_learn_one_table(mode, settings):
     ],
     ids=lambda settings: type(settings).__name__,
 )
-def test_a_vector_of_one_learns_what_the_environment_alone_does(settings, knowledge):
+def test_a_vector_of_one_learns_what_the_environment_alone_does(settings, assumptions):
     """A single environment plays whole episodes and learns of new states at their end, a vector goes step by step.
 
     Where something is declared that a step may contradict, every step is looked at; else most are through at once.
     """
     given = LAKE | {"episodes": 130, "constraint": lake_constraint, "constraint_bounds": (1.0,)}
     vector = SyncVectorEnv([lake], autoreset_mode=AutoresetMode.DISABLED)
-    alone, together = (learn(env, settings, knowledge=knowledge, **given) for env in (lake(), vector))
+    alone, together = (learn(env, settings, assumptions=assumptions, **given) for env in (lake(), vector))
     assert np.array_equal(alone.q, together.q, equal_nan=True)  # UCBVI has no value for what it never tried
     assert alone.violations == together.violations
     assert np.array_equal(alone.history.episode_reward, together.history.episode_reward)
@@ -426,8 +428,8 @@ def test_after_an_early_end_nothing_is_earned_and_nothing_is_lost(name):
 def test_a_run_cut_in_two_and_taken_over_equals_the_whole(settings, depends_on):
     def make():
         lanes = adapt(gymnasium.make("peakrl/MachineScheduling-v0", example=3))
-        knowledge = Knowledge(constraint_depends_on=depends_on)
-        return Trainer(lanes, settings, planned=90, seed=4, every=10, knowledge=knowledge)
+        assumptions = Assumptions(constraint_depends_on=depends_on)
+        return Trainer(lanes, settings, planned=90, seed=4, every=10, assumptions=assumptions)
 
     whole, first, second = make(), make(), make()
     whole.advance(90)
@@ -461,8 +463,8 @@ class EverNew(gymnasium.Env):
 @pytest.mark.parametrize("stationary", [True, False])
 @pytest.mark.parametrize("settings", [PosteriorSampling(), SafeQ()], ids=["post", "prac"])
 def test_an_action_declared_the_same_everywhere_is_not_tried_after_it_failed_once(settings, stationary):
-    known = Knowledge(constraint_depends_on="action", stationary=stationary)
-    run = learn(EverNew(), settings, episodes=40, horizon=5, reward_range=(0.0, 1.0), knowledge=known)
+    known = Assumptions(constraint_depends_on="action", stationary=stationary)
+    run = learn(EverNew(), settings, episodes=40, horizon=5, reward_range=(0.0, 1.0), assumptions=known)
     assert (run.violations, run.last_violation_episode) == (1, 1)
     # What is on record for the last episode is what it did: never the first action, wherever it came to.
     rows = run.averaged_policy.policy(40).rows
@@ -495,7 +497,7 @@ class NeverShown(gymnasium.Env):
 )
 def test_the_followed_policy_is_what_the_last_episode_did_in_states_it_was_the_first_to_meet(settings, told):
     env = NeverShown()
-    run = learn(env, settings, episodes=4, knowledge=Knowledge(**told), history="none")
+    run = learn(env, settings, episodes=4, assumptions=Assumptions(**told), history="none")
     assert [run.behavior_policy.action(step, state) for step, state, _ in env.taken] == [1, 1]
     assert [action for *_, action in env.taken] == [1, 1]
 

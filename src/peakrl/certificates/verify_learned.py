@@ -54,9 +54,9 @@ def read(declared: Any, plain: Read, arrays: Read) -> SimpleNamespace:
     size, mine = np.diff(d.row_start), d.candidate.reshape(-1, d.slots)[: d.horizon if d.stationary else 1]
     d.may_end, met, last = d.ends > 0 and d.least <= 0 <= most, d.slots - d.ends, d.cell_start[-1]
     read = d.cell_reward[:last][d.cell_count[:last] > 0] if d.joint else d.reward[d.known == 1]
-    d.near, full = NEAR * max(1.0, *map(abs, d.reward_range)), d.horizon * (d.most_reward - d.least)
+    d.near, full = NEAR * max(1.0, *map(abs, d.reward_range)), d.horizon * (d.max_reward - d.least)
     sound = [
-        0 < d.p < 1, d.horizon >= 1, d.most_reward <= most, d.row_start[0] == 0, size >= 0, d.row_start[-1] == d.rows,
+        0 < d.p < 1, d.horizon >= 1, d.max_reward <= most, d.row_start[0] == 0, size >= 0, d.row_start[-1] == d.rows,
         len(d.candidate) == d.slots * (d.horizon + 1 if d.stationary else 1), d.stationary or d.horizon <= d.slots,
         np.add.reduceat(d.cell_count, d.cell_start) == d.distribution[:, 0],
         np.add.reduceat(d.then_count, d.cell_start) == d.then_distribution[:, 0],
@@ -128,9 +128,9 @@ def upper_values(d: SimpleNamespace, counts: Any, known: Any, max_violation: Any
     upper, after, top = [np.empty(0)] * d.horizon, np.zeros(d.slots + 1), 0.0
     for at in reversed(d.at):
         distributions, one, each = np.unique(d.distribution_of_row[at.rows], return_index=True, return_inverse=True)
-        ceiling, most = top + (d.most_reward if d.joint else 0.0), d.most_reward * (d.horizon - at.h)
+        ceiling, most = top + (d.max_reward if d.joint else 0.0), d.max_reward * (d.horizon - at.h)
         bound = follow(d, counts, at.rows[one], after, ceiling, d.upper_share[distributions])[each]
-        own = np.where(known[at.rows] == 1, d.reward[at.rows], d.most_reward)
+        own = np.where(known[at.rows] == 1, d.reward[at.rows], d.max_reward)
         ruled_out = (max_violation[d.group_of_row[at.rows]] > 0) | at.forbidden[at.rows]
         upper[at.h] = np.where(ruled_out, -np.inf, np.minimum(own + bound, most))
         after = np.append(np.zeros(d.slots), max(most, 0.0) if d.may_end else most)

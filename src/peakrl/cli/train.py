@@ -161,7 +161,7 @@ def learned(
         run = learn(
             target.subject,
             described.settings,
-            knowledge=described.knowledge,
+            assumptions=described.assumptions,
             episodes=asked.episodes if episodes is None else episodes,
             seed=asked.seed if seed is None else seed,
             history=asked.history,

@@ -49,7 +49,7 @@ from peakrl.types import Floats, Ints, Longs
 
 if TYPE_CHECKING:
     from peakrl.gym.adapter import Rules
-    from peakrl.learners.assumptions.knowledge import Knowledge
+    from peakrl.learners.assumptions.assumptions import Assumptions
     from peakrl.learners.coverage import Outcomes
 
 
@@ -85,7 +85,7 @@ class LearnerSettings(BaseModel, ABC):
         """Raise if no policy of the model can meet the settings."""
         return
 
-    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise if the environment does not declare what the settings need."""
         return
 
@@ -153,7 +153,7 @@ class Task:
     sizes: Sizes
     #: Planned number of episodes.
     episodes: int
-    knowledge: Knowledge
+    assumptions: Assumptions
     #: The model that kernels draw experience from and declarations are checked on; never used to plan.
     model: TabularModel | None = None
     seed: int = 0

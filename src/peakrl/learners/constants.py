@@ -32,11 +32,11 @@ class Levels:
     cap: Floats
 
 
-def levels(start: Start, sizes: Sizes, penalty: float, most_reward: float | None = None) -> Levels:
+def levels(start: Start, sizes: Sizes, penalty: float, max_reward: float | None = None) -> Levels:
     """Return the initial values and caps of Q."""
     remaining = np.arange(sizes.horizon, 0, -1, dtype=np.float64)
     if start == "tight":
-        tight = most_above(sizes, most_reward) * remaining
+        tight = most_above(sizes, max_reward) * remaining
         return Levels(tight, tight.copy())
     level = level_of(penalty, sizes)
     flat = np.full(sizes.horizon, level * sizes.horizon)
@@ -48,12 +48,12 @@ def level_of(penalty: float, sizes: Sizes) -> float:
     return max(penalty, sizes.span)
 
 
-def most_above(sizes: Sizes, most_reward: float | None) -> float:
+def most_above(sizes: Sizes, max_reward: float | None) -> float:
     """Return the largest reward of a step without violation, minus lo."""
     lo, hi = sizes.reward_range
-    most = sizes.span if most_reward is None else most_reward - lo
+    most = sizes.span if max_reward is None else max_reward - lo
     if not 0 < most <= sizes.span:
-        raise SettingsError(f"most_reward is {most_reward}; rewards lie between {lo:g} and {hi:g}, so it must too")
+        raise SettingsError(f"max_reward is {max_reward}; rewards lie between {lo:g} and {hi:g}, so it must too")
     return most
 
 

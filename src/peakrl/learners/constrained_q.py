@@ -35,7 +35,7 @@ from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import (
     FINITE,
@@ -185,7 +185,7 @@ class ConstrainedQ(LearnerSettings):
         """The penalty of Theorem 2 and the bonus depend on the number of episodes."""
         return "penalty" if self.exponent is not None else "bonus" if self.bonus != "none" else None
 
-    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise if a bonus needs sizes or bounds that are not declared."""
         if self.bonus != "none" and rules.states is None:
             raise SettingsError(

@@ -3,8 +3,8 @@
     A_h(s) = { a : f_i(s,a) >= 0 for all i },  or, if it is empty, the action of least violation
     Q_h(s,a) as in `learners.constrained_q` with eta = 0,  W_h(s) = min(cap_h, max over A_h(s))
 
-The mask comes from `Knowledge(constraints=f)`, which looks one step ahead (dead ends remain), or from
-`Knowledge(support=model)`, whose safe set excludes dead ends. A baseline: it shows what not knowing f costs.
+The mask comes from `Assumptions(constraints=f)`, which looks one step ahead (dead ends remain), or from
+`Assumptions(support=model)`, whose safe set excludes dead ends. A baseline: it shows what not knowing f costs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import LearnerSettings, Task
 from peakrl.learners.constants import Bonus
@@ -39,7 +39,7 @@ class MaskedQ(LearnerSettings):
 
     def make(self, task: Task) -> MaskedLearner:
         """Return the algorithm for a target."""
-        check_mask(task.knowledge)
+        check_mask(task.assumptions)
         return MaskedLearner(task, self.unmasked())
 
     def unmasked(self) -> ConstrainedQ:
@@ -51,10 +51,10 @@ class MaskedQ(LearnerSettings):
         """A bonus depends on the number of episodes."""
         return self.unmasked().bound_to_plan
 
-    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise if nothing is declared to mask by, or a bonus lacks sizes or bounds."""
-        check_mask(knowledge)
-        self.unmasked().check_environment(rules, knowledge)
+        check_mask(assumptions)
+        self.unmasked().check_environment(rules, assumptions)
 
 
 class MaskedLearner(OptimisticQ):
@@ -65,12 +65,12 @@ class MaskedLearner(OptimisticQ):
         super().forbid(first, spare_the_mildest(self.layout.row_start, forbidden, max_violation, first), max_violation)
 
 
-def check_mask(knowledge: Knowledge) -> None:
+def check_mask(assumptions: Assumptions) -> None:
     """Raise if nothing is declared to mask by."""
-    if knowledge.constraints is None and knowledge.support is None and knowledge.safe_policy is None:
+    if assumptions.constraints is None and assumptions.support is None and assumptions.safe_policy is None:
         raise SettingsError(
-            "MaskedQ takes only actions that are known to satisfy the constraints, and none is known: pass "
-            "knowledge=peakrl.Knowledge(constraints=f) with f(step, state, action) >= 0 if satisfied, or support=model"
+            "MaskedQ takes only actions that are known to satisfy the constraints, and none is known: pass assumptions="
+            "peakrl.Assumptions(constraints=f) with f(step, state, action) >= 0 if satisfied, or support=model"
         )
 
 

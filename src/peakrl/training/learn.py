@@ -13,7 +13,7 @@ from peakrl.gym.adapter import DetachedEnvironment, Lanes, is_environment, load_
 from peakrl.gym.targets import adapt
 from peakrl.labels import Arrays
 from peakrl.learners import DEFAULT, make_learner
-from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
+from peakrl.learners.assumptions.assumptions import NOTHING, Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.model_file import restored_model
@@ -47,7 +47,7 @@ def learn(
     learner: LearnerSettings | Learner | str | None = None,
     *,
     episodes: int,
-    knowledge: Knowledge | None = None,
+    assumptions: Assumptions | None = None,
     seed: int = 0,
     horizon: int | None = None,
     history: Record = "auto",
@@ -72,7 +72,7 @@ def learn(
         One of `peakrl.learners`, its name, or your own `Learner`; by default `PosteriorSampling()`.
     episodes
         Number of episodes; an upper limit for learners that stop by themselves.
-    knowledge
+    assumptions
         What you declare about the target.
     seed
         Seed of all random numbers. The same seed gives the same run.
@@ -106,7 +106,7 @@ def learn(
     >>> peakrl.learn(model, episodes=500).episodes
     500
     """
-    settings, knowledge = check_learner(learner), check_knowledge(knowledge)
+    settings, assumptions = check_learner(learner), check_assumptions(assumptions)
     episodes, seed = check_episodes(episodes), check_seed(seed)
     declared: dict[str, Any] = {
         "reward_range": reward_range, "constraint_bounds": constraint_bounds,
@@ -127,7 +127,7 @@ def learn(
         )
     trainer = Trainer(
         target, settings, planned=episodes, seed=seed, every=recording_interval(history, episodes), average=average,
-        knowledge=knowledge, sampled=sampled,
+        assumptions=assumptions, sampled=sampled,
     )  # fmt: skip
     if checkpoint is None:
         if checkpoint_every is not None:
@@ -142,7 +142,7 @@ def learn_in_stages(
     learner: LearnerSettings | None = None,
     *,
     stages: Sequence[int],
-    knowledge: Knowledge | None = None,
+    assumptions: Assumptions | None = None,
     seed: int = 0,
     history: Record = "none",
 ) -> Iterator[LearningRun]:
@@ -166,7 +166,7 @@ def learn_in_stages(
     settings.check_model(model)
     trainer = Trainer(
         model, settings, planned=stages[-1], seed=check_seed(seed), every=recording_interval(history, stages[-1]),
-        average=False, knowledge=check_knowledge(knowledge), sampled=is_sampled(history, stages[-1], model),
+        average=False, assumptions=check_assumptions(assumptions), sampled=is_sampled(history, stages[-1], model),
     )  # fmt: skip
     for stage in stages:
         for _ in pieces(trainer, stage):
@@ -193,11 +193,11 @@ def check_learner(learner: Any) -> LearnerSettings:
     )
 
 
-def check_knowledge(knowledge: Any) -> Knowledge:
+def check_assumptions(assumptions: Any) -> Assumptions:
     """Return the declarations; None stands for none."""
-    if knowledge is not None and not isinstance(knowledge, Knowledge):
-        raise SettingsError(f"knowledge is {knowledge!r}; it must be a peakrl.Knowledge(...)")
-    return NOTHING if knowledge is None else knowledge
+    if assumptions is not None and not isinstance(assumptions, Assumptions):
+        raise SettingsError(f"assumptions is {assumptions!r}; it must be a peakrl.Assumptions(...)")
+    return NOTHING if assumptions is None else assumptions
 
 
 def refuse_for_model(**arguments: Any) -> None:
@@ -234,16 +234,16 @@ def load_run(
     model: Target | None = None,
     *,
     env: Any = None,
-    knowledge: Knowledge | None = None,
+    assumptions: Assumptions | None = None,
     **declared: Any,
 ) -> LearningRun:
     """Return the run that `LearningRun.save` or a checkpoint wrote.
 
     The file holds its model; `model` (or the `Problem`) is needed only if its labels are of a type that a file cannot
     hold. A run on an environment is read without it; `env` and its other arguments (`horizon`, `constraint`, ...) are
-    checked if they are given. `knowledge` is needed if it holds functions.
+    checked if they are given. `assumptions` are needed if they hold functions.
     """
-    return read_any(path, model, env, None, knowledge, declared).result(over=True)
+    return read_any(path, model, env, None, assumptions, declared).result(over=True)
 
 
 def resume(
@@ -252,7 +252,7 @@ def resume(
     episodes: int | None = None,
     model: Target | None = None,
     env: Any = None,
-    knowledge: Knowledge | None = None,
+    assumptions: Assumptions | None = None,
     checkpoint: str | Path | Literal[False] | None = None,
     checkpoint_every: int | None = None,
     progress: bool = False,
@@ -267,7 +267,7 @@ def resume(
     """
     if episodes is not None:
         check_episodes(episodes)
-    trainer = read_any(path, model, env, episodes, knowledge, declared)
+    trainer = read_any(path, model, env, episodes, assumptions, declared)
     goal = trainer.planned if episodes is None else episodes
     if isinstance(trainer.target, DetachedEnvironment) and goal > trainer.done:
         raise StorageError(f"{path} holds a run on an environment: pass that environment as env= to continue")
@@ -284,28 +284,28 @@ def read_any(
     model: Target | None,
     env: Any,
     episodes: int | None,
-    knowledge: Knowledge | None,
+    assumptions: Assumptions | None,
     declared: dict[str, Any],
 ) -> Trainer:
     """Return the run of a file, on a model or on an environment, planned for at least `episodes`."""
     if env is not None:
-        return read_run(path, adapt(env, **declared), episodes, knowledge)
+        return read_run(path, adapt(env, **declared), episodes, assumptions)
     if declared:
         raise SettingsError(f"{', '.join(declared)} belong to a run on an environment: pass that as env=")
-    return read_run(path, None if model is None else as_model(model), episodes, knowledge)
+    return read_run(path, None if model is None else as_model(model), episodes, assumptions)
 
 
 def read_run(
     path: str | Path,
     target: TabularModel | Lanes | None = None,
     episodes: int | None = None,
-    knowledge: Knowledge | None = None,
+    assumptions: Assumptions | None = None,
 ) -> Trainer:
     """Return the run of a file; without a target on its own model, or on a placeholder for its environment."""
     remove_leftovers(Path(path))
     plain, arrays = read_plain(path, kind_for(path, target))
     with fields_of(path):
-        settings, declared = stored_learner(path, plain, knowledge)
+        settings, declared = stored_learner(path, plain, assumptions)
         planned = int(plain["planned"])
         check_plan(path, plain)
         if episodes is not None:
@@ -321,7 +321,7 @@ def read_run(
             seed=int(plain["seed"]),
             every=int(plain["every"]),
             average=bool(plain["average"]),
-            knowledge=declared,
+            assumptions=declared,
             sampled=plain["sampled"] is True,
         )
         found = description(trainer).get("environment")

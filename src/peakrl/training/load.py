@@ -33,8 +33,8 @@ def load(path: str | Path, target: Any = None, **declared: Any) -> Any:
         problems, safe sets saved without their model, and models with labels that a file cannot hold. A run on an
         environment can be read without it.
     **declared
-        For runs only: what `learn` was called with and the file cannot hold, such as `knowledge` with functions or the
-        `constraint` function of an environment.
+        For runs only: what `learn` was called with and the file cannot hold, such as `assumptions` with functions or
+        the `constraint` function of an environment.
 
     Returns
     -------

@@ -21,14 +21,14 @@ from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Lanes, is_environment
 from peakrl.gym.targets import adapt
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.progress import Progress
 from peakrl.tabular import TabularModel
 from peakrl.training.learn import (
     Record,
-    check_knowledge,
+    check_assumptions,
     check_learner,
     is_sampled,
     recording_interval,
@@ -55,7 +55,7 @@ def learn_many(
     keep: None = ...,
     history: Record = ...,
     average: bool = ...,
-    knowledge: Knowledge | None = ...,
+    assumptions: Assumptions | None = ...,
     workers: int | None = ...,
     progress: bool = ...,
     **declared: Any,
@@ -72,7 +72,7 @@ def learn_many(
     keep: Callable[[LearningRun], Kept],
     history: Record = ...,
     average: bool = ...,
-    knowledge: Knowledge | None = ...,
+    assumptions: Assumptions | None = ...,
     workers: int | None = ...,
     progress: bool = ...,
     **declared: Any,
@@ -88,7 +88,7 @@ def learn_many(
     keep: Callable[[LearningRun], Any] | None = None,
     history: Record = "auto",
     average: bool = True,
-    knowledge: Knowledge | None = None,
+    assumptions: Assumptions | None = None,
     workers: int | None = None,
     progress: bool = False,
     **declared: Any,
@@ -104,7 +104,7 @@ def learn_many(
     one for each core. `history` and `average` are those of `learn`.
     """
     pairs = paired(models, seeds)
-    settings, known = check_learner(learner), check_knowledge(knowledge)
+    settings, known = check_learner(learner), check_assumptions(assumptions)
     check_episodes(episodes)
     for model in {id(target): target for target, _ in pairs if isinstance(target, TabularModel)}.values():
         settings.check_model(model)
@@ -120,7 +120,14 @@ def learn_many(
         with opened(given, declared) as target:
             sampled = isinstance(target, TabularModel) and is_sampled(history, episodes, target)
             active = Trainer(
-                target, own, planned=episodes, seed=seed, every=every, average=average, knowledge=known, sampled=sampled
+                target,
+                own,
+                planned=episodes,
+                seed=seed,
+                every=every,
+                average=average,
+                assumptions=known,
+                sampled=sampled,
             )
             for count in pieces(active, episodes):
                 done[index] = count

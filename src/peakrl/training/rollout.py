@@ -25,8 +25,8 @@ from peakrl.checks import ROUNDING
 from peakrl.errors import LearnerError, PeakError, TargetError
 from peakrl.gym.adapter import NUMBERS, LaneError, Lanes, Observed, SingleLane, Step, episode_seed, failure, named
 from peakrl.gym.constraints import Transition
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.assumptions.contradictions import DeclarationCheck, Observations
-from peakrl.learners.assumptions.knowledge import Knowledge
 from peakrl.learners.assumptions.limits import Limits
 from peakrl.learners.base import Algorithm, Episode, SamplingAlgorithm
 from peakrl.learners.episode import Log
@@ -123,20 +123,20 @@ class LaneSource:
         self,
         lanes: Lanes,
         space: Space,
-        knowledge: Knowledge,
+        assumptions: Assumptions,
         make: Callable[[], Algorithm],
         limits: Limits | None = None,
     ) -> None:
         self.limits, self.check = limits, None if limits is None else DeclarationCheck(limits)
-        self.lanes, self.rules, self.space, self.knowledge, self._make = lanes, lanes.rules, space, knowledge, make
+        self.lanes, self.rules, self.space, self.assumptions, self._make = lanes, lanes.rules, space, assumptions, make
         self._running: list[Lane | None] = [None] * lanes.count
         self._free: list[Episode] = []
         #: Of episodes that must end together: those that are over, and those to learn from now.
         self._over: list[Lane] = []
         self._waiting: list[Episode] = []
-        self.observations = Observations(knowledge, space)
+        self.observations = Observations(assumptions, space)
         #: Is anything declared that a step may contradict?
-        self._watchful = self.check is not None or self.observations.active or knowledge.most_reward is not None
+        self._watchful = self.check is not None or self.observations.active or assumptions.max_reward is not None
         #: Are new states added at the end of the episode, and the first of them.
         self._waits = False
         self._unknown: int | None = None
@@ -358,7 +358,7 @@ class LaneSource:
     def _check_early_end(self, step: int) -> None:
         """Raise if 0, the reward of the steps left out, is outside of the reward range."""
         lo, hi = self.rules.reward_range
-        most = self.knowledge.most_reward
+        most = self.assumptions.max_reward
         hi = hi if most is None else min(hi, most)
         if not lo <= 0.0 <= hi:
             raise TargetError(
@@ -373,9 +373,9 @@ class LaneSource:
             after = None if seen.over or seen.following is None else seen.following.state
             state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
             self.check.check_step(step, state, action, after, violation)
-        most = self.knowledge.most_reward
+        most = self.assumptions.max_reward
         if most is not None and violation == 0 and seen.reward > most + ROUNDING * abs(most):
-            raise TargetError(f"the reward is {seen.reward:g} without a violation, but most_reward is {most:g}")
+            raise TargetError(f"the reward is {seen.reward:g} without a violation, but max_reward is {most:g}")
         self.observations.check(step, row, seen, following)
 
     def _complete(self, ledger: Ledger, algorithm: Algorithm, played: Episode) -> None:

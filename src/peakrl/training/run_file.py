@@ -34,7 +34,7 @@ from peakrl.evaluation.curve import PolicyCurve
 from peakrl.gym.adapter import Lanes, store_rules
 from peakrl.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.learners import learner_from
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings, alike, overwrite
 from peakrl.learners.space import Changes, GrowingSpace, checked_rows
 from peakrl.policy.mixture import AveragedPolicy
@@ -56,7 +56,7 @@ SCHEMA = 6
 #: The facts by which two runs differ, for messages.
 WORDS = {
     "settings": "learner",
-    "knowledge": "knowledge",
+    "assumptions": "assumptions",
     "seed": "seed",
     "planned": "number of episodes",
     "every": "history",
@@ -109,7 +109,7 @@ def description(trainer: Trainer) -> dict[str, Any]:
     """Return the facts by which two runs differ, without the model."""
     described = {
         "settings": trainer.settings.as_dict(),
-        "knowledge": trainer.knowledge.as_dict(),
+        "assumptions": trainer.assumptions.as_dict(),
         "seed": int(trainer.seed),
         "planned": int(trainer.planned),
         "every": trainer.recorder.every if trainer.recorder is not None else 0,
@@ -182,24 +182,24 @@ def read_plain(path: str | Path, kind: str = KIND) -> tuple[dict[str, Any], Arra
 
 
 def stored_learner(
-    path: str | Path, plain: Mapping[str, Any], knowledge: Knowledge | None
-) -> tuple[LearnerSettings, Knowledge]:
-    """Return the settings and the knowledge of a file; knowledge that is passed must agree with the file."""
+    path: str | Path, plain: Mapping[str, Any], assumptions: Assumptions | None
+) -> tuple[LearnerSettings, Assumptions]:
+    """Return the settings and the assumptions of a file; assumptions that are passed must agree with the file."""
     try:
-        settings, declared = learner_from(plain["settings"]), plain["knowledge"]
-        if knowledge is None:
-            return settings, Knowledge.from_dict(declared)
+        settings, declared = learner_from(plain["settings"]), plain["assumptions"]
+        if assumptions is None:
+            return settings, Assumptions.from_dict(declared)
     except SettingsError as error:
         raise StorageError(f"{path} holds settings that this peakrl does not know: {error}") from error
-    if knowledge.as_dict() != declared:
-        raise StorageError(f"{path} holds a run with other knowledge, {declared}, than {knowledge}")
-    return settings, knowledge
+    if assumptions.as_dict() != declared:
+        raise StorageError(f"{path} holds a run with other assumptions, {declared}, than {assumptions}")
+    return settings, assumptions
 
 
 def refuse_other_run(path: str | Path, plain: Mapping[str, Any], trainer: Trainer) -> None:
     """Raise unless a file holds the run that is about to start."""
     wanted: dict[str, Any] = description(trainer)
-    settings, _ = stored_learner(path, plain, trainer.knowledge)
+    settings, _ = stored_learner(path, plain, trainer.assumptions)
     found = {key: plain[key] for key in wanted if key in plain} | {"settings": settings.as_dict()}
     if isinstance(trainer.target, TabularModel):
         wanted["model"], found["model"] = trainer.target.digest, plain["model"]["digest"]

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from peakrl.errors import PeakError, ProblemError
 from peakrl.gym.env_spec import EnvironmentSpec, LearningTarget, described_target
 from peakrl.learners import DEFAULT, learner_from
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.problem import Problem
 from peakrl.specs.problem_file import described, naming
@@ -54,11 +54,11 @@ class RunSection(Section):
 
 
 class Sections(Section):
-    """The whole file; `problem`, `settings` and `knowledge` are validated separately."""
+    """The whole file; `problem`, `settings` and `assumptions` are validated separately."""
 
     problem: dict[str, Any]
     settings: dict[str, Any] = Field(default_factory=dict)
-    knowledge: dict[str, Any] = Field(default_factory=dict)
+    assumptions: dict[str, Any] = Field(default_factory=dict)
     run: RunSection = Field(default_factory=RunSection)
 
 
@@ -95,17 +95,17 @@ def learner_settings(values: Mapping[str, Any], where: str, folder: Path) -> Lea
 
 @contextmanager
 def wording(where: str) -> Iterator[None]:
-    """Name the table of settings or knowledge in errors."""
+    """Name the table of settings or assumptions in errors."""
     try:
         yield
     except (PeakError, TypeError) as error:  # TypeError: a table or a list instead of a number
         raise ProblemError(f"{where}: {error}") from None
 
 
-def declared_knowledge(values: Mapping[str, Any], where: str) -> Knowledge:
+def declared_assumptions(values: Mapping[str, Any], where: str) -> Assumptions:
     """Return the declarations of a file."""
     with wording(where):
-        return Knowledge(**values)
+        return Assumptions(**values)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class ProblemFile:
     path: Path
     spec: ProblemSpec | EnvironmentSpec
     settings: LearnerSettings
-    knowledge: Knowledge
+    assumptions: Assumptions
     run: RunSection
 
     def build(self) -> Problem | TabularModel:
@@ -157,4 +157,6 @@ def read_problem_file(path: str | Path, *, trust: Trust = False) -> ProblemFile:
             spec = described_target(sections.problem)
         permit(path, [*spec.code("problem"), ("settings.learner", sections.settings.get("learner"))], trust)
         settings = learner_settings(sections.settings, "settings", path.parent)
-        return ProblemFile(path, spec, settings, declared_knowledge(sections.knowledge, "knowledge"), sections.run)
+        return ProblemFile(
+            path, spec, settings, declared_assumptions(sections.assumptions, "assumptions"), sections.run
+        )

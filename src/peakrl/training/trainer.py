@@ -21,8 +21,8 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.errors import LearnerError, PeakError, SettingsError, TargetError
 from peakrl.evaluation.curve import policy_value
 from peakrl.gym.adapter import Lanes, ModelLane, SingleLane
+from peakrl.learners.assumptions.assumptions import NOTHING, Assumptions
 from peakrl.learners.assumptions.contradictions import DeclarationCheck
-from peakrl.learners.assumptions.knowledge import NOTHING, Knowledge
 from peakrl.learners.assumptions.limits import Limits
 from peakrl.learners.base import Algorithm, LearnerSettings, ProofHistory, Results, SamplingAlgorithm, Sizes, Task
 from peakrl.learners.coverage import Coverage, find_coverage
@@ -58,7 +58,7 @@ class LearningRun:
     #: Settings of the learner.
     settings: LearnerSettings
     #: What was declared about the target.
-    knowledge: Knowledge
+    assumptions: Assumptions
     #: K: number of episodes.
     episodes: int
     #: Seed of the random numbers.
@@ -208,10 +208,10 @@ class Trainer:
         seed: int,
         every: int,
         average: bool = True,
-        knowledge: Knowledge = NOTHING,
+        assumptions: Assumptions = NOTHING,
         sampled: bool = False,
     ) -> None:
-        self.target, self.settings, self.knowledge = target, settings, knowledge
+        self.target, self.settings, self.assumptions = target, settings, assumptions
         self.planned, self.seed, self.average = planned, seed, average
         #: On a model: does the history hold returns of episodes instead of exact values?
         self.sampled = sampled
@@ -234,7 +234,7 @@ class Trainer:
 
     def _begin_on_model(self, model: TabularModel, every: int) -> None:
         self.space = ModelSpace(model)
-        self.knowledge.check_model(model)
+        self.assumptions.check_model(model)
         algorithm = self.algorithm = self._make()
         if every and self.sampled:
             self.recorder = Experience(every)
@@ -248,7 +248,7 @@ class Trainer:
                 'policy changes supports: learn with average=False and history="none"'
             )
         algorithm.grow(0, 0, NO_CHANGES, 0)
-        limits = Limits.declared(self.knowledge, self.space)
+        limits = Limits.declared(self.assumptions, self.space)
         if limits is not None:
             DeclarationCheck(limits).check_model(model)
             algorithm.forbid(0, *limits.forbidden(0))
@@ -259,7 +259,7 @@ class Trainer:
             self.source = KernelSource(algorithm)
         else:
             lane = ModelLane(model, self.generator)
-            self.source = LaneSource(lane, self.space, self.knowledge, lambda: algorithm)
+            self.source = LaneSource(lane, self.space, self.assumptions, lambda: algorithm)
 
     def _note_first(self, algorithm: Algorithm) -> None:
         """Log the states in which the first policy does not take the first row, which is declared to fail."""
@@ -273,19 +273,19 @@ class Trainer:
 
     def _begin_on_lanes(self, lanes: Lanes, every: int) -> None:
         rules, settings = lanes.rules, self.settings
-        if self.knowledge.states is not None:
-            rules.states = self.knowledge.states
-        settings.check_environment(rules, self.knowledge)
-        stationary = rules.stationary or self.knowledge.stationary is True
+        if self.assumptions.states is not None:
+            rules.states = self.assumptions.states
+        settings.check_environment(rules, self.assumptions)
+        stationary = rules.stationary or self.assumptions.stationary is True
         self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary)
         self.greedy = np.zeros((0, rules.horizon if self.space.shared else 1), np.int64)
         self.recorder = Experience(every) if every else None
         self.logs = self.average
-        limits = Limits.declared(self.knowledge, self.space)
+        limits = Limits.declared(self.assumptions, self.space)
         if limits is not None and limits.safe is not None and rules.constraints.count is None:
             rules.constraints.count = limits.safe.model.num_constraints
         source = SingleSource if isinstance(lanes, SingleLane) else LaneSource
-        self.source = source(lanes, self.space, self.knowledge, self._make, limits)
+        self.source = source(lanes, self.space, self.assumptions, self._make, limits)
 
     def begin_again(self) -> None:
         """Create the algorithm for the states of a file."""
@@ -300,7 +300,7 @@ class Trainer:
         else:
             sizes, names, model = Sizes.of_environment(target.rules), target.rules.constraint_names, None
         names = names or tuple(f"constraint {number}" for number in range(sizes.constraints))
-        return self.settings.make(Task(self.space, sizes, self.planned, self.knowledge, model, self.seed, names))
+        return self.settings.make(Task(self.space, sizes, self.planned, self.assumptions, model, self.seed, names))
 
     # Running -------------------------------------------------------------------------------------------------
 
@@ -398,7 +398,7 @@ class Trainer:
         return LearningRun(
             model=states,
             settings=self.settings,
-            knowledge=self.knowledge,
+            assumptions=self.assumptions,
             episodes=self.done,
             seed=self.seed,
             history=History.empty() if self.recorder is None else self.recorder.history(self.done),

@@ -6,9 +6,9 @@ that can occur. On an environment, the run ends with the observation that contra
     support, constraints, safe_policy      `DeclarationCheck`
     deterministic    an action had another outcome, reward or constraint than before; another first state
     rewards          an action had another reward than declared or (True) than before
-    outcome_map      an action led to a state to which no noise leads
+    dynamics         an action led to a state to which no noise leads
 
-`most_reward` and the number of states are checked where they are used. Shared distributions and shared constraints may
+`max_reward` and the number of states are checked where they are used. Shared distributions and shared constraints may
 be random: no single observation contradicts them.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from peakrl.checks import ROUNDING
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.gym.adapter import Step
-from peakrl.learners.assumptions.knowledge import Knowledge, OutcomeMap
+from peakrl.learners.assumptions.assumptions import Assumptions, Dynamics
 from peakrl.learners.assumptions.limits import Limits, allowed_rows
 from peakrl.learners.space import Space
 from peakrl.tabular import TabularModel
@@ -203,12 +203,12 @@ class DeclarationCheck:
 
 
 class Observations:
-    """Compares observations with the declarations deterministic, rewards and outcome_map."""
+    """Compares observations with the declarations deterministic, rewards and dynamics."""
 
-    def __init__(self, knowledge: Knowledge, space: Space) -> None:
-        self.knowledge, self.space = knowledge, space
-        self.active = bool(knowledge.deterministic or knowledge.rewards or knowledge.outcome_map)
-        self._map = None if knowledge.outcome_map is None else OutcomeMap(knowledge.outcome_map, space)
+    def __init__(self, assumptions: Assumptions, space: Space) -> None:
+        self.assumptions, self.space = assumptions, space
+        self.active = bool(assumptions.deterministic or assumptions.rewards or assumptions.dynamics)
+        self._map = None if assumptions.dynamics is None else Dynamics(assumptions.dynamics, space)
         self._first: Hashable = None
         self._begun = False
         #: [row]: reward, constraints and next slot.
@@ -216,7 +216,7 @@ class Observations:
 
     def check_first(self, state: Hashable) -> None:
         """Check the first state of an episode."""
-        if not self.knowledge.deterministic:
+        if not self.assumptions.deterministic:
             return
         if self._begun and state != self._first:
             raise TargetError(f"the episode began in {state!r}, an earlier one in {self._first!r}: {NOT_RANDOM}")
@@ -228,9 +228,9 @@ class Observations:
             return
         shows = step + 1 < self.space.horizon or self.space.shared
         before = self._seen.setdefault(row, (seen.reward, seen.constraints, -1))
-        if self.knowledge.deterministic or self.knowledge.rewards:
+        if self.assumptions.deterministic or self.assumptions.rewards:
             self._check_reward(step, row, seen.reward, before[0])
-        if self.knowledge.deterministic:
+        if self.assumptions.deterministic:
             self._check_outcome(row, seen, before, following if shows else -1)
         if self._map is not None and shows:
             ended = following < self.space.ends
@@ -238,11 +238,11 @@ class Observations:
 
     def _check_reward(self, step: int, row: int, reward: float, before: float) -> None:
         expected: Any = before
-        if callable(self.knowledge.rewards):
-            expected = self.knowledge.rewards(step, self.space.state_of_slot(int(self.space.slot_of_row[row])),
+        if callable(self.assumptions.rewards):
+            expected = self.assumptions.rewards(step, self.space.state_of_slot(int(self.space.slot_of_row[row])),
                                           self.space.action_of_row(row))  # fmt: skip
         if abs(reward - expected) > ROUNDING * max(1.0, abs(expected)):
-            says = "by the declared rewards" if callable(self.knowledge.rewards) else "and before"
+            says = "by the declared rewards" if callable(self.assumptions.rewards) else "and before"
             raise TargetError(f"{self._pair(row)} earned {reward:g}, {says} {expected:g}")
 
     def _check_outcome(

@@ -1,11 +1,11 @@
 """Actions that declarations forbid: learners avoid them from the first episode on.
 
-    Knowledge(support=model)     every action outside of the safe set of that model; it must have all possible
-                                 outcomes and the real constraints, but its probabilities may be wrong
-    Knowledge(constraints=f)     every action with f(step, state, action) < 0; dead ends are still learned
-    Knowledge(safe_policy=pi)    every action except that of pi, and except what a support proves: actions that violate
-                                 nothing and lead, by all outcomes of the support, to states in which pi has an action
-                                 or another one is proved in turn (`safety.safe_policy`)
+    support=model      every action outside of the safe set of that model; it must have all possible outcomes and the
+                       real constraints, but its probabilities may be wrong
+    constraints=f      every action with f(step, state, action) < 0; dead ends are still learned
+    safe_policy=pi     every action except that of pi, and except what a support proves: actions that violate nothing
+                       and lead, by all outcomes of the support, to states in which pi has an action or another one is
+                       proved in turn (`safety.safe_policy`)
 
 Declarations are trusted. On a model they are checked before the first episode, on an environment at every step
 (`learners.assumptions.contradictions`).
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from peakrl.compile import as_model
 from peakrl.errors import PolicyError, SettingsError
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.space import Space
 from peakrl.safety.safe_policy import SafePolicy
 from peakrl.safety.safe_set import SafeSet
@@ -34,22 +34,22 @@ from peakrl.viability import Bools
 class Limits:
     """What declarations forbid on a space."""
 
-    def __init__(self, knowledge: Knowledge, space: Space) -> None:
+    def __init__(self, assumptions: Assumptions, space: Space) -> None:
         self.space = space
-        self.function = knowledge.constraints
-        self.policy = None if knowledge.safe_policy is None else SafePolicy(knowledge.safe_policy)
+        self.function = assumptions.constraints
+        self.policy = None if assumptions.safe_policy is None else SafePolicy(assumptions.safe_policy)
         #: What the support proves to be safe, given the safe policy if there is one.
         self.safe: SafeSet | None = None
-        if knowledge.support is not None:
-            support = as_model(knowledge.support)
+        if assumptions.support is not None:
+            support = as_model(assumptions.support)
             self.safe = SafeSet(support) if self.policy is None else self.policy.widened(support)
 
     @staticmethod
-    def declared(knowledge: Knowledge, space: Space) -> Limits | None:
+    def declared(assumptions: Assumptions, space: Space) -> Limits | None:
         """Return the limits; None if nothing is forbidden by declarations."""
-        if knowledge.support is None and knowledge.constraints is None and knowledge.safe_policy is None:
+        if assumptions.support is None and assumptions.constraints is None and assumptions.safe_policy is None:
             return None
-        return Limits(knowledge, space)
+        return Limits(assumptions, space)
 
     @property
     def proves(self) -> bool:

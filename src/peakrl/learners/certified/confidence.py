@@ -57,7 +57,7 @@ class Goal:
     lower_bets: int
     #: Does a pair violate always or never, so that one observation decides?
     certain: bool
-    #: Is everything safe that is not declared to fail (`Knowledge.support`, `safe_policy`)?
+    #: Is everything safe that is not declared to fail (`Assumptions.support`, `safe_policy`)?
     safe: bool = False
 
 

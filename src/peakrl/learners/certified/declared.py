@@ -9,13 +9,13 @@ import numpy as np
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.knowledge import (
+from peakrl.learners.assumptions.assumptions import (
     ROUNDING,
+    Assumptions,
     Declared,
     Dependence,
     Function,
-    Knowledge,
-    check_most_reward,
+    check_max_reward,
     distributions_of_rows,
     make_groups,
     pair_label,
@@ -51,7 +51,7 @@ class Declarations:
     #: (step, state, action) -> key of the pairs that share a distribution of the next state; None: each has its own.
     distribution_key: Function | None
     #: The next state as a function of state, action and noise, and the noises; None if it is not declared.
-    outcome_map: Declared | None = None
+    dynamics: Declared | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ModelDeclarations:
     group_of_row: Ints | None = None
     #: [row]: the reward, if it is known in advance.
     rewards: Floats | None = None
-    most_reward: float | None = None
+    max_reward: float | None = None
     deterministic: bool = False
     #: [row, noise]: the next slot.
     noise_next: Ints | None = None
@@ -73,100 +73,101 @@ class ModelDeclarations:
     safe: bool = False
 
 
-def declares_safety(knowledge: Knowledge) -> bool:
+def declares_safety(assumptions: Assumptions) -> bool:
     """Return whether safety until the end of an episode is declared."""
-    return knowledge.support is not None or knowledge.safe_policy is not None
+    return assumptions.support is not None or assumptions.safe_policy is not None
 
 
-def environment_declarations(rules: Rules, knowledge: Knowledge) -> Declarations:
+def environment_declarations(rules: Rules, assumptions: Assumptions) -> Declarations:
     """Return the declarations about an environment; raise for those that the learner cannot use there."""
     if rules.constraints.bounds is None:
         raise SettingsError(
             "constraint_bounds is not given: a certificate bounds the violation, so pass constraint_bounds=, the "
             "largest violation of each constraint"
         )
-    if knowledge.outcome_groups is True:
+    if assumptions.shared_transitions is True:
         raise SettingsError(
-            "outcome_groups is True, which refers to the distributions that a model stores, but an environment stores "
+            "shared_transitions is True, which refers to the distributions that a model stores, but an environment has "
             "none: give a function (step, state, action) of the environment's labels whose value is the same for pairs "
             "that share the distribution of the next state"
         )
-    deterministic = bool(knowledge.deterministic)
-    joint = not knowledge.rewards and not deterministic
-    for name in ("outcome_groups", "outcome_map"):
-        if joint and name in knowledge.declared():
+    deterministic = bool(assumptions.deterministic)
+    joint = not assumptions.rewards and not deterministic
+    for name in ("shared_transitions", "dynamics"):
+        if joint and name in assumptions.declared():
             raise SettingsError(
                 f"{name} is declared, but rewards may depend on the outcome: declare rewards as well, a function of "
                 "(step, state, action), or True if a reward depends on step, state and action only"
             )
-    if knowledge.outcome_map is not None:
-        check_noises(knowledge)
+    if assumptions.dynamics is not None:
+        check_noises(assumptions)
         if rules.states is None:
             raise SettingsError(
-                "outcome_map needs an upper bound on the number of states, since noises from before the first visit "
-                "to a state count for it too: declare Knowledge(states=...)"
+                "dynamics needs an upper bound on the number of states, since noises from before the first visit "
+                "to a state count for it too: declare Assumptions(states=...)"
             )
     lo, hi = rules.reward_range
-    most = hi if knowledge.most_reward is None else min(hi, knowledge.most_reward)
+    most = hi if assumptions.max_reward is None else min(hi, assumptions.max_reward)
     if most < lo:
-        raise SettingsError(f"most_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
+        raise SettingsError(f"max_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
     return Declarations(
         most=most,
         joint=joint,
         deterministic=deterministic,
-        certain=deterministic or knowledge.constraints is not None,
-        safe=declares_safety(knowledge),
-        states=known_states(rules.states, knowledge),
-        depends_on=knowledge.constraint_depends_on,
-        rewards=knowledge.rewards if callable(knowledge.rewards) else None,
-        distribution_key=knowledge.outcome_groups if callable(knowledge.outcome_groups) else None,
-        outcome_map=knowledge.outcome_map,
+        certain=deterministic or assumptions.constraints is not None,
+        safe=declares_safety(assumptions),
+        states=known_states(rules.states, assumptions),
+        depends_on=assumptions.constraint_depends_on,
+        rewards=assumptions.rewards if callable(assumptions.rewards) else None,
+        distribution_key=assumptions.shared_transitions if callable(assumptions.shared_transitions) else None,
+        dynamics=assumptions.dynamics,
     )
 
 
-def known_states(states: int | None, knowledge: Knowledge) -> int | None:
+def known_states(states: int | None, assumptions: Assumptions) -> int | None:
     """Return the upper bound on the number of states; None if it is not given or too large to help."""
-    useful = states is not None and (states <= MOST_STATES or knowledge.outcome_map is not None)
+    useful = states is not None and (states <= MOST_STATES or assumptions.dynamics is not None)
     return states if useful else None
 
 
-def check_noises(knowledge: Knowledge) -> None:
+def check_noises(assumptions: Assumptions) -> None:
     """Raise if declared dynamics have no noises."""
-    assert knowledge.outcome_map is not None
-    if not knowledge.outcome_map[1]:
-        raise SettingsError("outcome_map names no noises; it must be (function of state, action and noise, noises)")
-    if knowledge.deterministic:
-        raise SettingsError("outcome_map is declared, but deterministic says that there is no noise. Leave one out")
+    assert assumptions.dynamics is not None
+    if not assumptions.dynamics[1]:
+        raise SettingsError("dynamics names no noises; it must be (function of state, action and noise, noises)")
+    if assumptions.deterministic:
+        raise SettingsError("dynamics is declared, but deterministic says that there is no noise. Leave one out")
 
 
-def declared_on_model(model: TabularModel, knowledge: Knowledge) -> ModelDeclarations:
+def declared_on_model(model: TabularModel, assumptions: Assumptions) -> ModelDeclarations:
     """Return the declarations about a model as arrays; raise if one is false."""
-    check_most_reward(model, knowledge.most_reward)
+    check_max_reward(model, assumptions.max_reward)
     groups = None
-    if knowledge.constraint_depends_on is not None:
-        groups = make_groups(ModelSpace(model), knowledge.constraint_depends_on, model).of_row
-    distributions = None if knowledge.outcome_groups is None else distributions_of_rows(model, knowledge)
-    if distributions is not None and model.payoffs.stride > 0 and not knowledge.deterministic:
+    if assumptions.constraint_depends_on is not None:
+        groups = make_groups(ModelSpace(model), assumptions.constraint_depends_on, model).of_row
+    distributions = None if assumptions.shared_transitions is None else distributions_of_rows(model, assumptions)
+    if distributions is not None and model.payoffs.stride > 0 and not assumptions.deterministic:
         raise SettingsError(
-            "outcome_groups is declared, but rewards depend on the outcome: pairs of one group would have to share the "
-            "joint distribution of reward and next state, which it does not say. Leave it out"
+            "shared_transitions is declared, but rewards depend on the outcome: pairs of one group would have to share "
+            "the joint distribution of reward and next state, which it does not say. Leave it out"
         )
     return ModelDeclarations(
-        distributions, groups, declared_rewards(model, knowledge), knowledge.most_reward, bool(knowledge.deterministic),
-        declared_map(model, knowledge), knowledge.constraints is not None, declares_safety(knowledge),
+        distributions, groups, declared_rewards(model, assumptions), assumptions.max_reward,
+        bool(assumptions.deterministic), declared_map(model, assumptions), assumptions.constraints is not None,
+        declares_safety(assumptions),
     )  # fmt: skip
 
 
-def declared_rewards(model: TabularModel, knowledge: Knowledge) -> Floats | None:
+def declared_rewards(model: TabularModel, assumptions: Assumptions) -> Floats | None:
     """[row]: the declared rewards, or None."""
-    if not knowledge.rewards:
+    if not assumptions.rewards:
         return None
     if model.payoffs.stride > 0:
         raise SettingsError("rewards are declared, but they depend on the outcome. Leave rewards out")
-    if knowledge.rewards is True:
+    if assumptions.rewards is True:
         return model.row_reward
     space = ModelSpace(model)
-    declared = np.array([float(knowledge.rewards(*pair_of(space, row))) for row in range(model.num_rows)])
+    declared = np.array([float(assumptions.rewards(*pair_of(space, row))) for row in range(model.num_rows)])
     wrong = np.flatnonzero(~(np.abs(declared - model.row_reward) <= ROUNDING * np.maximum(1.0, np.abs(declared))))
     if wrong.size:
         row = int(wrong[0])
@@ -183,14 +184,14 @@ def pair_of(space: ModelSpace, row: int) -> tuple[int, Any, Any]:
     return step, space.state_of_slot(slot), space.action_of_row(row)
 
 
-def declared_map(model: TabularModel, knowledge: Knowledge) -> Ints | None:
+def declared_map(model: TabularModel, assumptions: Assumptions) -> Ints | None:
     """[row, noise]: the declared next slot, or None."""
-    if knowledge.outcome_map is None:
+    if assumptions.dynamics is None:
         return None
-    rule, noises = knowledge.outcome_map
+    rule, noises = assumptions.dynamics
     if model.payoffs.stride > 0:
-        raise SettingsError("outcome_map is declared, but rewards depend on the outcome. Leave outcome_map out")
-    check_noises(knowledge)
+        raise SettingsError("dynamics is declared, but rewards depend on the outcome. Leave dynamics out")
+    check_noises(assumptions)
     space, slots = ModelSpace(model), next_slots(model)
     following = np.empty((model.num_rows, len(noises)), np.int32)
     for row in range(model.num_rows):
@@ -200,7 +201,7 @@ def declared_map(model: TabularModel, knowledge: Knowledge) -> Ints | None:
             following[row, number] = slots.get((0 if space.shared else step + 1, reached), -1)
             if following[row, number] < 0:
                 raise SettingsError(
-                    f"outcome_map leads from state {state!r}, action {action!r} by noise {noise!r} to {reached!r}, "
+                    f"dynamics leads from state {state!r}, action {action!r} by noise {noise!r} to {reached!r}, "
                     "which is not a state there"
                 )
     check_map(model, following)
@@ -225,11 +226,11 @@ def check_map(model: TabularModel, following: Ints) -> None:
     for row in range(model.num_rows):
         where = pair_label(model, row)
         if len(set(following[row].tolist())) < following.shape[1]:
-            raise SettingsError(f"outcome_map: at {where} two noises lead to one state, which must determine the noise")
+            raise SettingsError(f"dynamics: at {where} two noises lead to one state, which must determine the noise")
         d = layout.row_distribution[row]
         outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
         chance = dict(zip(layout.outcome_next[outcomes].tolist(), layout.outcome_probability[outcomes], strict=True))
         own = np.array([chance.pop(int(slot), 0.0) for slot in following[row]])
         distribution = own if distribution[0] < 0 else distribution
         if chance or (np.abs(own - distribution) > CLOSE).any():
-            raise SettingsError(f"outcome_map: at {where} the next state does not have the declared distribution")
+            raise SettingsError(f"dynamics: at {where} the next state does not have the declared distribution")

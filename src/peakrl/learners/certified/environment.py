@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
-from peakrl.learners.assumptions.knowledge import OutcomeMap
+from peakrl.learners.assumptions.assumptions import Dynamics
 from peakrl.learners.base import alike
 from peakrl.learners.certified.confidence import KIND, UPPER, Counts, Goal
 from peakrl.learners.certified.declared import Declarations
@@ -90,7 +90,7 @@ class GrowingRounds(Rounds):
         none = np.empty(0, np.int64)
         self._walked: list[Longs] = [np.zeros(self.horizon + 1, np.int64) for _ in range(3)]
         self._came_to: list[Floats] = [np.zeros(self.horizon + 1) for _ in range(2)]
-        noises = 0 if declared.outcome_map is None else len(declared.outcome_map[1])
+        noises = 0 if declared.dynamics is None else len(declared.dynamics[1])
         self._structure = Structure(
             self.horizon, 0, 0, ends, none, none, none, none.astype(np.int32), *(none.astype(np.int32),) * 3,
             np.zeros(1, np.int64), none.astype(np.int32), none, noises, none.astype(np.int32),
@@ -139,8 +139,8 @@ class GrowingRounds(Rounds):
         self._noise_next = Table(UNMET, np.int32, noises)
         self._unmet: dict[tuple[int, Hashable], list[tuple[int, int]]] = {}
         self._map = None
-        if self.declared.outcome_map is not None:
-            self._map = OutcomeMap(self.declared.outcome_map, self.space)
+        if self.declared.dynamics is not None:
+            self._map = Dynamics(self.declared.dynamics, self.space)
             self.arrays.guess_by_row, self.arrays.distributions[NOISE], self.arrays.num_distributions = True, 0, 1
             self.arrays.take_cells(np.zeros(1, np.int64), np.array([noises]))
             self.own["distribution"][0, CELLS] = noises
@@ -189,7 +189,7 @@ class GrowingRounds(Rounds):
         self._settled = False
         return changes
 
-    def _lead(self, outcomes: OutcomeMap, first: int) -> None:
+    def _lead(self, outcomes: Dynamics, first: int) -> None:
         """Set the next slots of the noises from and to the slots from `first` on."""
         space, structure = self.space, self.structure
         self._noise_next.grow(space.rows)

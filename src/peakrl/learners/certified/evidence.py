@@ -30,15 +30,15 @@ COUNTED = ("distribution", "cell_next", "cell_reward", "cell_count", "known", "r
 STRUCTURE = ("row_start", "distribution_of_row", "group_of_row", "cell_start")
 #: What each declaration means, for `rests_on`.
 WORDS = {
-    "outcome_groups": "declared: pairs of one outcome group share the distribution of the next state",
+    "shared_transitions": "declared: pairs of one group share the distribution of the next state",
     "constraint_depends_on": "declared: constraints depend on nothing but the {}",
     "rewards": "declared: the rewards",
-    "most_reward": "declared: no step without a violation earns more than {}",
+    "max_reward": "declared: no step without a violation earns more than {}",
     "deterministic": "declared: nothing is random",
     "support": "declared: every possible outcome is in the support; the best policy is among those that are safe by it",
     "safe_policy": "declared: the safe policy is safe; the best policy is among those safe by it and the support",
     "constraints": "declared: the constraints of each step, state and action",
-    "outcome_map": "declared: how the next state follows from state, action and independent, identically drawn noise",
+    "dynamics": "declared: how the next state follows from state, action and independent, identically drawn noise",
 }
 
 
@@ -99,7 +99,7 @@ def shortfall(learner: CertifiedLearner, bounds: dict[str, float | None], epsilo
 
 def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
     """Return the assumptions of the certificate, a sentence each."""
-    states, knowledge = learner.space.states(), learner.task.knowledge
+    states, assumptions = learner.space.states(), learner.task.assumptions
     growing = isinstance(learner.rounds, GrowingRounds)
     known = "horizon" if growing else "states, actions, horizon"
     lines = [
@@ -112,7 +112,7 @@ def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
         lines.append("dynamics, rewards and constraints do not depend on the step")
     if isinstance(learner.rounds, GrowingRounds):
         lines += environment_lines(learner.rounds)
-    declared = knowledge.declared()
+    declared = assumptions.declared()
     return (
         *lines,
         *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name) not in (None, False)),
@@ -144,7 +144,7 @@ def evidence_of(learner: CertifiedLearner) -> Evidence:
         "horizon": space.horizon,
         "stationary": bool(space.shared),
         "reward_range": [float(goal.least), float(goal.most)],
-        "most_reward": float(r.params.most),
+        "max_reward": float(r.params.most),
         "constraint_bounds": list(map(float, learner.task.sizes.constraint_bounds)),
         "joint": bool(r.params.joint),
         "certain": bool(goal.certain),

@@ -60,7 +60,7 @@ from peakrl.types import Floats, Ints, Longs
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.adapter import Rules
-    from peakrl.learners.assumptions.knowledge import Knowledge
+    from peakrl.learners.assumptions.assumptions import Assumptions
 
 #: Declarations that forbid actions.
 LIMITS = {"support", "constraints", "safe_policy"}
@@ -105,9 +105,9 @@ class Certified(LearnerSettings):
         """Return the algorithm for a target."""
         return CertifiedLearner(task, self)
 
-    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise if a declaration needs a model, or bounds are missing."""
-        environment_declarations(rules, knowledge)
+        environment_declarations(rules, assumptions)
 
 
 class CertifiedLearner(SamplingAlgorithm):
@@ -128,12 +128,12 @@ class CertifiedLearner(SamplingAlgorithm):
         self.rounds: Rounds
         self._growing: GrowingRounds | None = None
         if isinstance(self.space, GrowingSpace):
-            declarations = environment_declarations(self.space.rules, task.knowledge)
+            declarations = environment_declarations(self.space.rules, task.assumptions)
             self._check_epsilon(declarations.deterministic)
             self.rounds = self._growing = certify_environment(self.space, *given, declarations)
             return
         model = compiled(task)
-        declared = declared_on_model(model, task.knowledge)
+        declared = declared_on_model(model, task.assumptions)
         self._check_epsilon(declared.deterministic)
         self.rounds = certify_model(model, *given, declared)
         self.payoff = np.stack([model.payoffs.reward, model.record_violation], axis=1)
@@ -141,7 +141,7 @@ class CertifiedLearner(SamplingAlgorithm):
     def _check_epsilon(self, deterministic: bool) -> None:
         if min(self.settings.epsilon) == 0 and not deterministic:
             raise SettingsError(
-                "epsilon is 0, which only Knowledge(deterministic=True) can reach: if outcomes are random, no number "
+                "epsilon is 0, which only Assumptions(deterministic=True) can reach: if outcomes are random, no number "
                 "of episodes proves a policy to be the best"
             )
 
@@ -149,12 +149,12 @@ class CertifiedLearner(SamplingAlgorithm):
         """Add the slots from `first` on; a model has all of them from the start."""
         if self._growing is None:
             return changes
-        limited = not self.task.knowledge.declared().keys().isdisjoint(LIMITS)
+        limited = not self.task.assumptions.declared().keys().isdisjoint(LIMITS)
         return self._growing.grow(first, episode, NO_LOG if limited else log, changes)  # the caller logs forbidden rows
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Rule out what is declared to fail."""
-        self.rounds.forbid(first, forbidden, max_violation, declared=self.task.knowledge.constraints is not None)
+        self.rounds.forbid(first, forbidden, max_violation, declared=self.task.assumptions.constraints is not None)
 
     # Learning ------------------------------------------------------------------------------------------------
 
@@ -488,7 +488,7 @@ def model_params(
     if model.stationary:
         bets *= model.horizon if joint else model.horizon - 1
     share = math.log((bets + 1) / (UPPER * failure_probability))
-    most = most if declared.most_reward is None else min(most, declared.most_reward)
+    most = most if declared.max_reward is None else min(most, declared.max_reward)
     return Params(least, most, joint, declared.deterministic, True, np.full(distributions + 1, share))
 
 

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
 from peakrl.learners.base import FINITE, Episode, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import BudgetSettings
@@ -75,7 +75,7 @@ class LinearSettings(BudgetSettings):
         """Margins depend on the number of episodes."""
         return "margin" if self.scale > 0 else None
 
-    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise if margins need a number of states that is not declared."""
         if self.scale > 0 and rules.states is None:
             raise SettingsError(f"scale is {self.scale:g}: margins need the number of states; pass states=")

@@ -21,7 +21,7 @@ from pydantic import Field, field_validator
 
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.base import Task, compiled
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, CountedChain
 from peakrl.learners.cmdp_lp.learner import LinearPlanner, LinearSettings, Margins
@@ -50,7 +50,7 @@ class PessimistSettings(LinearSettings):
             return tuple(row_weights(given.model, given.rows).tolist())
         return given
 
-    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise: the safe policy is a table of a model."""
         raise SettingsError(f"{type(self).__name__} learns on models: its safe policy is a table of a model")
 

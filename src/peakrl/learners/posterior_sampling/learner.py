@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.errors import SettingsError
-from peakrl.learners.assumptions.knowledge import (
-    check_most_reward,
+from peakrl.learners.assumptions.assumptions import (
+    check_max_reward,
     distributions_of_rows,
     failed_groups,
     group_key,
@@ -90,17 +90,17 @@ class PosteriorLearner(SamplingAlgorithm):
 
     def __init__(self, task: Task, settings: PosteriorSampling) -> None:
         super().__init__(task)
-        check_most_reward(task.model, task.knowledge.most_reward)
-        self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
+        check_max_reward(task.model, task.assumptions.max_reward)
+        self.settings, self.depends_on = settings, task.assumptions.constraint_depends_on
         self.starts_first = self.depends_on is None
         self.shares_steps = self.space.shared
-        self.grouping = task.knowledge.outcome_groups
+        self.grouping = task.assumptions.shared_transitions
         if task.model is None and self.grouping is True:
             raise SettingsError(
-                "outcome_groups is True, but an environment has none: pass a function (step, state, action)"
+                "shared_transitions is True, but an environment has none: pass a function (step, state, action)"
             )
         lo, hi = task.sizes.reward_range
-        hi = hi if task.knowledge.most_reward is None else min(hi, task.knowledge.most_reward)
+        hi = hi if task.assumptions.max_reward is None else min(hi, task.assumptions.max_reward)
         left = np.arange(task.sizes.horizon, -1, -1.0)
         self.most, self.least = hi * left, lo * left
         shared = int(self.space.shared)
@@ -224,7 +224,7 @@ class PosteriorLearner(SamplingAlgorithm):
         if not self.grouping:
             self.distributions.room[new_row : space.rows] = np.arange(new_row, space.rows)
         elif model is not None:
-            self.distributions.room[: space.rows] = distributions_of_rows(model, self.task.knowledge)
+            self.distributions.room[: space.rows] = distributions_of_rows(model, self.task.assumptions)
             self._distribution_numbers = {number: number for number in range(int(self.distributions.used.max()) + 1)}
         elif callable(self.grouping):
             for row in range(new_row, space.rows):

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules as TargetRules
-from peakrl.learners.assumptions.knowledge import Knowledge
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.base import Sizes, Task
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.primal_dual.kernel import BISECT, IMPROVE, PLAN
@@ -50,7 +50,7 @@ class PricedSettings(BudgetSettings):
         """Bonus and steps depend on the number of episodes."""
         return "bonus"
 
-    def check_environment(self, rules: TargetRules, knowledge: Knowledge) -> None:
+    def check_environment(self, rules: TargetRules, assumptions: Assumptions) -> None:
         """Raise if the model must be known."""
         if self.known_model:
             raise SettingsError("known_model is True, but an environment has no known probabilities: learn on a model")

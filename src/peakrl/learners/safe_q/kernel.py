@@ -48,7 +48,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions.knowledge import NO_INTS, Groups
+from peakrl.learners.assumptions.assumptions import NO_INTS, Groups
 from peakrl.learners.episode import Log, log_change, note_episode, take_row
 from peakrl.learners.infeasibility import NO_WITNESS, VIOLATES
 from peakrl.sampling import Words, draw_first

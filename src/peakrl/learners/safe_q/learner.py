@@ -12,10 +12,10 @@ from pydantic import Field
 from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.knowledge import (
+from peakrl.learners.assumptions.assumptions import (
+    Assumptions,
     Groups,
-    Knowledge,
-    check_most_reward,
+    check_max_reward,
     distribution_starts,
     distributions_of_rows,
     failed_groups,
@@ -86,11 +86,11 @@ class SafeQ(LearnerSettings):
         """Return the algorithm for a target."""
         return SafeQLearner(task, self)
 
-    def check_environment(self, rules: Rules, knowledge: Knowledge) -> None:
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise if distributions are declared to be shared: their number is known on models only."""
-        if knowledge.outcome_groups:
+        if assumptions.shared_transitions:
             raise SettingsError(
-                "outcome_groups is declared, but SafeQ shares distributions on models only: leave it out"
+                "shared_transitions is declared, but SafeQ shares distributions on models only: leave it out"
             )
 
     def penalty_of(self, sizes: Sizes) -> float:
@@ -109,16 +109,16 @@ class SafeQLearner(SamplingAlgorithm):
     def __init__(self, task: Task, settings: SafeQ) -> None:
         super().__init__(task)
         check_declarations(task, settings)
-        self.settings, self.depends_on = settings, task.knowledge.constraint_depends_on
+        self.settings, self.depends_on = settings, task.assumptions.constraint_depends_on
         self.starts_first = self.depends_on is None
         self.shares_steps = settings.share_steps and self.space.shared
         self.slack, self.penalty = settings.slack, settings.penalty_of(task.sizes)
         self.start = levels(
-            "tight" if settings.tight_optimism else "stepwise", task.sizes, self.penalty, task.knowledge.most_reward
+            "tight" if settings.tight_optimism else "stepwise", task.sizes, self.penalty, task.assumptions.max_reward
         ).start
         self.lowest = task.sizes.reward_range[0]
         columns, counted = self.columns, 1 if self.shares_steps else self.columns
-        self.distribution_of_row = distributions_of_rows(task.model, task.knowledge)
+        self.distribution_of_row = distributions_of_rows(task.model, task.assumptions)
         distributions = int(self.distribution_of_row.max()) + 1 if self.distribution_of_row.size else 0
         self.by_distribution = distributions > 0
         self.by_slot = {
@@ -380,12 +380,12 @@ class SafeQLearner(SamplingAlgorithm):
 
 def check_declarations(task: Task, settings: SafeQ) -> None:
     """Raise for declarations that are false, or that the settings cannot use."""
-    knowledge = task.knowledge
-    if knowledge.most_reward is not None and not (settings.constraint_memory and settings.tight_optimism):
-        raise SettingsError("most_reward needs tight_optimism and constraint_memory")
-    if knowledge.constraint_depends_on is not None and not settings.constraint_memory:
+    assumptions = task.assumptions
+    if assumptions.max_reward is not None and not (settings.constraint_memory and settings.tight_optimism):
+        raise SettingsError("max_reward needs tight_optimism and constraint_memory")
+    if assumptions.constraint_depends_on is not None and not settings.constraint_memory:
         raise SettingsError("constraint_depends_on needs constraint_memory")
-    check_most_reward(task.model, knowledge.most_reward)
+    check_max_reward(task.model, assumptions.max_reward)
 
 
 def payoff_records(model: TabularModel, slack: float, penalty: float) -> Floats:

@@ -1,9 +1,9 @@
-"""What users declare about a target (`Knowledge`), checked on models and prepared for kernels.
+"""What users declare about a target (`Assumptions`), checked on models and prepared for kernels.
 
 Declarations belong to the problem, not to the learner. A false declaration is an error on a model. On an environment it
 is trusted until an observation contradicts it (`learners.assumptions.contradictions`).
 
-`Knowledge(outcome_map=(g, noises))` declares s' = g(s, a, noise), None at the end of an episode, with independent and
+`Assumptions(dynamics=(g, noises))` declares s' = g(s, a, noise), None at the end of an episode, with independent and
 identically distributed noises. The noise of a step is identified by the next state, so two noises may not lead from the
 same pair to the same state.
 """
@@ -30,7 +30,7 @@ Dependence = Literal["pair", "action", "state"]
 Function = Callable[[int, Any, Any], Any]
 
 
-class Knowledge(BaseModel):
+class Assumptions(BaseModel):
     """What is declared about a target; None if not specified."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
@@ -40,7 +40,7 @@ class Knowledge(BaseModel):
     #: Number of states; an upper bound for the certified learner.
     states: int | None = None
     #: Largest reward of a step without violation, if it is below the reward range.
-    most_reward: float | None = None
+    max_reward: float | None = None
     #: The reward of a pair: a function (step, state, action), or True: it is known from the model or, for environments,
     #: depends on nothing else.
     rewards: bool | Function | None = None
@@ -48,10 +48,10 @@ class Knowledge(BaseModel):
     constraint_depends_on: Dependence | None = None
     #: Which pairs share the distribution of the next state: True, as in the model, or a function (step, state, action)
     #: that returns the same key for them.
-    outcome_groups: bool | Function | None = None
+    shared_transitions: bool | Function | None = None
     #: (g, noises): the next state is g(state, action, noise), None at the end of an episode; the noises are independent
     #: and identically distributed, with an unknown distribution.
-    outcome_map: tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]] | None = None
+    dynamics: tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]] | None = None
     #: True: neither the first state nor any outcome is random.
     deterministic: bool | None = None
     #: A model or `Problem` whose possible outcomes include all real ones, with the real constraints; its probabilities
@@ -68,11 +68,11 @@ class Knowledge(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise SettingsError(
-                describe(error, "not a declaration of Knowledge", list(type(self).model_fields))
+                describe(error, "not a declaration of Assumptions", list(type(self).model_fields))
             ) from None
 
     def __repr__(self) -> str:
-        return f"Knowledge({listed(self.declared())})"
+        return f"Assumptions({listed(self.declared())})"
 
     __str__ = __repr__
 
@@ -97,7 +97,7 @@ class Knowledge(BaseModel):
         return {name: plain(value) for name, value in self.declared().items()}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Knowledge:
+    def from_dict(cls, values: Mapping[str, Any]) -> Assumptions:
         """Restore declarations from `as_dict`; raise for functions."""
         for name, value in values.items():
             if isinstance(value, dict):
@@ -116,16 +116,16 @@ def plain(value: Any) -> Any:
 
 
 #: Nothing is declared.
-NOTHING = Knowledge()
+NOTHING = Assumptions()
 #: Relative tolerance of declared rewards.
 ROUNDING = 1e-12
 
 
-def distributions_of_rows(model: TabularModel | None, knowledge: Knowledge) -> Ints:
+def distributions_of_rows(model: TabularModel | None, assumptions: Assumptions) -> Ints:
     """[row]: number of its declared distribution of the next state; empty if not declared."""
     if model is None:
         return np.empty(0, np.int32)
-    groups = knowledge.outcome_groups
+    groups = assumptions.shared_transitions
     if groups is True:
         return model.layout.row_distribution.astype(np.int32)
     if callable(groups):
@@ -154,7 +154,7 @@ def grouped_distributions(model: TabularModel, key_of: Any) -> Ints:
     if wrong.size:
         row, other = int(wrong[0]), int(first_of[distributions[wrong[0]]])
         raise SettingsError(
-            f"outcome_groups puts {pair_label(model, row)} and {pair_label(model, other)} "
+            f"shared_transitions puts {pair_label(model, row)} and {pair_label(model, other)} "
             "into one group, but their distributions of the next state differ"
         )
     return distributions
@@ -232,23 +232,23 @@ def pair_label(model: TabularModel, row: int) -> str:
     return f"state {model.state_of_slot(int(model.slot_of_row[row]))!r}, action {model.action_of_row(row)!r}"
 
 
-def check_most_reward(model: TabularModel | None, most_reward: float | None) -> None:
+def check_max_reward(model: TabularModel | None, max_reward: float | None) -> None:
     """Raise if an outcome of a pair that never violates earns more than declared."""
-    if most_reward is None or model is None:
+    if max_reward is None or model is None:
         return
     earned = model.row_most_reward
-    above = (model.row_margin >= 0).all(axis=1) & (earned > most_reward + ROUNDING * abs(most_reward))
+    above = (model.row_margin >= 0).all(axis=1) & (earned > max_reward + ROUNDING * abs(max_reward))
     if above.any():
         row = int(np.flatnonzero(above)[0])
         raise SettingsError(
-            f"most_reward is {most_reward}, but {pair_label(model, row)} earns {earned[row]:g} without a violation"
+            f"max_reward is {max_reward}, but {pair_label(model, row)} earns {earned[row]:g} without a violation"
         )
 
 
 Declared = tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]]
 
 
-class OutcomeMap:
+class Dynamics:
     """The next states of a pair, by noise."""
 
     def __init__(self, declared: Declared, space: Space) -> None:
@@ -270,7 +270,7 @@ class OutcomeMap:
             after = label(self.rule(state, action, noise))
             if found.setdefault(after, number) != number:
                 raise SettingsError(
-                    f"outcome_map leads from state {state!r}, action {action!r} to {named(after)} by the noises "
+                    f"dynamics leads from state {state!r}, action {action!r} to {named(after)} by the noises "
                     f"{self.noises[found[after]]!r} and {noise!r}, so that the next state does not identify the noise"
                 )
         return found
@@ -282,7 +282,7 @@ class OutcomeMap:
             state, action = self.space.state_of_slot(int(self.space.slot_of_row[row])), self.space.action_of_row(row)
             others = ", ".join(map(named, list(reached)[:5])) + (" and others" if len(reached) > 5 else "")
             raise TargetError(
-                f"state {state!r}, action {action!r} led to {named(after)}, which no noise of the declared outcome_map "
+                f"state {state!r}, action {action!r} led to {named(after)}, which no noise of the declared dynamics "
                 f"explains: it can lead to {others} only"
             )
 
@@ -295,7 +295,7 @@ def label(reached: Any) -> Hashable:
         try:
             return label_of(reached)
         except TargetError:
-            raise SettingsError(f"outcome_map leads to {shown(reached)}, which is not a state") from None
+            raise SettingsError(f"dynamics leads to {shown(reached)}, which is not a state") from None
     known: Hashable = reached
     return known
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from experiments.drawing import log_axes, places
 from experiments.records import VERSION, Check, FigureRecord, Request, Row, at_most, numbers
-from peakrl import Knowledge, Outcome, Problem, TabularModel, compile_model, evaluate, solve
+from peakrl import Assumptions, Outcome, Problem, TabularModel, compile_model, evaluate, solve
 from peakrl.learners import PosteriorSampling, learner_from
 from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.problems.heating import thermostat
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TASK = "experiments.knowledge:learn_knowing"
+TASK = "experiments.assumptions:learn_knowing"
 NOTHING, DEPENDS, FUNCTION, SUPPORT, GROUPS = RUNGS = (
     "nothing", "constraint depends on action", "constraint function", "support", "support, groups",
 )  # fmt: skip
@@ -113,7 +113,7 @@ FULL = replace(DEFAULT, seeds=20)
 QUICK = replace(DEFAULT, episodes=tuple((name, 400) for name in PROBLEMS), seeds=1, places=12)
 
 
-def knowledge(request: Request) -> FigureRecord:
+def assumptions(request: Request) -> FigureRecord:
     """Return tables, curves and checks of the experiment."""
     return measure(request, request.choose(QUICK, DEFAULT, FULL))
 
@@ -139,7 +139,7 @@ def measure(request: Request, settings: Ladder) -> FigureRecord:
         for name in looks
         for rung in rungs_of(name)
     }
-    found = request.run_groups(tasks, "knowledge")
+    found = request.run_groups(tasks, "assumptions")
     rows: list[Row] = []
     for (name, rung), runs in found.items():
         rows += rung_rows(name, rung, looks[name], runs)
@@ -148,7 +148,7 @@ def measure(request: Request, settings: Ladder) -> FigureRecord:
             rows += [Row(name, EVERYTHING, f"median {what}", unit, None, 0.0, None, 1) for what, unit in measures]
     values = {**asdict(settings), "quick": request.quick, "learner": learner}
     title = "What knowing is worth: violating episodes and episodes to 1 %"
-    return FigureRecord("knowledge", title, "episode", values, tuple(rows), tuple(checks(found)))
+    return FigureRecord("assumptions", title, "episode", values, tuple(rows), tuple(checks(found)))
 
 
 def rung_rows(problem: str, rung: str, looks: list[int], runs: list[Result]) -> list[Row]:
@@ -186,7 +186,7 @@ def learn_knowing(config: Mapping[str, Any]) -> dict[str, Any]:
     gap, violation = [], []
     for run in learn_in_stages(
         model, learner_from(config["learner"]), stages=looks, seed=config["seed"],
-        knowledge=declared(model, config["problem"], config["rung"]),
+        assumptions=declared(model, config["problem"], config["rung"]),
     ):  # fmt: skip
         found = evaluate(model, run.policy)
         gap.append(100 * (best - found.value) / abs(best))
@@ -197,15 +197,15 @@ def learn_knowing(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"gap": np.array(gap), "violation": np.array(violation), "violations": run.violations, "settled": settled}
 
 
-def declared(model: TabularModel, problem: str, rung: str) -> Knowledge:
+def declared(model: TabularModel, problem: str, rung: str) -> Assumptions:
     """Return what is declared on a rung; all of it is true."""
     if rung == DEPENDS:
-        return Knowledge(constraint_depends_on=DEPENDS_ON[problem])
+        return Assumptions(constraint_depends_on=DEPENDS_ON[problem])
     if rung == FUNCTION:
-        return Knowledge(constraints=constraint_function(model))
+        return Assumptions(constraints=constraint_function(model))
     if rung == SUPPORT:
-        return Knowledge(support=model)
-    return Knowledge(support=model, outcome_groups=True) if rung == GROUPS else Knowledge()
+        return Assumptions(support=model)
+    return Assumptions(support=model, shared_transitions=True) if rung == GROUPS else Assumptions()
 
 
 def constraint_function(model: TabularModel) -> Any:
@@ -227,7 +227,7 @@ COLOURS = dict(zip((*RUNGS, EVERYTHING), (BLUE, PURPLE, SKY, GREEN, ORANGE, BLAC
 LEAST_GAP = 1e-3
 
 
-def draw_knowledge(record: FigureRecord) -> Figure:
+def draw_assumptions(record: FigureRecord) -> Figure:
     """Draw for each problem the violating episodes by what is known, and the gap over episodes in the same colours."""
     figure, grid = new_figure(len(record.variants), 2, height=2.3)
     for variant, (left, right) in zip(record.variants, grid, strict=True):

@@ -1,4 +1,4 @@
-"""The experiment `knowledge` at a small size, and its problems."""
+"""The experiment `assumptions` at a small size, and its problems."""
 
 import math
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from experiments import draw_figure
-from experiments.knowledge import DEPENDS_ON, EVERYTHING, PROBLEMS, QUICK, RUNGS, measure, rungs_of
+from experiments.assumptions import DEPENDS_ON, EVERYTHING, PROBLEMS, QUICK, RUNGS, measure, rungs_of
 from experiments.records import Request, read_figure
 from peakrl import safe_set, solve
 
@@ -35,8 +35,8 @@ def test_violating_episodes_and_episodes_to_one_per_cent_are_counted_rung_by_run
     assert 0 < gaps["thermostat", "support", 1.0] < math.inf
     assert record.passed
     record.write(tmp_path)
-    assert read_figure(tmp_path, "knowledge").rows == record.rows
-    assert all(path.stat().st_size > 5_000 for path in draw_figure("knowledge", tmp_path))
+    assert read_figure(tmp_path, "assumptions").rows == record.rows
+    assert all(path.stat().st_size > 5_000 for path in draw_figure("assumptions", tmp_path))
 
 
 def test_a_rung_that_would_be_a_false_declaration_is_left_out():
