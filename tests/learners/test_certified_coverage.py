@@ -23,7 +23,7 @@ from peakrl.learners.episode import Log
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import Trainer
 
-NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
+NO_LOG = Log.of_size(0)
 PARTS = ("upper", "return", "lower", "gaps", "violation")
 SHARES = {"upper": UPPER, "return": LOWER / 3, "lower": LOWER / 3, "gaps": LOWER / 3, "violation": VIOLATION}
 MODELS = {

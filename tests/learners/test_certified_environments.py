@@ -21,8 +21,8 @@ from peakrl.gym.adapter import Observed
 from peakrl.learners import Certified
 from peakrl.learners.certified.confidence import KIND
 from peakrl.learners.certified.episodes import GAUGED
-from peakrl.learners.certified.learner import NO_LOG
 from peakrl.learners.certified.phases import CANDIDATE, CHALLENGE, OPTIMISTIC
+from peakrl.learners.episode import Log
 from peakrl.training.trainer import Trainer
 
 LAKE = {
@@ -399,5 +399,5 @@ def test_what_is_done_in_a_state_that_waits_is_what_is_done_there_once_it_is_ent
     for state, offer in ((100, (0, 1, 2, 3)), (101, (2,)), (102, (1, 3))):
         slot = learner.space.add(2, Observed(state, offer))
         taken = learner.space.first_row(slot) + min(learner.place_when_new(), len(offer) - 1)
-        learner.grow(slot, 61, NO_LOG, 0)
+        learner.grow(slot, Log.of_size(0))
         assert learner.row(2, slot) == taken

@@ -156,7 +156,7 @@ def model_run(learner, episodes):
     """Let a learner play some more."""
     from peakrl.sampling import seed_state
 
-    no_log = Log(*(np.empty(0, np.int32) for _ in range(3)))
+    no_log = Log.of_size(0)
     learner.run(seed_state(np.uint64(9)), 160, episodes, no_log, np.empty((0, 2)), np.zeros(2, np.int64))
 
 
@@ -364,7 +364,7 @@ def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_gro
     learner = learned(seed, episodes=30)
     r, model = learner.rounds, learner.space.model
     t, rng = r.tables, np.random.default_rng(seed)
-    nothing = Log(*(np.empty(0, np.int32) for _ in range(3)))
+    nothing = Log.of_size(0)
     for _ in range(10):
         slot, entries = int(model.first_slot[0]), []
         for step in range(model.horizon):
@@ -381,7 +381,7 @@ def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_gro
             slot = following
         before, open_before = t.updated.copy(), t.witness == OPEN
         with plain_python(bounds, values, episodes):
-            episodes.learn_path(r.structure, r.params, t, r.scratch, model.horizon, False, 31, nothing, 0)
+            episodes.learn_path(r.structure, r.params, t, r.scratch, model.horizon, False, nothing)
         for entry, row in zip(entries, r.scratch.row, strict=False):
             samples = t.distribution[r.structure.distribution_of_row[row], SAMPLES]
             grown = open_before[entry] and samples >= episodes.GROWTH * before[entry]

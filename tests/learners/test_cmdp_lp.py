@@ -29,7 +29,6 @@ from peakrl.planning.occupancy import most_reward
 from peakrl.policy import StochasticPolicy
 from peakrl.sampling import draw_first, draw_outcome, seed_state, uniform
 from peakrl.training import load_run
-from peakrl.training.rollout import NO_CHANGES
 from peakrl.training.trainer import Trainer
 
 INVENTORY, TINY = compile_model(Inventory()), compile_model(tiny_harvesting())
@@ -58,15 +57,15 @@ def test_rows_are_drawn_where_a_number_falls_among_their_chances():
         state = seed_state(np.uint64(rng.integers(2**60)))
         again, before = state.copy(), greedy.copy()
         numbers = [uniform(again) for _ in edges]
-        log = Log(*(np.empty(4, np.int32) for _ in range(3)))
+        log = Log.of_size(4).since(5)
         with plain_python(following):
-            changes = following.draw_rows(state, mixture, counts, 7, log, 5, 1)
+            following.draw_rows(state, mixture, counts, 7, log)
         expected = [
             (5, column * 7 + slot, row)
             for number, edge, first, slot, column in zip(numbers, edges, start, slots, columns, strict=False)
             if before[slot, column] != (row := first + 10 + np.searchsorted(edge[:-1], number, side="right"))
         ]
-        assert [(log.episode[i], log.node[i], log.row[i]) for i in range(1, changes)] == expected
+        assert list(zip(*log.changes, strict=True)) == expected
         seen.update(row for _, _, row in expected)
     assert set(seen) == {10, 11, 12, 13, 15, 17}  # 14 and 16 have no chance
 
@@ -83,7 +82,7 @@ def test_on_true_frequencies_the_plan_is_the_optimum(limit):
                 count_step(algorithm.counts, row, following, INVENTORY.row_reward[row], INVENTORY.row_violation[row, 0])
         algorithm.own["charge"].room[row] = 20 * INVENTORY.row_violation[row]
     algorithm.counts.begun[INVENTORY.first_slot] = 1
-    algorithm.begin(1, seed_state(np.uint64(0)), NO_CHANGES, 0)
+    algorithm.begin(1, seed_state(np.uint64(0)), Log.of_size(0))
     found = evaluate(INVENTORY, StochasticPolicy(INVENTORY, algorithm.chances()))
     best = solve_cmdp(INVENTORY, total=limit)
     assert found.value == pytest.approx(best.value, abs=1e-6)
@@ -138,11 +137,11 @@ def test_a_plain_walk_over_the_same_draws_counts_the_same(seed):
     settings = OptCMDP.certainty_equivalent(per_constraint=0.2)
     algorithm, walked = begun(model, settings, seed), begun(model, settings, seed)
     counters, words = np.zeros(2, np.int64), seed_state(np.uint64(seed))
-    ran, _ = algorithm.run(seed_state(np.uint64(seed)), 0, 40, NO_CHANGES, np.empty((0, 4)), counters)
+    ran = algorithm.run(seed_state(np.uint64(seed)), 0, 40, Log.of_size(0), np.empty((0, 4)), counters)
     assert ran == 40
     violating = 0
     for episode in range(1, 41):
-        walked.begin(episode, words, NO_CHANGES, 0)
+        walked.begin(episode, words, Log.of_size(0))
         violating += walk(model, walked, words, episode)
     assert counters[0] == violating
     for name, array in walked.arrays().items():
@@ -166,7 +165,7 @@ def walk(model, algorithm, words, episode):
         constraints = tuple(model.payoffs.constraints[record].tolist())
         played.add(slot, row, following, float(model.payoffs.reward[record]), constraints)
         slot = following
-    algorithm.learn(played, episode, NO_CHANGES, 0)
+    algorithm.learn(played, episode, Log.of_size(0))
     return bool(played.violation.any())
 
 
@@ -174,7 +173,7 @@ def test_rows_are_drawn_as_often_as_the_chances_say():
     algorithm = begun(INVENTORY, DOPE(total=3.5, safe_policy=SAFE))
     words, drawn, counts = seed_state(np.uint64(1)), [], algorithm.counts
     for episode in range(1, 2001):
-        algorithm.begin(episode, words, NO_CHANGES, 0)
+        algorithm.begin(episode, words, Log.of_size(0))
         drawn.append(counts.greedy[algorithm.mixture.slot[0], algorithm.mixture.column[0]])
     chance = algorithm.mixture.edge[0]
     share = np.mean(np.array(drawn) == algorithm.mixture.row[0])

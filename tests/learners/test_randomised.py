@@ -32,24 +32,18 @@ class CoinFlips(LearnerSettings):
 class CoinFlipper(SamplingAlgorithm):
     randomised = True
 
-    def grow(self, first, episode, log, changes):
+    def grow(self, first, log):
         start = self.space.layout.row_start
         self.size = np.diff(start)[:, None]
         self.drawn = np.repeat(start[:-1, None], self.columns, axis=1)
         self.weights = np.repeat(1.0 / np.maximum(self.size[self.space.slot_of_row], 1), self.columns, axis=1)
-        return changes
 
-    def begin(self, episode, generator, log, changes):
+    def begin(self, episode, generator, log):
         before, start = self.drawn.copy(), self.space.layout.row_start
         for slot, column in np.ndindex(self.drawn.shape):
             self.drawn[slot, column] = start[slot] + int(uniform(generator) * self.size[slot, 0])
-        if len(log.node):
-            for slot, column in np.argwhere(before != self.drawn).tolist():
-                log.episode[changes] = episode
-                log.node[changes] = column * self.space.layout.node_stride + slot
-                log.row[changes] = self.drawn[slot, column]
-                changes += 1
-        return changes
+        slot, column = np.nonzero(before != self.drawn)
+        log.extend(column * self.space.layout.node_stride + slot, self.drawn[slot, column])
 
     def run(self, generator, done, episodes, log, experience, counters):
         model = self.task.model
@@ -58,7 +52,7 @@ class CoinFlipper(SamplingAlgorithm):
             value_of_mixture(model.layout, model.num_nodes, each, read_only(self.chances())) for each in quantities
         ]
         exact = [float(model.first_probability @ table[model.first_slot]) for table in tables]
-        changes = self.begin(done + 1, generator, log, 0)
+        self.begin(done + 1, generator, log.since(done + 1))
         slot, earned, violated = draw_first(generator, model.sampler), 0.0, 0.0
         for step in range(model.horizon):
             row = self.row(step, slot)
@@ -72,7 +66,7 @@ class CoinFlipper(SamplingAlgorithm):
             slot = int(model.layout.outcome_next[outcome])
         if len(experience):
             experience[0] = earned, violated, *exact
-        return 1, changes
+        return 1
 
     def row(self, step, slot):
         return int(self.drawn[slot, step if self.space.shared else 0])

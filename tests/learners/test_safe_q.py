@@ -344,7 +344,7 @@ def test_trials_come_ever_more_rarely_and_never_take_what_is_forbidden():
     model = compile_model(random_problem(3, states=1, actions=3, horizon=1, constraints=1, safe_action=True))
     engine = algorithm_of(model, practical(), 200)
     tried, generator = set(), seed_state(np.uint64(1))
-    log, counters = Log(*(np.empty(0, np.int32) for _ in range(3))), np.zeros(2, np.int64)
+    log, counters = Log.of_size(0), np.zeros(2, np.int64)
     for k in range(200):
         row = int(engine.tables.greedy[0, 0])
         assert not engine.forbidden()[row, 0] or k == 0
@@ -369,10 +369,12 @@ def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
             seed_state(np.uint64(3)),
             np.zeros(2, np.int64),
         )
-        log = Log(*(np.empty(20 * engine.log_room, np.int32) for _ in range(3)))
+        log = Log.of_size(20 * engine.log_room)
         most = 0
         for k in range(300):
-            most = max(most, engine.run(generator, k, 1, log, np.empty((0, 2)), counters)[1])
+            log.clear()
+            engine.run(generator, k, 1, log, np.empty((0, 2)), counters)
+            most = max(most, len(log.changes[0]))
         assert 0 < most <= engine.log_room
 
 

@@ -16,11 +16,11 @@ from naive import optimistic_plan
 from peakrl import Assumptions, Policy, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import StorageError
 from peakrl.learners import SUCBVI, UCBVI, learner_from
+from peakrl.learners.episode import Log
 from peakrl.learners.ucbvi import NO_CELL, count_step, plan
 from peakrl.problems import energy_harvesting
 from peakrl.records import read_record, write_record
 from peakrl.training import load_run
-from peakrl.training.rollout import NO_CHANGES
 from peakrl.training.trainer import Trainer
 
 SMALL = compile_model(
@@ -57,7 +57,7 @@ def test_the_plan_is_the_optimum_from_true_frequencies():
             following = int(SMALL.outcome_next[outcome])
             for _ in range(round(1000 * SMALL.outcome_probability[outcome])):
                 count_step(algorithm.counts, row, following, float(SMALL.row_reward[row]), violation)
-    plan(algorithm.layout, algorithm.counts, algorithm.planning, NO_CHANGES, 1, 0)
+    plan(algorithm.layout, algorithm.counts, algorithm.planning, Log.of_size(0))
     result = evaluate(SMALL, Policy(SMALL, algorithm.decided()))
     assert result.value == pytest.approx(solve(SMALL).value, rel=1e-3)  # frequencies are rounded to thousandths
     assert result.violation == 0
@@ -68,7 +68,7 @@ def test_the_kernel_agrees_with_its_plain_twin(bonus):
     lo, hi = SMALL.reward_range
     for episodes in (1, 4, 24, 230):
         algorithm = begun(bonus=bonus, seed=2, episodes=episodes)
-        plan(algorithm.layout, algorithm.counts, algorithm.planning, NO_CHANGES, 1, 0)
+        plan(algorithm.layout, algorithm.counts, algorithm.planning, Log.of_size(0))
         rows_of = [SMALL.rows_of_slot(slot) for slot in range(SMALL.num_slots)]
         visits = np.maximum(algorithm.counts.visits, 1)
         reward, forbidden = (algorithm.counts.reward / visits - lo).tolist(), algorithm.counts.max_violation > 0
@@ -166,7 +166,7 @@ def test_sucbvi_fails_what_its_definition_says_and_chooses_nothing_else_while_it
     active = Trainer(model, SUCBVI(), planned=200, seed=seed, every=0, average=False)
     active.advance(60)
     algorithm = active.learned()
-    plan(algorithm.layout, algorithm.counts, algorithm.planning, NO_CHANGES, 61, 0)
+    plan(algorithm.layout, algorithm.counts, algorithm.planning, Log.of_size(0))
     fails, known = failing_entries(algorithm), algorithm.known()
     for step, slot in algorithm.space.decisions():
         rows = list(model.rows_of_slot(slot))

@@ -115,16 +115,16 @@ def test_what_is_learned_of_a_row_that_is_no_longer_greedy_leaves_the_best_one_g
     reward, ahead = rng.integers(0, 8, horizon) / 4, np.array([*(node[here, 0] for here in nodes[1:]), 0.0])
     alpha = [[0.5, 0.25, (horizon + 1) / (horizon + 3), (horizon + 1) / (horizon + 4)][n] for n in visits[entries]]
     expected = [(1 - a) * old + a * new for a, old, new in zip(alpha, q[entries], reward + ahead, strict=True)]
-    seen, log = visits[entries] + 1, Log(*(np.empty(9 if logs else 0, np.int32) for _ in range(3)))
+    seen, log = visits[entries] + 1, Log.of_size(9 if logs else 0).since(8)
     tables = Tables(q, visits, node.reshape(-1), words.reshape(-1))
     rates = Rates(horizon, np.array([np.nan, 0.5, 0.25]), np.full(horizon, 2.0))
     path = (np.array(each) for each in (slots, rows, followings))
-    changes = learn_played(layout, tables, rates, None, None, *path, reward, 7, log, 2)
+    learn_played(layout, tables, rates, None, None, *path, reward, log)
     assert (q[entries].tolist(), visits[entries].tolist()) == (expected, seen.tolist())
     found = [best(step, slot) for step, slot in enumerate(slots)]
     assert [(*node[here, :2], words[here, 2]) for here in nodes] == found
     new = [(8, nodes[h], row) for h, (_, _, row) in enumerate(found) if row != greedy[h]] if logs else []
-    assert [(log.episode[i], log.node[i], log.row[i]) for i in range(2, changes)] == new
+    assert list(zip(*log.changes, strict=True)) == new
 
 
 def test_a_run_is_reproduced_by_its_seed_and_changed_by_another():

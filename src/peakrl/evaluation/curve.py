@@ -447,9 +447,9 @@ class PolicyCurve:
         """Free the tables; they are rebuilt from the policy if needed."""
         self._tables = None
 
-    def advance(self, done: int, count: int, log: Sequence[Ints], changes: int) -> Floats:
+    def advance(self, done: int, count: int, changes: Sequence[Ints]) -> Floats:
         """Return [episode, 2] for episodes done+1 .. done+count."""
-        columns = [np.concatenate([old, new[:changes]]) for old, new in zip(self.pending, log, strict=True)]
+        columns = [np.concatenate([old, new]) for old, new in zip(self.pending, changes, strict=True)]
         value, violation = np.empty(count), np.empty(count)
         for column in columns:
             column.flags.writeable = False  # as the change list of an averaged policy is
@@ -463,5 +463,5 @@ def policy_value(model: TabularModel, rows: Ints) -> dict[str, float]:
     """Return the exact value and violation of the policy `rows` [node]."""
     nothing = [np.empty(0, np.int32)] * 3
     rows = np.where(first_rows(model) < 0, np.int32(-1), rows)  # states without actions may hold any number
-    value, violation = PolicyCurve(model, rows).advance(0, 1, nothing, 0)[0].tolist()
+    value, violation = PolicyCurve(model, rows).advance(0, 1, nothing)[0].tolist()
     return {"value": value, "violation": violation}

@@ -17,8 +17,8 @@ On a compiled model a `SamplingAlgorithm` offers `run`: many episodes in one ker
 gives bit for bit the same results as the calls above with the same random numbers. On environments, episodes are played
 step by step (`training.rollout`).
 
-Changes of the behaviour policy are logged, so that every pi^k is known: from `episode` on, `node` takes `row`. Methods
-that may change it return the new length of the log; nothing is written to a log of length 0.
+Changes of the behaviour policy are noted in a `Log`, so that every pi^k is known: from an episode on, a node takes a
+row. Whoever calls the methods above has set that episode.
 
 A `randomised` algorithm draws a row for every node when an episode begins and logs the differences to the previous
 episode. No node is visited twice in an episode, so the trajectory has the distribution of the randomised policy.
@@ -290,9 +290,9 @@ class Algorithm(ABC):
         """How many episodes may begin together."""
         return 1
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables for the slots from `first` on."""
-        return changes
+        return
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Forbid rows that are declared to fail; `forbidden` is [row - first, column] for the new rows from `first` on.
@@ -302,17 +302,17 @@ class Algorithm(ABC):
         if forbidden.any():
             raise SettingsError("this learner cannot use support, constraints or safe_policy: leave them out")
 
-    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+    def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Prepare for an episode."""
-        return changes
+        return
 
     def observe(self, played: Episode) -> None:
         """Process the latest step of an episode in progress."""
         return
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode that is over."""
-        return changes
+        return
 
     def place_when_new(self) -> int | None:
         """Return the index of the action taken in a new state (the last action if there are fewer).
@@ -479,10 +479,8 @@ class SamplingAlgorithm(Algorithm):
     quick: ClassVar[bool] = False
 
     @abstractmethod
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
-        """Run episodes of the model until done or until the log is full; return how many, and the number of changes.
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
+        """Run episodes of the model until done or until the log is full; return how many.
 
         `experience` is [episode, 2]: reward and violation, or empty. If the algorithm is `randomised` it is
         [episode, 4], with the exact value and violation of the policy that the episode was drawn from.

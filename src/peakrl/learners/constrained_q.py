@@ -50,7 +50,7 @@ from peakrl.learners.base import (
     used,
 )
 from peakrl.learners.constants import Bonus, Levels, Start, level_of, levels, slater_penalty
-from peakrl.learners.episode import Log, note_episode
+from peakrl.learners.episode import Log, note, note_episode
 from peakrl.learners.growable import Table
 from peakrl.learners.space import checked_rows
 from peakrl.policy.export import UNKNOWN, VIOLATED
@@ -251,7 +251,7 @@ class OptimisticQ(SamplingAlgorithm):
         """Every step of an episode may change the greedy row of its node."""
         return self.task.sizes.horizon
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables; new entries start optimistic."""
         space, steps = self.space, self.columns
         nodes = space.slots * (steps + 1 if space.shared else 1)
@@ -274,7 +274,6 @@ class OptimisticQ(SamplingAlgorithm):
         if first < space.ends:
             left = np.arange(space.ends)[::-1] * (0.0 - self.lowest)
             node[VALUE : space.ends * COLUMNS : COLUMNS] = left
-        return changes
 
     def _fill_by_step(self, first: int) -> None:
         """As `fill_slots`, for slots that belong to many steps, in any order."""
@@ -302,29 +301,27 @@ class OptimisticQ(SamplingAlgorithm):
         """The greedy rows."""
         return Choices(self.tables.choice, CHOSEN, self.layout.node_stride * COLUMNS, COLUMNS)
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from every transition of an episode, the first one first."""
         length = played.length
         if played.violation[:length].any():
             np.maximum.at(self.max_violation.room, played.row[:length], played.violation[:length])
         modified = self.modified(played.reward[:length], played.constraints[:length])
-        return learn_played(
+        learn_played(
             self.layout, self.tables, self.rates, self.hoeffding, self.bernstein,
             played.slot, played.row, played.following, modified - self.lowest,
-            episode, log, changes,
+            log,
         )  # fmt: skip
 
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model."""
         model = compiled(self.task)
-        changes = learn_episodes(
+        learn_episodes(
             model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
             self.tables, self.rates, self.hoeffding, self.bernstein, self.to_rescan,
             generator, done, episodes, log, experience, counters,
         )  # fmt: skip
-        return episodes, changes
+        return episodes
 
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the greedy rows."""
@@ -498,10 +495,9 @@ def learn_episodes(
     experience: Floats,
     #: Number of episodes with violations so far, and the last of them.
     counters: Longs,
-) -> int:
-    """Run episodes done+1 .. done+episodes; return the number of logged changes."""
+) -> None:
+    """Run episodes done+1 .. done+episodes."""
     node_stride, entry_stride = U64(layout.node_stride), U64(layout.entry_stride)
-    changes, keep = U64(0), log.node.shape[0] > 0
     for k in range(episodes):
         slot = U64(draw_first(generator, sampler))
         here, base, falls = U64(0), U64(0), U64(0)
@@ -529,17 +525,13 @@ def learn_episodes(
             falls += U64(fell)
             slot = following_slot
             base += entry_stride
+        log.head[1] = done + k + 2
         for i in range(falls):
             step, slot = to_rescan.step[i], to_rescan.slot[i]
             node = step * node_stride + slot
-            changed = rescan(layout, tables, rates, step, slot, node * NODE_COLUMNS)
-            if changed and keep:
-                log.episode[changes] = done + k + 2
-                log.node[changes] = node
-                log.row[changes] = tables.choice[node * NODE_COLUMNS + GREEDY]
-                changes += ONE
+            if rescan(layout, tables, rates, step, slot, node * NODE_COLUMNS):
+                note(log, node, tables.choice[node * NODE_COLUMNS + GREEDY])
         note_episode(experience, counters, done, k, earned, violated)
-    return np.int64(changes)
 
 
 @loop
@@ -555,15 +547,12 @@ def learn_played(
     followings: Longs,
     #: [step]: R
     reward: Floats,
-    episode: int,
     log: Log,
-    changes: int,
-) -> int:
-    """Learn from an episode of an environment; return the new length of the log.
+) -> None:
+    """Learn from an episode of an environment.
 
     In vector environments a row may have ceased to be greedy, because of the updates of another episode.
     """
-    keep = log.node.shape[0] > 0
     for step in range(reward.shape[0]):
         slot, row = U64(slots[step]), U64(rows[step])
         node = U64(step * layout.node_stride) + slot
@@ -571,12 +560,5 @@ def learn_played(
         ahead = U64((step + 1) * layout.node_stride + followings[step]) * NODE_COLUMNS
         overtaken = tables.choice[cell + GREEDY] != row
         fell = update(tables, rates, hoeffding, bernstein, U64(step), cell, entry, reward[step], tables.node[ahead + W])
-        changed = False
-        if fell or overtaken:
-            changed = rescan(layout, tables, rates, U64(step), slot, cell)
-        if changed and keep:
-            log.episode[changes] = episode + 1
-            log.node[changes] = node
-            log.row[changes] = tables.choice[cell + GREEDY]
-            changes += 1
-    return changes
+        if (fell or overtaken) and rescan(layout, tables, rates, U64(step), slot, cell):
+            note(log, node, tables.choice[cell + GREEDY])

@@ -195,10 +195,10 @@ class OwnAlgorithm(Algorithm):
 
     # Learning ------------------------------------------------------------------------------------------------
 
-    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+    def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Sample the behaviour policy if it is due."""
         if episode < self._next_sample:
-            return changes
+            return
         self._next_sample = episode + max(
             1, int(SAMPLE_GROWTH * episode), self.space.slots * self.columns // STATES_PER_EPISODE
         )
@@ -206,15 +206,9 @@ class OwnAlgorithm(Algorithm):
         first = self.space.layout.row_start[:-1, None]
         before = np.broadcast_to(first, table.shape).copy()
         before[: len(self._table)] = self._table
-        if len(log.node):
-            slots, columns = np.nonzero(table != before)
-            end = changes + len(slots)
-            log.episode[changes:end] = episode
-            log.node[changes:end] = columns * self.space.layout.node_stride + slots
-            log.row[changes:end] = table[slots, columns]
-            changes = end
+        slots, columns = np.nonzero(table != before)
+        log.extend(columns * self.space.layout.node_stride + slots, table[slots, columns])
         self._table = table
-        return changes
 
     def row(self, step: int, slot: int) -> int:
         """Return the row that the learner takes."""
@@ -231,10 +225,9 @@ class OwnAlgorithm(Algorithm):
             None if over else self.space.state_of_slot(following),
         )  # fmt: skip
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Pass the end of the episode to the learner."""
         self._call("end_episode")
-        return changes
 
     # Results -------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
 from peakrl.gym.adapter import Observed, Rules
+from peakrl.learners.episode import Changes
 from peakrl.learners.growable import Table
 from peakrl.memory import BYTES_WITH_VALUES, check_tables
 from peakrl.policy.tables import first_rows
@@ -27,8 +28,6 @@ from peakrl.spaces import ActionNumbers
 from peakrl.tabular import TabularModel
 from peakrl.types import Ints, Layout, Longs
 from peakrl.visited import VisitedStates
-
-Changes = tuple[Ints, Ints, Ints]
 
 
 class Space(Protocol):

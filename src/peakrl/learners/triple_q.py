@@ -36,7 +36,7 @@ from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
 from peakrl.learners.base import FINITE, Choices, Episode, SamplingAlgorithm, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import BudgetSettings
-from peakrl.learners.episode import Log, log_change, note_episode, take_row
+from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
 from peakrl.learners.growable import Table
 from peakrl.learners.space import checked_rows
 from peakrl.sampling import Words, draw_first
@@ -153,7 +153,7 @@ class TripleQLearner(SamplingAlgorithm):
             "limit": budget.limits - settings.tightening, "quantities": budget.quantities, "by_step": budget.by_step,
         }  # fmt: skip
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables; new entries start at the largest value and at cost 0."""
         space = self.space
         before = self.by_entry["q"].size // self.columns
@@ -173,7 +173,6 @@ class TripleQLearner(SamplingAlgorithm):
         places: dict[str, Any] = {"row_start": np.array(start), "slot_step": np.array(space.slot_step)}
         places |= {"node_stride": space.layout.node_stride, "entry_stride": space.layout.entry_stride}
         self.rules = Rules(shift=int(space.shared), **places, **self.constants)
-        return changes
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
@@ -189,17 +188,15 @@ class TripleQLearner(SamplingAlgorithm):
         """The greedy rows."""
         return Choices.by_column(self.tables.greedy)
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode."""
         length, path = played.length, self.path
         path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
         path.reward[:length] = played.reward[:length]
         path.charge[:length] = self.budget.charges(played.constraints[:length])
-        return learn_path(self.tables, self.rules, path, length, log, episode, changes)
+        learn_path(self.tables, self.rules, path, length, log, episode)
 
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model, fewer if the log is full."""
         model = compiled(self.task)
         return learn_triple_q(
@@ -252,13 +249,12 @@ def greedy_row(tables: Tables, rules: Rules, step: int, slot: int) -> int:
 
 
 @loop
-def choose(tables: Tables, rules: Rules, step: int, slot: int, log: Log, episode: int, changes: int) -> int:
-    """Update the greedy row of a node; log a change from `episode` on; return the new length of the log."""
+def choose(tables: Tables, rules: Rules, step: int, slot: int, log: Log) -> None:
+    """Update the greedy row of a node."""
     row, column = greedy_row(tables, rules, step, slot), step * rules.shift
     if tables.greedy[slot, column] != row:
         tables.greedy[slot, column] = row
-        changes = log_change(log, episode, step * rules.node_stride + slot, row, changes)
-    return changes
+        note(log, step * rules.node_stride + slot, row)
 
 
 @loop
@@ -285,8 +281,8 @@ def update(tables: Tables, rules: Rules, path: Path, length: int) -> None:
 
 
 @loop
-def end_frame(tables: Tables, rules: Rules, log: Log, episode: int, changes: int) -> int:
-    """Update the queues and lift the reward table; return the new length of the log."""
+def end_frame(tables: Tables, rules: Rules, log: Log) -> None:
+    """Update the queues and lift the reward table."""
     for j in range(tables.queue.shape[0]):
         tables.queue[j] = max(0.0, tables.queue[j] + tables.estimate[j] / rules.frame - rules.limit[j])
     tables.estimate[:] = 0.0
@@ -299,19 +295,17 @@ def end_frame(tables: Tables, rules: Rules, log: Log, episode: int, changes: int
             for row in range(rules.row_start[slot], rules.row_start[slot + 1]):
                 entry = step * rules.entry_stride + row
                 tables.q[entry] = min(rules.cap[step], tables.q[entry] + rules.lift)
-            changes = choose(tables, rules, step, slot, log, episode, changes)
-    return changes
+            choose(tables, rules, step, slot, log)
 
 
 @loop
-def learn_path(tables: Tables, rules: Rules, path: Path, length: int, log: Log, episode: int, changes: int) -> int:
-    """Learn from an episode; end the frame if it is its last; return the new length of the log."""
+def learn_path(tables: Tables, rules: Rules, path: Path, length: int, log: Log, episode: int) -> None:
+    """Learn from an episode; end the frame if it is its last."""
     update(tables, rules, path, length)
     for step in range(length):
-        changes = choose(tables, rules, step, path.slot[step], log, episode + 1, changes)
+        choose(tables, rules, step, path.slot[step], log)
     if episode % rules.frame == 0:
-        changes = end_frame(tables, rules, log, episode + 1, changes)
-    return changes
+        end_frame(tables, rules, log)
 
 
 @loop
@@ -333,12 +327,11 @@ def learn_triple_q(
     log: Log,
     experience: Floats,
     counters: Longs,
-) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes."""
-    changes = np.int64(0)  # a literal 0 would compile another specialisation
+) -> int:
+    """Run up to `episodes` episodes from done+1 on; return how many."""
     for k in range(episodes):
-        if log.node.shape[0] > 0 and k > 0 and changes + tables.greedy.size + layout.horizon > log.node.shape[0]:
-            return k, changes
+        if k > 0 and lacks_room(log, tables.greedy.size + layout.horizon):
+            return k
         slot = draw_first(generator, sampler)
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
@@ -350,6 +343,7 @@ def learn_triple_q(
             earned += payoff[record, 0]
             violated += payoff[record, 1]
             slot = following
-        changes = learn_path(tables, rules, path, layout.horizon, log, done + k + 1, changes)
+        log.head[1] = done + k + 2
+        learn_path(tables, rules, path, layout.horizon, log, done + k + 1)
         note_episode(experience, counters, done, k, earned, violated)
-    return episodes, changes
+    return episodes

@@ -48,7 +48,7 @@ from peakrl.learners.base import (
     used,
 )
 from peakrl.learners.coverage import Outcomes, collect
-from peakrl.learners.episode import Log, log_change, note_episode, take_row
+from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
 from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
 from peakrl.learners.space import checked_rows
@@ -162,7 +162,7 @@ class CountingPlanner(SamplingAlgorithm):
         for table in self.by_cell.values():
             table.grow(cells)
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables; new slots start at the largest possible value."""
         space, sizes = self.space, self.task.sizes
         for table in (*self.by_row.values(), self.forbidden):
@@ -178,7 +178,6 @@ class CountingPlanner(SamplingAlgorithm):
             left = np.arange(space.horizon, -1, -1) * (0.0 - sizes.reward_range[0])
             self.by_slot["w"].room[: space.ends] = left if space.shared else left[:, None]
         self._gather()
-        return changes
 
     def _gather(self) -> None:
         """Collect the arrays for the kernels; growing may have reallocated them."""
@@ -220,17 +219,16 @@ class CountingPlanner(SamplingAlgorithm):
         followed = self.by_slot["greedy"].room[low : self.space.slots]
         followed[:] = np.where(best >= 0, best, followed)
 
-    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+    def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Plan if it is due."""
-        if episode < self.state[1]:
-            return changes
-        return plan_if_due(self.layout, self.counts, self.planning, log, episode, changes)
+        if episode >= self.state[1]:
+            plan_if_due(self.layout, self.counts, self.planning, log, episode)
 
     def choices(self) -> Choices:
         """The latest plan."""
         return Choices.by_column(self.counts.greedy)
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Count every transition of an episode."""
         if self.state[0] + played.length > len(self.by_cell["count"].room):
             self._grow_cells(int(self.state[0]) + played.length)
@@ -242,11 +240,8 @@ class CountingPlanner(SamplingAlgorithm):
         )
         if self.avoid_dead_ends:
             note_dead_ends(self.counts, self.planning, played.slot[0], bool(played.violation[steps].any()), episode)
-        return changes
 
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model, fewer if the log is full."""
         model = compiled(self.task)
         return learn_counting(
@@ -371,8 +366,8 @@ def find_witnesses(counts: Counts, planning: Planning, witness: Ints, none: int,
 
 
 @loop
-def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int, changes: int) -> int:
-    """Plan; log changes from `episode` on; return the new length of the log. Ties go to the lowest row."""
+def plan(layout: Layout, counts: Counts, planning: Planning, log: Log) -> None:
+    """Plan; ties go to the lowest row."""
     columns = counts.greedy.shape[1]
     for back in range(columns):
         column = columns - 1 - back
@@ -396,17 +391,15 @@ def plan(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: 
             counts.w[slot, column] = best
             if counts.greedy[slot, column] != chosen:
                 counts.greedy[slot, column] = chosen
-                changes = log_change(log, episode, column * layout.node_stride + slot, chosen, changes)
-    return changes
+                note(log, column * layout.node_stride + slot, chosen)
 
 
 @loop
-def plan_if_due(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int, changes: int) -> int:
+def plan_if_due(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int) -> None:
     """Plan if it is due in this episode."""
     if episode >= counts.state[1]:
-        changes = plan(layout, counts, planning, log, episode, changes)
+        plan(layout, counts, planning, log)
         counts.state[1] = episode + max(LEAST_BATCH, int(BATCH_SHARE * (episode - 1)))
-    return changes
 
 
 @loop
@@ -464,13 +457,13 @@ def learn_counting(
     log: Log,
     experience: Floats,
     counters: Longs,
-) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes."""
-    changes = np.int64(0)  # a literal 0 would compile another specialisation
+) -> int:
+    """Run up to `episodes` episodes from done+1 on; return how many."""
     for k in range(episodes):
-        if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
-            return k, changes
-        changes = plan_if_due(layout, counts, planning, log, done + k + 1, changes)
+        if k > 0 and lacks_room(log, counts.greedy.size):
+            return k
+        log.head[1] = done + k + 1
+        plan_if_due(layout, counts, planning, log, done + k + 1)
         first = draw_first(generator, sampler)
         counts.begun[first] += 1
         slot = first
@@ -487,4 +480,4 @@ def learn_counting(
             count_step(counts, rows[step], followings[step], payoff[record, 0], payoff[record, 1])
         note_dead_ends(counts, planning, first, violated > 0.0, done + k + 1)
         note_episode(experience, counters, done, k, earned, violated)
-    return episodes, changes
+    return episodes

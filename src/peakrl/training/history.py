@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from peakrl.checks import check_confidence, check_count, check_number
 from peakrl.errors import SettingsError
 from peakrl.evaluation.curve import PolicyCurve
-from peakrl.learners.episode import Log
+from peakrl.learners.episode import Changes
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Longs
 
@@ -150,9 +150,9 @@ class Recorder:
         self.sums = np.zeros(2)
         self.curve = None if model.deterministic or randomised else PolicyCurve(model)
 
-    def add(self, done: int, count: int, experience: Floats, log: Log, changes: int) -> None:
+    def add(self, done: int, count: int, experience: Floats, changes: Changes) -> None:
         """Add episodes done+1 .. done+count."""
-        exact = experience if self.curve is None else self.curve.advance(done, count, log, changes)
+        exact = experience if self.curve is None else self.curve.advance(done, count, changes)
         if self.randomised:
             experience, exact = (np.ascontiguousarray(part) for part in (experience[:, :2], experience[:, 2:]))
         if count == 0:
@@ -199,7 +199,7 @@ class Experience:
         self.rows: list[Point] = []
         self.last: Point = (0, np.nan, np.nan, 0.0, 0.0)
 
-    def add(self, done: int, count: int, experience: Floats, log: Log, changes: int) -> None:
+    def add(self, done: int, count: int, experience: Floats, changes: Changes) -> None:
         """Add episodes done+1 .. done+count."""
         for episode, (reward, violation) in enumerate(experience[:, :2].tolist(), done + 1):
             *_, earned, violated = self.last

@@ -29,7 +29,7 @@ from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.assumptions.contradictions import DeclarationCheck, Observations
 from peakrl.learners.assumptions.limits import Limits
 from peakrl.learners.base import Algorithm, Episode, SamplingAlgorithm
-from peakrl.learners.episode import Log
+from peakrl.learners.episode import Changes, Log
 from peakrl.learners.space import GrowingSpace, Space
 from peakrl.sampling import Words
 from peakrl.types import Floats, Longs
@@ -37,7 +37,6 @@ from peakrl.types import Floats, Longs
 #: Steps between two looks at the clock, at first and at most: kernels, lanes.
 KERNEL_STEPS = 1 << 16, 1 << 20
 LANE_STEPS = 1 << 10, 1 << 16
-NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
 #: An episode: slots (the one after the last step included), rows, rewards and constraints, those of a step together.
 Walked = tuple[list[int], list[int], list[float], list[float]]
 
@@ -60,7 +59,7 @@ class Ledger(Protocol):
     @property
     def recorded(self) -> bool: ...
 
-    def take(self, count: int, experience: Floats, log: Log, changes: int) -> None: ...
+    def take(self, count: int, experience: Floats, changes: Changes) -> None: ...
 
 
 class KernelSource:
@@ -89,13 +88,12 @@ class KernelSource:
     def _run(self, ledger: Ledger, count: int) -> None:
         if self._log is None:
             size = self.algorithm.log_room + KERNEL_STEPS[1] if ledger.logs else 0
-            self._log = Log(*(np.empty(size, np.int32) for _ in range(3)))
+            self._log = Log.of_size(size)
         while count > 0 and self.algorithm.stop_reason is None:
             experience = np.empty((count if ledger.recorded else 0, 4 if self.algorithm.randomised else 2))
-            ran, changes = self.algorithm.run(
-                ledger.generator, ledger.done, count, self._log, experience, ledger.counters
-            )
-            ledger.take(ran, experience[:ran], self._log, changes)
+            self._log.clear()
+            ran = self.algorithm.run(ledger.generator, ledger.done, count, self._log, experience, ledger.counters)
+            ledger.take(ran, experience[:ran], self._log.changes)
             count -= ran
 
     def rest(self) -> None:
@@ -145,8 +143,7 @@ class LaneSource:
         self._final = False
         horizon = self.rules.horizon
         self.pieces = max(1, LANE_STEPS[0] // horizon), max(1, LANE_STEPS[1] // horizon)
-        self._log = NO_CHANGES
-        self._changes = 0
+        self._log = Log.of_size(0)
         if limits is not None:
             self.rules.idle = lambda first: first.offer[self._first_choice(first)]
 
@@ -196,21 +193,17 @@ class LaneSource:
         self.started = ledger.done
         self._begin_algorithm(ledger)
 
-    def _log_with_room(self, ledger: Ledger, algorithm: Algorithm) -> Log:
-        """Return the log with room for the next episode."""
-        needed = self._changes + algorithm.log_room if ledger.logs else 0
-        if len(self._log.node) < needed:
-            larger = Log(*(np.empty(2 * needed, np.int32) for _ in range(3)))
-            for new, old in zip(larger, self._log, strict=True):
-                new[: self._changes] = old[: self._changes]
-            self._log = larger
-        return self._log
+    def _log_since(self, ledger: Ledger, algorithm: Algorithm, episode: int) -> Log:
+        """Return the log with room for the next episode, whose changes hold from `episode` on."""
+        if ledger.logs:
+            self._log = self._log.with_room(algorithm.log_room)
+        return self._log.since(episode)
 
     def _grow(self, ledger: Ledger, algorithm: Algorithm, first: int) -> None:
-        log = self._log_with_room(ledger, algorithm)
-        self._changes = algorithm.grow(first, self.started, log, self._changes)
+        log = self._log_since(ledger, algorithm, max(self.started, 1))
+        algorithm.grow(first, log)
         if self.limits is not None and self.space.slots > self.space.ends:
-            self._forbid(algorithm, self.limits, max(first, self.space.ends), log if first else NO_CHANGES)
+            self._forbid(algorithm, self.limits, max(first, self.space.ends), log if first else Log.of_size(0))
         if self._final:  # what the last episode follows in states that it is the first to meet
             ledger.greedy = np.concatenate([ledger.greedy, algorithm.greedy()[len(ledger.greedy) :]])
 
@@ -222,15 +215,10 @@ class LaneSource:
         if not isinstance(algorithm, SamplingAlgorithm):
             return  # it logs its rows itself
         for slot in range(first, self.space.slots) if len(log.node) else ():
-            steps = range(self.space.horizon) if self.space.shared else [int(self.space.slot_step[slot])]
-            for step in steps:
-                chosen = algorithm.row(step, slot)
-                if chosen != starts[slot]:
-                    node = step * self.space.layout.node_stride + slot
-                    log.episode[self._changes], log.node[self._changes], log.row[self._changes] = (
-                        max(self.started, 1), node, chosen
-                    )  # fmt: skip
-                    self._changes += 1
+            steps = np.arange(self.space.horizon) if self.space.shared else self.space.slot_step[slot : slot + 1]
+            rows = np.array([algorithm.row(step, slot) for step in steps.tolist()])
+            changed = rows != starts[slot]
+            log.extend(steps[changed] * self.space.layout.node_stride + slot, rows[changed])
 
     def _start(self, ledger: Ledger, goal: int) -> None:
         """Start episodes in idle lanes, while the run has any left."""
@@ -247,8 +235,7 @@ class LaneSource:
             self._running[position] = Lane(number, self._free.pop() if self._free else None)
             self.started = number
             if algorithm is not None:
-                log = self._log_with_room(ledger, algorithm)
-                self._changes = algorithm.begin(number, ledger.generator, log, self._changes)
+                algorithm.begin(number, ledger.generator, self._log_since(ledger, algorithm, number))
         self._final = self.started >= goal and algorithm is not None
         if self._final and algorithm is not None:
             ledger.greedy = algorithm.greedy()
@@ -380,13 +367,12 @@ class LaneSource:
 
     def _complete(self, ledger: Ledger, algorithm: Algorithm, played: Episode) -> None:
         """Learn from a finished episode and report it."""
-        log = self._log_with_room(ledger, algorithm)
-        self._changes = algorithm.learn(played, self.started, log, self._changes)
+        algorithm.learn(played, self.started, self._log_since(ledger, algorithm, self.started + 1))
         earned, violated = sum(played.reward[: played.length].tolist()), sum(played.violation[: played.length].tolist())
         if violated > 0:
             ledger.counters[:] = ledger.counters[0] + 1, ledger.done + 1
-        ledger.take(1, np.array([[earned, violated]]), self._log, self._changes)
-        self._changes = 0
+        ledger.take(1, np.array([[earned, violated]]), self._log.changes)
+        self._log.clear()
         played.length = 0
         self._free.append(played)
 

@@ -36,7 +36,8 @@ from peakrl.labels import Arrays, UnstorableLabel, load_labels, store_labels
 from peakrl.learners import learner_from
 from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings, alike, overwrite
-from peakrl.learners.space import Changes, GrowingSpace, checked_rows
+from peakrl.learners.episode import Changes
+from peakrl.learners.space import GrowingSpace, checked_rows
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
 from peakrl.records import fields_of, kind_of, read_record, write_record

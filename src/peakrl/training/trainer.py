@@ -26,9 +26,9 @@ from peakrl.learners.assumptions.contradictions import DeclarationCheck
 from peakrl.learners.assumptions.limits import Limits
 from peakrl.learners.base import Algorithm, LearnerSettings, ProofHistory, Results, SamplingAlgorithm, Sizes, Task
 from peakrl.learners.coverage import Coverage, find_coverage
-from peakrl.learners.episode import Log
+from peakrl.learners.episode import Changes, Log
 from peakrl.learners.infeasibility import Memory, Witness
-from peakrl.learners.space import Changes, GrowingSpace, ModelSpace
+from peakrl.learners.space import GrowingSpace, ModelSpace
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.progress import Progress
@@ -36,7 +36,7 @@ from peakrl.sampling import seed_state
 from peakrl.space import MOST_INDICES, StateSpace
 from peakrl.tabular import TabularModel
 from peakrl.training.history import Experience, History, Recorder
-from peakrl.training.rollout import NO_CHANGES, KernelSource, LaneSource, SingleSource
+from peakrl.training.rollout import KernelSource, LaneSource, SingleSource
 from peakrl.training.run_file import Interrupts, Saver, writer
 from peakrl.types import Floats, Ints, Longs
 
@@ -247,7 +247,7 @@ class Trainer:
                 f"{model.name!r} has {model.num_nodes:,} states by step, more than the {MOST_INDICES:,} that a list of "
                 'policy changes supports: learn with average=False and history="none"'
             )
-        algorithm.grow(0, 0, NO_CHANGES, 0)
+        algorithm.grow(0, Log.of_size(0))
         limits = Limits.declared(self.assumptions, self.space)
         if limits is not None:
             DeclarationCheck(limits).check_model(model)
@@ -320,12 +320,12 @@ class Trainer:
                 error.run = self.result()
             raise
 
-    def take(self, count: int, experience: Floats, log: Log, changes: int) -> None:
+    def take(self, count: int, experience: Floats, changes: Changes) -> None:
         """Record the next `count` episodes: reward and violation of each, and the changes of the policy."""
         if self.recorder is not None:
-            self.recorder.add(self.done, count, experience, log, changes)
-        if self.average and changes:
-            episode, node, row = (column[:changes].copy() for column in log)
+            self.recorder.add(self.done, count, experience, changes)
+        if self.average and len(changes[0]):
+            episode, node, row = (column.copy() for column in changes)
             self.changes.append((episode, node, row))
         self.done += count
 

@@ -169,7 +169,7 @@ class GrowingRounds(Rounds):
 
     # States --------------------------------------------------------------------------------------------------
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Add the slots from `first` on; log the rows that are followed there and are not the first."""
         space, first = self.space, max(first, self.space.ends)
         self._check_number()
@@ -181,13 +181,12 @@ class GrowingRounds(Rounds):
         self._add_rows(int(start[first]))
         for slots in self._alike(first):
             self._add(slots)
-        changes = self._note_rows(first, episode, log, changes)
+        self._note_rows(first, log)
         if self._map is not None:
             self._lead(self._map, first)
         if self.declared.states is not None and space.shared and space.slots - space.ends == self.declared.states:
             self._params = self.params = self.params._replace(complete=True)
         self._settled = False
-        return changes
 
     def _lead(self, outcomes: Dynamics, first: int) -> None:
         """Set the next slots of the noises from and to the slots from `first` on."""
@@ -256,18 +255,13 @@ class GrowingRounds(Rounds):
         own["challenger"][nodes] = np.where(other.any(axis=2), first + other.argmax(axis=2), candidate)
         own["followed"][nodes] = own["challenger" if self.status[KIND] == CHALLENGE else "candidate"][nodes]
 
-    def _note_rows(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def _note_rows(self, first: int, log: Log) -> None:
         """Log the rows that are followed in the slots from `first` on and are not the first."""
-        if not len(log.node):
-            return changes
         slots, space = np.arange(first, self.space.slots), self.space
         steps = np.arange(self.horizon)[None] if space.shared else space.slot_step[first:, None]
         followed = self.rows[steps * self.structure.node_stride + slots[:, None]]
         slot, step = np.nonzero(followed != self.structure.row_start[first : space.slots, None])
-        end = changes + len(slot)
-        log.episode[changes:end], log.row[changes:end] = max(episode, 1), followed[slot, step]
-        log.node[changes:end] = step * space.node_stride + slots[slot]
-        return end
+        log.extend(step * space.node_stride + slots[slot], followed[slot, step])
 
     def _take_greedy(self, low: int) -> None:
         """Restrict the candidate to actions that are safe by declaration in the slots from `low` on."""

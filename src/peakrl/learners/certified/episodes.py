@@ -20,7 +20,7 @@ import numpy as np
 from peakrl.jit import loop
 from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, Params, Scratch, Structure, Tables
 from peakrl.learners.certified.values import forbid, note_change, refresh, update_entry
-from peakrl.learners.episode import Log, note_episode, take_row
+from peakrl.learners.episode import Log, lacks_room, note_episode, take_row
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
@@ -105,13 +105,11 @@ def learn_path(
     path: Scratch,
     length: int,
     live: bool,
-    episode: int,
     log: Log,
-    changes: int,
-) -> int:
-    """Learn from the `length` steps of an episode; return the new length of the log.
+) -> None:
+    """Learn from the `length` steps of an episode.
 
-    `live`: the greedy rows are followed, so their changes are logged, from `episode` + 1 on.
+    `live`: the greedy rows are followed, so their changes are logged.
     """
     count_path(structure, params, tables, path, length)
     for back in range(length):
@@ -125,20 +123,16 @@ def learn_path(
         before = tables.greedy[node]
         update_entry(structure, params, tables, path, step, row)
         refresh(structure, tables, step, slot)
-        changes = note_change(tables, node, before, live, episode + 1, log, changes)
-    return changes
+        note_change(tables, node, before, live, log)
 
 
 @loop
-def forbid_path(
-    structure: Structure, tables: Tables, path: Scratch, length: int, live: bool, episode: int, log: Log, changes: int
-) -> int:
-    """Rule out the groups that violated in an episode; return the new length of the log."""
+def forbid_path(structure: Structure, tables: Tables, path: Scratch, length: int, live: bool, log: Log) -> None:
+    """Rule out the groups that violated in an episode."""
     for step in range(length):
         if path.violated[step] > 0.0:
             group = np.int64(structure.group_of_row[path.row[step]])
-            changes = forbid(structure, tables, group, path.violated[step], live, episode + 1, log, changes)
-    return changes
+            forbid(structure, tables, group, path.violated[step], live, log)
 
 
 @loop
@@ -172,15 +166,13 @@ def take_episode(
     live: bool,
     gauge: bool,
     evidence: Evidence,
-    episode: int,
     log: Log,
-    changes: int,
-) -> int:
-    """Learn from the episode in `path`; return the new length of the log."""
+) -> None:
+    """Learn from the episode in `path`."""
     if gauge:
         note_evidence(structure, evidence, path, length)
-    changes = forbid_path(structure, tables, path, length, live, episode, log, changes)
-    return learn_path(structure, params, tables, path, length, live, episode, log, changes)
+    forbid_path(structure, tables, path, length, live, log)
+    learn_path(structure, params, tables, path, length, live, log)
 
 
 @loop
@@ -209,15 +201,14 @@ def play_episodes(
     #: [episode, 2]: reward and violation of each episode; empty if not recorded.
     experience: Floats,
     counters: Longs,
-) -> tuple[int, int]:
-    """Run up to `episodes` episodes on a model; return how many were run and how many changes were logged.
+) -> int:
+    """Run up to `episodes` episodes on a model; return how many were run.
 
     It stops early when the log might not hold the next episode.
     """
-    changes = np.int64(0)  # a literal 0 would compile the callees twice
     for k in range(episodes):
-        if log.node.shape[0] > 0 and changes + reserve > log.node.shape[0]:
-            return k, changes
+        if lacks_room(log, reserve):
+            return k
         slot = draw_first(generator, sampler)
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
@@ -232,7 +223,6 @@ def play_episodes(
             violated += payoff[record, 1]
             slot = following
         note_episode(experience, counters, done, k, earned, violated)
-        changes = take_episode(
-            structure, params, tables, path, layout.horizon, live, gauge, evidence, done + k + 1, log, changes
-        )  # fmt: skip
-    return episodes, changes
+        log.head[1] = done + k + 2
+        take_episode(structure, params, tables, path, layout.horizon, live, gauge, evidence, log)
+    return episodes

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 LIMITS = {"support", "constraints", "safe_policy"}
 #: The candidate's exact value and violation are recorded on models of up to this many nodes.
 MOST_JUDGED = 200_000
-NO_LOG = Log(*(np.empty(0, np.int32) for _ in range(3)))
 
 
 class Certified(LearnerSettings):
@@ -145,12 +144,12 @@ class CertifiedLearner(SamplingAlgorithm):
                 "of episodes proves a policy to be the best"
             )
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Add the slots from `first` on; a model has all of them from the start."""
         if self._growing is None:
-            return changes
+            return
         limited = not self.task.assumptions.declared().keys().isdisjoint(LIMITS)
-        return self._growing.grow(first, episode, NO_LOG if limited else log, changes)  # the caller logs forbidden rows
+        self._growing.grow(first, Log.of_size(0) if limited else log)  # the caller logs forbidden rows
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Rule out what is declared to fail."""
@@ -183,27 +182,24 @@ class CertifiedLearner(SamplingAlgorithm):
         """Return the rows that are followed."""
         return Choices(self.rounds.rows, 0, self.rounds.structure.node_stride, 1)
 
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run some episodes of the model, fewer if the log is full or the learner stops."""
-        model, r, ran, changes = compiled(self.task), self.rounds, 0, 0
+        model, r, ran = compiled(self.task), self.rounds, 0
         while ran < episodes and self.stop_reason is None:
-            rest = Log(*(column[changes:] for column in log))
-            count, more = play_episodes(
+            count = play_episodes(
                 model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
                 r.structure, r.params, r.tables, r.scratch, r.rows, bool(r.live), r.gauge, r.evidence,
-                generator, done + ran, min(episodes - ran, int(r.status[LEFT])), rest, self.log_room,
+                generator, done + ran, min(episodes - ran, int(r.status[LEFT])), log, self.log_room,
                 experience[ran:], counters,
             )  # fmt: skip
-            ran, changes = ran + count, changes + more
+            ran += count
             if count == 0:
                 break
-            changes = self._go_on(count, done + ran + 1, log, changes)
-        return ran, changes
+            self._go_on(count, log)
+        return ran
 
-    def _go_on(self, count: int, episode: int, log: Log, changes: int) -> int:
-        """Count episodes; log a new block from `episode` on."""
+    def _go_on(self, count: int, log: Log) -> None:
+        """Count episodes; log the rows of a new block."""
         r = self.rounds
         over = count >= r.status[LEFT]
         before = r.rows.copy() if over and len(log.node) else None
@@ -212,13 +208,10 @@ class CertifiedLearner(SamplingAlgorithm):
         self.stop_reason = r.stop_reason
         if r.reviews > reviews and r.status[FROZEN]:
             self._note_review()
-        if before is None:
-            return changes
-        nodes = np.flatnonzero(before != r.rows)
-        end = changes + len(nodes)
-        log.episode[changes:end], log.node[changes:end], log.row[changes:end] = episode, nodes, r.rows[nodes]
-        self._translate(log, changes, end)
-        return end
+        if before is not None:
+            nodes, logged = np.flatnonzero(before != r.rows), int(log.head[0])
+            log.extend(nodes, r.rows[nodes])
+            self._translate(log, logged)
 
     def _note_review(self) -> None:
         """Record the bounds of a review and, on models, the exact values, which no decision depends on."""
@@ -230,14 +223,15 @@ class CertifiedLearner(SamplingAlgorithm):
         gap, violation = float(r.bounds[GAP]), float(r.bounds[VIOLATED_HIGH])
         self._lines.append((float(r.status[EPISODES]), gap, violation, *self._judged[1:]))
 
-    def _translate(self, log: Log, first: int, last: int) -> None:
-        """Convert nodes of the log to the space's layout; growing tables leave room between two steps."""
+    def _translate(self, log: Log, first: int) -> None:
+        """Convert nodes of the log from `first` on to the layout of the space, which leaves room between steps."""
         own, other = self.rounds.structure.node_stride, self.space.layout.node_stride
-        if own != other and last > first:
-            step, slot = np.divmod(log.node[first:last], own)
-            log.node[first:last] = step * other + slot
+        if own != other:
+            nodes = log.changes[1][first:]
+            step, slot = np.divmod(nodes, own)
+            nodes[:] = step * other + slot
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode, as `run` does."""
         r, length = self.rounds, played.length
         if self._growing is not None:
@@ -250,17 +244,14 @@ class CertifiedLearner(SamplingAlgorithm):
         path.earned[:length], path.violated[:length] = played.reward[:length], played.violation[:length]
         gauge = r.gauge and self._begun > 0
         self._begun = max(0, self._begun - 1)
-        before = changes
-        changes = take_episode(
-            r.structure, r.params, r.tables, path, length, bool(r.live), gauge, r.evidence, episode, log, changes
-        )
-        self._translate(log, before, changes)
-        return self._go_on(1, episode + 1, log, changes)
+        logged = int(log.head[0])
+        take_episode(r.structure, r.params, r.tables, path, length, bool(r.live), gauge, r.evidence, log)
+        self._translate(log, logged)
+        self._go_on(1, log)
 
-    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+    def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Count an episode that begins; evidence must have begun under the current candidate."""
         self._begun += 1
-        return changes
 
     @property
     def at_once(self) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from peakrl.jit import loop
 from peakrl.learners.certified.bounds import beta, upper_mean
 from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, UNMET, VIOLATES, Params, Scratch, Structure, Tables
-from peakrl.learners.episode import Log
+from peakrl.learners.episode import Log, note
 
 
 @loop
@@ -176,17 +176,15 @@ def first_value(
 
 
 @loop
-def forbid(
-    structure: Structure, tables: Tables, group: int, violation: float, live: bool, episode: int, log: Log, changes: int
-) -> int:
-    """Rule out every row of a group that violated, at all of its steps; return the new length of the log.
+def forbid(structure: Structure, tables: Tables, group: int, violation: float, live: bool, log: Log) -> None:
+    """Rule out every row of a group that violated, at all of its steps.
 
-    `live`: the greedy rows are followed, so their changes are logged, from `episode` on.
+    `live`: the greedy rows are followed, so their changes are logged.
     """
     new = tables.max_violation[group] == 0.0
     tables.max_violation[group] = max(tables.max_violation[group], violation)
     if not new:
-        return changes
+        return
     steps = structure.horizon if structure.entry_stride > 0 else 1
     for i in range(structure.group_start[group], structure.group_start[group + 1]):
         row = np.int64(structure.group_rows[i])
@@ -197,16 +195,11 @@ def forbid(
                 tables.witness[entry] = VIOLATES
             before = tables.greedy[node]
             refresh(structure, tables, step, slot)
-            changes = note_change(tables, node, before, live, episode, log, changes)
-    return changes
+            note_change(tables, node, before, live, log)
 
 
 @loop
-def note_change(tables: Tables, node: int, before: int, live: bool, episode: int, log: Log, changes: int) -> int:
-    """Log the greedy row of a node if it changed and is followed; return the new length of the log."""
-    if live and log.node.shape[0] > 0 and tables.greedy[node] != before:
-        log.episode[changes] = episode
-        log.node[changes] = node
-        log.row[changes] = tables.greedy[node]
-        changes += 1
-    return changes
+def note_change(tables: Tables, node: int, before: int, live: bool, log: Log) -> None:
+    """Log the greedy row of a node if it changed and is followed."""
+    if live and tables.greedy[node] != before:
+        note(log, node, tables.greedy[node])

@@ -136,30 +136,28 @@ class LinearPlanner(CountingPlanner):
         chance[best[slot, column], column] = 1.0
         self._mix()
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables; new slots take their first action until there is a plan."""
         for table in self.own.values():
             table.grow(self.space.rows)
         start = self.space.layout.row_start
         offering = first + np.flatnonzero(np.diff(start[first:]) > 0)
         self.own["chance"].room[start[offering]] = 1.0
-        changes = super().grow(first, episode, log, changes)
+        super().grow(first, log)
         self._mix()
-        return changes
 
     # Plans ---------------------------------------------------------------------------------------------------
 
-    def _plan_if_due(self, episode: int, log: Log, changes: int) -> int:
+    def _plan_if_due(self, episode: int, log: Log) -> None:
         """Plan if it is due; log changes of the rows that are not drawn."""
         if not self.plans[1] or episode < self.plans[2]:
-            return changes
+            return
         visits = self.by_row["visits"].used
         if visits.any():
             self.own["chance"].used[...] = self._chances(episode)
-        changes = self._settle(episode, log, changes)
+        self._settle(log)
         self.plans[:] = self.plans[0] + 1, 0, episode + self.batch
         self._exact = None
-        return changes
 
     def _chances(self, episode: int) -> Floats:
         """[row, column]: the plan."""
@@ -260,21 +258,15 @@ class LinearPlanner(CountingPlanner):
         self.prices[...] = np.where(np.isnan(found.multipliers), most, found.multipliers)
         return found.shares
 
-    def _settle(self, episode: int, log: Log, changes: int) -> int:
+    def _settle(self, log: Log) -> None:
         """Set the rows that have probability 1, and log the changes."""
         chance, greedy, stride = self.own["chance"].used, self.by_slot["greedy"].used, self.layout.node_stride
         row, column = np.nonzero(chance == 1.0)
         slot = self.space.slot_of_row[row]
         other = np.flatnonzero(greedy[slot, column] != row)
         greedy[slot[other], column[other]] = row[other]
-        if len(log.node):
-            last = changes + len(other)
-            log.episode[changes:last] = episode
-            log.node[changes:last] = column[other] * stride + slot[other]
-            log.row[changes:last] = row[other]
-            changes = last
+        log.extend(column[other] * stride + slot[other], row[other])
         self._mix()
-        return changes
 
     def _mix(self) -> None:
         """Collect the nodes with randomised actions for the kernel."""
@@ -290,42 +282,39 @@ class LinearPlanner(CountingPlanner):
 
     # Episodes ------------------------------------------------------------------------------------------------
 
-    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+    def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Plan if it is due, and draw the rows of the episode."""
-        changes = self._plan_if_due(episode, log, changes)
-        return draw_rows(generator, self.mixture, self.counts, self.layout.node_stride, log, episode, changes)
+        self._plan_if_due(episode, log)
+        draw_rows(generator, self.mixture, self.counts, self.layout.node_stride, log)
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Count the transitions of an episode, and their costs."""
-        changes = super().learn(played, episode, log, changes)
+        super().learn(played, episode, log)
         rows = played.row[: played.length]
         np.add.at(self.own["charge"].room, rows, self.budget.charges(played.constraints[: played.length]))
         visits = self.by_row["visits"].used[rows]
         before = visits - np.array([np.count_nonzero(rows == row) for row in rows])
         # The visits reached or passed a power of two.
         self.plans[1] |= bool((np.frexp(visits)[1] > np.frexp(before)[1]).any())
-        return changes
 
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model, fewer if the log is full."""
-        model, ran, changes = compiled(self.task), 0, 0
+        model, ran = compiled(self.task), 0
         while ran < episodes:
-            if len(log.node) and changes + self.log_room > len(log.node):
+            if 0 < len(log.node) < log.head[0] + self.log_room:
                 break
-            changes = self._plan_if_due(done + ran + 1, log, changes)
+            self._plan_if_due(done + ran + 1, log.since(done + ran + 1))
             part = experience[ran:]
-            played, changes, due = follow_plan(
+            played, due = follow_plan(
                 model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff, self.charges,
                 self.counts, self.own["charge"].room, self.mixture, int(self.space.shared), self.path,
-                generator, done + ran, episodes - ran, log, changes, part, counters,
+                generator, done + ran, episodes - ran, log, part, counters,
             )  # fmt: skip
             if len(part):
                 part[:played, 2:] = self._expected()
             self.plans[1] |= due
             ran += played
-        return ran, changes
+        return ran
 
     def _expected(self) -> tuple[float, float]:
         """Exact value and violation of the current plan, for the history; not used to learn."""

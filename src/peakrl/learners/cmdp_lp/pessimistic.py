@@ -100,11 +100,10 @@ class Pessimist(LinearPlanner):
         #: (d - c0)/range
         self.gap = (self.limit - self.safe_cost) / float(self.budget.ranges[0])
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables, and begin with the safe policy."""
-        changes = super().grow(first, episode, log, changes)
+        super().grow(first, log)
         self.own["chance"].used[...] = self.safe_table
-        return changes
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Exclude forbidden rows from every programme and from pi0, which is renormalised."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.episode import Log, log_change, note_episode, take_row
+from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
 from peakrl.learners.ucbvi import Counts, count_step
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
@@ -39,10 +39,8 @@ class Path(NamedTuple):
 
 
 @loop
-def draw_rows(
-    generator: Words, mixture: Mixture, counts: Counts, node_stride: int, log: Log, episode: int, changes: int
-) -> int:
-    """Draw the rows of an episode; log what changes and return the new length of the log."""
+def draw_rows(generator: Words, mixture: Mixture, counts: Counts, node_stride: int, log: Log) -> None:
+    """Draw the rows of an episode."""
     for i in range(mixture.slot.shape[0]):
         number = uniform(generator)
         index = mixture.start[i]
@@ -51,8 +49,7 @@ def draw_rows(
         row, slot, column = mixture.row[index], mixture.slot[i], mixture.column[i]
         if counts.greedy[slot, column] != row:
             counts.greedy[slot, column] = row
-            changes = log_change(log, episode, column * node_stride + slot, row, changes)
-    return changes
+            note(log, column * node_stride + slot, row)
 
 
 @inlined
@@ -80,17 +77,17 @@ def follow_plan(
     done: int,
     episodes: int,
     log: Log,
-    changes: int,
     #: [episode, ..]: reward and violation go into the first two columns.
     experience: Floats,
     counters: Longs,
-) -> tuple[int, int, bool]:
-    """Run up to `episodes` episodes from done+1 on; return their number, the length of the log, and is a plan due?"""
+) -> tuple[int, bool]:
+    """Run up to `episodes` episodes from done+1 on; return their number, and is a plan due?"""
     due = False
     for k in range(episodes):
-        if log.node.shape[0] > 0 and changes + mixture.slot.shape[0] > log.node.shape[0]:
-            return k, changes, due
-        changes = draw_rows(generator, mixture, counts, layout.node_stride, log, done + k + 1, changes)
+        if lacks_room(log, mixture.slot.shape[0]):
+            return k, due
+        log.head[1] = done + k + 1
+        draw_rows(generator, mixture, counts, layout.node_stride, log)
         slot = np.int64(draw_first(generator, sampler))
         counts.begun[slot] += 1
         earned, violated = 0.0, 0.0
@@ -109,5 +106,5 @@ def follow_plan(
             due = due or doubled(counts, row)
         note_episode(experience, counters, done, k, earned, violated)
         if due:
-            return k + 1, changes, due
-    return episodes, changes, due
+            return k + 1, due
+    return episodes, due

@@ -55,7 +55,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.episode import Log, log_change, note_episode, take_row
+from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
 from peakrl.planning.backward import LEAST_COST, TIE
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
@@ -245,10 +245,8 @@ def back_up(
     step: int,
     slot: int,
     log: Log,
-    episode: int,
-    changes: int,
-) -> int:
-    """Update the row of a slot at a step; log a change from `episode` on; return the length of the log."""
+) -> None:
+    """Update the row of a slot at a step."""
     column = step * places.shift
     first, last = places.row_start[slot], places.row_start[slot + 1]
     least, best, chosen = np.inf, -np.inf, first
@@ -262,27 +260,23 @@ def back_up(
         plan.value[slot, column], plan.cost[slot, column] = best, least
         if plan.row[slot, column] != chosen:
             plan.row[slot, column] = chosen
-            changes = log_change(log, episode, column * places.node_stride + slot, chosen, changes)
-    return changes
+            note(log, column * places.node_stride + slot, chosen)
 
 
 @loop
-def make_plan(
-    places: Places, counts: Counts, rules: Rules, plan: Plan, drawn: bool, log: Log, episode: int, changes: int
-) -> int:
-    """Back up every slot of every step, the last step first; return the new length of the log."""
+def make_plan(places: Places, counts: Counts, rules: Rules, plan: Plan, drawn: bool, log: Log) -> None:
+    """Back up every slot of every step, the last step first."""
     slots = places.row_start.shape[0] - 1
     for back in range(places.horizon):
         step = places.horizon - 1 - back
         if places.shift == 1:
             for slot in range(slots):
-                changes = back_up(places, counts, rules, plan, drawn, step, slot, log, episode, changes)
+                back_up(places, counts, rules, plan, drawn, step, slot, log)
         else:
             slot = places.step_head[step]
             while slot != NO_SLOT:
-                changes = back_up(places, counts, rules, plan, drawn, step, slot, log, episode, changes)
+                back_up(places, counts, rules, plan, drawn, step, slot, log)
                 slot = places.slot_link[slot]
-    return changes
 
 
 @inlined
@@ -341,9 +335,7 @@ def drop_row(
     row: int,
     violation: float,
     log: Log,
-    episode: int,
-    changes: int,
-) -> int:
+) -> None:
     """Record that a row, and every row with the same constraints, violates; back up the states concerned."""
     first, last = np.int64(0), np.int64(1)
     if places.group_of_row.shape[0] > 0:
@@ -357,45 +349,40 @@ def drop_row(
             slot = np.int64(places.slot_of_row[other])
             for back in range(places.horizon if places.shift == 1 else 1):
                 step = places.horizon - 1 - back if places.shift == 1 else places.slot_step[slot]
-                changes = back_up(places, counts, rules, plan, DRAWN, step, slot, log, episode, changes)
-    return changes
+                back_up(places, counts, rules, plan, DRAWN, step, slot, log)
 
 
 @loop
-def replan(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log, episode: int, changes: int) -> int:
-    """Draw every distribution and plan; return the new length of the log."""
+def replan(places: Places, counts: Counts, rules: Rules, plan: Plan, log: Log) -> None:
+    """Draw every distribution and plan."""
     status = counts.status
     for distribution in range(counts.head.shape[0]):
         draw_distribution(counts, rules, distribution)
-    changes = make_plan(places, counts, rules, plan, DRAWN, log, episode, changes)
+    make_plan(places, counts, rules, plan, DRAWN, log)
     steps = places.horizon if places.shift == 1 else 1
     rows = places.row_start[places.row_start.shape[0] - 1]
     status[PLAN_WORK] += DRAW_WORK * status[CELLS] + steps * (rows + status[CELLS])
     status[PLANS] += 1
     status[NEXT_PLAN] = status[EPISODES] + max(1, int(rules.growth * status[EPISODES]))
-    return changes
 
 
 @loop
 def learn_path(
     places: Places, counts: Counts, rules: Rules, plan: Plan, path: Path, length: int, log: Log, episode: int,
-    changes: int,
-) -> int:  # fmt: skip
-    """Learn from an episode of `length` steps, then plan if that is due; return the new length of the log."""
+) -> None:  # fmt: skip
+    """Learn from an episode of `length` steps, then plan if that is due."""
     for step in range(length):
         remember(places, counts, rules, path.row[step], path.following[step], path.reward[step], path.violation[step])
     for step in range(length):
         if path.violation[step] > counts.max_violation[path.row[step]]:
-            changes = drop_row(
-                places, counts, rules, plan, path.row[step], path.violation[step], log, episode + 1, changes
-            )
+            drop_row(places, counts, rules, plan, path.row[step], path.violation[step], log)
     status = counts.status
     for back in range(length):
         step = length - 1 - back
         slot, distribution = path.slot[step], np.int64(places.distribution_of_row[path.row[step]])
         if 4 * counts.visits[distribution] >= 5 * counts.drawn[distribution]:
             draw_distribution(counts, rules, distribution)
-        changes = back_up(places, counts, rules, plan, DRAWN, step, slot, log, episode + 1, changes)
+        back_up(places, counts, rules, plan, DRAWN, step, slot, log)
         for row in range(places.row_start[slot], places.row_start[slot + 1]):
             status[STEP_WORK] += 1 + counts.kinds[places.distribution_of_row[row]]
     first = path.slot[0]
@@ -404,17 +391,15 @@ def learn_path(
         status[PROVED], status[DEAD_FIRST] = episode, first
     status[EPISODES] += 1
     if status[EPISODES] >= status[NEXT_PLAN] and status[PLAN_WORK] <= rules.credit + 2 * status[STEP_WORK]:
-        changes = replan(places, counts, rules, plan, log, episode + 1, changes)
-    return changes
+        replan(places, counts, rules, plan, log)
 
 
 @loop
 def learn_played(
     places: Places, counts: Counts, rules: Rules, plan: Plan, path: Path, length: int, log: Log, episode: int,
-    changes: int,
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """`learn_path`, called from Python for episodes of environments; not compiled for models."""
-    return learn_path(places, counts, rules, plan, path, length, log, episode, changes)
+    learn_path(places, counts, rules, plan, path, length, log, episode)
 
 
 @loop
@@ -437,16 +422,15 @@ def learn_posterior(
     #: [episode, 2]: observed reward and violation; may be empty.
     experience: Floats,
     counters: Longs,
-) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes.
+) -> int:
+    """Run up to `episodes` episodes from done+1 on; return how many.
 
     It stops early if the log or the cells might not hold the next episode.
     """
-    changes = np.int64(0)  # a literal 0 would compile another specialisation
     for k in range(episodes):
-        full = log.node.shape[0] > 0 and changes + rules.reserve > log.node.shape[0]
-        if k > 0 and (full or counts.status[CELLS] + layout.horizon > counts.cell_next.shape[0]):
-            return k, changes
+        full = counts.status[CELLS] + layout.horizon > counts.cell_next.shape[0]
+        if k > 0 and (full or lacks_room(log, rules.reserve)):
+            return k
         slot = draw_first(generator, sampler)
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
@@ -458,8 +442,9 @@ def learn_posterior(
             violated += payoff[record, 1]
             slot = following
         note_episode(experience, counters, done, k, earned, violated)
-        changes = learn_path(places, counts, rules, plan, path, layout.horizon, log, done + k + 1, changes)
-    return episodes, changes
+        log.head[1] = done + k + 2
+        learn_path(places, counts, rules, plan, path, layout.horizon, log, done + k + 1)
+    return episodes
 
 
 @loop

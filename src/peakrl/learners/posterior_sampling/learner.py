@@ -62,7 +62,6 @@ from peakrl.types import Floats, Ints, Longs
 CREDIT = 100_000_000
 #: Separates the learner's random stream from that of the target's outcomes.
 STREAM = np.uint64(0x706F73746572696F)
-NO_CHANGES = Log(*(np.empty(0, np.int32) for _ in range(3)))
 NO_INTS: Ints = np.empty(0, np.int32)
 
 
@@ -144,7 +143,7 @@ class PosteriorLearner(SamplingAlgorithm):
 
     # Tables --------------------------------------------------------------------------------------------------
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables; new entries start optimistic."""
         space = self.space
         new_row = self.by_row["max_violation"].size
@@ -170,9 +169,8 @@ class PosteriorLearner(SamplingAlgorithm):
                 self.by_row["max_violation"].room[new] = self.failed.get(
                     group_key(self.space, self.depends_on, new), 0.0
                 )
-            changes = self._begin_with_others(first, episode, log, changes)
+            self._begin_with_others(first, log)
         self._gather()
-        return changes
 
     def _link(self, first: int) -> None:
         """Append the slots from `first` on to the lists of their steps, unless steps share slots."""
@@ -188,7 +186,7 @@ class PosteriorLearner(SamplingAlgorithm):
         self.heads[steps[fresh][tails == NO_SLOT]] = slots[fresh][tails == NO_SLOT]
         self._tails[steps] = slots  # the last one of each step
 
-    def _begin_with_others(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def _begin_with_others(self, first: int, log: Log) -> None:
         """Start the slots from `first` on with a row that is not known to fail, if there is one, and log it."""
         space, start, max_violation = self.space, self.space.layout.row_start, self.by_row["max_violation"].room
         for slot in range(first, space.slots):
@@ -196,12 +194,7 @@ class PosteriorLearner(SamplingAlgorithm):
             if not good.size or good[0] == 0:
                 continue
             self.by_slot["row"].room[slot] = chosen = start[slot] + good[0]
-            steps = range(space.horizon) if space.shared else [int(space.slot_step[slot])]
-            for step in steps if len(log.node) else ():
-                node = step * space.layout.node_stride + slot
-                log.episode[changes], log.node[changes], log.row[changes] = max(episode, 1), node, chosen
-                changes += 1
-        return changes
+            log.extend(np.arange(self.columns) * space.layout.node_stride + slot, chosen)
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Treat what is declared to fail as known to fail."""
@@ -285,7 +278,7 @@ class PosteriorLearner(SamplingAlgorithm):
         """The plan with the latest draw."""
         return Choices.by_column(self.plan.row)
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode; plan if it is due."""
         length = played.length
         path = Path(played.slot, played.row, played.following, played.reward, played.violation)
@@ -298,11 +291,9 @@ class PosteriorLearner(SamplingAlgorithm):
             for step in np.flatnonzero(path.violation[:length] > 0).tolist():
                 key = group_key(self.space, self.depends_on, int(path.row[step]))
                 self.failed[key] = max(self.failed.get(key, 0.0), float(path.violation[step]))
-        return learn_played(places, self.counts, self.rules, self.plan, path, length, log, episode, changes)
+        learn_played(places, self.counts, self.rules, self.plan, path, length, log, episode)
 
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model, fewer if the log or the list of outcomes is full."""
         model = compiled(self.task)
         if self._reserve_cells():
@@ -330,7 +321,7 @@ class PosteriorLearner(SamplingAlgorithm):
         value, cost, row = (np.zeros_like(self.by_slot[name].used) for name in ("value", "cost", "row"))
         row[:] = self.space.layout.row_start[:-1, None]
         plan = Plan(value, cost, row)
-        make_plan(self.places, counts, self.rules, plan, False, NO_CHANGES, 0, 0)
+        make_plan(self.places, counts, self.rules, plan, False, Log.of_size(0))
         return plan
 
     def chosen(self) -> NDArray[np.int64]:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.episode import Log, log_change, note_episode, take_row
+from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
 from peakrl.learners.ucbvi import NO_CELL, Counts, count_step
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
@@ -349,8 +349,8 @@ def draw_row(dual: Dual, rules: Rules, slot: int, column: int) -> int:
 
 
 @loop
-def begin_episode(counts: Counts, dual: Dual, rules: Rules, log: Log, episode: int, changes: int) -> int:
-    """Plan if it is due; follow the plan or draw from the policy; return the new length of the log."""
+def begin_episode(counts: Counts, dual: Dual, rules: Rules, log: Log, episode: int) -> None:
+    """Plan if it is due; follow the plan or draw from the policy."""
     due = episode >= dual.status[NEXT_PLAN]
     if due:
         replan(counts, dual, rules, episode)
@@ -360,13 +360,12 @@ def begin_episode(counts: Counts, dual: Dual, rules: Rules, log: Log, episode: i
             dual.curve[dual.status[POINTS], 1 + j] = dual.price[j]
         dual.status[POINTS] += 1
     if due or rules.rule == IMPROVE:
-        changes = follow(counts, dual, rules, np.int64(0), log, episode, changes)
-    return changes
+        follow(counts, dual, rules, np.int64(0), log)
 
 
 @loop
-def follow(counts: Counts, dual: Dual, rules: Rules, begin: int, log: Log, episode: int, changes: int) -> int:
-    """Follow the plan, or draw from pi, in the slots from `begin` on; return the new length of the log."""
+def follow(counts: Counts, dual: Dual, rules: Rules, begin: int, log: Log) -> None:
+    """Follow the plan, or draw from pi, in the slots from `begin` on."""
     for column in range(counts.greedy.shape[1]):
         for index in range(rules.order.shape[0]):
             slot = rules.order[index]
@@ -375,8 +374,7 @@ def follow(counts: Counts, dual: Dual, rules: Rules, begin: int, log: Log, episo
             row = dual.plan[slot, column] if rules.rule != IMPROVE else draw_row(dual, rules, slot, column)
             if counts.greedy[slot, column] != row:
                 counts.greedy[slot, column] = row
-                changes = log_change(log, episode, column * rules.node_stride + slot, row, changes)
-    return changes
+                note(log, column * rules.node_stride + slot, row)
 
 
 @loop
@@ -448,14 +446,14 @@ def learn_primal_dual(
     #: [episode, 2], or [episode, 4] if the policy is randomised
     experience: Floats,
     counters: Longs,
-) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes."""
-    changes = np.int64(0)  # a literal 0 would compile another specialisation
+) -> int:
+    """Run up to `episodes` episodes from done+1 on; return how many."""
     valued = np.int64(-1)
     for k in range(episodes):
-        if log.node.shape[0] > 0 and k > 0 and changes + counts.greedy.size > log.node.shape[0]:
-            return k, changes
-        changes = begin_episode(counts, dual, rules, log, done + k + 1, changes)
+        if k > 0 and lacks_room(log, counts.greedy.size):
+            return k
+        log.head[1] = done + k + 1
+        begin_episode(counts, dual, rules, log, done + k + 1)
         first = draw_first(generator, sampler)
         slot, earned, violated = first, 0.0, 0.0
         for step in range(layout.horizon):
@@ -475,4 +473,4 @@ def learn_primal_dual(
                 exact_values(layout, dual, rules, truth)
                 valued = dual.status[PLANS]
             experience[k, 2], experience[k, 3] = truth.found[0], truth.found[1]
-    return episodes, changes
+    return episodes

@@ -88,7 +88,7 @@ class PricedPlanner(CountingPlanner):
         self.by_pair["chance"].room[rows] = np.where(avoided, 0.0, 1.0 / each)
         self.by_pair["preference"].room[rows] = np.where(avoided, -np.inf, -np.log(each))
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables; new slots have a uniform policy."""
         space, before = self.space, self.by_pair["chance"].size
         for table in (*self.by_pair.values(), self.width):
@@ -98,13 +98,12 @@ class PricedPlanner(CountingPlanner):
         offers = np.diff(space.layout.row_start)[space.slot_of_row[before:]]
         self.by_pair["chance"].room[before : space.rows] = 1.0 / offers[:, None]
         self.by_pair["preference"].room[before : space.rows] = -np.log(offers)[:, None]
-        changes = super().grow(first, episode, log, changes)
+        super().grow(first, log)
         self.plan.room[first : space.slots] = space.layout.row_start[first:-1, None]
         if self.numbers["known"] and first == 0:
             self._take_distributions()
         if first > 0 and self.randomised:  # visited in the middle of an episode: draw their rows
-            changes = follow(self.counts, self.dual, self.rules, first, log, max(episode, 1), changes)
-        return changes
+            follow(self.counts, self.dual, self.rules, first, log)
 
     def _take_distributions(self) -> None:
         """Set the counts to the transition probabilities of the model."""
@@ -145,11 +144,11 @@ class PricedPlanner(CountingPlanner):
 
     # Learning ------------------------------------------------------------------------------------------------
 
-    def begin(self, episode: int, generator: Words, log: Log, changes: int) -> int:
+    def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Plan if it is due, and draw randomised actions."""
-        return begin_episode(self.counts, self.dual, self.rules, log, episode, changes)
+        begin_episode(self.counts, self.dual, self.rules, log, episode)
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Count every transition of an episode."""
         length, path = played.length, self.path
         if self.state[0] + length > len(self.by_cell["count"].room):
@@ -159,11 +158,8 @@ class PricedPlanner(CountingPlanner):
         path.reward[:length], path.violation[:length] = played.reward[:length], played.violation[:length]
         path.charge[:length] = self.budget.charges(played.constraints[:length])
         count_path(self.counts, self.dual, self.rules, path, played.slot[0], length)
-        return changes
 
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model, fewer if the log is full."""
         model = compiled(self.task)
         return learn_primal_dual(

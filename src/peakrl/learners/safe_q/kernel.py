@@ -49,7 +49,7 @@ import numpy as np
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.assumptions import NO_INTS, Groups
-from peakrl.learners.episode import Log, log_change, note_episode, take_row
+from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
 from peakrl.learners.infeasibility import NO_WITNESS, VIOLATES
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
@@ -207,15 +207,12 @@ def note_changes(
     slot: int,
     low: int,
     high: int,
-    episode: int,
-    changes: int,
-) -> int:
-    """Log the columns of a slot whose greedy row differs from `before`; return the new length of the log."""
+) -> None:
+    """Log the columns of a slot whose greedy row differs from `before`."""
     for column in range(low, high):
         row = tables.greedy[slot, column]
         if row != before[column]:
-            changes = log_change(log, episode, column * layout.node_stride + slot, row, changes)
-    return changes
+            note(log, column * layout.node_stride + slot, row)
 
 
 @loop
@@ -227,10 +224,8 @@ def forbid(
     before: Longs,
     row: int,
     violation: float,
-    episode: int,
-    changes: int,
-) -> int:
-    """Record that `row`, and every row with the same constraints, violates; return the new length of the log."""
+) -> None:
+    """Record that `row`, and every row with the same constraints, violates."""
     columns = tables.q.shape[1]
     group = groups.of_row[row]
     for i in range(groups.start[group], groups.start[group + 1]):
@@ -243,21 +238,19 @@ def forbid(
             if tables.witness[other, column] == NO_WITNESS:
                 tables.witness[other, column] = VIOLATES
         refresh(layout, tables, slot, 0, columns)
-        changes = note_changes(layout, tables, log, before, slot, 0, columns, episode, changes)
-    return changes
+        note_changes(layout, tables, log, before, slot, 0, columns)
 
 
 @loop
-def start_afresh(layout: Layout, tables: Tables, options: Options, log: Log, episode: int, changes: int) -> int:
-    """Reset all tables except the proof; return the new length of the log."""
+def start_afresh(layout: Layout, tables: Tables, options: Options, log: Log) -> None:
+    """Reset all tables except the proof."""
     for slot in range(options.ends, layout.row_start.shape[0] - 1):
         first = layout.row_start[slot]
         for column in range(tables.q.shape[1]):
             if tables.greedy[slot, column] != first:
-                changes = log_change(log, episode, column * layout.node_stride + slot, first, changes)
+                note(log, column * layout.node_stride + slot, first)
     forget(tables, options)
     fill_slots(layout, tables, options, options.ends)
-    return changes
 
 
 @inlined
@@ -272,9 +265,8 @@ def learn_path(
     length: int,
     episode: int,
     log: Log,
-    changes: int,
-) -> int:
-    """Learn from the `length` steps of an episode; return the new length of the log."""
+) -> None:
+    """Learn from the `length` steps of an episode."""
     columns = tables.q.shape[1]
     remembers = tables.status[REMEMBERS] == 1
     distributions = tables.x.shape[0] > 0
@@ -283,7 +275,7 @@ def learn_path(
         step = length - 1 - back
         slot, row, record, following = path.slot[step], path.row[step], path.record[step], path.following[step]
         if remembers and payoff[record, 3] > 0.0:
-            changes = forbid(layout, tables, groups, log, before, row, payoff[record, 3], episode + 1, changes)
+            forbid(layout, tables, groups, log, before, row, payoff[record, 3])
         own = step * options.shift
         low = 0 if options.share else own
         high = columns if options.share else low + 1
@@ -302,14 +294,13 @@ def learn_path(
             root = np.int64(math.sqrt(4 * tables.met[slot] + 1))
             if root * root >= 4 * tables.met[slot]:
                 try_again(layout, tables, groups, options, slot, low, high)
-        changes = note_changes(layout, tables, log, before, slot, low, high, episode + 1, changes)
+        note_changes(layout, tables, log, before, slot, low, high)
     first = path.slot[0]
     if remembers and tables.w[first, 0] == -np.inf:
         tables.status[REMEMBERS] = 0
         tables.status[PROVED] = episode
         tables.status[DEAD_FIRST] = first
-        changes = start_afresh(layout, tables, options, log, episode + 1, changes)
-    return changes
+        start_afresh(layout, tables, options, log)
 
 
 @loop
@@ -333,16 +324,15 @@ def learn_episodes(
     #: [episode, 2]: observed reward and violation; may be empty.
     experience: Floats,
     counters: Longs,
-) -> tuple[int, int]:
-    """Run up to `episodes` episodes from done+1 on; return the number of episodes and of logged changes.
+) -> int:
+    """Run up to `episodes` episodes from done+1 on; return how many.
 
     It stops early if the log might not hold the next episode.
     """
     horizon = layout.horizon
-    changes = np.int64(0)  # a literal 0 would compile another specialisation
     for k in range(episodes):
-        if log.node.shape[0] > 0 and k > 0 and changes + options.reserve > log.node.shape[0]:
-            return k, changes
+        if k > 0 and lacks_room(log, options.reserve):
+            return k
         slot = draw_first(generator, sampler)
         earned, violated = 0.0, 0.0
         for step in range(horizon):
@@ -356,10 +346,9 @@ def learn_episodes(
             violated += payoff[record, 3]
             slot = following
         note_episode(experience, counters, done, k, earned, violated)
-        changes = learn_path(
-            layout, payoff, tables, groups, options, path, before, horizon, done + k + 1, log, changes
-        )  # fmt: skip
-    return episodes, changes
+        log.head[1] = done + k + 2
+        learn_path(layout, payoff, tables, groups, options, path, before, horizon, done + k + 1, log)
+    return episodes
 
 
 @loop
@@ -375,10 +364,9 @@ def learn_played(
     length: int,
     episode: int,
     log: Log,
-    changes: int,
-) -> int:
-    """Learn from an episode of an environment; return the new length of the log."""
-    return learn_path(layout, payoff, tables, groups, options, path, before, length, episode, log, changes)
+) -> None:
+    """Learn from an episode of an environment."""
+    learn_path(layout, payoff, tables, groups, options, path, before, length, episode, log)
 
 
 @inlined

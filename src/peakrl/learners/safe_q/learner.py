@@ -154,7 +154,7 @@ class SafeQLearner(SamplingAlgorithm):
 
     # Tables --------------------------------------------------------------------------------------------------
 
-    def grow(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def grow(self, first: int, log: Log) -> None:
         """Enlarge the tables; new entries start optimistic."""
         space = self.space
         new_row = len(self.by_row["q"].used)
@@ -173,8 +173,7 @@ class SafeQLearner(SamplingAlgorithm):
             self._fill_ends()
         fill_slots(self.layout, self.tables, self.options, max(first, space.ends))
         if self.task.model is None and self.depends_on is not None:
-            changes = self._join_groups(new_row, episode, log, changes)
-        return changes
+            self._join_groups(new_row, log)
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Treat what is declared to fail as known to fail."""
@@ -241,7 +240,7 @@ class SafeQLearner(SamplingAlgorithm):
             )
         return self._groups
 
-    def _join_groups(self, first: int, episode: int, log: Log, changes: int) -> int:
+    def _join_groups(self, first: int, log: Log) -> None:
         """Forbid rows of new slots whose group is known to violate."""
         space, tables = self.space, self.tables
         for row in range(first, space.rows):
@@ -256,12 +255,8 @@ class SafeQLearner(SamplingAlgorithm):
             tables.w[slot, : q.shape[1]] = q.max(axis=0)
             best = np.where(q.max(axis=0) > -np.inf, q.argmax(axis=0), tables.max_violation[low:high].argmin())
             tables.greedy[slot] = low + best
-            for column in np.flatnonzero(best).tolist() if len(log.node) else []:
-                log.episode[changes] = episode
-                log.node[changes] = column * self.layout.node_stride + slot
-                log.row[changes] = low + int(best[column])
-                changes += 1
-        return changes
+            columns = np.flatnonzero(best)
+            log.extend(columns * self.layout.node_stride + slot, low + best[columns])
 
     # Learning ------------------------------------------------------------------------------------------------
 
@@ -269,7 +264,7 @@ class SafeQLearner(SamplingAlgorithm):
         """The greedy rows."""
         return Choices.by_column(self.tables.greedy)
 
-    def learn(self, played: Episode, episode: int, log: Log, changes: int) -> int:
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode, the last transition first."""
         length, tables = played.length, self.tables
         path, payoff = self.path, self.payoff
@@ -287,13 +282,9 @@ class SafeQLearner(SamplingAlgorithm):
                 key = group_key(self.space, self.depends_on, int(played.row[step]))
                 self.failed[key] = max(self.failed.get(key, 0.0), float(violation[step]))
         groups = self.groups if remembers and violation.any() else NO_GROUPS  # otherwise unused
-        return learn_played(
-            self.layout, payoff, tables, groups, self.options, path, self.before, length, episode, log, changes
-        )
+        learn_played(self.layout, payoff, tables, groups, self.options, path, self.before, length, episode, log)
 
-    def run(
-        self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs
-    ) -> tuple[int, int]:
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model, fewer if the log is full."""
         model = compiled(self.task)
         return learn_episodes(
