@@ -10,7 +10,7 @@ from experiments.efficiency import FLOOR
 from experiments.records import PAPER, Check, FigureRecord, Row, read_figure
 from peakrl import TabularModel, compile_model
 from peakrl.problems import energy_harvesting, scheduling_example
-from peakrl.report import Block, Chart, Page, Section, Series, Settings, Table, Text, slug
+from peakrl.report import Block, Chart, Page, Section, Series, Table, Text, settings_table, slug
 from peakrl.theory import audit_slack, pac_plan
 
 CHECK_COLUMNS = ("quantity", "compared with", "there", "ours", "difference", "tolerance", "within")
@@ -72,10 +72,10 @@ def figure_section(record: FigureRecord) -> Section:
         lead += quick
     badge = ("", "") if not judged else ("good", "within tolerance") if all(judged) else ("bad", "off tolerance")
     charts = [chart for variant in record.variants for chart in variant_charts(record, variant)]
-    aside: list[Block] = [check_table(record), *order_tables(record)]
-    settings = Settings(f"{record.name}-settings", "Settings", record.settings)
+    tables = [check_table(record), *order_tables(record)]
+    settings = settings_table(f"{record.name}-settings", "Settings", record.settings)
     name = record.name.replace("-", " ").capitalize()
-    return Section(record.name, f"{name}: {record.title}", lead, charts, [*aside, settings], badge)
+    return Section(record.name, f"{name}: {record.title}", lead, [*charts, *tables, settings], badge)
 
 
 def check_table(record: FigureRecord) -> Table:
@@ -140,7 +140,7 @@ def quartile_chart(record: FigureRecord, variant: str, quantity: str) -> Chart:
         )
         if x:
             colour, band = (*CYCLE, "ink", "grey")[place % 8], (low, high) if banded else (None, None)
-            series.append(Series(name, x, y, None, colour, low=band[0], high=band[1]))
+            series.append(Series(name, x, y, colour, low=band[0], high=band[1]))
     floor = FLOOR.get(quantity.removeprefix("averaged "))
     ends = f"; log axis from {floor:g}" if floor else ""
     middle = "median and quartiles over seeds" if banded else "median over runs"
@@ -163,21 +163,21 @@ def curve_series(curves: dict[str, list[Row]]) -> list[Series]:
         if rows[0].x is None:
             ends = [min(places), max(places)]
             found.append(
-                Series(name, ends, [rows[0].mean] * 2, None, colour, dash if dash != "solid" else "dash", level=True)
+                Series(name, ends, [rows[0].mean] * 2, colour, dash if dash != "solid" else "dash", level=True)
             )
             continue
         x, y = [float(row.x or 0) for row in rows], [row.mean for row in rows]
         std = [row.std for row in rows] if all(row.std is not None for row in rows) else None
         read_off = name.startswith(PAPER)
         mode = "markers" if read_off else "lines+markers" if len(rows) < 10 else "lines"
-        found.append(Series(name, x, y, std, colour, dash, mode))
+        found.append(Series(name, x, y, colour, dash, mode, std=std))
     return found
 
 
 def single(name: str, row: Row) -> Series:
     """Return a point with its spread, for charts that compare who, not when."""
     colour = STYLES.get(name, ("blue", "solid"))[0]
-    return Series(name, [name], [row.mean], None if row.std is None else [row.std], colour, mode="markers")
+    return Series(name, [name], [row.mean], colour, mode="markers", std=None if row.std is None else [row.std])
 
 
 def distance_series(curves: dict[str, list[Row]], bound: str) -> list[Series]:

@@ -17,8 +17,8 @@ from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, Tr
 from peakrl.planning.cmdp import step_budget
 from peakrl.planning.min_cost import least_by_step, least_cost
 from peakrl.planning.occupancy import flow, least_excess
-from peakrl.report.analysis import EnvironmentAnalysis, RunAnalysis
-from peakrl.report.sections import environment_answer, headline
+from peakrl.report.analysis import RunAnalysis
+from peakrl.report.sections import answer_of, headline
 from peakrl.training import load_run
 
 #: Two states and two constraints that every action violates now and then, by linear programming: 1.668 in all at the
@@ -135,11 +135,11 @@ def test_the_command_line_and_the_page_of_an_environment_tell_it():
     assert (
         report(run, SimpleNamespace(is_environment=True, table=None), 0.0)["infeasible_limits"] == run.infeasible_limits
     )
-    answer = environment_answer(EnvironmentAnalysis(run, None), "here", "", "")
+    answer = answer_of(RunAnalysis.of(run))
     details = [detail for fact in answer.facts for detail in fact.details]
     assert "The policy was to keep the expected total violation within 0.1." in details
     assert any(detail.startswith("By the means of 100 episodes no policy keeps") for detail in details)
-    judged = EnvironmentAnalysis(run, DEAR).verdict
+    judged = RunAnalysis.of(run, table=DEAR).verdict.text
     assert "; the policy was to keep the expected total violation within 0.1, and has 1." in judged
 
 

@@ -46,7 +46,7 @@ def test_one_place_says_what_is_too_large_and_then_the_most_reward_stands_for_th
     monkeypatch.setattr(limits, "MOST_OUTCOMES", 10)
     found = RunAnalysis.of(run)
     assert found.optimum is None
-    assert found.last_metrics.below_optimum is None
+    assert found.metrics["policy"].below_optimum is None
     assert found.certificate.optimum_high == MODEL.horizon * MODEL.reward_range[1]
     assert found.certificate == peakrl.certify(MODEL, run.policy)
     assert any("was not computed" in line for line in found.certificate.rests_on)
@@ -56,9 +56,9 @@ def test_one_place_says_what_is_too_large_and_then_the_most_reward_stands_for_th
 
 
 def test_an_averaged_policy_that_is_too_large_is_told_from_the_history(run, monkeypatch):
-    exact = RunAnalysis.of(run).averaged_metrics
+    exact = RunAnalysis.of(run).metrics["averaged_policy"]
     monkeypatch.setattr(limits, "FEW_CHANGES", 0)
-    told = RunAnalysis.of(run, at_once=True).averaged_metrics
+    told = RunAnalysis.of(run, at_once=True).metrics["averaged_policy"]
     assert told.violation_probability is None
     assert told.value == pytest.approx(exact.value)
     assert told.violation == pytest.approx(exact.violation)

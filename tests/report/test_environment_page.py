@@ -7,7 +7,8 @@ import pytest
 
 import peakrl
 from helpers.report_pages import Corridor
-from peakrl.report.sections import verdict
+from peakrl.report.analysis import RunAnalysis
+from peakrl.report.sections import badge as badge_of
 
 
 def learned(risk=0.0, floor=0.0, **more):
@@ -54,11 +55,15 @@ def test_a_proof_of_infeasibility_is_shown_with_its_observations(tmp_path):
 
 @pytest.mark.parametrize(("chance", "badge"), [(0.25, "may violate"), (0.0, "certified"), (None, "certified")])
 def test_a_policy_that_the_table_shows_to_violate_is_not_called_good_whatever_was_certified(chance, badge):
-    proved = SimpleNamespace(holds=True, claim="within 1 %")
-    exact = None if chance is None else SimpleNamespace(violation_probability_high=chance)
-    run = SimpleNamespace(certificate=proved)
-    found = SimpleNamespace(run=run, certificate=exact, feasible=True, verdict="what the table says")
-    assert verdict(found)[1] == badge
+    run = SimpleNamespace(
+        certificate=SimpleNamespace(holds=True, claim="within 1 %"), feasible=None, model="an environment",
+        settings=SimpleNamespace(judged=lambda _: None),
+    )  # fmt: skip
+    found = RunAnalysis(run, None if chance is None else SimpleNamespace(optimum=None))
+    vars(found).update(
+        certificate=SimpleNamespace(violation_probability_high=chance), last=SimpleNamespace(step_violations=None)
+    )
+    assert badge_of(found)[1] == badge
 
 
 def test_a_run_without_history_says_so(tmp_path):

@@ -10,6 +10,7 @@ from peakrl.problems.charging import vehicle_charging
 from peakrl.problems.flow_shops import flow_shop, schedule_of
 from peakrl.problems.heating import thermostat
 from peakrl.problems.robots import battery_robot
+from peakrl.report.analysis import ModelAnalysis
 from peakrl.report.charts import PICTURES, picture_blocks
 
 
@@ -18,7 +19,7 @@ def played(problem, **changes):
     model = compile_model(problem)
     policy = solve(model).policy
     told = SimpleNamespace(spec=changes.get("spec", model.spec), horizon=model.horizon)
-    return SimpleNamespace(known=SimpleNamespace(model=told), episode=rollout(model, policy)), policy
+    return SimpleNamespace(exact=ModelAnalysis(told), episode=rollout(model, policy)), policy
 
 
 def curves(block):
@@ -27,7 +28,7 @@ def curves(block):
 
 def test_a_thermostats_picture_shows_temperatures_within_their_band():
     found, _ = played(thermostat())
-    band, heating = picture_blocks(found, "run")
+    band, heating = picture_blocks(found)
     shown = curves(band)
     assert all(
         low <= inside <= high
@@ -40,7 +41,7 @@ def test_a_thermostats_picture_shows_temperatures_within_their_band():
 
 def test_the_connections_picture_adds_the_cars_to_the_household():
     found, _ = played(vehicle_charging())
-    (chart,) = picture_blocks(found, "run")
+    (chart,) = picture_blocks(found)
     shown = curves(chart)
     assert shown["and car 2"] == [one.state[0] + sum(one.action) for one in found.episode]
     assert max(shown["and car 2"]) <= shown["limit"][0] == 5.0
@@ -48,19 +49,19 @@ def test_the_connections_picture_adds_the_cars_to_the_household():
 
 def test_the_robots_picture_shows_its_way_from_the_start_and_its_battery():
     found, _ = played(battery_robot())
-    floor, battery = picture_blocks(found, "run")
+    floor, battery = picture_blocks(found)
     way = next(series for series in floor.series if series.name == "path")
     # Rows count from the top, as on the map: the start lies in the lowest, the goal in the first.
     assert (way.x[0], way.y[0]) == (2, 4)
     assert curves(floor)["goal"] == [0]
-    assert floor.data["downY"] is True
+    assert floor.data["down_y"] is True
     assert curves(battery)["battery"] == [one.state[2] for one in found.episode]
 
 
 def test_the_shops_picture_is_the_schedule():
     problem = flow_shop()
     found, policy = played(problem)
-    (gantt,) = picture_blocks(found, "run")
+    (gantt,) = picture_blocks(found)
     bars = {(bar["job"], bar["start"], bar["end"]) for bar in gantt.content["bars"]}
     assert bars == {(f"{one.job} on machine {one.machine}", one.start, one.end) for one in schedule_of(problem, policy)}
     assert max(end for _, _, end in bars) == 13
@@ -76,9 +77,9 @@ def test_a_run_that_does_not_truly_tell_its_problem_has_no_picture():
         {"kind": "flow_shop", "horizon": 24},
     ]:
         found, _ = played(thermostat(), spec=spec)
-        assert picture_blocks(found, "run") == []
+        assert picture_blocks(found) == []
 
 
 def test_a_problem_without_a_picture_has_none():
     assert "energy_harvesting" not in PICTURES
-    assert picture_blocks(played(energy_harvesting(horizon=2, battery=2, max_arrival=2))[0], "run") == []
+    assert picture_blocks(played(energy_harvesting(horizon=2, battery=2, max_arrival=2))[0]) == []

@@ -71,7 +71,7 @@ def test_it_is_kept_in_files(run: LearningRun, tmp_path: Path) -> None:
 
 
 def test_the_page_draws_the_certified_gap_beside_the_true_one(run: LearningRun) -> None:
-    (chart,) = proof_chart(RunAnalysis.of(run), "run")
+    (chart,) = proof_chart(RunAnalysis.of(run))
     curves = {series.name: series for series in chart.series}
     certified, true = curves["certified gap"], curves["true gap of the candidate"]
     assert "certified after" in chart.title
@@ -80,7 +80,7 @@ def test_the_page_draws_the_certified_gap_beside_the_true_one(run: LearningRun) 
         assert high is None or (low is not None and low <= high)
     assert run.certificate is not None
     assert curves["epsilon"].y[0] == run.certificate.epsilon
-    assert proof_chart(RunAnalysis.of(learn(MODEL, SafeQ(), episodes=5)), "run") == []
+    assert proof_chart(RunAnalysis.of(learn(MODEL, SafeQ(), episodes=5))) == []
 
 
 def test_a_page_that_is_built_on_the_way_has_the_curve_so_far(run: LearningRun) -> None:
@@ -88,7 +88,7 @@ def test_a_page_that_is_built_on_the_way_has_the_curve_so_far(run: LearningRun) 
 
     def watch(moment: RunView) -> None:
         if moment.episodes > 300 and not charts:
-            charts.extend(proof_chart(RunAnalysis.of(moment.run(), at_once=True), "run"))
+            charts.extend(proof_chart(RunAnalysis.of(moment.run(), at_once=True)))
 
     learn(MODEL, SETTINGS, episodes=100_000, seed=1, watch=watch, history="none", average=False)
     assert run.proof_history is not None

@@ -20,11 +20,12 @@ from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems import energy_harvesting, machine_scheduling, scheduling_example
-from peakrl.report.analysis import RunAnalysis, risks
+from peakrl.report import policy_blocks
+from peakrl.report.analysis import RunAnalysis
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
 from peakrl.report.charts import safe_chart, schedule_blocks
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
-from peakrl.report.policy_blocks import explorer, field_count, kept_slots, run_map
+from peakrl.report.policy_blocks import explorer, field_count, kept_slots, map_blocks
 from peakrl.report.sections import answer_of, section_of
 from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.learning import FUNCTION, learn_run
@@ -168,7 +169,7 @@ def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
 def test_the_charts_show_the_jobs_that_the_problem_was_made_of_whatever_the_objective() -> None:
     problem = machine_scheduling(scheduling_example(1).jobs, objective="weighted_late_work")
     run = learn(compile_model(problem), SafeQ(), episodes=5)
-    for block in schedule_blocks(RunAnalysis.of(run), "x"):
+    for block in schedule_blocks(RunAnalysis.of(run)):
         bars = {bar["job"]: (bar["end"] - bar["start"], bar["due"], bar["deadline"]) for bar in block.content["bars"]}
         assert bars == {str(job.name): (job.longest, job.due, job.deadline) for job in problem.jobs}
 
@@ -191,7 +192,7 @@ def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart():
         {"kind": "python", "function": "antigravity:fly"},
     ]:
         run = learn(replace(compile_model(scheduling_example(1)), spec=spec), SafeQ(), episodes=5)
-        assert "does not contain the jobs" in str(schedule_blocks(RunAnalysis.of(run), "x"))
+        assert "does not contain the jobs" in str(schedule_blocks(RunAnalysis.of(run)))
 
 
 # Maps and the explorer -----------------------------------------------------------------------------------------------
@@ -231,7 +232,7 @@ def test_a_map_shows_what_is_done_safe_met_and_risked_wherever_an_episode_can_co
     model = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
     run = learn(model, SafeQ(), episodes=200)
     found, best, safe = RunAnalysis.of(run), solve(model), safe_set(model)
-    (block,) = run_map(found, "x")
+    (block,) = map_blocks(found)
     content: Any = block.data  # type: ignore[union-attr]
     places = positions(content)
     assert [field["name"] for field in content["fields"]] == ["step", "battery", "arrival"]
@@ -271,7 +272,7 @@ def test_visits_on_the_map_are_what_the_learner_counted() -> None:
     small = compile_model(energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1))
     for settings_of in (PosteriorSampling(), ConstrainedQ.published(slack=0.1)):
         run = learn(small, settings_of, episodes=40)
-        (block,) = run_map(RunAnalysis.of(run), "x")
+        (block,) = map_blocks(RunAnalysis.of(run))
         counts = layer(block.data, "training visits, all steps")  # type: ignore[union-attr]
         states = {place[1:]: count for place, count in zip(positions(block.data), counts, strict=True)}  # type: ignore[union-attr]
         assert sum(states.values()) == 40 * 3
@@ -282,9 +283,9 @@ def test_risks_add_up_to_the_violation_of_an_episode() -> None:
     for stationary in (True, False):
         model = compile_model(random_problem(rng, stationary=stationary))
         found = RunAnalysis.of(learn(model, ConstrainedQ.published(slack=0.5), episodes=3))
-        every = risks(model, found.run.policy.likeliest, 10**6)
+        every = found.tables.risks(10**6)
         assert sum(one.contribution for one in every) == pytest.approx(found.last.violation)
-        assert found.risks == every[: len(found.risks)]
+        assert found.tables.risks() == every[:12]
         assert all(one.contribution == pytest.approx(one.probability * one.violation) for one in every)
 
 
@@ -300,7 +301,7 @@ def test_the_answer_is_the_word_of_the_certificate() -> None:
     careless = learn(model, ConstrainedQ.published(slack=0.5), episodes=3)
     for run in (learned, careless):
         found = RunAnalysis.of(run)
-        answer, certificate = answer_of(found, "x"), found.certificate
+        answer, certificate = answer_of(found), found.certificate
         assert ("never violates" in answer.headline) == (certificate.violation_high == 0) == certificate.holds
         assert (answer.tone == "good") == certificate.holds
         rests_on = answer.facts[2].details
@@ -330,7 +331,7 @@ def total_from(model: TabularModel, policy: Any, step: int, slot: int, row: int,
 def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: int, stationary: bool) -> None:
     model = compile_model(random_problem(np.random.default_rng(seed), stationary=stationary))
     run = learn(model, SafeQ(), episodes=20)
-    content: Any = explorer(RunAnalysis.of(run), "x", 10**6, 10**6).data
+    content: Any = explorer(RunAnalysis.of(run)).data
     violation = model.row_violation.sum(axis=1)
     kept = np.flatnonzero(np.diff(model.row_start) > 0)
     policy, distribution = unrun(content["policy"]), integers(content["distribution"])
@@ -358,7 +359,7 @@ def test_the_explorer_embeds_exact_values_and_violations_of_every_action(seed: i
 def test_the_page_calls_safe_what_the_safe_set_does(problem: Problem) -> None:
     model = compile_model(problem)
     found = RunAnalysis.of(learn(model, SafeQ(), episodes=5))
-    content: Any = explorer(found, "x", 10**6, 10**6).data
+    content: Any = explorer(found).data
     told, safe = unrun(content["verdict"]), safe_set(model)
     assert len(told) == model.num_entries
     for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
@@ -367,7 +368,7 @@ def test_the_page_calls_safe_what_the_safe_set_does(problem: Problem) -> None:
             reason = safe.reason(step, model.state_of_slot(slot), model.action_of_row(row))
             entry = step * model.layout.entry_stride + row
             assert told[entry] == (0 if reason is None else 1 if reason.violates else 2)
-    (chart,) = safe_chart(found.known, "x")
+    (chart,) = safe_chart(found.exact)
     told = [[round(share * 1e6) for share in series.y] for series in chart.series]  # type: ignore[operator]
     counts = [[len(part) for part in counted(safe, step)] for step in range(model.horizon)]
     assert told == [[round(1e8 * count[2 * kind + 1] / count[2 * kind]) for count in counts] for kind in (0, 1)]
@@ -385,7 +386,7 @@ def counted(safe: SafeSet, step: int) -> tuple[list[Any], ...]:
 def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
     model = compile_model(scheduling_example(1))
     run = learn(model, SafeQ(), episodes=300)
-    content: Any = explorer(RunAnalysis.of(run), "x", 10**6, 10**6).data
+    content: Any = explorer(RunAnalysis.of(run)).data
     seen = np.array(unrun(content["witness"]))
     known = run._learned.forbidden()[:, 0]  # type: ignore[union-attr]
     assert np.array_equal(seen != -2, known)
@@ -393,7 +394,7 @@ def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
     assert set(map(str, seen[seen >= 0])) == set(content["dead"])
 
 
-def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
+def test_a_large_policy_is_cut_to_where_it_goes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     model = compile_model(scheduling_example(2))
     run = learn(model, SafeQ(), episodes=50)
     kept = kept_slots(RunAnalysis.of(run), 200, 1000)
@@ -404,13 +405,14 @@ def test_a_large_policy_is_cut_to_where_it_goes_and_says_so() -> None:
         row = run.policy.row(step, slot)
         slot = int(model.outcome_next[model.outcome_start[model.row_distribution[row]]])
     assert set(path) <= set(kept.tolist())
-    assert RunAnalysis.of(run).presence[path].tolist() == [1.0] * model.horizon
-    assert f"The page holds the {len(kept):,} of" in explorer(RunAnalysis.of(run), "x", 200, 1000).note
+    assert RunAnalysis.of(run).tables.presence[path].tolist() == [1.0] * model.horizon
+    monkeypatch.setattr(policy_blocks, "MOST_ENTRIES", 200)
+    assert f"The page holds the {len(kept):,} of" in explorer(RunAnalysis.of(run)).note  # type: ignore[union-attr]
 
 
 def test_states_that_are_no_numbers_have_no_map() -> None:
     run = learn(compile_model(scheduling_example(1)), SafeQ(), episodes=5)
-    assert run_map(RunAnalysis.of(run), "x") == []
+    assert map_blocks(RunAnalysis.of(run)) == []
 
 
 # The command ---------------------------------------------------------------------------------------------------------

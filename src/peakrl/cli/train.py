@@ -259,13 +259,12 @@ def set_aside(path: Path | None) -> Iterator[None]:
 
 def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> dict[str, Any]:
     """Return the results of a run as plain values."""
-    from peakrl.report.analysis import EnvironmentAnalysis, RunAnalysis
+    from peakrl.report.analysis import RunAnalysis
 
-    on_environment = target is not None and target.is_environment
-    analysis = EnvironmentAnalysis(run, target.table) if target and on_environment else RunAnalysis.of(run)
+    analysis = RunAnalysis.of(run, table=None if target is None else target.table)
     return {
         "problem": run.model.name,
-        "environment": on_environment,
+        "environment": analysis.on_environment,
         "states": run.model.num_states,
         "pairs": run.model.num_pairs,
         "horizon": run.model.horizon,

@@ -1,7 +1,7 @@
 """Blocks of a page: text, tables, charts, maps and explorers, all plain data.
 
 A block describes what to show; `templates/page.html` and its scripts draw it. The `data` of a chart is JSON-ready and
-is embedded in the page under the id of the block. A section has two columns (`main` and `aside`) or a list of `parts`.
+is embedded in the page under the id of the block. A section holds blocks, or parts that hold blocks.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Text:
 
     text: str
     tone: str = ""
+    id: str = ""
     kind: ClassVar[str] = "text"
 
 
@@ -114,19 +115,10 @@ class Table:
         return [] if self.filter_column < 0 else list(dict.fromkeys(str(row[self.filter_column]) for row in self.rows))
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Names and values, collapsed at first."""
-
-    id: str
-    title: str
-    values: Mapping[str, Any]
-    kind: ClassVar[str] = "settings"
-
-    @property
-    def rows(self) -> list[tuple[str, str]]:
-        """Dotted names and values as text."""
-        return [(name, "not set" if value is None else str(value)) for name, value in flattened(self.values)]
+def settings_table(id: str, title: str, values: Mapping[str, Any]) -> Table:
+    """Return a collapsed table of dotted names and values."""
+    rows = [(name, "not set" if value is None else str(value)) for name, value in flattened(values)]
+    return Table(id, title, ("setting", "value"), rows, folded=True)
 
 
 @dataclass(frozen=True)
@@ -139,28 +131,20 @@ class Series:
     name: str
     x: Sequence[float | str]
     y: Sequence[float | None]
-    std: Sequence[float | None] | None = None
     colour: str = "blue"
     dash: str = "solid"
     mode: str = "lines"
     level: bool = False
+    std: Sequence[float | None] | None = None
     low: Sequence[float | None] | None = None
     high: Sequence[float | None] | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page's script draws."""
         return {
-            "name": self.name,
-            "x": numbers(self.x),
-            "y": numbers(self.y),
-            **{
-                name: None if values is None else numbers(values)
-                for name, values in (("std", self.std), ("low", self.low), ("high", self.high))
-            },
-            "colour": self.colour,
-            "dash": self.dash,
-            "mode": self.mode,
-            "level": self.level,
+            name: value if value is None or isinstance(value, str | bool) else numbers(value)
+            for name, value in vars(self).items()
         }
 
 
@@ -186,17 +170,7 @@ class Chart:
     @property
     def data(self) -> dict[str, Any]:
         """What the page's script draws."""
-        return {
-            "kind": self.kind,
-            "title": self.title,
-            "x": self.x,
-            "y": self.y,
-            "logX": self.log_x,
-            "logY": self.log_y,
-            "floor": self.floor,
-            "downY": self.down_y,
-            "series": [series.as_dict() for series in self.series],
-        }
+        return {**vars(self), "kind": self.kind, "series": [series.data for series in self.series]}
 
 
 @dataclass(frozen=True)
@@ -215,37 +189,25 @@ class Drawn:
         return {"kind": self.kind, "title": self.title, **self.content}
 
 
-Block = Text | Answer | Table | Settings | Chart | Drawn
-
-
-@dataclass(frozen=True)
-class Part:
-    """Blocks under a title; charts stand side by side on wide screens."""
-
-    id: str
-    title: str
-    lead: str
-    blocks: Sequence[Block]
+Block = Text | Answer | Table | Chart | Drawn
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the page: `main` blocks, `aside` blocks beside them on wide screens, `wide` blocks below."""
+    """A section of the page; charts stand side by side on wide screens."""
 
     id: str
     title: str
     lead: str
-    main: Sequence[Block]
-    aside: Sequence[Block] = ()
+    main: Sequence[Block] = ()
     #: "good", "bad" or "" and a few words, shown beside the title.
     badge: tuple[str, str] = ("", "")
-    wide: Sequence[Block] = ()
-    parts: Sequence[Part] = ()
+    parts: Sequence[Section] = ()
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         """All of them."""
-        return (*self.main, *self.aside, *self.wide, *(block for part in self.parts for block in part.blocks))
+        return (*self.main, *(block for part in self.parts for block in part.blocks))
 
     @property
     def data(self) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.errors import PeakError
 from peakrl.report.blocks import Block, Chart, Drawn, Series, Table, Text, is_number
 from peakrl.report.policy_blocks import field_count, field_names, fields_of, plain_label, state_words
-from peakrl.specs.spec import ProblemSpec
+from peakrl.schedule_labels import ScheduleState, ScheduleStates
 
 if TYPE_CHECKING:
     from peakrl.evaluation import RolloutStep
@@ -30,130 +29,120 @@ BEYOND = (
     "At the bottom: gaps of 0, and policies that exceed the best safe policy by violating constraints. Hover for exact "
     "values."
 )
-COLOURS = ("purple", "green", "sky", "yellow", "orange", "grey")
-SERIES_COLOURS = ("orange", "purple", "green", "sky", "yellow", "grey")
+COLOURS = ("orange", "purple", "green", "sky", "yellow", "grey")
 
 
-def curve_blocks(analysis: RunAnalysis, prefix: str) -> list[Block]:
-    """Return the learning curves of a run on a model."""
-    run = analysis.run
-    if not len(run.history):
-        blocks: list[Block] = [Text("No history was recorded: learn(..., history=...) sets how often.")]
-    elif run.history.sampled:
-        blocks = [sampled_chart(analysis, prefix), violation_chart(run, prefix)]
+# Learning curves ----------------------------------------------------------------------------------------------------
+
+
+def curve_blocks(analysis: RunAnalysis) -> list[Block]:
+    """Return the learning curves of a run."""
+    run, history, optimum = analysis.run, analysis.run.history, analysis.optimum
+    blocks: list[Block] = []
+    if not len(history):
+        blocks.append(Text("No history was recorded: learn(..., history=...) sets how often."))
+    elif analysis.on_environment:
+        columns = [("episode", history.episode_reward, "grey", "solid", "markers"), mean_so_far(run, "blue")]
+        blocks.append(curves("value", "Observed reward per episode", "reward", history.episode, columns))
+    elif history.sampled:
+        blocks.append(sampled_chart(analysis))
+    elif optimum is not None and optimum.feasible:
+        blocks.append(gap_chart(analysis))
     else:
-        blocks = [gap_chart(analysis, prefix) or value_chart(analysis, prefix), violation_chart(run, prefix)]
-    return [*blocks, *proof_chart(analysis, prefix), *multiplier_chart(run, prefix)]
+        columns = [("behavior policy", history.value, "sky"), mean_so_far(run, "orange")]
+        levels = [] if optimum is None else [level("least violating policy", history.episode, optimum.value)]
+        blocks.append(curves("value", "Value by episode", "value", history.episode, columns, *levels))
+    if len(history):
+        blocks.append(violation_chart(analysis))
+    return [*blocks, *proof_chart(analysis), *multiplier_chart(run)]
 
 
-def gap_chart(analysis: RunAnalysis, prefix: str) -> Chart | None:
-    """Return the gap to the optimum on a logarithmic axis; None if the optimum is not known."""
-    history, optimum = analysis.run.history, analysis.optimum
-    if optimum is None or not optimum.feasible:
-        return None
-    keep = thinned(len(history))
-    x = history.episode[keep].tolist()
-    end = analysis.last_metrics.below_optimum
-    series = [
-        Series("behavior policy", x, analysis.gaps(history.value[keep]), None, "sky"),
-        Series("mean so far", x, analysis.gaps(history.averaged_value[keep]), None, "orange"),
-        Series("last policy", [x[-1]], [end], None, "blue", mode="markers"),
+def curves(id: str, title: str, y: str, episode: Any, columns: Sequence[Any], *more: Series, **options: Any) -> Chart:
+    """Return a chart over episodes of `columns` (name, values, colour, ...), thinned, and of `more` series."""
+    keep = thinned(len(episode))
+    x = episode[keep].tolist()
+    series = [Series(name, x, finite(values[keep]), *style) for name, values, *style in columns]
+    return Chart(id, title, "episode", y, drawable([*series, *more]), **options)
+
+
+def mean_so_far(run: LearningRun, colour: str) -> tuple[str, Any, str]:
+    """Return the column of the mean over episodes."""
+    return "mean so far", run.history.averaged_value, colour
+
+
+def level(name: str, x: Any, value: float, colour: str = "ink") -> Series:
+    """Return a horizontal line from the first to the last x."""
+    return Series(name, [float(x[0]), float(x[-1])], [value] * 2, colour, "dash", level=True)
+
+
+def gap_chart(analysis: RunAnalysis) -> Chart:
+    """Return the gap to the optimum on a logarithmic axis."""
+    history, gap = analysis.run.history, analysis.metrics["policy"].below_optimum
+    columns = [
+        ("behavior policy", analysis.gaps(history.value), "sky"),
+        ("mean so far", analysis.gaps(history.averaged_value), "orange"),
     ]
-    floor = LEAST_GAP * (abs(optimum.value) or 1.0)
+    last, floor = Series("last policy", [int(history.episode[-1])], [gap], mode="markers"), floor_of(analysis)
     title = "Gap to the best safe policy"
-    return Chart(f"{prefix}-gap", title, "episode", "gap", drawable(series), log_y=True, floor=floor, note=BEYOND)
+    return curves("gap", title, "gap", history.episode, columns, last, log_y=True, floor=floor, note=BEYOND)
 
 
-def value_chart(analysis: RunAnalysis, prefix: str) -> Chart:
-    """Return the value by episode."""
-    history, optimum = analysis.run.history, analysis.optimum
-    keep = thinned(len(history))
-    x = history.episode[keep].tolist()
-    series = [
-        Series("behavior policy", x, finite(history.value[keep]), None, "sky"),
-        Series("mean so far", x, finite(history.averaged_value[keep]), None, "orange"),
-    ]
-    if optimum is not None:
-        name = "optimum" if optimum.feasible else "least violating policy"
-        series.append(Series(name, [x[0], x[-1]], [optimum.value] * 2, None, "ink", "dash", level=True))
-    return Chart(f"{prefix}-value", "Value by episode", "episode", "value", drawable(series))
+def floor_of(analysis: RunAnalysis) -> float | None:
+    """Return the lower end of a logarithmic axis of gaps."""
+    return None if analysis.optimum is None else LEAST_GAP * (abs(analysis.optimum.value) or 1.0)
 
 
-def sampled_chart(analysis: RunAnalysis, prefix: str) -> Chart:
+def sampled_chart(analysis: RunAnalysis) -> Chart:
     """Return mean rewards with intervals, for models that are too large for exact curves."""
     curve, optimum = analysis.run.history.stretches(), analysis.optimum
-    x, low, high = curve.episode.tolist(), curve.value - curve.value_margin, curve.value + curve.value_margin
-    series = [
-        Series(
-            "mean over consecutive episodes", x, finite(curve.value), None, "blue", low=finite(low), high=finite(high)
-        )
-    ]
+    low, high = finite(curve.value - curve.value_margin), finite(curve.value + curve.value_margin)
+    name = "mean over consecutive episodes"
+    series = [Series(name, curve.episode.tolist(), finite(curve.value), low=low, high=high)]
     if optimum is not None:
-        series.append(Series("optimum", [x[0], x[-1]], [optimum.value] * 2, None, "ink", "dash", level=True))
+        series.append(level("optimum", curve.episode, optimum.value))
     title = "Sampled reward per episode: means over consecutive episodes with 95 % intervals"
-    return Chart(f"{prefix}-value", title, "episode", "reward", drawable(series))
+    return Chart("value", title, "episode", "reward", drawable(series))
 
 
-def violation_chart(run: LearningRun, prefix: str) -> Chart:
-    """Return the cumulative violation."""
-    history, last = run.history, run.last_violation_episode
-    keep = thinned(len(history))
-    x = history.episode[keep].tolist()
-    series = [Series("total so far", x, finite(history.cumulative_violation[keep]), None, "orange")]
-    seen = f"{run.violations:,} violating episodes (last: {last:,})" if last else "no violating episode"
-    drawn = drawable(series)
-    if not drawn:
-        series = [Series("behavior policy", x, finite(history.violation[keep]), None, "orange")]
-        return Chart(f"{prefix}-violation", f"Violation: {seen}", "episode", "violation", drawable(series))
-    return Chart(f"{prefix}-violation", f"Cumulative violation: {seen}", "episode", "violation", drawn)
+def violation_chart(analysis: RunAnalysis) -> Chart:
+    """Return the cumulative violation, or that of the policies if it was not recorded."""
+    run, history, last = analysis.run, analysis.run.history, analysis.run.last_violation_episode
+    title, columns = "Cumulative violation", [("total so far", history.cumulative_violation, "orange")]
+    if not analysis.on_environment:
+        if not np.isfinite(history.cumulative_violation[thinned(len(history))]).any():
+            title, columns = "Violation", [("behavior policy", history.violation, "orange")]
+        title += f": {run.violations:,} violating episodes (last: {last:,})" if last else ": no violating episode"
+    return curves("violation", title, "violation", history.episode, columns)
 
 
-def proof_chart(analysis: RunAnalysis, prefix: str) -> list[Chart]:
-    """Return the certified gap and the true gap of the candidate policy."""
-    proved, optimum = analysis.run.proof_history, analysis.optimum
-    if proved is None:
-        return []
-    floor = None if optimum is None else LEAST_GAP * (abs(optimum.value) or 1.0)
-    return proved_chart(analysis.run, prefix, analysis.gaps(proved.value), floor)
-
-
-def proved_chart(
-    run: LearningRun, prefix: str, gaps: Sequence[float | None] = (), floor: float | None = None
-) -> list[Chart]:
-    """Return the certified gap and violation by episode, with the true `gaps` if known."""
-    proved, certificate = run.proof_history, run.certificate
+def proof_chart(analysis: RunAnalysis) -> list[Chart]:
+    """Return the certified gap and violation by episode, with the true gap of the candidate policy if it is known."""
+    run, proved, certificate = analysis.run, analysis.run.proof_history, analysis.run.certificate
     if proved is None or not len(proved):
         return []
-    keep = thinned(len(proved))
-    x = proved.episode[keep].tolist()
-    series = [
-        Series("certified gap", x, finite(proved.gap[keep]), None, "blue"),
-        Series("certified violation", x, finite(proved.violation[keep]), None, "orange"),
-    ]
-    if gaps:
-        series.append(Series("true gap of the candidate", x, [gaps[point] for point in keep], None, "ink", "dash"))
+    columns: list[Any] = [("certified gap", proved.gap, "blue"), ("certified violation", proved.violation, "orange")]
+    if not analysis.on_environment:
+        columns.append(("true gap of the candidate", analysis.gaps(proved.value), "ink", "dash"))
+    levels = []
     if certificate is not None and certificate.epsilon is not None:
-        series.append(Series("epsilon", [x[0], x[-1]], [certificate.epsilon] * 2, None, "grey", "dash", level=True))
+        levels.append(level("epsilon", proved.episode, certificate.epsilon, "grey"))
+    floor = None if analysis.on_environment else floor_of(analysis)
     stopped = "" if run.stop_reason != "certified" else f", certified after {run.episodes:,} episodes"
     title = f"Certified bounds on the candidate policy{stopped}"
-    return [Chart(f"{prefix}-proved", title, "episode", "gap", drawable(series), log_y=True, floor=floor, note=BEYOND)]
+    options: Any = {"log_y": True, "floor": floor, "note": BEYOND}
+    return [curves("proved", title, "gap", proved.episode, columns, *levels, **options)]
 
 
-def multiplier_chart(run: LearningRun, prefix: str) -> list[Chart]:
+def multiplier_chart(run: LearningRun) -> list[Chart]:
     """Return the Lagrange multipliers by episode; nothing for learners without multipliers."""
     curve = run.multiplier_curve
     if curve is None or not len(curve):
         return []
-    keep = thinned(len(curve))
-    x = curve[keep, 0].tolist()
-    columns = range(1, curve.shape[1])
-    names = ["multiplier"] if len(columns) == 1 else [f"multiplier {column}" for column in columns]
-    series = [
-        Series(name, x, finite(curve[keep, column]), None, COLOURS[(column - 1) % len(COLOURS)])
-        for name, column in zip(names, columns, strict=True)
-    ]
-    title = "Lagrange multipliers"
-    return [Chart(f"{prefix}-multipliers", title, "episode", "reward per unit of violation", drawable(series))]
+    count, colours = curve.shape[1] - 1, ("purple", "green", "sky", "yellow", "orange", "grey")
+    names = ["multiplier"] if count == 1 else [f"multiplier {number}" for number in range(1, count + 1)]
+    columns = [(name, curve[:, at + 1], colours[at % len(colours)]) for at, name in enumerate(names)]
+    y = "reward per unit of violation"
+    return [curves("multipliers", "Lagrange multipliers", y, curve[:, 0], columns)]
 
 
 def drawable(series: Sequence[Series]) -> list[Series]:
@@ -179,102 +168,93 @@ def thinned(count: int) -> Any:
 MOST_STEPS = 300
 
 
-def episode_blocks(analysis: RunAnalysis, prefix: str) -> list[Block]:
+def dotted(name: str, x: Sequence[Any], y: Sequence[Any], colour: str = "blue") -> Series:
+    """Return a line with a dot at each point."""
+    return Series(name, x, y, colour, mode="lines+markers")
+
+
+def episode_blocks(analysis: RunAnalysis) -> list[Block]:
     """Return an episode of the last policy: states, actions, rewards and constraints."""
-    steps = analysis.episode[:MOST_STEPS]
-    names = analysis.run.model.constraint_names
-    apart = field_count(steps[0].state)
-    rows = [(one.step, *words(analysis, one.state, apart), *payoffs(one)) for one in steps]
-    fields = ("state",) if apart is None else field_names(analysis.run.model, apart)
-    columns = ("step", *fields, "action", "reward", *(f"{name} (>= 0: satisfied)" for name in names))
-    more = f", the first {MOST_STEPS:,} steps" if len(analysis.episode) > MOST_STEPS else ""
-    table = Table(f"{prefix}-episode", f"All steps{more}", columns, rows)
-    return [*state_chart(analysis, prefix), payoff_chart(analysis, prefix), table]
-
-
-def words(analysis: RunAnalysis, state: Any, apart: int | None) -> tuple[Any, ...]:
-    """Return a state as cells of a table: one per field, or a single one if it has many."""
-    if apart is None or field_count(state) != apart:
-        return (state_words(analysis.run.model, state),)
-    return tuple(map(plain_label, fields_of(state)))
-
-
-def payoffs(one: RolloutStep) -> tuple[Any, ...]:
-    """Return action, reward and constraints of a step as cells of a table."""
-    return str(one.action), one.reward, *one.constraints
-
-
-def state_chart(analysis: RunAnalysis, prefix: str) -> list[Block]:
-    """Return the fields of the state and the action by step, if they are numbers."""
-    steps = analysis.episode[:MOST_STEPS]
+    steps, model = analysis.episode[:MOST_STEPS], analysis.run.model
     x = [one.step for one in steps]
-    width = len(fields_of(steps[0].state))
-    if width > len(SERIES_COLOURS) or any(len(fields_of(one.state)) != width for one in steps):
-        return []
-    table: list[list[Any]] = [[*fields_of(one.state), one.action] for one in steps]
-    if not all(is_number(cell) for row in table for cell in row):
-        return []
-    series = [
-        Series(name, x, [row[column] for row in table], None, SERIES_COLOURS[column], mode="lines+markers")
-        for column, name in enumerate(field_names(analysis.run.model, width))
+    payoffs = [dotted("reward", x, [one.reward for one in steps])]
+    for column, name in enumerate(model.constraint_names):
+        payoffs.append(dotted(name, x, [one.constraints[column] for one in steps], COLOURS[column % len(COLOURS)]))
+    if model.constraint_names:
+        payoffs.append(level("constraints are satisfied above", x, 0))
+    fields, cells = state_cells(model, [one.state for one in steps])
+    rows = [
+        (one.step, *state, str(one.action), one.reward, *one.constraints)
+        for one, state in zip(steps, cells, strict=True)
     ]
-    series.append(Series("action", x, [row[-1] for row in table], None, "blue", mode="lines+markers"))
-    return [Chart(f"{prefix}-path", "States and actions", "step", "state and action", series)]
+    columns = ("step", *fields, "action", "reward", *(f"{name} (>= 0: satisfied)" for name in model.constraint_names))
+    more = f", the first {MOST_STEPS:,} steps" if len(analysis.episode) > MOST_STEPS else ""
+    return [
+        *state_chart(analysis, steps),
+        Chart("payoff", "Rewards and constraints", "step", "reward and constraints", payoffs),
+        Table("episode", f"All steps{more}", columns, rows),
+    ]
 
 
-def payoff_chart(analysis: RunAnalysis, prefix: str) -> Chart:
-    """Return reward and constraints by step."""
-    steps = analysis.episode[:MOST_STEPS]
-    x = [one.step for one in steps]
-    series = [Series("reward", x, [one.reward for one in steps], None, "blue", mode="lines+markers")]
-    for column, name in enumerate(analysis.run.model.constraint_names):
-        values = [one.constraints[column] for one in steps]
-        series.append(Series(name, x, values, None, SERIES_COLOURS[column % len(SERIES_COLOURS)], mode="lines+markers"))
-    if analysis.run.model.constraint_names:
-        series.append(Series("constraints are satisfied above", [x[0], x[-1]], [0, 0], None, "ink", "dash", level=True))
-    return Chart(f"{prefix}-payoff", "Rewards and constraints", "step", "reward and constraints", series)
+def state_cells(model: Any, states: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return columns and cells of states: one for each field, or a single one if they have many."""
+    width = field_count(states[0]) if states else None
+    names = ("state",) if width is None else field_names(model, width)
+    return names, [
+        (state_words(model, state),)
+        if width is None or field_count(state) != width
+        else tuple(map(plain_label, fields_of(state)))
+        for state in states
+    ]
 
 
-def risk_blocks(analysis: RunAnalysis, prefix: str) -> list[Block]:
+def state_chart(analysis: RunAnalysis, steps: Sequence[RolloutStep]) -> list[Block]:
+    """Return the fields of the state and the action by step, if they are numbers."""
+    x, table = [one.step for one in steps], [[*fields_of(one.state), one.action] for one in steps]
+    width = len(table[0]) - 1
+    if width > len(COLOURS) or not all(len(row) == width + 1 and all(map(is_number, row)) for row in table):
+        return []
+    names, colours = (*field_names(analysis.run.model, width), "action"), (*COLOURS[:width], "blue")
+    series = [
+        dotted(name, x, [row[column] for row in table], colour)
+        for column, (name, colour) in enumerate(zip(names, colours, strict=True))
+    ]
+    return [Chart("path", "States and actions", "step", "state and action", series)]
+
+
+def risk_blocks(analysis: RunAnalysis) -> list[Block]:
     """Return where the policy violates constraints, and the share of safe states and actions by step."""
-    blocks: list[Block] = []
     if analysis.certificate.violation_high == 0:
-        blocks.append(Text("None: the policy violates no constraint in any state that it can reach.", "good"))
-    else:
-        apart = field_count(analysis.risks[0].state) if analysis.risks else None
-        fields = ("state",) if apart is None else field_names(analysis.run.model, apart)
-        numbers = ("probability", "violation", "contribution")
-        columns = ("step", *fields, "action", *numbers)
-        rows = [(one.step, *words(analysis, one.state, apart), str(one.action), *one[3:]) for one in analysis.risks]
-        blocks.append(Table(f"{prefix}-risks", "Largest contributions to the violation", columns, rows))
-        blocks.append(step_chart(analysis, prefix))
-    return [*blocks, *safe_chart(analysis.known, prefix)]
+        text = "None: the policy violates no constraint in any state that it can reach."
+        return [Text(text, "good"), *safe_chart(analysis.exact)]
+    risks, model = analysis.tables.risks(), analysis.exact.model
+    fields, cells = state_cells(model, [one.state for one in risks])
+    columns = ("step", *fields, "action", "probability", "violation", "contribution")
+    rows = [(one.step, *state, str(one.action), *one[3:]) for one, state in zip(risks, cells, strict=True)]
+    x, violations = list(range(model.horizon)), analysis.last.step_violations
+    series = [
+        dotted(name, x, violations[:, column].tolist(), COLOURS[column % len(COLOURS)])
+        for column, name in enumerate(model.constraint_names)
+    ]
+    return [
+        Table("risks", "Largest contributions to the violation", columns, rows),
+        Chart("steps", "Expected violation by step", "step", "violation", series),
+        *safe_chart(analysis.exact),
+    ]
 
 
-def step_chart(analysis: RunAnalysis, prefix: str) -> Chart:
-    """Return the expected violation by step."""
-    steps, last = list(range(analysis.run.model.horizon)), analysis.last
-    series = []
-    for column, name in enumerate(analysis.run.model.constraint_names):
-        values, colour = last.step_violations[:, column].tolist(), SERIES_COLOURS[column % len(SERIES_COLOURS)]
-        series.append(Series(name, steps, values, None, colour, mode="lines+markers"))
-    return Chart(f"{prefix}-steps", "Expected violation by step", "step", "violation", series)
-
-
-def safe_chart(known: ModelAnalysis, prefix: str) -> list[Chart]:
+def safe_chart(known: ModelAnalysis) -> list[Chart]:
     """Return the share of safe states and actions by step, among those that can be reached."""
     if not known.model.num_constraints:
         return []
     counts = known.safe_set.counts
     steps = [count.step for count in counts]
-    states = [100 * count.safe_states / max(count.states, 1) for count in counts]
-    actions = [100 * count.safe_actions / max(count.actions, 1) for count in counts]
     series = [
-        Series("states", steps, states, None, "green", mode="lines+markers"),
-        Series("actions", steps, actions, None, "blue", mode="lines+markers"),
+        dotted("states", steps, [100 * count.safe_states / max(count.states, 1) for count in counts], "green"),
+        dotted("actions", steps, [100 * count.safe_actions / max(count.actions, 1) for count in counts]),
     ]
     note = "Share of the reachable states, and of the actions available there, that can still satisfy every constraint."
-    return [Chart(f"{prefix}-safe-share", "Safe states and actions by step", "step", "safe (%)", series, note=note)]
+    return [Chart("safe-share", "Safe states and actions by step", "step", "safe (%)", series, note=note)]
 
 
 # Pictures of an episode of built-in problems ------------------------------------------------------------------------
@@ -290,103 +270,88 @@ CELLS = {
 }
 
 
-def picture_blocks(analysis: RunAnalysis, prefix: str) -> list[Block]:
+def picture_blocks(analysis: RunAnalysis) -> list[Block]:
     """Return the picture of an episode; nothing if the problem is unknown or has no picture."""
-    model = analysis.known.model
-    spec = model.spec or {}
-    draw = PICTURES.get(str(spec.get("kind")))
+    model = analysis.exact.model
+    draw = PICTURES.get(str((model.spec or {}).get("kind")))
     if draw is None or len(analysis.episode) > MOST_STEPS:
         return []
-    # The specification may come from an untrusted file: build nothing that needs code or another file.
+    problem = analysis.exact.problem
+    if problem is None or problem.horizon != model.horizon:
+        return []
     try:
-        parsed = ProblemSpec.from_dict(spec)
-        problem = parsed.build() if parsed.self_contained else None
-        if problem is None or problem.horizon != model.horizon:
-            return []
-        return draw(problem, analysis.episode, prefix)
-    except (PeakError, TypeError, ValueError, LookupError):
+        return draw(problem, analysis.episode)
+    except (TypeError, ValueError, LookupError):  # the model is not that of the problem
         return []
 
 
-def thermostat(problem: Thermostat, steps: Steps, prefix: str) -> list[Block]:
+def thermostat(problem: Thermostat, steps: Steps) -> list[Block]:
     """Temperature and band at the end of each hour; power and price."""
     hours = [one.step + 1 for one in steps]
     bands = [problem.band(hour) for hour in hours]
-    inside = [problem.following(one.state, int(str(one.action))) / 2 for one in steps]
     band = [
-        Series("inside", hours, inside, None, "blue", mode="lines+markers"),
-        Series("not below", hours, [low for low, _ in bands], None, "orange", "dash"),
-        Series("not above", hours, [high for _, high in bands], None, "orange", "dash"),
+        dotted("inside", hours, [problem.following(one.state, int(str(one.action))) / 2 for one in steps]),
+        Series("not below", hours, [low for low, _ in bands], "orange", "dash"),
+        Series("not above", hours, [high for _, high in bands], "orange", "dash"),
     ]
     prices = [10 * problem.prices[one.step] for one in steps]
     cost = [
-        Series("heating (kW)", hours, [int(str(one.action)) for one in steps], None, "blue", mode="lines+markers"),
-        Series("price of a kWh, in tenths", hours, prices, None, "purple", "dot"),
+        dotted("heating (kW)", hours, [int(str(one.action)) for one in steps]),
+        Series("price of a kWh, in tenths", hours, prices, "purple", "dot"),
     ]
     return [
-        Chart(f"{prefix}-band", "Temperature and comfort band", "hour", "degrees", band),
-        Chart(f"{prefix}-heating", "Heating power and price", "hour", "kW", cost),
+        Chart("band", "Temperature and comfort band", "hour", "degrees", band),
+        Chart("heating", "Heating power and price", "hour", "kW", cost),
     ]
 
 
-def charging(problem: VehicleCharging, steps: Steps, prefix: str) -> list[Block]:
+def charging(problem: VehicleCharging, steps: Steps) -> list[Block]:
     """Load by hour, stacked, and the limit of the connection."""
-    hours = [one.step for one in steps]
-    states: list[Any] = [one.state for one in steps]
-    drawn = [[state[0]] for state in states]
-    series = [Series("household", hours, [row[0] for row in drawn], None, "grey", mode="lines+markers")]
-    colours = ("blue", "green", "sky", "yellow", "ink", "grey")
-    for car in range(len(problem.cars)):
-        for row, one in zip(drawn, steps, strict=True):
-            row.append(row[-1] + problem.charges(one.action)[car])
-        name = f"with car {car + 1}" if car == 0 else f"and car {car + 1}"
-        series.append(Series(name, hours, [row[-1] for row in drawn], None, colours[car], mode="lines+markers"))
-    ends = [hours[0], hours[-1]]
-    series.append(Series("limit", ends, [problem.limit] * 2, None, "orange", "dash", level=True))
+    hours, states = [one.step for one in steps], [one.state for one in steps]
+    load: list[Any] = [state[0] for state in states]  # type: ignore[index]
+    series = [dotted("household", hours, load, "grey")]
+    for car, colour in zip(range(len(problem.cars)), ("blue", "green", "sky", "yellow", "ink", "grey"), strict=False):
+        load = [total + problem.charges(one.action)[car] for total, one in zip(load, steps, strict=True)]
+        series.append(dotted(f"{'and' if car else 'with'} car {car + 1}", hours, load, colour))
+    series.append(level("limit", hours, problem.limit, "orange"))
     prices = [10 * problem.prices[hour] for hour in hours]
-    series.append(Series("price of a kWh, in tenths", hours, prices, None, "purple", "dot"))
-    return [Chart(f"{prefix}-connection", "Load on the connection", "hour", "kW", series)]
+    series.append(Series("price of a kWh, in tenths", hours, prices, "purple", "dot"))
+    return [Chart("connection", "Load on the connection", "hour", "kW", series)]
 
 
-def robot(problem: BatteryRobot, steps: Steps, prefix: str) -> list[Block]:
+def robot(problem: BatteryRobot, steps: Steps) -> list[Block]:
     """The path on the floor plan, and the battery level."""
     states: list[Any] = [one.state for one in steps]
-    x, y = [state[1] for state in states], [state[0] for state in states]
-    series = [Series("path", x, y, None, "blue", mode="lines+markers")]
+    series = [dotted("path", [state[1] for state in states], [state[0] for state in states])]
     for sign, (name, colour) in CELLS.items():
         cells = sorted(problem.floor.cells(sign))
         if cells:
-            x, y = [column for _, column in cells], [row for row, _ in cells]
-            series.append(Series(name, x, y, None, colour, mode="markers"))
-    levels = [Series("battery", [one.step for one in steps], [state[2] for state in states], None, "blue")]
+            rows, columns = zip(*cells, strict=True)
+            series.append(Series(name, columns, rows, colour, mode="markers"))
+    levels = [Series("battery", [one.step for one in steps], [state[2] for state in states])]
     return [
-        Chart(f"{prefix}-floor", "Path on the floor plan", "column", "row", series, down_y=True),
-        Chart(f"{prefix}-battery", "Battery level", "step", "units", levels),
+        Chart("floor", "Path on the floor plan", "column", "row", series, down_y=True),
+        Chart("battery", "Battery level", "step", "units", levels),
     ]
 
 
-def shop(problem: FlowShop, steps: Steps, prefix: str) -> list[Block]:
+def shop(problem: FlowShop, steps: Steps) -> list[Block]:
     """Every operation from its start to its end."""
     bars = []
     for one in steps:
         begin: Any = one.action
         for machine, job in enumerate(begin):
             if job is not None:
-                end = one.step + problem.times[job - 1][machine]
-                name = f"{job} on machine {machine + 1}"
+                end, name = one.step + problem.times[job - 1][machine], f"{job} on machine {machine + 1}"
                 bars.append({"job": name, "start": one.step, "end": end, "deadline": problem.horizon, "due": None})
-    if not bars:
-        return []
-    note = f"The power limit is at least {min(problem.limits):g} at every step; machines draw "
-    note += (
-        ", ".join(f"{power:g}" for power in problem.power)
-        + " while running. All jobs must be finished by the deadline."
-    )
-    return [Drawn(f"{prefix}-shop", "Operations by machine", "gantt", {"bars": bars}, note)]
+    powers = ", ".join(f"{power:g}" for power in problem.power)
+    note = f"The power limit is at least {min(problem.limits):g} at every step; machines draw {powers} while running. "
+    note += "All jobs must be finished by the deadline."
+    return [Drawn("shop", "Operations by machine", "gantt", {"bars": bars}, note)] if bars else []
 
 
 #: Drawing function by kind of problem.
-PICTURES: dict[str, Callable[[Any, Steps, str], list[Block]]] = {
+PICTURES: dict[str, Callable[[Any, Steps], list[Block]]] = {
     "thermostat": thermostat,
     "vehicle_charging": charging,
     "battery_robot": robot,
@@ -396,32 +361,38 @@ PICTURES: dict[str, Callable[[Any, Steps, str], list[Block]]] = {
 
 # Schedules ----------------------------------------------------------------------------------------------------------
 
-#: Explanation of a scheduling rule.
-RULES = {"DT": "The rule fills the last position first, with the least tardy of the jobs whose deadline allows it."}
 #: Most bars of a readable chart.
 MOST_JOBS = 60
+#: Title and explanation of an order.
+ORDERS = {
+    "learned": ("Learned order", ""),
+    "DT": (
+        "Order of the DT rule, for comparison",
+        " The rule fills the last position first, with the least tardy of the jobs whose deadline allows it.",
+    ),
+}
 
 
-def schedule_blocks(analysis: RunAnalysis, prefix: str) -> list[Block]:
+def schedule_blocks(analysis: RunAnalysis) -> list[Block]:
     """Return Gantt charts of the learned order and of the DT rule; nothing if it is not a scheduling problem."""
-    model = analysis.known.model
-    if not analysis.is_schedule:
+    model, problem = analysis.exact.model, analysis.exact.problem
+    if not isinstance(model.state_labels, ScheduleStates) and not isinstance(model.state_labels[0], ScheduleState):
         return []
     if not model.deterministic:
         return [Text("Processing times are random, so there is no single order; see the policy explorer.")]
     if model.horizon > MOST_JOBS:
         return [Text(f"{model.horizon} jobs are too many for a chart.")]
-    if not analysis.ordered:
+    if not analysis.schedules:
         return [Text("The run does not contain the jobs, so there is no chart of the order.")]
-    blocks: list[Block] = []
-    for one in analysis.ordered:
+    objective, blocks = getattr(problem, "objective", ""), []
+    for maker, schedule in analysis.schedules.items():
+        title, rule = ORDERS[maker]
         bars = [
             {"job": str(bar.job), "start": bar.start, "end": bar.end, "deadline": bar.deadline, "due": bar.due}
-            for bar in one.schedule.bars
+            for bar in schedule.bars
         ]
-        words = {"learned": "Learned order", "DT": "Order of the DT rule, for comparison"}[one.maker]
-        cost = f"{one.objective.replace('_', ' ').capitalize()} {one.cost:g}"
-        missed = f"deadlines missed by {one.schedule.violation} in total"
-        note = f"{' → '.join(map(str, one.order))}. {cost}, {missed}. {RULES.get(one.maker, '')}".rstrip()
-        blocks.append(Drawn(f"{prefix}-gantt-{one.maker.lower()}", words, "gantt", {"bars": bars}, note))
-    return blocks
+        cost = f"{objective.replace('_', ' ').capitalize()} {schedule.objective(objective):g}"
+        missed = f"deadlines missed by {schedule.violation} in total"
+        note = f"{' → '.join(map(str, schedule.order))}. {cost}, {missed}.{rule}"
+        blocks.append(Drawn(f"gantt-{maker.lower()}", title, "gantt", {"bars": bars}, note))
+    return list(blocks)

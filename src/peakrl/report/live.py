@@ -16,8 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
 from peakrl.errors import SettingsError
+from peakrl.report.analysis import ModelAnalysis, RunAnalysis
 from peakrl.report.page import Page
-from peakrl.report.sections import environment_section, section_of
+from peakrl.report.sections import section_of
 from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class LiveView:
 
     def __init__(self, name: str, port: int = 0) -> None:
         self.name, self.state, self.version = name, "starting", 0
-        self._known: Any = None
+        self._known: ModelAnalysis | None = None
         self._page = Page(f"Live: {name}", name, [], live=0).html().encode()
         self._asked = self._next = 0.0
         self._trouble = ""
@@ -97,11 +98,7 @@ class LiveView:
             self._trouble = f" (the page could not be built: {error})"
 
     def _section(self, run: LearningRun) -> Section:
-        from peakrl.report.analysis import EnvironmentAnalysis, ModelAnalysis, RunAnalysis
-
-        if not isinstance(run.model, TabularModel):
-            return environment_section(EnvironmentAnalysis(run, None), self.name)
-        if self._known is None or self._known.model is not run.model:
+        if isinstance(run.model, TabularModel) and (self._known is None or self._known.model is not run.model):
             self._known = ModelAnalysis(run.model)
         return section_of(RunAnalysis.of(run, self._known, at_once=True), self.name)
 

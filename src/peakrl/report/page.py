@@ -16,15 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import Section, exactly, is_number, shown
 from peakrl.storage import reading, write_file
-
-if TYPE_CHECKING:
-    from peakrl.tabular import TabularModel
-    from peakrl.training.trainer import LearningRun
+from peakrl.tabular import TabularModel
+from peakrl.training.trainer import LearningRun
+from peakrl.version import __version__
 
 NAME = "report.html"
 #: Marks of a page that peakrl wrote.
@@ -51,26 +50,20 @@ class Page:
         """Return the whole page."""
         from plotly.offline import get_plotlyjs
 
-        import peakrl
-
+        style, *scripts = [(TEMPLATES / name).read_text("utf-8") for name in ("page.css", "charts.js", "policy.js")]
+        data = {key: value for section in self.sections for key, value in section.data.items()}
+        template = environment().get_template("page.html")
         return str(
-            environment()
-            .get_template("page.html")
-            .render(
+            template.render(
                 page=self,
                 connect="'none'" if self.live is None else "'self'",
-                version=peakrl.__version__,
-                style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
+                version=__version__,
+                style=style,
                 plotly=get_plotlyjs().replace("</script", "<\\/script"),
-                scripts=[(TEMPLATES / name).read_text(encoding="utf-8") for name in ("charts.js", "policy.js")],
-                data=embedded(self.data),
+                scripts=scripts,
+                data=embedded(data),
             )
         )
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The data of the charts, by id of the block."""
-        return {key: value for part in self.sections for key, value in part.data.items()}
 
     def write(self, place: Path) -> Path:
         """Write the page to a file, or to `report.html` in a folder, and return the file.
@@ -116,24 +109,38 @@ def embedded(data: Any) -> str:
     return text
 
 
-def make_page(source: str | Path, model: TabularModel | None = None, table: TabularModel | None = None) -> Page:
-    """Return the page of a folder of runs, a sweep's folder or a run file.
+def make_page(
+    source: LearningRun | str | Path, model: TabularModel | None = None, table: TabularModel | None = None
+) -> Page:
+    """Return the page of a run, a run file, a folder of runs or a sweep's folder.
 
-    For a run file: `model` if the file does not contain it, `table` of a run on an environment.
+    For a run file: `model` if the file does not contain it. For a run on an environment: its `table`.
     """
-    path = Path(source)
-    if os.path.isdir(path):  # unlike Path.is_dir, False for invalid names
-        if model is not None or table is not None:
-            raise SettingsError(f"{path} is a folder; --problem needs a single run file")
-        sections = folder_sections(path)
-        if not sections:
-            raise StorageError(f"{path} contains no runs: {what_else(path)}")
-        return Page(f"Report on {path.resolve().name}", path.name, sections)
-    if not os.path.exists(path):
-        raise StorageError(f"{path} does not exist; name a folder of runs, a sweep's folder or a run file")
-    from peakrl.report.sections import run_section
+    from peakrl.report.sections import section_for
+    from peakrl.training.learn import load_run
 
-    return Page(f"Report on {path.name}", path.name, [run_section(path, model=model, table=table)])
+    if isinstance(source, LearningRun):
+        return Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run", table=table)])
+    path = Path(source)
+    if not os.path.exists(path):  # unlike Path.exists, False for invalid names
+        raise StorageError(f"{path} does not exist; name a folder of runs, a sweep's folder or a run file")
+    if not os.path.isdir(path):
+        run = load_run(path, model=model)
+        return Page(f"Report on {path.name}", path.name, [section_for(run, path.name, table=table)])
+    if model is not None or table is not None:
+        raise SettingsError(f"{path} is a folder; --problem needs a single run file")
+    from peakrl.sweeps.store import MARKER
+
+    if (path / MARKER).exists():
+        from peakrl.report.sweeps import sweep_sections
+
+        sections = sweep_sections(path)
+    else:
+        runs = sorted(path.glob("*.run"))
+        sections = [section_for(load_run(run), run.name, len(runs)) for run in runs]
+    if not sections:
+        raise StorageError(f"{path} contains no runs: {what_else(path)}")
+    return Page(f"Report on {path.resolve().name}", path.name, sections)
 
 
 def what_else(folder: Path) -> str:
@@ -144,33 +151,21 @@ def what_else(folder: Path) -> str:
     return "`peakrl train ... --out` writes a run, `peakrl sweep` a folder of runs"
 
 
-def folder_sections(folder: Path) -> list[Section]:
-    """Return the sections of a folder of runs or of a sweep."""
-    from peakrl.sweeps.store import MARKER
-
-    if (folder / MARKER).exists():
-        from peakrl.report.sections import sweep_sections
-
-        return sweep_sections(folder)
-    from peakrl.report.sections import run_section
-
-    runs = sorted(folder.glob("*.run"))
-    return [run_section(path, share=len(runs)) for path in runs]
-
-
-def default_place(source: str | Path) -> Path:
+def default_place(source: LearningRun | str | Path) -> Path:
     """Return the default file of the page: inside of a folder, next to a run file."""
+    if isinstance(source, LearningRun):
+        return Path(NAME)
     path = Path(source)
     return path / NAME if path.is_dir() else path.with_suffix(".html")
 
 
 def write_page(
-    source: str | Path,
+    source: LearningRun | str | Path,
     out: str | Path | None = None,
     model: TabularModel | None = None,
     table: TabularModel | None = None,
 ) -> tuple[Path, Page]:
-    """Write the page of a folder or a run file; return its path and the page."""
+    """Write the page of a run, a run file or a folder; return its path and the page."""
     page = make_page(source, model, table)
     place = default_place(source) if out is None else Path(out)
     if out is None and place.is_symlink():  # it may come from somebody else and lead to any file
@@ -199,17 +194,10 @@ def write_report(
     Path
         The file of the page.
     """
-    from peakrl.training.trainer import LearningRun
-
     if not isinstance(source, LearningRun | str | Path):
         raise SettingsError(f"source is {source!r}; it must be a run, or the path of a run file or a folder")
     if not isinstance(out, str | Path | None):
         raise SettingsError(f"out is {out!r}; it must be the path of a file or a folder")
-    if isinstance(source, LearningRun):
-        from peakrl.report.sections import section_for
-
-        page = Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run", table=table)])
-        return page.write(Path(NAME if out is None else out))
     return write_page(source, out, table=table)[0]
 
 

@@ -15,23 +15,20 @@ and the same for the violation. Which actions are safe is stored by (step, pair)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
-from peakrl.space import StateSpace, starts_of
+from peakrl.space import starts_of
 from peakrl.specs.registry import part_names
 
 if TYPE_CHECKING:
     from peakrl.policy.tables import Policy
     from peakrl.report.analysis import RunAnalysis
     from peakrl.space import StateSpace
-    from peakrl.tabular import TabularModel
-    from peakrl.training.trainer import LearningRun
     from peakrl.types import Floats, Longs
 
 #: Most fields of a map beside the step, most nodes, and most values of a field.
@@ -44,12 +41,48 @@ MOST_NAMED = 8
 LIKELIEST = " The policy is stochastic; the likeliest action of each state is shown and followed."
 
 
+def map_blocks(analysis: RunAnalysis, share: int = 1) -> list[Block]:
+    """Return the map of a run, if states consist of a few plain fields; `share` runs share the limits of the page."""
+    run, model, policy = analysis.run, analysis.run.model, analysis.run.policy.likeliest
+    nodes = map_nodes(model, MOST_NODES // share)
+    if nodes is None or isinstance(nodes, str):
+        return [] if nodes is None else [Text(nodes)]
+    if analysis.on_environment:
+        # The action numbers of an environment are labels, not quantities.
+        layers = [choices("action of the policy", model, policy, nodes, named=True)]
+        title, note = "Map of the policy", "Blank: not visited while learning."
+    else:
+        layers = policy_layers(analysis, nodes)
+        title = "Map of the policy and the safe set" if model.num_constraints else "Map of the policy"
+        note = "Blank: not reachable. Click a cell to see its actions in the explorer."
+        note += "" if run.policy.deterministic else LIKELIEST
+    if run.visits is not None:
+        total = np.zeros(model.num_slots)
+        np.add.at(total, np.repeat(np.arange(model.num_slots), np.diff(model.row_start)), run.visits)
+        together = ", all steps" if model.stationary else ""
+        layers.append(amounts(f"training visits{together}", total[nodes.slots], "visits"))
+    slots, state = np.unique(nodes.slots, return_inverse=True)
+    x, y = nodes.axes
+    content = {
+        "fields": [
+            {"name": name, "values": list(values), "down": name in DOWNWARDS}
+            for name, values in zip(nodes.names, nodes.values, strict=True)
+        ],
+        "at": [packed(row, "<u2") for row in nodes.at], "nodes": len(nodes.nodes), "x": x, "y": y,
+        "slices": [len(values) // 2 for values in nodes.values], "layers": layers,
+        "labels": [state_words(model, model.state_of_slot(int(slot))) for slot in slots], "state": packed(state, "<i4"),
+    }  # fmt: skip
+    return [Drawn("map", title, "map", content, note)]
+
+
+# Nodes ---------------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class MapNodes:
     """The reachable decision nodes and their coordinates."""
 
     nodes: Longs
-    steps: Longs
     slots: Longs
     #: Fields, the step first: names, sorted values, and [field, node] index of the value.
     names: tuple[str, ...]
@@ -60,65 +93,10 @@ class MapNodes:
     def axes(self) -> tuple[int, int]:
         """The initial fields for x and y: two state fields that vary within a step, else the step and one."""
         own = range(1, len(self.names))
-        varying = [field for field in own if self._varies(field)] or list(own)
+        # At one step or more a field has two values if there are more pairs (step, value) than steps.
+        steps = len(np.unique(self.at[0]))
+        varying = [field for field in own if np.unique(self.at[[0, field]], axis=1).shape[1] > steps] or list(own)
         return (varying[1], varying[0]) if len(varying) > 1 else (0, varying[0])
-
-    def _varies(self, field: int) -> bool:
-        """Does a field have two values at one step?"""
-        pairs = np.unique(self.at[[0, field]], axis=1)
-        return bool(pairs.shape[1] > len(np.unique(pairs[0])))
-
-
-def run_map(analysis: RunAnalysis, prefix: str, share: int = 1) -> list[Block]:
-    """Return the map of a run on a model; nothing if states do not consist of a few plain fields."""
-    run, model = analysis.run, analysis.known.model
-    nodes = map_nodes(model, MOST_NODES // share)
-    if nodes is None or isinstance(nodes, str):
-        return [] if nodes is None else [Text(nodes)]
-    layers = policy_layers(analysis, nodes)
-    if analysis.can_explore:
-        tables = analysis.node_tables
-        layers += [
-            amounts("visit probability", tables.presence[nodes.nodes], "probability"),
-            amounts("expected violation from here on", tables.violation[nodes.nodes], "violation"),
-            amounts("value from here on", tables.value[nodes.nodes], "value"),
-        ]
-    layers += visit_layers(run, nodes)
-    note = "Blank: not reachable. Click a cell to see its actions in the explorer."
-    title = "Map of the policy and the safe set" if model.num_constraints else "Map of the policy"
-    return [drawn(model, nodes, layers, prefix, title, note + ("" if run.policy.deterministic else LIKELIEST))]
-
-
-def environment_map(run: LearningRun, prefix: str) -> list[Block]:
-    """Return the map of the visited states of a run on an environment."""
-    nodes = map_nodes(run.model, MOST_NODES)
-    if nodes is None or isinstance(nodes, str):
-        return [] if nodes is None else [Text(nodes)]
-    # The action numbers of an environment are labels, not quantities.
-    does = choices("action of the policy", run.model, run.policy.likeliest, nodes, named=True)
-    layers = [does, *visit_layers(run, nodes)]
-    return [drawn(run.model, nodes, layers, prefix, "Map of the policy", "Blank: not visited while learning.")]
-
-
-def drawn(
-    model: StateSpace, nodes: MapNodes, layers: Sequence[dict[str, Any]], prefix: str, title: str, note: str
-) -> Drawn:
-    """Return the block."""
-    slots, state = np.unique(nodes.slots, return_inverse=True)
-    x, y = nodes.axes
-    content = {
-        "fields": [
-            {"name": name, "values": list(values), "down": name in DOWNWARDS}
-            for name, values in zip(nodes.names, nodes.values, strict=True)
-        ],
-        "at": [packed(row, "<u2") for row in nodes.at], "nodes": len(nodes.nodes), "x": x, "y": y,
-        "slices": [len(values) // 2 for values in nodes.values], "layers": list(layers),
-        "labels": [state_words(model, model.state_of_slot(int(slot))) for slot in slots], "state": packed(state, "<i4"),
-    }  # fmt: skip
-    return Drawn(f"{prefix}-map", title, "map", content, note)
-
-
-# Nodes ---------------------------------------------------------------------------------------------------------------
 
 
 def map_nodes(model: StateSpace, most: int) -> MapNodes | str | None:
@@ -138,11 +116,13 @@ def map_nodes(model: StateSpace, most: int) -> MapNodes | str | None:
         return "A field of the state has too many values for a map."
     positions = [{value: index for index, value in enumerate(own)} for own in values]
     at = [[positions[field][label[field]] for label in labels] for field in range(width)]
-    names = ("step", *field_names(model, width))
-    shown = tuple(tuple(map(plain_label, own)) for own in values)
-    table = np.array([steps, *at], np.int64)
+    shown = [tuple(map(plain_label, own)) for own in values]
     return MapNodes(
-        steps * model.node_stride + slots, steps, slots, names, (tuple(range(model.horizon)), *shown), table
+        nodes=steps * model.node_stride + slots,
+        slots=slots,
+        names=("step", *field_names(model, width)),
+        values=(tuple(range(model.horizon)), *shown),
+        at=np.array([steps, *at], np.int64),
     )
 
 
@@ -181,14 +161,8 @@ def state_words(model: StateSpace, label: Any) -> str:
     names = field_names(model, len(fields))
     if len(fields) == 1 or names[0] == "field 1" or hasattr(label, "done"):
         return shown_state(label)
-    return ", ".join(f"{name} {field_words(value)}" for name, value in zip(names, fields, strict=True))
-
-
-def field_words(value: Any) -> str:
-    """Return a field of a state as text; it may be a tuple."""
-    if isinstance(value, tuple):
-        return f"[{' '.join(map(str, value))}]"
-    return str(plain_label(value))
+    words = [f"[{' '.join(map(str, one))}]" if isinstance(one, tuple) else plain_label(one) for one in fields]
+    return ", ".join(f"{name} {word}" for name, word in zip(names, words, strict=True))
 
 
 def plain_label(label: Any) -> Any:
@@ -202,21 +176,24 @@ def plain_label(label: Any) -> Any:
 
 
 def policy_layers(analysis: RunAnalysis, nodes: MapNodes) -> list[dict[str, Any]]:
-    """Return the actions of the policy and of the optimum, their differences, and the number of safe actions."""
-    model, optimum = analysis.known.model, analysis.optimum
-    layers = [choices("action of the policy", model, analysis.run.policy.likeliest, nodes)]
+    """Return the actions of the policy and of the optimum, their differences, and the exact numbers of each node."""
+    model, optimum, policy = analysis.exact.model, analysis.optimum, analysis.run.policy.likeliest
+    layers = [choices("action of the policy", model, policy, nodes)]
     if optimum is not None:
-        best = choices("action of the optimum", model, optimum.policy, nodes)
-        same = analysis.run.policy.likeliest.rows[nodes.nodes] == optimum.policy.rows[nodes.nodes]
-        differs = {
-            "name": "policy and optimum differ",
-            "labels": ["equal", "different"],
-            "runs": run_lengths(~same * 1),
-        }
-        layers += [best, differs]
+        layers.append(choices("action of the optimum", model, optimum.policy, nodes))
+        differs = policy.rows[nodes.nodes] != optimum.policy.rows[nodes.nodes]
+        name, labels = "policy and optimum differ", ["equal", "different"]
+        layers.append({"name": name, "labels": labels, "runs": run_lengths(differs * 1)})
     if model.num_constraints:
-        counts = analysis.known.safe_actions(nodes.nodes)
-        layers.append(amounts("number of safe actions", counts, "safe actions"))
+        safe = [np.count_nonzero(analysis.exact.safe_set.mask_of(node)) for node in nodes.nodes.tolist()]
+        layers.append(amounts("number of safe actions", np.array(safe), "safe actions"))
+    if analysis.can_explore:
+        tables = analysis.tables
+        layers += [
+            amounts("visit probability", tables.probability[nodes.nodes], "probability"),
+            amounts("expected violation from here on", tables.violation[nodes.nodes], "violation"),
+            amounts("value from here on", tables.value[nodes.nodes], "value"),
+        ]
     return layers
 
 
@@ -234,18 +211,6 @@ def amounts(name: str, values: Floats | Longs, unit: str) -> dict[str, Any]:
     return {"name": name, "unit": unit, "numbers": packed(np.asarray(values, np.float64), "<f4")}
 
 
-def visit_layers(run: LearningRun, nodes: MapNodes) -> list[dict[str, Any]]:
-    """Return the number of visits to each state while learning."""
-    visits = run.visits
-    if visits is None:
-        return []
-    model = run.model
-    total = np.zeros(model.num_slots)
-    np.add.at(total, np.repeat(np.arange(model.num_slots), np.diff(model.row_start)), visits)
-    together = ", all steps" if model.stationary else ""
-    return [amounts(f"training visits{together}", total[nodes.slots], "visits")]
-
-
 # Explorer ------------------------------------------------------------------------------------------------------------
 
 #: Most entries (step, state, action) and states that a page embeds.
@@ -254,29 +219,30 @@ MOST_ENTRIES, MOST_STATES = 190_000, 20_000
 SAFE, BREAKS, DEAD_END = 0, 1, 2
 
 
-def explorer_blocks(analysis: RunAnalysis, prefix: str, share: int = 1) -> list[Block]:
-    """Return the explorer of a run; `share` runs share the limits of the page."""
+def explorer(analysis: RunAnalysis, share: int = 1) -> Block:
+    """Return the explorer of a run's last policy; `share` runs share the limits of the page."""
     if not analysis.can_explore:
-        return [Text("The policy is too large for the explorer.")]
-    return [explorer(analysis, prefix, MOST_ENTRIES // share, MOST_STATES // share)]
-
-
-def explorer(analysis: RunAnalysis, prefix: str, most_entries: int, most_states: int) -> Drawn:
-    """Return the explorer of a run's last policy."""
-    run, optimum, model = analysis.run, analysis.optimum, analysis.known.model
-    kept = kept_slots(analysis, most_entries, most_states)
+        return Text("The policy is too large for the explorer.")
+    run, optimum, model, tables = analysis.run, analysis.optimum, analysis.exact.model, analysis.tables
+    kept = kept_slots(analysis, MOST_ENTRIES // share, MOST_STATES // share)
     rows = np.concatenate([np.arange(*model.row_start[[slot, slot + 1]]) for slot in kept])
     distributions, distribution_of_row = np.unique(model.layout.row_distribution[rows], return_inverse=True)
     steps = model.horizon if model.stationary else 1
-    values, violations = analysis.after_distributions(distributions)
-    starts = starts_of(np.diff(model.row_start)[kept])
+    nodes = np.arange(steps)[:, None] * model.node_stride + kept
+    safe = model.safe.entries.reshape(-1, model.num_rows)
+    verdicts = np.where(safe, SAFE, np.where(model.keeps, DEAD_END, BREAKS))
+
+    def chosen(policy: Policy) -> list[int]:
+        """Return the index of the action taken at each step and kept state."""
+        return run_lengths(policy.rows[nodes] - model.row_start[kept])
+
     content = {
         "horizon": model.horizon,
         "stationary": model.stationary,
         "slotStep": [] if model.stationary else run_lengths(model.step_of_slot[kept]),
         "labels": [state_words(model, model.state_of_slot(int(slot))) for slot in kept],
-        "reachable": run_lengths(reachable(model, kept, steps)),
-        "rowStart": starts.tolist(),
+        "reachable": run_lengths(np.asarray(model.reachable[nodes], np.int8)),
+        "rowStart": starts_of(np.diff(model.row_start)[kept]).tolist(),
         "actions": [str(plain_label(label)) for label in model.action_labels],
         "rowAction": packed(model.row_action[rows], "<i4"),
         "distribution": packed(distribution_of_row, "<i4"),
@@ -285,67 +251,40 @@ def explorer(analysis: RunAnalysis, prefix: str, most_entries: int, most_states:
         "violation": packed(model.row_violation[rows].sum(axis=1), "<f4"),
         "margin": packed(model.row_margin[rows], "<f4"),
         "constraints": list(model.constraint_names),
-        "valueAfter": packed(values, "<f4"),
-        "violationAfter": packed(violations, "<f4"),
-        "verdict": run_lengths(verdicts(model).reshape(steps, -1)[:, rows]),
-        "policy": chosen(model, run.policy.likeliest, kept, steps),
-        "optimum": None if optimum is None else chosen(model, optimum.policy, kept, steps),
+        "valueAfter": packed(tables.after(tables.value, distributions), "<f4"),
+        "violationAfter": packed(tables.after(tables.violation, distributions), "<f4"),
+        "verdict": run_lengths(verdicts.reshape(steps, -1)[:, rows]),
+        "policy": chosen(run.policy.likeliest),
+        "optimum": None if optimum is None else chosen(optimum.policy),
         "q": packed(run.q.reshape(steps, -1)[:, rows], "<f4"),
-        **memory(run, rows),
+        "witness": None,
+        "worst": None,
+        "dead": {},
     }
+    failures = run.memory()
+    if failures is not None:  # by pair and step: the violation that was observed, or the dead end it led to
+        witness = failures.witness[rows].T
+        dead = np.unique(witness[witness >= 0]).tolist()
+        content["witness"], content["worst"] = run_lengths(witness), packed(failures.max_violation[rows], "<f4")
+        content["dead"] = {str(slot): state_words(model, model.state_of_slot(slot)) for slot in dead}
     total = int((np.diff(model.row_start) > 0).sum())
     note = "Values and violations are exact: take this action, then follow the last policy."
     note += " An estimate of −∞: the learner has excluded the action."
-    if not run.policy.deterministic:
-        note += LIKELIEST
+    note += "" if run.policy.deterministic else LIKELIEST
     if len(kept) < total:
-        note += (
-            f" The page holds the {len(kept):,} of {total:,} states that the last policy visits most; "
-            "`Policy.explain` covers all of them."
-        )
-    return Drawn(f"{prefix}-explorer", "Policy explorer: select a step and a state", "explorer", content, note)
+        note += f" The page holds the {len(kept):,} of {total:,} states that the last policy visits most; "
+        note += "`Policy.explain` covers all of them."
+    return Drawn("explorer", "Policy explorer: select a step and a state", "explorer", content, note)
 
 
 def kept_slots(analysis: RunAnalysis, most_entries: int, most_states: int) -> Longs:
     """Return the states that the page holds: all, or those that the policy visits most; in their own order."""
-    model = analysis.known.model
+    model = analysis.exact.model
     counts = np.diff(model.row_start)
     slots = np.flatnonzero(counts > 0)
     steps = model.horizon if model.stationary else 1
     if counts.sum() * steps <= most_entries and len(slots) <= most_states:
         return slots
-    order = slots[np.argsort(-analysis.presence[slots], kind="stable")]
+    order = slots[np.argsort(-analysis.tables.presence[slots], kind="stable")]
     fits = np.cumsum(counts[order]) * steps <= most_entries
     return np.sort(order[fits][:most_states])
-
-
-def verdicts(model: TabularModel) -> NDArray[np.int8]:
-    """[entry]: SAFE, BREAKS or DEAD_END."""
-    safe = model.safe.entries.reshape(-1, model.num_rows)
-    return np.where(safe, SAFE, np.where(model.keeps, DEAD_END, BREAKS)).astype(np.int8).ravel()
-
-
-def chosen(model: StateSpace, policy: Policy, kept: Longs, steps: int) -> list[int]:
-    """Return the index of the action taken at each step and kept state, in run lengths."""
-    nodes = np.arange(steps)[:, None] * model.node_stride + kept
-    return run_lengths(policy.rows[nodes] - model.row_start[kept])
-
-
-def reachable(model: StateSpace, kept: Longs, steps: int) -> NDArray[np.int8]:
-    """[step, kept state]: 1 if an episode can reach it."""
-    nodes = np.arange(steps)[:, None] * model.node_stride + kept
-    return np.asarray(model.reachable[nodes], np.int8)
-
-
-def memory(run: LearningRun, rows: Longs) -> dict[str, Any]:
-    """Return the failures that the learner observed: by pair and step, the violation or the dead end it led to."""
-    failures = run.memory()
-    if failures is None:
-        return {"witness": None, "worst": None, "dead": {}}
-    mine = failures.witness[rows].T
-    dead = np.unique(mine[mine >= 0]).tolist()
-    return {
-        "witness": run_lengths(mine),
-        "worst": packed(failures.max_violation[rows], "<f4"),
-        "dead": {str(slot): state_words(run.model, run.model.state_of_slot(slot)) for slot in dead},
-    }

@@ -9,7 +9,7 @@
     // The page has its own buttons below a chart.
     responsive: true, displayModeBar: false,
   };
-  // What the reader has changed: {hidden, logX, logY, revision} by chart.
+  // What the reader has changed: {hidden, log_x, log_y, revision} by chart.
   const states = {};
   const drawn = new Set();
   const drawers = {};
@@ -85,7 +85,7 @@
 
   // A logarithmic axis has no 0: it ends at the chart's floor, or just below its smallest positive number.
   const positive = (spec) => Math.min(...spec.series.flatMap((s) => s.y).filter((y) => y > 0));
-  const floorOf = (spec, state) => (state.logY ? Math.max(spec.floor ?? 0, positive(spec) / 3) : -Infinity);
+  const floorOf = (spec, state) => (state.log_y ? Math.max(spec.floor ?? 0, positive(spec) / 3) : -Infinity);
 
   function band(series, spec, state) {
     const paint = translucent(colour(series.colour), 0.14);
@@ -128,15 +128,15 @@
     const bands = shown.filter((series) => (series.std || series.low) && !single).map((series) => band(series, spec, state));
     const lines = shown.map((series) => trace(series, single, spec, state));
     Plotly.react(id, [...bands, ...lines], layout(spec, {
-      xaxis: { ...axis(single ? "" : spec.x, state.logX && !single), ...(single ? {} : (state.logX ? logTicks : wholeTicks)(spec.series.flatMap((s) => s.x))) },
-      yaxis: { ...axis(spec.y, state.logY), ...(state.logY ? logTicks(lines.flatMap((line) => line.y)) : {}), ...(spec.downY ? { autorange: "reversed", ...wholeTicks(spec.series.flatMap((s) => s.y)) } : {}) },
+      xaxis: { ...axis(single ? "" : spec.x, state.log_x && !single), ...(single ? {} : (state.log_x ? logTicks : wholeTicks)(spec.series.flatMap((s) => s.x))) },
+      yaxis: { ...axis(spec.y, state.log_y), ...(state.log_y ? logTicks(lines.flatMap((line) => line.y)) : {}), ...(spec.down_y ? { autorange: "reversed", ...wholeTicks(spec.series.flatMap((s) => s.y)) } : {}) },
       // Keep the zoom until an axis changes between linear and logarithmic.
-      uirevision: `${state.logX}${state.logY}${state.revision}`,
+      uirevision: `${state.log_x}${state.log_y}${state.revision}`,
     }), config);
   };
 
   function stateOf(id) {
-    return (states[id] ??= { hidden: new Set(), logX: data[id].logX, logY: data[id].logY, revision: 0 });
+    return (states[id] ??= { hidden: new Set(), log_x: data[id].log_x, log_y: data[id].log_y, revision: 0 });
   }
 
   // Before plotly is loaded this only updates the state; the chart is drawn when it scrolls into view.
@@ -178,7 +178,7 @@
     if (!button) return;
     const id = button.dataset.chart;
     if (button.dataset.log) {
-      const key = button.dataset.log === "x" ? "logX" : "logY";
+      const key = button.dataset.log === "x" ? "log_x" : "log_y";
       stateOf(id)[key] = !states[id][key];
       button.setAttribute("aria-pressed", String(states[id][key]));
       draw(id);
