@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from peakrl.errors import ProblemError, StorageError
-from peakrl.records import Field, Kind, Record, write_record
+from peakrl.records import Field, FileKind, Record, write_record
 
-KIND = Kind("test record", schema=3, remedy="make it again")
+KIND = FileKind("test record", schema=3, remedy="make it again")
 FIELDS = {
     "start": Field(np.int64, "slot", splits="row"),
     "action": Field(np.int32, "row", below="action"),
@@ -85,7 +85,7 @@ def test_a_file_of_another_version_or_kind_is_refused(tmp_path):
     with pytest.raises(StorageError, match=r"written by peakrl .* \(schema 2\), .* schema 3: make it again"):
         KIND.reading(tmp_path / "file").__enter__()
     with pytest.raises(StorageError, match="holds a 'test record', not a 'other'"):
-        Kind("other").reading(tmp_path / "file").__enter__()
+        FileKind("other").reading(tmp_path / "file").__enter__()
     write_record(tmp_path / "file", KIND.name, {}, {})
     with pytest.raises(StorageError, match="it lacks 'schema'"):
         KIND.reading(tmp_path / "file").__enter__()

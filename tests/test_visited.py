@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from peakrl import memory as budgets
-from peakrl.errors import PeakError, StorageError
+from peakrl.errors import PeakError
+from peakrl.labels import store_space
+from peakrl.model_file import MOST_UNUSED_NAMES, restored_space
+from peakrl.records import Record
 from peakrl.space import read_only
-from peakrl.validate import MOST_UNUSED_NAMES
-from peakrl.visited import VisitedStates, load_visited, store_visited
+from peakrl.visited import VisitedStates
 
 
 def space(*, stationary):
@@ -25,8 +27,8 @@ def space(*, stationary):
 
 
 def loaded(stationary, plain=None, **changed):
-    told, arrays = store_visited(space(stationary=stationary))
-    return load_visited("met", told | (plain or {}), arrays | changed)
+    stored = store_space(space(stationary=stationary))
+    return restored_space(Record(stored.plain | (plain or {}), stored.arrays | changed))
 
 
 def ints(*numbers):
@@ -35,18 +37,26 @@ def ints(*numbers):
 
 FAULTS = {
     "no states or no actions": [
-        {"slot_state": ints()}, {"row_action": ints()}, {"slot_state": ints(), "row_action": ints()},
+        {"slot_state": ints(), "row_action": ints(), "row_start": np.array([0])},
+        {"row_action": ints(), "row_start": np.array([0, 0, 0])},
     ],
     "repeat a name": [{"plain": {"constraint_names": ["c", "c"]}}],
-    "bounds for": [{"plain": {"constraint_bounds": [1.0]}}, {"plain": {"constraint_bounds": [1.0, 1.0, 1.0]}}],
-    "two ends each": [{"step_slots": np.zeros((3, 2), np.int64)}, {"step_slots": np.zeros((2, 3), np.int64)}],
-    "states and stores": [{"slot_state": ints(0), "row_start": np.array([0, 3])}],
-    "not divided into states": [
-        {"row_start": np.array(cut)} for cut in ([0, 2, 4], [1, 2, 3], [0, 3], [0, 4, 3], [0, 2], [-1, 2, 3])
+    "numbers for 2 constraints": [
+        {"plain": {"constraint_bounds": [1.0]}}, {"plain": {"constraint_bounds": [1.0, 1.0, 1.0]}}
     ],
-    "offers no action": [{"row_start": np.array([0, 0, 3])}, {"row_start": np.array([0, 3, 3])}],
-    "stored state has no name": [{"slot_state": ints(0, 2)}, {"slot_state": ints(-1, 1)}],
-    "action has no name": [{"row_action": ints(0, 2, 0)}, {"row_action": ints(0, 1, -1)}],
+    "'step_slots' is int64 of shape": [
+        {"step_slots": np.zeros((3, 2), np.int64)}, {"step_slots": np.zeros((2, 3), np.int64)},
+    ],
+    "states and stores": [{"slot_state": ints(0), "row_start": np.array([0, 3])}],
+    "row_start does not divide": [
+        {"row_start": np.array(cut)} for cut in ([0, 2, 4], [1, 2, 3], [0, 4, 3], [-1, 2, 3])
+    ],
+    "'row_start' is int64 of shape": [
+        {"row_start": np.array([0, 3])}, {"row_start": np.array([0, 2])}, {"slot_state": ints()}
+    ],
+    "offers no action": [{"row_start": np.array(cut), "row_action": ints(0, 1)} for cut in ([0, 0, 2], [0, 2, 2])],
+    "slot_state holds numbers": [{"slot_state": ints(0, 2)}, {"slot_state": ints(-1, 1)}],
+    "row_action holds numbers": [{"row_action": ints(0, 2, 0)}, {"row_action": ints(0, 1, -1)}],
     "an action twice": [{"row_action": ints(1, 1, 0)}],
     "is int64 of shape": [{"slot_state": np.array([0, 1])}],
     "is int32 of shape": [{"slot_state": ints(0, 1)[None]}, {"step_slots": np.zeros((2, 2), np.int32)}],
@@ -72,7 +82,7 @@ def test_each_fault_of_visited_states_is_told(stationary):
     assert loaded(stationary).digest == space(stationary=stationary).digest
     for words, changes in (FAULTS | OF_STEPS[stationary]).items():
         for change in changes:
-            with pytest.raises((StorageError, ValueError), match=words):
+            with pytest.raises((PeakError, ValueError), match=words):
                 loaded(stationary, **change)
 
 
@@ -85,18 +95,18 @@ def test_what_is_only_unusual_is_read():
         state_labels=(0,), action_labels=("x", "y"), step_slots=read_only(np.array([[0, 1]])),
         **{name: read_only(array) for name, array in one.items()},
     )  # fmt: skip
-    assert load_visited("met", *store_visited(single)).num_rows == 1
+    assert restored_space(store_space(single)).num_rows == 1
 
 
 def test_a_few_names_of_actions_may_be_unused():
     for more in (0, 1):
         labels = tuple(range(3 + MOST_UNUSED_NAMES + more))
-        stored = store_visited(VisitedStates(**{**vars(space(stationary=True)), "action_labels": labels}))
+        stored = store_space(VisitedStates(**{**vars(space(stationary=True)), "action_labels": labels}))
         if more:
-            with pytest.raises(StorageError, match="actions"):
-                load_visited("met", *stored)
+            with pytest.raises(ValueError, match="actions"):
+                restored_space(stored)
         else:
-            assert len(load_visited("met", *stored).action_labels) == 3 + MOST_UNUSED_NAMES
+            assert len(restored_space(stored).action_labels) == 3 + MOST_UNUSED_NAMES
 
 
 @pytest.mark.parametrize("stationary", [True, False])

@@ -1,4 +1,4 @@
-"""Labels of states and actions in files.
+"""Labels of states and actions, and state spaces, as records.
 
 A sequence of labels is stored in the first of these forms that fits: a range; the bit masks of a scheduling model;
 integers, or tuples of equally many integers, as a table; anything else made of None, bool, int, float, str, bytes,
@@ -19,28 +19,54 @@ from numpy.typing import NDArray
 
 from peakrl.checks import shown
 from peakrl.errors import StorageError
+from peakrl.records import Field, Record
 from peakrl.schedule_labels import ScheduleStates
+from peakrl.space import StateSpace
 from peakrl.storage import from_json, refuse_surrogates
 
-Arrays = dict[str, NDArray[Any]]
 #: States and actions are 32-bit indices.
 MOST_LABELS = 2**31 - 1
+#: The arrays of a state space.
+SPACE_FIELDS = {
+    "step_slots": Field(np.int64, ("step", 2)),
+    "slot_state": Field(np.int32, "slot", below="state"),
+    "row_start": Field(np.int64, "slot", splits="row"),
+    "row_action": Field(np.int32, "row", below="action"),
+}
+#: The masks of scheduling states.
+SCHEDULE_FIELDS = {"done": Field(np.uint64, "state"), "clock": Field(np.uint64, "state")}
 
 
 class UnstorableLabel(Exception):
     """A label is of a type that a file cannot hold; the message shows it."""
 
 
-def store_labels(labels: Sequence[Hashable]) -> tuple[dict[str, Any], Arrays]:
-    """Return plain values and arrays from which `load_labels` builds equal labels."""
+def store_space(space: StateSpace) -> Record:
+    """Return the states and actions of a space as a record; raise UnstorableLabel if a file cannot hold a label."""
+    plain = {
+        "name": space.name,
+        "horizon": space.horizon,
+        "stationary": bool(space.stationary),
+        "constraint_names": list(space.constraint_names),
+        "constraint_bounds": [float(bound) for bound in space.constraint_bounds],
+        "reward_range": [float(end) for end in space.reward_range],
+    }
+    record = Record(plain, {name: getattr(space, name) for name in SPACE_FIELDS})
+    record.add("states", store_labels(space.state_labels))
+    record.add("actions", store_labels(space.action_labels))
+    return record
+
+
+def store_labels(labels: Sequence[Hashable]) -> Record:
+    """Return a record from which `load_labels` builds equal labels."""
     if isinstance(labels, range):
-        return {"form": "range", "range": [labels.start, labels.stop, labels.step]}, {}
+        return Record({"form": "range", "range": [labels.start, labels.stop, labels.step]})
     if isinstance(labels, ScheduleStates):
         parts, arrays = labels.parts()
-        return {"form": "schedule", **parts}, dict(arrays)
+        return Record({"form": "schedule", **parts}, dict(arrays))
     table = integer_table(labels)
     if table is not None:
-        return {"form": "table"}, {"table": table}
+        return Record({"form": "table"}, {"table": table})
     try:
         plain = [encoded(label) for label in labels]
         text = json.dumps(plain, allow_nan=False)
@@ -49,20 +75,20 @@ def store_labels(labels: Sequence[Hashable]) -> tuple[dict[str, Any], Arrays]:
         raise UnstorableLabel("a label whose tuples are nested too deeply") from None
     except UnicodeEncodeError as error:
         raise UnstorableLabel(f"a text with a lone surrogate, {error.object[error.start : error.end]!r}") from None
-    return {"form": "json"}, {"json": np.frombuffer(text.encode(), np.uint8)}
+    return Record({"form": "json"}, {"json": np.frombuffer(text.encode(), np.uint8)})
 
 
-def load_labels(plain: Mapping[str, Any], arrays: Arrays, *, distinct: bool = True) -> Sequence[Hashable]:
-    """Return labels, distinct ones if `distinct`; wrong fields raise errors that `storage.fields_of` translates."""
-    form = plain["form"]
+def load_labels(record: Record, *, distinct: bool = True) -> Sequence[Hashable]:
+    """Return labels, distinct ones if `distinct`; wrong fields raise errors that `FileKind.reading` translates."""
+    form = record.plain["form"]
     if form == "range":
-        return number_range(plain["range"])
+        return number_range(record.plain["range"])
     if form == "schedule":
-        return schedule_states(plain, arrays["done"], arrays["clock"])
+        return schedule_states(record.plain, **record.checked(SCHEDULE_FIELDS))
     if form == "table":
-        labels = table_rows(arrays["table"])
+        labels = table_rows(record.arrays["table"])
     elif form == "json":
-        labels = [decoded(value) for value in from_json(arrays["json"].tobytes())]
+        labels = [decoded(value) for value in from_json(record.arrays["json"].tobytes())]
     else:
         raise StorageError(f"labels are stored as {form!r}, a form that this peakrl does not know")
     if distinct and len(set(labels)) < len(labels):
@@ -81,8 +107,6 @@ def number_range(ends: Any) -> range:
 def schedule_states(plain: Mapping[str, Any], done: NDArray[Any], clock: NDArray[Any]) -> ScheduleStates:
     """Return the states of a scheduling model."""
     names = plain["names"]
-    if not (done.dtype == clock.dtype == np.uint64 and done.ndim == 1 and done.shape == clock.shape):
-        raise ValueError("the masks of scheduling states are not of one length")
     if len(names) > 64 or len(set(names)) < len(names) or not all(isinstance(name, int | str) for name in names):
         raise ValueError("the jobs of scheduling states are not up to 64 different names")
     if done.size and int(done.max()) >> len(names):

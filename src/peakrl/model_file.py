@@ -1,26 +1,43 @@
-"""Reading models from files: `load_model`, and the model that is part of a run's file.
+"""Models and state spaces from files: what is read equals what was stored, and kernels can rely on it.
 
-A model that is read is equal to the stored one in every number, in order and in labels. A model with labels that a file
-cannot hold, or a very large one, is stored by its digest alone; the reader must then provide the model.
+The declarations of the arrays (`labels.SPACE_FIELDS`, `tabular.DYNAMICS_FIELDS`, `tabular.PAYOFF_FIELDS`) give types,
+lengths and ranges of indices. This module checks what connects them:
+
+    slots of a step    contiguous, from 0 on; slots after the last step have no rows
+    rows of a slot     distinct actions, and a distribution of the same step
+    a distribution     at least one outcome, positive probabilities that sum to 1, next slots of the next step
+    payoffs            a record for every outcome, finite, within the declared range and bounds
+    first slots        distinct slots of step 0, with probabilities that sum to 1
+    reachable states   at least one action
+
+A model with labels that a file cannot hold, or a very large one, is stored by its digest alone; the reader must then
+provide the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import ProblemError, StorageError
-from peakrl.labels import Arrays, load_labels
-from peakrl.memory import check_tables
-from peakrl.records import fields_of, read_record
-from peakrl.space import frozen
-from peakrl.tabular import ARRAY_TYPES, FILE_KIND, PAYOFF_ARRAYS, TABLES, TabularModel, refuse_stuck_states
+from peakrl.checks import ROUNDING, check_bounds, check_count, check_distribution, check_range
+from peakrl.errors import StorageError
+from peakrl.labels import SPACE_FIELDS, load_labels
+from peakrl.memory import MOST_STEPS, check_tables
+from peakrl.ragged import distribution_fault, repeated_member
+from peakrl.records import Field, Record, content_of
+from peakrl.space import StateSpace, read_only
+from peakrl.tabular import DYNAMICS_FIELDS, MODEL, PAYOFF_FIELDS, TabularModel, refuse_stuck_states
 from peakrl.types import Payoffs
-from peakrl.validate import fault
+from peakrl.visited import VisitedStates
+
+#: A space may name at most this many actions that no state has.
+MOST_UNUSED_NAMES = 1_000_000
+#: What may be wrong, and in what words; each check relies on those before it.
+Faults = Iterator[tuple[bool, str]]
 
 
 def load_model(path: str | Path) -> TabularModel:
@@ -28,70 +45,160 @@ def load_model(path: str | Path) -> TabularModel:
 
     Everything in the file is validated before it is used.
     """
-    manifest, arrays = read_record(path, FILE_KIND)
-    with fields_of(path):
-        return restored_model(path, manifest["model"], arrays)
+    with MODEL.reading(path) as record:
+        return restored_model(path, record)
 
 
-def restored_model(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel:
-    """Build the model that a file holds, or raise."""
-    with fields_of(path):
+def restored_model(path: str | Path, record: Record) -> TabularModel:
+    """Return the model of a record (`tabular.store_model`) that is part of a file, or raise."""
+    plain = record.plain
+    with content_of(path):
         if plain["left_out"] is not None:
             raise StorageError(
                 f"{path} does not hold its model {plain['name']!r}, since {plain['left_out']}: compile the same "
                 "problem again and pass it as model= (on the command line: --problem FILE)"
             )
-        model = rebuilt(plain, {name: checked(arrays[name], name) for name in ARRAY_TYPES}, arrays)
-        model = replace(model, spec=spec_of(plain))
-        wrong = fault(model)
-        if wrong is not None:
-            raise StorageError(f"{path} is damaged: it does not hold a valid model, since {wrong}")
-        try:
-            check_tables(model.name, model.horizon, model.num_slots if model.stationary else 1)
-            refuse_stuck_states(model)
-        except ProblemError as error:
-            raise StorageError(f"{path} is damaged: {error}") from error
+        model = assembled(record)
+        refuse(model_faults(model))
+        refuse_stuck_states(model)
         if model.digest != plain["digest"]:
-            raise StorageError(f"{path} is damaged: its model does not match its digest")
+            raise ValueError("its model does not match its digest")
     return model
 
 
-def spec_of(plain: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the problem as data, if the file holds it; it is validated when it is built."""
-    spec = plain.get("spec")
-    if spec is not None and not isinstance(spec, dict):
+def restored_space(record: Record) -> VisitedStates:
+    """Return the visited states of a record (`labels.store_space`); `FileKind.reading` translates errors."""
+    space = VisitedStates(**space_fields(record, SPACE_FIELDS))
+    refuse(visited_faults(space))
+    return space
+
+
+def assembled(record: Record) -> TabularModel:
+    """Return a model whose arrays are as declared; the faults below are not checked."""
+    own = space_fields(record, SPACE_FIELDS | DYNAMICS_FIELDS | PAYOFF_FIELDS)
+    spec, reason = record.plain["spec"], record.plain["infeasible_reason"]
+    if not isinstance(spec, dict | None):
         raise ValueError(f"the problem's specification is {spec!r}")
-    return spec
+    payoffs = Payoffs(int(record.plain["payoff_stride"]), *(own.pop(name) for name in PAYOFF_FIELDS))
+    reason = None if reason is None else str(reason)
+    # As stored, not through `assemble`: the faults below are checked.
+    return TabularModel(**own, payoffs=payoffs, infeasible_reason=reason, spec=spec)
 
 
-def checked(array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return a read-only array, or raise if its type or number of axes is wrong."""
-    if array.dtype != ARRAY_TYPES[name] or array.ndim != (2 if name in TABLES else 1):
-        raise ValueError(f"array {name!r} is {array.dtype} of shape {array.shape}")
-    return frozen(array, ARRAY_TYPES[name], own=True)
+def space_fields(record: Record, fields: dict[str, Field]) -> dict[str, Any]:
+    """Return the values, labels and arrays of a state space, checked by themselves."""
+    plain = record.plain
+    names = tuple(map(str, plain["constraint_names"]))
+    values = {
+        "name": str(plain["name"]),
+        "horizon": check_count(plain["horizon"], "horizon", 1, MOST_STEPS),
+        "stationary": plain["stationary"] is True,
+        "constraint_names": names,
+        "constraint_bounds": check_bounds(plain["constraint_bounds"], "constraint_bounds", len(names)),
+        "reward_range": check_range(plain["reward_range"], "reward_range"),
+        "state_labels": (states := load_labels(record.part("states"))),
+        "action_labels": (actions := load_labels(record.part("actions"))),
+    }
+    sizes = {"step": plain["horizon"], "state": len(states), "action": len(actions), "constraint": len(names)}
+    return values | record.checked(fields, **sizes)
 
 
-def rebuilt(plain: Mapping[str, Any], own: Arrays, arrays: Arrays) -> TabularModel:
-    """Build a model."""
+# What connects the arrays -----------------------------------------------------------------------------------------
 
-    def labels(what: str) -> Any:
-        prefix = f"{what}."
-        mine = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        return load_labels(plain[what], mine)
 
-    (lo, hi), reason = plain["reward_range"], plain.get("infeasible_reason")
-    fields: dict[str, Any] = {name: own[name] for name in ARRAY_TYPES if name not in PAYOFF_ARRAYS}
-    # As stored, not through `assemble`: `validate.fault` checks it.
-    return TabularModel(
-        name=str(plain["name"]),
-        horizon=int(plain["layout"]["horizon"]),
-        constraint_names=tuple(str(name) for name in plain["constraint_names"]),
-        reward_range=(float(lo), float(hi)),
-        constraint_bounds=tuple(float(bound) for bound in plain["constraint_bounds"]),
-        stationary=bool(plain["stationary"]),
-        state_labels=labels("states"),
-        action_labels=labels("actions"),
-        payoffs=Payoffs(int(plain["payoff_stride"]), *(own[name] for name in PAYOFF_ARRAYS)),
-        infeasible_reason=None if reason is None else str(reason),
-        **fields,
-    )
+def refuse(faults: Faults) -> None:
+    """Raise ValueError for the first fault."""
+    for wrong, words in faults:
+        if wrong:
+            raise ValueError(words)
+
+
+def space_faults(space: StateSpace) -> Faults:
+    """Steps share all states, or have their own, in order; states of a step and actions of a state are distinct."""
+    slots, rows, ends = space.num_slots, space.num_rows, space.step_slots
+    yield slots < 1 or rows < 1, "it has no states or no actions"
+    yield len(set(space.constraint_names)) < space.num_constraints, "its constraints repeat a name"
+    yield space.num_states > slots, f"it names {space.num_states:,} states and stores {slots:,}"
+    yield len(space.action_labels) > rows + MOST_UNUSED_NAMES, f"it names {len(space.action_labels):,} actions"
+    check_tables(space.name, space.horizon, slots if space.stationary else 1)
+    repeated = repeated_member(space.row_start, space.row_action, len(space.action_labels))
+    yield repeated >= 0, "a state offers an action twice"
+    if space.stationary:
+        yield bool((ends != (0, slots)).any()), "its steps do not share all states"
+        own = space.num_states == slots and np.array_equal(space.slot_state, np.arange(slots))
+        yield not own, "its states are not stored in the order of their names"
+        return
+    starts = np.append(ends[:, 0], [ends[-1, 1], slots])
+    yield not (contiguous(ends) and starts[-2] <= slots), "its steps' states do not follow each other"
+    yield repeated_member(read_only(starts), space.slot_state, space.num_states) >= 0, "a step has a state twice"
+
+
+def visited_faults(space: VisitedStates) -> Faults:
+    """Every visited state belongs to a step and has actions."""
+    yield from space_faults(space)
+    yield int(space.step_slots[-1, 1]) != space.num_slots, "its steps' states do not follow each other"
+    yield bool((np.diff(space.row_start) < 1).any()), "a state offers no action"
+
+
+def model_faults(model: TabularModel) -> Faults:
+    """Outcomes lead to the next step; probabilities sum to 1; payoffs lie within the declared range and bounds."""
+    yield from space_faults(model)
+    payoffs, sizes = model.payoffs, np.diff(model.outcome_start)
+    yield payoffs.stride not in (0, 1), f"its payoffs have a stride of {payoffs.stride}"
+    yield bool(sizes.min(initial=1) < 1), "a pair leads nowhere"
+    last = payoffs.row_payoff + payoffs.stride * (sizes[model.row_distribution] - 1)
+    yield int(last.max()) >= len(payoffs.reward), "an outcome has no payoff"
+    yield from step_faults(model)
+    yield from number_faults(model)
+
+
+def step_faults(model: TabularModel) -> Faults:
+    """Rows and distributions belong to one step and lead to the next."""
+    slots, distributions = model.num_slots, len(model.outcome_start) - 1
+    ends, shared = model.step_slots, model.step_distributions
+    if model.stationary:
+        yield bool((shared != (0, distributions)).any()), "its steps do not share all distributions"
+        return
+    end = int(ends[-1, 1])
+    yield bool((ends[:, 0] >= ends[:, 1]).any()) or end >= slots, "a step has no states, or none follows the last"
+    disordered = not contiguous(shared) or bool((shared[:, 0] >= shared[:, 1]).any())
+    yield disordered, "its steps' distributions do not follow each other"
+    yield int(shared[-1, 1]) != distributions, "a distribution belongs to no step"
+    yield int(model.row_start[end]) != model.num_rows, "a state after the last step offers actions"
+    yield int(model.first_slot.max(initial=0)) >= ends[0, 1], "a first state belongs to a later step"
+    rows = model.row_start[ends[:, 0]]
+    yield bool((np.diff(np.append(rows, model.num_rows)) < 1).any()), "a step offers no action"
+    yield not stays(model.row_distribution, rows, shared), "a pair has a distribution of another step"
+    following = np.append(ends[1:], [[end, slots]], axis=0)
+    outcomes = model.outcome_start[shared[:, 0]]
+    yield not stays(model.outcome_next, outcomes, following), "an outcome leads to another step"
+
+
+def number_faults(model: TabularModel) -> Faults:
+    """Probabilities, rewards and constraint values."""
+    payoffs, first = model.payoffs, np.array([0, len(model.first_slot)])
+    position, row, total, zeros = distribution_fault(model.outcome_start, model.outcome_probability)
+    yield position >= 0, f"outcome {position} has no probability"
+    yield row >= 0, f"the probabilities of distribution {row} sum to {total:.12g}"
+    yield zeros > 0, "an outcome has probability 0"
+    check_distribution(model.first_probability, "of the first state")
+    yield not model.first_probability.min() > 0, "a first state has probability 0"
+    yield repeated_member(read_only(first), model.first_slot, model.num_slots) >= 0, "a first state is named twice"
+    (lo, hi), rewards = model.reward_range, payoffs.reward
+    tolerance = ROUNDING * max(1.0, abs(lo), abs(hi))
+    # min and max of an array with NaN are NaN, and comparisons with NaN are false.
+    yield not lo - tolerance <= rewards.min() <= rewards.max() <= hi + tolerance, f"a reward lies outside {(lo, hi)}"
+    for name, bound, values in zip(model.constraint_names, model.constraint_bounds, payoffs.constraints.T, strict=True):
+        limit = bound * (1 + ROUNDING)
+        yield not -limit <= values.min() <= values.max() <= limit, f"constraint {name!r} exceeds its bound of {bound}"
+
+
+def contiguous(ends: NDArray[np.int64]) -> bool:
+    """Do the ranges of the steps begin at 0 and follow each other?"""
+    return bool(ends[0, 0] == 0 and (ends[1:, 0] == ends[:-1, 1]).all() and (ends[:, 0] <= ends[:, 1]).all())
+
+
+def stays(index: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
+    """Does each part of `index` (they begin at `starts`) stay within its own range of numbers?"""
+    least, most = np.minimum.reduceat(index, starts), np.maximum.reduceat(index, starts)
+    return bool((least >= ends[:, 0]).all() and (most < ends[:, 1]).all())

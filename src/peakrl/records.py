@@ -1,10 +1,10 @@
 """Records: how objects are written to files and read again, whatever their kind.
 
-A record consists of plain JSON values and named arrays; it may contain other records. A `Kind` names what a file
+A record consists of plain JSON values and named arrays; it may contain other records. A `FileKind` names what a file
 contains and the version of its fields. Each array is declared once, as a `Field`, from which its type, shape and range
 are checked before anything else reads it:
 
-    KIND = Kind("model", schema=1)
+    KIND = FileKind("model", schema=1)
     FIELDS = {
         "row_start": Field(np.int64, "slot", splits="row"),      # [slot + 1]: divides the rows among the slots
         "row_action": Field(np.int32, "row", below="action"),    # [row]: indices of actions
@@ -133,7 +133,7 @@ def check_range(array: NDArray[Any], name: str, declared: Field, sizes: Mapping[
         raise ValueError(f"{name} holds numbers from {array.min()} to {array.max()}; {wanted} are {low} to {high}")
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """What a file contains: its name, and the version of its fields; other versions are refused."""
 
     name: str

@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from peakrl.checks import ROUNDING
 from peakrl.errors import ProblemError, StorageError
-from peakrl.labels import Arrays, UnstorableLabel, store_labels
+from peakrl.labels import UnstorableLabel, store_space
 from peakrl.problem import Header
-from peakrl.records import write_record
+from peakrl.records import Field, FileKind, Record
 from peakrl.space import StateSpace, check_sizes, expand, frozen, spans, starts_of
 from peakrl.types import Floats, Ints, Layout, Longs, Payoffs, Sampler
 
@@ -32,20 +32,26 @@ if TYPE_CHECKING:
     from peakrl.viability import SafeSteps
 
 
-#: Kind of record of a model's file.
-FILE_KIND = "model"
+#: The file of a model.
+MODEL = FileKind("model")
 #: Larger models are not copied into every file of a run; bytes.
 LARGEST_STORED = 1 << 30
-ARRAY_TYPES: dict[str, type[Any]] = {
-    "step_slots": np.int64, "step_distributions": np.int64, "row_start": np.int64, "row_distribution": np.int32,
-    "outcome_start": np.int64, "outcome_next": np.int32, "outcome_probability": np.float64,
-    "row_payoff": np.int32, "reward": np.float64, "constraints": np.float64,
-    "slot_state": np.int32, "row_action": np.int32, "first_slot": np.int32, "first_probability": np.float64,
-}  # fmt: skip
-#: Arrays of `payoffs`; the others are fields of the model.
-PAYOFF_ARRAYS = Payoffs._fields[1:]
-#: Arrays with two axes; all others have one.
-TABLES = ("step_slots", "step_distributions", "constraints")
+#: The arrays of `payoffs`.
+PAYOFF_FIELDS = {
+    "row_payoff": Field(np.int32, "row", below="payoff"),
+    "reward": Field(np.float64, "payoff"),
+    "constraints": Field(np.float64, ("payoff", "constraint")),
+}
+#: The arrays of a model that are not those of a state space.
+DYNAMICS_FIELDS = {
+    "step_distributions": Field(np.int64, ("step", 2)),
+    "row_distribution": Field(np.int32, "row", below="distribution"),
+    "outcome_start": Field(np.int64, "distribution", splits="outcome"),
+    "outcome_next": Field(np.int32, "outcome", below="slot"),
+    "outcome_probability": Field(np.float64, "outcome"),
+    "first_slot": Field(np.int32, "first state", below="slot"),
+    "first_probability": Field(np.float64, "first state"),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,10 +144,11 @@ class TabularModel(StateSpace):
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file for `peakrl.load`; labels must be plain values and tuples of them."""
-        plain, arrays = store_model(self, largest=math.inf)
-        if plain["left_out"] is not None:
-            raise StorageError(f"cannot write {path}: {plain['left_out']}; use numbers, words and tuples of them")
-        write_record(path, FILE_KIND, {"model": plain}, arrays)
+        record = store_model(self, largest=math.inf)
+        if record.plain["left_out"] is not None:
+            left_out = record.plain["left_out"]
+            raise StorageError(f"cannot write {path}: {left_out}; use numbers, words and tuples of them")
+        MODEL.write(path, record)
 
     # Derived arrays ------------------------------------------------------------------------------------------
 
@@ -418,36 +425,18 @@ def refuse_stuck_states(model: TabularModel) -> None:
             raise ProblemError(f"available: state {state} can be reached at step {step} and has no action")
 
 
-def store_model(model: TabularModel, *, largest: float | None = None) -> tuple[dict[str, Any], Arrays]:
-    """Return plain values and arrays from which `restored_model` builds an equal model."""
-    plain: dict[str, Any] = {"digest": model.digest, "name": model.name, "left_out": None}
-    plain["spec"] = None if model.spec is None else dict(model.spec)
+def store_model(model: TabularModel, *, largest: float | None = None) -> Record:
+    """Return a record from which `restored_model` builds an equal model; what cannot be stored is `left_out`."""
+    head: dict[str, Any] = {"digest": model.digest, "name": model.name, "left_out": None}
+    head["spec"] = None if model.spec is None else dict(model.spec)
     if model.nbytes > (LARGEST_STORED if largest is None else largest):
-        return plain | {"left_out": f"it takes {model.nbytes / 1e9:.1f} GB"}, {}
+        return Record(head | {"left_out": f"it takes {model.nbytes / 1e9:.1f} GB"})
     try:
-        states, state_arrays = store_labels(model.state_labels)
-        actions, action_arrays = store_labels(model.action_labels)
+        record = store_space(model)
     except UnstorableLabel as error:
-        return plain | {"left_out": f"a file cannot hold a label such as {error}"}, {}
-    numbers = {"horizon": model.horizon, "node_stride": model.node_stride, "entry_stride": model.entry_stride}
-    plain |= {
-        "states": states,
-        "actions": actions,
-        "layout": numbers,
-        "payoff_stride": int(model.payoffs.stride),
-        "stationary": bool(model.stationary),
-        "constraint_names": list(model.constraint_names),
-        "constraint_bounds": [float(bound) for bound in model.constraint_bounds],
-        "reward_range": [float(end) for end in model.reward_range],
-        "infeasible_reason": model.infeasible_reason,
-    }
-    arrays = {name: array_of(model, name) for name in ARRAY_TYPES}
-    arrays |= {f"states.{name}": array for name, array in state_arrays.items()}
-    arrays |= {f"actions.{name}": array for name, array in action_arrays.items()}
-    return plain, arrays
-
-
-def array_of(model: TabularModel, name: str) -> NDArray[Any]:
-    """Return an array of a model or of its payoffs."""
-    array: NDArray[Any] = getattr(model.payoffs if name in PAYOFF_ARRAYS else model, name)
-    return array
+        return Record(head | {"left_out": f"a file cannot hold a label such as {error}"})
+    record.plain |= head
+    record.plain |= {"payoff_stride": int(model.payoffs.stride), "infeasible_reason": model.infeasible_reason}
+    record.arrays |= {name: getattr(model, name) for name in DYNAMICS_FIELDS}
+    record.arrays |= {name: getattr(model.payoffs, name) for name in PAYOFF_FIELDS}
+    return record

@@ -36,12 +36,11 @@ from peakrl import (
     storage,
     sweep,
     verify,
-    visited,
 )
-from peakrl import model_file as files
 from peakrl.gym.targets import adapt
+from peakrl.labels import SPACE_FIELDS
 from peakrl.learners import Certified, PosteriorSampling, SafeQ
-from peakrl.model_file import load_model
+from peakrl.model_file import assembled, load_model, space_fields
 from peakrl.policy import load_policy
 from peakrl.records import kind_of, read_record, write_record
 from peakrl.safety import load_safe_set
@@ -50,6 +49,7 @@ from peakrl.theory import solve_relaxed
 from peakrl.training import load_run
 from peakrl.training.run_file import write_run
 from peakrl.training.trainer import Trainer
+from peakrl.visited import VisitedStates
 
 EXTREMES = [
     0, -1, 2, 2**31 - 1, 2**31, -(2**31), 2**64, 10**30, 0.5, -0.0, 1e308, 5e-324, True, None, "", "x", "nan", [], {},
@@ -222,15 +222,13 @@ def forge_plain(rng, plain):
 
 def correct_digests(plain, arrays):
     """Make the digest of a stored model that of its arrays; what cannot be assembled keeps its digest."""
-    for key in ("model", "stored"):
-        with contextlib.suppress(Exception):
-            own = {name.removeprefix("model."): array for name, array in arrays.items()}
-            plain[key]["digest"] = files.rebuilt(plain[key], {name: own[name] for name in files.TYPES}, own).digest
-            if key == "stored":
-                plain["model"] = plain[key]["digest"]
-    with contextlib.suppress(Exception):
-        own = visited.part(arrays, "space.")
-        plain["model"] = visited.rebuilt(str(plain["problem"]), plain["space"], own).digest
+    record = records.Record(plain, arrays)
+    with contextlib.suppress(Exception):  # the file of a model
+        plain["digest"] = assembled(record).digest
+    with contextlib.suppress(Exception):  # a run
+        plain["model"]["digest"] = assembled(record.part("model")).digest
+    with contextlib.suppress(Exception):  # a policy of visited states
+        plain["model"] = VisitedStates(**space_fields(record.part("space"), SPACE_FIELDS)).digest
 
 
 def main(folder, first, count):

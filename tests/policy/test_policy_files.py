@@ -21,6 +21,7 @@ from peakrl.cli import app
 from peakrl.errors import PolicyError, SettingsError, StorageError, UnknownStateError
 from peakrl.learners import ConstrainedQ, PosteriorSampling
 from peakrl.policy import StochasticPolicy
+from peakrl.policy.export import POLICY
 from peakrl.records import kind_of, write_record
 
 
@@ -49,11 +50,12 @@ def test_a_policy_of_another_problem_or_of_no_form_we_know_is_refused(tmp_path):
     policy.save(path)
     with pytest.raises(StorageError, match=r"kept contains a policy of another problem or version, 'random'"):
         peakrl.load(path, random_problem(2))
-    write_record(path, "policy", {"model": policy.model.digest, "problem": "x", "form": "dream"}, {})
+    head = POLICY.header() | {"model": policy.model.digest, "problem": "x"}
+    write_record(path, "policy", head | {"form": "dream"}, {})
     with pytest.raises(StorageError, match="unknown form 'dream'"):
         peakrl.load(path, problem)
     wrong = {"rows": np.full(policy.model.num_nodes, 10_000)}
-    write_record(path, "policy", {"model": policy.model.digest, "problem": "x", "form": "deterministic"}, wrong)
+    write_record(path, "policy", head | {"form": "deterministic"}, wrong)
     with pytest.raises(StorageError, match="kept is damaged: row 10000"):
         peakrl.load(path, problem)
 

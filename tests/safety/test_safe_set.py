@@ -18,6 +18,7 @@ from peakrl.policy.export import plain
 from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.records import write_record
 from peakrl.safety import load_safe_set
+from peakrl.safety.safe_set import SAFE_SET
 
 
 def entries_of(safe, problem):
@@ -255,14 +256,14 @@ def test_a_file_that_calls_anything_else_safe_is_refused(tmp_path):
     safe.save(path)
     with pytest.raises(StorageError, match="kept contains the safe set of another problem or version, 'random'"):
         peakrl.load(path, random_problem(2))
-    head = {"problem": "random", "model": safe.model.digest}
+    head = SAFE_SET.header() | {"problem": "random", "digest": safe.model.digest}
     bits = np.packbits(safe.entries)
     for forged in (bits ^ 128, bits[:-1], bits.astype(np.int64), np.full_like(bits, 255)):
         write_record(path, "safe_set", head, {"bits": forged})
         with pytest.raises(StorageError, match="kept is damaged: its content is not the safe set"):
             peakrl.load(path, problem)
     write_record(path, "safe_set", head, {})
-    with pytest.raises(StorageError, match="kept lacks a field"):
+    with pytest.raises(StorageError, match="kept is damaged: it lacks 'bits'"):
         peakrl.load(path, problem)
     solve(problem).policy.save(path)
     with pytest.raises(StorageError, match="holds a 'policy', not a 'safe_set'"):

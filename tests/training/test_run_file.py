@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peakrl
-import peakrl.storage
+import peakrl.records
 from helpers.random_problems import random_problem
 from peakrl import Outcome, PeakError, Problem, TabularModel, compile_model, learn, resume
 from peakrl.errors import SettingsError, StorageError
 from peakrl.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems import energy_harvesting, scheduling_example
-from peakrl.records import MAGIC, _digest, read_record, write_record
+from peakrl.records import MAGIC, Record, _digest, read_record, write_record
 from peakrl.training import load_run
 from peakrl.training import run_file as checkpoint
 from peakrl.training.learn import read_run
@@ -270,8 +270,8 @@ def test_labels_come_back_equal_and_with_equal_hashes():
         [signal.SIGINT, "plain"],
         range(3, 9, 2),
     ]:
-        plain, arrays = store_labels(labels)
-        back = load_labels(json.loads(json.dumps(plain)), arrays)
+        stored = store_labels(labels)
+        back = load_labels(Record(json.loads(json.dumps(stored.plain)), stored.arrays))
         assert list(back) == list(labels)
         assert [hash(label) for label in back] == [hash(label) for label in labels]
 
@@ -347,7 +347,7 @@ def small(request, tmp_path_factory):
 
 def test_every_flipped_bit_is_noticed(small, monkeypatch):
     data = bytearray(small.read_bytes())
-    monkeypatch.setattr(peakrl.storage, "reading", lambda path: contextlib.closing(io.BytesIO(data)))
+    monkeypatch.setattr(peakrl.records, "reading", lambda path: contextlib.closing(io.BytesIO(data)))
     load_run(small)
     for place in range(len(data)):
         for bit in range(8):
@@ -414,7 +414,7 @@ NESTED = st.recursive(
 def test_a_file_with_one_forged_field_is_read_or_refused_with_our_own_error(data, small, tmp_path_factory):
     plain, arrays = read_record(small, checkpoint.KIND)
     if data.draw(st.booleans()):
-        holder = data.draw(st.sampled_from([plain, plain["model"], plain["settings"], plain["model"]["layout"]]))
+        holder = data.draw(st.sampled_from([plain, plain["model"], plain["settings"], plain["model"]["states"]]))
         name = data.draw(st.sampled_from(sorted(holder)))
         if data.draw(st.booleans()):
             del holder[name]

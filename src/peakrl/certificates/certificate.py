@@ -22,13 +22,13 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
 
-from peakrl.errors import PeakError, StorageError
-from peakrl.records import fields_of, read_record, write_record
+from peakrl.errors import PeakError
+from peakrl.records import FileKind, Record
 
 Kind = Literal["exact", "sampled", "learned"]
 KINDS: tuple[str, ...] = get_args(Kind)
-#: The kind of the file, and the version of its format.
-FILE_KIND, SCHEMA = "certificate", 1
+#: The file of a certificate.
+CERTIFICATE = FileKind("certificate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,17 +133,15 @@ class Certificate:
         """Write it with its evidence to one file, for `Certificate.load` and `peakrl.verify`."""
         if self.evidence is None:
             raise PeakError("this certificate has no evidence, so a file of it could not be checked")
-        plain = {"schema": SCHEMA, "certificate": self.as_dict(), "evidence": dict(self.evidence.plain)}
-        write_record(path, FILE_KIND, plain, self.evidence.arrays)
+        plain = {"certificate": self.as_dict(), "evidence": dict(self.evidence.plain)}
+        CERTIFICATE.write(path, Record(plain, dict(self.evidence.arrays)))
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
         """Return the certificate of a file, unchecked: `peakrl.verify` checks it."""
-        plain, arrays = read_record(path, FILE_KIND)
-        with fields_of(path):
-            if plain["schema"] != SCHEMA:
-                raise StorageError(f"{path} is a certificate of form {plain['schema']!r}; this peakrl reads {SCHEMA}")
-            return certificate_of(plain["certificate"], Evidence(dict(plain["evidence"]), arrays))
+        with CERTIFICATE.reading(path) as record:
+            evidence = Evidence(dict(record.plain["evidence"]), record.arrays)
+            return certificate_of(record.plain["certificate"], evidence)
 
 
 def certificate_of(stored: Mapping[str, Any], evidence: Evidence) -> Certificate:

@@ -21,6 +21,7 @@ from peakrl.gym.targets import adapt
 from peakrl.policy.export import Exported
 from peakrl.policy.mixture import AnyPolicy, model_for
 from peakrl.policy.tables import Policy
+from peakrl.records import Record
 from peakrl.sampling import Words, draw_first, draw_outcome, seed_state
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
@@ -45,10 +46,10 @@ def model_evidence(model: TabularModel) -> Part:
 
 def policy_evidence(policy: AnyPolicy) -> Part:
     """Return the decisions of a policy, by index."""
-    plain, arrays = policy._stored()
+    stored = policy._stored()
     if isinstance(policy, Policy):  # `verify` reads rows only
-        plain, arrays = {"form": "deterministic"}, {"rows": policy.rows}
-    return {"policy": plain}, {f"policy.{name}": array for name, array in arrays.items()}
+        stored = Record({"form": "deterministic"}, {"rows": policy.rows})
+    return {"policy": stored.plain}, {f"policy.{name}": array for name, array in stored.arrays.items()}
 
 
 #: A policy from elsewhere: which of the available actions to take.

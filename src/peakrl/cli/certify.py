@@ -81,12 +81,12 @@ def verify(
 
 def stored_policy(path: Path, model: Any) -> Any:
     """Return the policy of a policy file, or the last policy of a run file."""
-    from peakrl.policy.export import KIND
+    from peakrl.policy.export import POLICY
     from peakrl.policy.files import load_policy
     from peakrl.records import kind_of
     from peakrl.training.learn import load_run
 
-    if kind_of(path) == KIND:
+    if kind_of(path) == POLICY.name:
         return load_policy(path, model)
     return load_run(path, model=model).policy
 
@@ -157,13 +157,13 @@ def evaluate(
 
 def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[AnyPolicy, str, int | None]:
     """Return the policy of a file, its name, and the episodes of the run."""
-    from peakrl.policy.export import KIND
+    from peakrl.policy.export import POLICY
     from peakrl.policy.files import load_policy
     from peakrl.records import kind_of
     from peakrl.training.learn import load_run
 
     model = None if target is None or target.is_environment else target.table
-    if kind_of(file) == KIND:
+    if kind_of(file) == POLICY.name:
         if target is None:
             raise SettingsError(f"{file} contains a policy without its problem: pass --problem FILE")
         return load_policy(file, model), "saved", None

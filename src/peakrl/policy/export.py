@@ -21,20 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import StorageError
-from peakrl.records import write_record
+from peakrl.labels import UnstorableLabel, store_space
+from peakrl.records import FileKind, Record
 from peakrl.space import StateSpace
 from peakrl.storage import quoted, write_file
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
-from peakrl.visited import VisitedStates, store_visited
+from peakrl.visited import VisitedStates
 
 #: What a learner knows of an entry: nothing, observed to violate, observed to lead to a dead end, or forbidden since
 #: no declaration says that it is safe.
 UNKNOWN, VIOLATED, DEAD_END, FORBIDDEN = 0, 1, 2, 3
-#: The kind of a policy file.
-KIND = "policy"
-#: Prefix of the arrays in a policy file that describe the visited states of an environment.
-SPACE = "space."
+#: The file of a policy.
+POLICY = FileKind("policy")
 #: A notebook shows this many states and steps of a policy.
 MOST_STATES, MOST_STEPS = 15, 15
 #: Names of columns, and the rows under them.
@@ -173,7 +172,7 @@ class Exported(ABC):
         return self.probabilities(step, state)
 
     @abstractmethod
-    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _stored(self) -> Record:
         """The content of a file: plain values including "form", and arrays."""
 
     def _head(self) -> dict[str, Any]:
@@ -199,15 +198,14 @@ class Exported(ABC):
 
         To load it, the problem or its model is needed, except for policies that were learned on an environment.
         """
-        plain_values, arrays = self._stored()
-        head: dict[str, Any] = {"problem": self.model.name, "model": self.model.digest}
+        record = self._stored()
+        record.plain |= {"problem": self.model.name, "model": self.model.digest}
         if isinstance(self.model, VisitedStates):
             try:
-                head["space"], own = store_visited(self.model)
-            except StorageError as error:
-                raise StorageError(f"cannot write {path}: {error}") from None
-            arrays = arrays | {f"{SPACE}{name}": array for name, array in own.items()}
-        write_record(path, KIND, head | plain_values, arrays)
+                record.add("space", store_space(self.model))
+            except UnstorableLabel as error:
+                raise StorageError(f"cannot write {path}: a file cannot hold a state such as {error}") from None
+        POLICY.write(path, record)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return every decision as JSON, and whether it is safe (null: unknown); with `path` write it there too.

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.compile import Target, as_space
-from peakrl.errors import PolicyError, StorageError
-from peakrl.policy.export import KIND, SPACE
+from peakrl.errors import StorageError
+from peakrl.model_file import restored_space
+from peakrl.policy.export import POLICY
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
-from peakrl.records import fields_of, read_record, streamed_record
+from peakrl.records import Record, streamed_record
 from peakrl.space import StateSpace
 from peakrl.storage import ready
-from peakrl.visited import load_visited, part
 
 
 def load_policy(path: str | Path, model: Target | None = None) -> AnyPolicy:
@@ -32,35 +32,24 @@ def load_policy(path: str | Path, model: Target | None = None) -> AnyPolicy:
     that was learned on an environment. A learner's values and unsafe actions (`Policy.explain`) are stored in the file
     of a run, not of a policy.
     """
-    plain, arrays = read_record(path, KIND)
-    with fields_of(path):
-        try:
-            space = stored_space(path, plain, arrays) if model is None else as_space(model)
-            if plain["model"] != space.digest:
+    known = None if model is None else as_space(model)
+    with POLICY.reading(path) as record:
+        problem = record.plain["problem"]
+        if known is None:
+            if "space" not in record.plain:
                 raise StorageError(
-                    f"{path} contains a policy of another problem or version, {plain['problem']!r}, not of {space!r}"
+                    f"{path} contains a policy of {problem!r} but not that problem: pass the problem or its model "
+                    "as the second argument"
                 )
-            return rebuilt(path, space, plain, arrays)
-        except PolicyError as error:
-            raise StorageError(f"{path} is damaged: {error}") from error
+            known = restored_space(record.part("space"))
+        if record.plain["model"] != known.digest:
+            raise StorageError(f"{path} contains a policy of another problem or version, {problem!r}, not of {known!r}")
+        return rebuilt(known, record)
 
 
-def stored_space(path: str | Path, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> StateSpace:
-    """Return the states that a file contains."""
-    if "space" not in plain:
-        raise StorageError(
-            f"{path} contains a policy of {plain['problem']!r} but not that problem: pass the problem or its model "
-            "as the second argument"
-        )
-    try:
-        return load_visited(str(plain["problem"]), plain["space"], part(arrays, SPACE))
-    except StorageError as error:
-        raise StorageError(f"{path} is damaged: {error}") from error
-
-
-def rebuilt(path: str | Path, model: StateSpace, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> AnyPolicy:
-    """Return the policy of a file; the constructors check that it fits the model."""
-    form = plain["form"]
+def rebuilt(model: StateSpace, record: Record) -> AnyPolicy:
+    """Return the policy of a record; the constructors check that it fits the model."""
+    form, arrays = record.plain["form"], record.arrays
     if form == "deterministic":
         return Policy(model, arrays["rows"])
     if form == "choices":
@@ -69,8 +58,8 @@ def rebuilt(path: str | Path, model: StateSpace, plain: dict[str, Any], arrays: 
         return StochasticPolicy(model, arrays["weights"])
     if form == "averaged":
         columns = (arrays[name] for name in ("first", "change_episode", "change_node", "change_row"))
-        return AveragedPolicy(model, int(plain["episodes"]), *columns)
-    raise StorageError(f"{path} contains a policy of the unknown form {form!r}")
+        return AveragedPolicy(model, int(record.plain["episodes"]), *columns)
+    raise ValueError(f"it contains a policy of the unknown form {form!r}")
 
 
 @contextmanager
@@ -82,5 +71,5 @@ def choices_table(model: StateSpace, path: str | Path | None) -> Iterator[NDArra
         return
     ready(path)  # raises before the work begins
     head = {"problem": model.name, "model": model.digest, "form": "choices"}
-    with streamed_record(path, KIND, head, "choices", shape, dtype) as table:
+    with streamed_record(path, POLICY.name, POLICY.header() | head, "choices", shape, dtype) as table:
         yield table

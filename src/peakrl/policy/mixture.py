@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.checks import MOST_EPISODES, check_count
 from peakrl.compile import Target, as_model
@@ -19,6 +18,7 @@ from peakrl.errors import PolicyError
 from peakrl.policy.export import ActionView, Exported, Table, action_views, verdict
 from peakrl.policy.tables import Draws, Policy, Seed, StochasticPolicy
 from peakrl.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
+from peakrl.records import Record
 from peakrl.space import StateSpace, frozen
 from peakrl.tabular import TabularModel
 from peakrl.types import Ints, Longs
@@ -157,9 +157,9 @@ class AveragedPolicy(Exported):
     def _head(self) -> dict[str, Any]:
         return super()._head() | {"episodes": self.episodes}
 
-    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _stored(self) -> Record:
         names = ("first", "change_episode", "change_node", "change_row")
-        return {"form": "averaged", "episodes": self.episodes}, {name: getattr(self, name) for name in names}
+        return Record({"form": "averaged", "episodes": self.episodes}, {name: getattr(self, name) for name in names})
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, mixture of {self.episodes:,} policies>"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from peakrl.compile import Target, as_space
 from peakrl.errors import PolicyError
 from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views, decision, verdict
+from peakrl.records import Record
 from peakrl.space import StateSpace
 from peakrl.types import Floats, Ints
 
@@ -254,10 +255,10 @@ class Policy(Exported):
     def _choice(self, step: int, state: Hashable) -> Hashable:
         return self.action(step, state)
 
-    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _stored(self) -> Record:
         if self.choices is not None:
-            return {"form": "choices"}, {"choices": self.choices.table}
-        return {"form": "deterministic"}, {"rows": self.rows}
+            return Record({"form": "choices"}, {"choices": self.choices.table})
+        return Record({"form": "deterministic"}, {"rows": self.rows})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -336,8 +337,8 @@ class StochasticPolicy(Exported):
         )
         return ("step", "state", "action", "probability", "safe"), rows
 
-    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {"form": "stochastic"}, {"weights": self.weights}
+    def _stored(self) -> Record:
+        return Record({"form": "stochastic"}, {"weights": self.weights})
 
 
 def simplest_policy(model: StateSpace, weights: Floats) -> Policy | StochasticPolicy:

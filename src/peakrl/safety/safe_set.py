@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.compile import Target, as_model
 from peakrl.errors import StorageError
 from peakrl.model_file import restored_model
 from peakrl.policy.export import as_csv, as_json, written
-from peakrl.records import fields_of, read_record, write_record
+from peakrl.records import FileKind, Record
 from peakrl.safety.reasons import Reason, reason_of
 from peakrl.tabular import TabularModel, store_model
 from peakrl.types import Ints
 from peakrl.viability import Bools, SafeSteps, dead_end_distances
 
-#: The kind of the file of a safe set.
-KIND = "safe_set"
+#: The file of a safe set.
+SAFE_SET = FileKind("safe_set")
 #: The masks of all steps and states are stored if they take at most this many bytes.
 LARGEST_TABLE = 1 << 28
 
@@ -206,10 +205,10 @@ class SafeSet:
 
         `with_model` puts the model beside it, so that the file can be read without the problem.
         """
-        head: dict[str, Any] = {"problem": self.model.name, "model": self.model.digest, "with_model": with_model}
-        plain, arrays = store_model(self.model) if with_model else ({}, {})
-        stored = {f"model.{name}": array for name, array in arrays.items()}
-        write_record(path, KIND, head | {"stored": plain}, {"bits": self.steps.bits(), **stored})
+        record = Record({"problem": self.model.name, "digest": self.model.digest}, {"bits": self.steps.bits()})
+        if with_model:
+            record.add("model", store_model(self.model))
+        SAFE_SET.write(path, record)
 
 
 def safe_set(model: Target) -> SafeSet:
@@ -232,26 +231,22 @@ def load_safe_set(path: str | Path, model: Target | None = None) -> SafeSet:
 
     Every bit is checked against the model.
     """
-    plain, arrays = read_record(path, KIND)
-    with fields_of(path):
-        known = stored_model(path, plain, arrays) if model is None else as_model(model)
-        if plain["model"] != known.digest:
+    known = None if model is None else as_model(model)
+    with SAFE_SET.reading(path) as record:
+        if known is None:
+            if "model" not in record.plain:
+                raise StorageError(
+                    f"{path} contains a safe set without its model: pass the problem or model, or save with "
+                    "with_model=True"
+                )
+            known = restored_model(path, record.part("model"))
+        if record.plain["digest"] != known.digest:
+            problem = record.plain["problem"]
             raise StorageError(
-                f"{path} contains the safe set of another problem or version, {plain['problem']!r}, not of {known!r}"
+                f"{path} contains the safe set of another problem or version, {problem!r}, not of {known!r}"
             )
         found = SafeSet(known)
-        bits: NDArray[Any] = arrays["bits"]
+        bits = record.arrays["bits"]
         if bits.dtype != np.uint8 or not np.array_equal(bits, found.steps.bits()):
-            raise StorageError(f"{path} is damaged: its content is not the safe set of {known.name!r}")
+            raise ValueError(f"its content is not the safe set of {known.name!r}")
     return found
-
-
-def stored_model(path: str | Path, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> TabularModel:
-    """Return the model in the file of a safe set."""
-    if not plain["with_model"]:
-        raise StorageError(
-            f"{path} contains a safe set without its model: pass the problem or model, or save with with_model=True"
-        )
-    prefix = "model."
-    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    return restored_model(path, plain["stored"], own)

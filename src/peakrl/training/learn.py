@@ -11,13 +11,13 @@ from peakrl.compile import Target, as_model, is_problem
 from peakrl.errors import SettingsError, StorageError
 from peakrl.gym.adapter import DetachedEnvironment, Lanes, is_environment, load_rules
 from peakrl.gym.targets import adapt
-from peakrl.labels import Arrays
 from peakrl.learners import DEFAULT, make_learner
 from peakrl.learners.assumptions.assumptions import NOTHING, Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.model_file import restored_model
-from peakrl.records import fields_of
+from peakrl.records import Arrays, fields_of
+from peakrl.records import Record as FileRecord
 from peakrl.storage import remove_leftovers
 from peakrl.tabular import TabularModel
 from peakrl.training.run_file import (
@@ -26,7 +26,6 @@ from peakrl.training.run_file import (
     continued,
     description,
     kind_for,
-    part,
     read_plain,
     stored_learner,
     writer,
@@ -334,7 +333,7 @@ def read_run(
 def stored_target(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel | Lanes:
     """Return the model of a file, or a placeholder for its environment."""
     if "rules" not in plain:
-        return restored_model(path, plain["model"], part(arrays, "model."))
+        return restored_model(path, FileRecord(dict(plain), arrays).part("model"))
     # The tables have an entry for every step, which limits the horizon.
     longest = max(len(arrays["space.row_start"]), *arrays["greedy"].shape)
     try:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from peakrl.certificates.certificate import FILE_KIND as CERTIFICATE
-from peakrl.certificates.certificate import Certificate
+from peakrl.certificates.certificate import CERTIFICATE, Certificate
 from peakrl.errors import SettingsError, StorageError
 from peakrl.gym.adapter import is_environment
 from peakrl.model_file import load_model
-from peakrl.policy.export import KIND as POLICY
+from peakrl.policy.export import POLICY
 from peakrl.policy.files import load_policy
 from peakrl.records import kind_of, read_record
-from peakrl.safety.safe_set import KIND as SAFE_SET
-from peakrl.safety.safe_set import load_safe_set
-from peakrl.tabular import FILE_KIND as MODEL
+from peakrl.safety.safe_set import SAFE_SET, load_safe_set
+from peakrl.tabular import MODEL
 from peakrl.training.learn import load_run
 from peakrl.training.run_file import ENVIRONMENT_KIND
 from peakrl.training.run_file import KIND as RUN
@@ -57,13 +55,13 @@ def load(path: str | Path, target: Any = None, **declared: Any) -> Any:
         return load_run(path, model, env=env, **declared)
     if declared:
         raise SettingsError(f"{', '.join(declared)} belong to a run; {path} is not one")
-    if kind == MODEL:
+    if kind == MODEL.name:
         return load_model(path)
-    if kind == POLICY:
+    if kind == POLICY.name:
         return load_policy(path, model)
-    if kind == SAFE_SET:
+    if kind == SAFE_SET.name:
         return load_safe_set(path, model)
-    if kind == CERTIFICATE:
+    if kind == CERTIFICATE.name:
         return Certificate.load(path)
     read_record(path, str(kind))  # says what is wrong with a file that is not readable or not ours
     raise StorageError(f"{path} holds a {kind!r}; load reads models, policies, runs, safe sets and certificates")

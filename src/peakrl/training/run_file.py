@@ -32,7 +32,7 @@ from peakrl.checks import check_episodes, whole
 from peakrl.errors import PeakError, SettingsError, StorageError
 from peakrl.evaluation.curve import PolicyCurve
 from peakrl.gym.adapter import Lanes, store_rules
-from peakrl.labels import Arrays, UnstorableLabel, load_labels, store_labels
+from peakrl.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learners import learner_from
 from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings, alike, overwrite
@@ -40,12 +40,11 @@ from peakrl.learners.episode import Changes
 from peakrl.learners.space import GrowingSpace, checked_rows
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
-from peakrl.records import fields_of, kind_of, read_record, write_record
+from peakrl.records import Arrays, Record, fields_of, kind_of, read_record, write_record
 from peakrl.space import MOST_INDICES
 from peakrl.storage import ready, remove_leftovers
 from peakrl.tabular import TabularModel, store_model
 from peakrl.training.history import EXPERIENCE_COLUMNS, POINT_COLUMNS, Experience, Recorder
-from peakrl.validate import within
 from peakrl.version import __version__
 
 if TYPE_CHECKING:
@@ -84,19 +83,21 @@ def writer(trainer: Trainer) -> Writer:
     return lambda path, running: write_run(path, running, stored)
 
 
-def write_run(path: str | Path, trainer: Trainer, model: tuple[dict[str, Any], Arrays] | None = None) -> None:
+def write_run(path: str | Path, trainer: Trainer, model: Record | None = None) -> None:
     """Write a run to one file; `model` is `store_model(trainer.target)` if that is known."""
     plain, arrays = snapshot(trainer)
-    plain = {"schema": SCHEMA, "peakrl": __version__} | description(trainer) | plain
+    record = Record({"schema": SCHEMA, "peakrl": __version__} | description(trainer) | plain, dict(arrays))
     if isinstance(trainer.target, TabularModel):
-        kind, (plain["model"], own), prefix = KIND, model or store_model(trainer.target), "model."
+        kind = KIND
+        record.add("model", model or store_model(trainer.target))
     else:
-        kind, (plain["labels"], own), prefix = ENVIRONMENT_KIND, stored_states(path, trainer), "labels."
-        plain["rules"] = store_rules(trainer.target.rules)
-    write_record(path, kind, plain, arrays | {f"{prefix}{name}": array for name, array in own.items()})
+        kind = ENVIRONMENT_KIND
+        record.add("labels", stored_states(path, trainer))
+        record.plain["rules"] = store_rules(trainer.target.rules)
+    write_record(path, kind, record.plain, record.arrays)
 
 
-def stored_states(path: str | Path, trainer: Trainer) -> tuple[dict[str, Any], Arrays]:
+def stored_states(path: str | Path, trainer: Trainer) -> Record:
     """Return the visited states in the form of a file."""
     space = trainer.space
     assert isinstance(space, GrowingSpace)  # an environment
@@ -219,7 +220,7 @@ def bring_back(path: str | Path, trainer: Trainer, plain: Mapping[str, Any], arr
             check_episodes(plain["done"], "done", trainer.planned)
             labels = None
             if "labels" in plain:  # a state may have been visited at several steps
-                labels = load_labels(plain["labels"], part(arrays, "labels."), distinct=False)
+                labels = load_labels(Record(dict(plain), arrays).part("labels"), distinct=False)
             restore(trainer, plain, arrays, labels)
         except PeakError as error:
             raise StorageError(f"{path} is damaged: {error}") from error
@@ -246,6 +247,11 @@ def restore(trainer: Trainer, plain: Mapping[str, Any], arrays: Arrays, labels: 
     if trainer.average:
         trainer.changes = [stored_changes(trainer, arrays["changes"])]
     restore_history(trainer, arrays)
+
+
+def within(index: NDArray[Any], size: int) -> bool:
+    """Do all numbers lie in 0 .. size - 1?"""
+    return index.size == 0 or bool(index.min() >= 0 and index.max() < size)
 
 
 def stored_count(count: Any, bounds: tuple[float, ...] | None) -> int:
