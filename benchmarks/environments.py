@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 
 from benchmarks.timing import Section, in_turns
-from peakrl import Assumptions, learn, learners
+from peakrl import Assumptions, ConstrainedEnv, learn, learners
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.base import LearnerSettings
 
@@ -42,10 +42,14 @@ class Case:
 
     def learn(self, env: Any, settings: LearnerSettings, assumptions: Assumptions, episodes: int) -> None:
         """Learn on it."""
-        learn(
-            env, settings, episodes=episodes, assumptions=assumptions, horizon=self.horizon,
-            reward_range=self.reward_range, constraint=self.constraint, constraint_bounds=(1.0,),
-        )  # fmt: skip
+        constrained = ConstrainedEnv(
+            env,
+            constraint=self.constraint,
+            constraint_bounds=(1.0,),
+            horizon=self.horizon,
+            reward_range=self.reward_range,
+        )
+        learn(constrained, settings, episodes=episodes, assumptions=assumptions)
 
 
 #: No round more is begun after so long, so that all of them together take some minutes.

@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from peakrl import (
+    ConstrainedEnv,
     Outcome,
     PeakError,
     Policy,
@@ -126,21 +127,17 @@ def test_an_environment_may_declare_a_tolerance_too():
         learn(Scales(constraint_tolerances=(1, 1)), PRACTICAL, episodes=10)
 
 
-def test_a_tolerance_of_an_environment_is_an_argument_everywhere():
-    """Scales are off by rounding at every step: whoever is told to forgive that sees no violation."""
-    forgive = {"constraint_tolerances": (1e-12,)}
+def test_a_tolerance_of_an_environment_holds_everywhere():
+    """Scales are off by rounding at every step: with that tolerance there is no violation."""
+    env = ConstrainedEnv(Scales(), constraint_bounds=(1.0,), constraint_tolerances=(1e-12,))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run = learn(Scales(), PRACTICAL, episodes=10, **forgive)
+        run = learn(env, PRACTICAL, episodes=10)
         assert run.violations == 0
-        assert simulate(Scales(), run.policy, episodes=3, **forgive).violation == 0.0
-        certificate = certify(
-            Scales(), run.policy, episodes=20, reward_range=(0.0, 1.0), constraint_bounds=(1.0,), **forgive
-        )
+        assert simulate(env, run.policy, episodes=3).violation == 0.0
+        certificate = certify(env, run.policy, episodes=20)
     assert certificate.violation_probability_high < 1.0
     assert any("down to 1e-12 below 0" in line for line in certificate.rests_on)
-    with pytest.raises(SettingsError, match="constraint_tolerances is given, but a model has it already"):
-        learn(TabularModel.from_arrays(np.ones((1, 1, 1)), [[1.0]], [[[1.0]]], 2), PRACTICAL, episodes=2, **forgive)
 
 
 def test_what_a_constraint_function_raises_names_the_function():
@@ -148,4 +145,4 @@ def test_what_a_constraint_function_raises_names_the_function():
         return {}["height"]
 
     with pytest.raises(TargetError, match=r"constraint=, .*my_margin, raised KeyError: 'height'"):
-        learn(Scales(), PRACTICAL, episodes=3, constraint=my_margin)
+        learn(ConstrainedEnv(Scales(), constraint=my_margin), PRACTICAL, episodes=3)

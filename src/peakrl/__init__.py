@@ -26,6 +26,7 @@ __all__ = [
     "ArrayProblem",
     "Assumptions",
     "Certificate",
+    "ConstrainedEnv",
     "Learner",
     "LearningRun",
     "Outcome",
@@ -72,6 +73,7 @@ _HOMES = {
         "compile": ("compile_model",),
         "errors": ("PeakError",),
         "evaluation": ("evaluate", "rollout", "simulate"),
+        "gym.constrained_env": ("ConstrainedEnv",),
         "gym.export": ("to_gymnasium",),
         "gym.transition_table": ("from_gymnasium",),
         "learners.assumptions.assumptions": ("Assumptions",),
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
     from peakrl.compile import compile_model
     from peakrl.errors import PeakError
     from peakrl.evaluation import evaluate, rollout, simulate
+    from peakrl.gym.constrained_env import ConstrainedEnv
     from peakrl.gym.export import to_gymnasium
     from peakrl.gym.transition_table import from_gymnasium
     from peakrl.learners.assumptions.assumptions import Assumptions

@@ -219,7 +219,6 @@ def test_lanes_side_by_side_give_bounds_too():
     found = peakrl.certify(
         lanes, lambda step, state, actions: one.actions.index(policy.action(step, one.states[state])),
         episodes=300, failure_probability=1e-6,
-        horizon=3, reward_range=policy.model.reward_range, constraint_bounds=policy.model.constraint_bounds,
     )  # fmt: skip
     assert found.value_low <= peakrl.evaluate(problem, policy).value <= found.value_high
     assert found.episodes == 300
@@ -227,10 +226,8 @@ def test_lanes_side_by_side_give_bounds_too():
 
 def test_without_a_bound_on_constraints_the_probability_is_bounded_and_the_amount_is_not():
     model = lottery(0.1)
-    found = peakrl.certify(
-        environment(model, declared=False), lambda step, state, actions: actions[0],
-        episodes=100, epsilon=2.0, horizon=1, reward_range=(0, 1),
-    )  # fmt: skip
+    env = peakrl.ConstrainedEnv(environment(model, declared=False), horizon=1, reward_range=(0, 1))
+    found = peakrl.certify(env, lambda step, state, actions: actions[0], episodes=100, epsilon=2.0)
     assert found.violation_high is None
     assert found.violation_probability_high < 0.1
     assert "pass constraint_bounds=" in found.reason

@@ -59,9 +59,9 @@ def test_an_environment_that_ends_has_no_state_after_its_last_step():
     def safe(transition):
         return 1.0
 
-    env = gymnasium.make("FrozenLake-v1", is_slippery=False)
-    run = peakrl.learn(env, episodes=300, horizon=20, reward_range=(0, 1), constraint=safe)
-    steps = peakrl.rollout(env, run.policy, horizon=20, constraint=safe)
+    lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    env = peakrl.ConstrainedEnv(lake, horizon=20, reward_range=(0, 1), constraint=safe)
+    steps = peakrl.rollout(env, peakrl.learn(env, episodes=300).policy)
     assert steps[-1].next_state is None
     assert all(step.constraints == (1.0,) for step in steps)
 
@@ -71,14 +71,9 @@ def test_an_environment_that_ends_has_no_state_after_its_last_step():
     [
         (lambda problem, policy: peakrl.rollout(problem, policy, seed=-1), "seed is -1"),
         (lambda problem, policy: peakrl.rollout(problem, policy, seed=2**64), "from 0 to 2"),
-        (lambda problem, policy: peakrl.rollout(problem, policy, horizon=3), "horizon: only for environments"),
         (lambda problem, policy: peakrl.rollout("lake", policy), "'lake' cannot be simulated"),
         (lambda problem, policy: peakrl.rollout(problem, lambda step, state: 0), "is not a policy"),
         (lambda problem, policy: peakrl.rollout(random_problem(99), policy), "belongs to"),
-        (
-            lambda problem, policy: peakrl.rollout(peakrl.to_gymnasium(problem), policy, slip=3),
-            "there is no argument slip",
-        ),
         (
             lambda problem, policy: peakrl.rollout(
                 gymnasium.vector.SyncVectorEnv([lambda: peakrl.to_gymnasium(problem)] * 2), policy

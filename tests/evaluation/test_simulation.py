@@ -15,7 +15,7 @@ from helpers.random_policies import (
 )
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Outcome, Policy, Problem, TabularModel, compile_model, evaluate, simulate, solve
+from peakrl import ConstrainedEnv, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, simulate, solve
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.evaluation.simulation import violation_interval
 
@@ -135,7 +135,8 @@ def test_the_interval_of_a_rare_violation_contains_it_as_often_as_it_says(chance
 
 def test_an_environment_that_tells_no_bounds_has_no_upper_end_where_nothing_was_violated():
     lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
-    found = simulate(lake, lambda step, state, actions: 0, episodes=3, constraint=lambda moment: 1.0)
+    env = ConstrainedEnv(lake, constraint=lambda moment: 1.0, reward_range=(0, 1))
+    found = simulate(env, lambda step, state, actions: 0, episodes=3)
     assert found.violation_interval == (0.0, np.inf)
 
 

@@ -29,19 +29,20 @@ class Fork(gymnasium.Env):
 
 @pytest.fixture(scope="module")
 def learned():
-    env = Fork()
-    run = peakrl.learn(env, episodes=20, horizon=2, reward_range=(0, 1))
-    env.closed = False
+    fork = Fork()
+    env = peakrl.ConstrainedEnv(fork, horizon=2, reward_range=(0, 1))
+    run = peakrl.learn(env, episodes=20)
+    fork.closed = False
     return env, run.policy
 
 
 def test_by_default_an_action_is_drawn_and_counted(learned):
     env, policy = learned
-    sample = peakrl.simulate(env, policy, episodes=400, horizon=2)
+    sample = peakrl.simulate(env, policy, episodes=400)
     assert sample.unknown_steps == 400  # one of the two steps of every episode
     assert abs(sample.value - 0.5) < 0.15  # a fair coin: six standard deviations
     assert "400 steps in states unknown to the policy" in repr(sample)
-    assert peakrl.simulate(env, policy, episodes=400, horizon=2).value == sample.value
+    assert peakrl.simulate(env, policy, episodes=400).value == sample.value
 
 
 def test_a_rule_decides_there_and_nowhere_else(learned):
@@ -52,25 +53,26 @@ def test_a_rule_decides_there_and_nowhere_else(learned):
         asked.append((step, state))
         return actions[-1]
 
-    assert peakrl.simulate(env, policy, episodes=5, horizon=2, unknown=rule).value == 1.0
+    assert peakrl.simulate(env, policy, episodes=5, unknown=rule).value == 1.0
     assert asked == [(1, 2)] * 5
-    assert peakrl.rollout(env, policy, horizon=2, unknown=lambda *where: 1)[1].reward == 1.0
+    assert peakrl.rollout(env, policy, unknown=lambda *where: 1)[1].reward == 1.0
 
 
 def test_an_error_says_that_the_state_was_not_met(learned):
     env, policy = learned
     with pytest.raises(UnknownStateError, match="state 2 was not visited at step 1 while learning"):
-        peakrl.simulate(env, policy, episodes=5, horizon=2, unknown="raise")
+        peakrl.simulate(env, policy, episodes=5, unknown="raise")
     with pytest.raises(UnknownStateError, match="was not visited"):
-        peakrl.rollout(env, policy, horizon=2, unknown="raise")
+        peakrl.rollout(env, policy, unknown="raise")
 
 
 def test_known_states_are_left_to_the_policy(learned):
     _, policy = learned
-    assert peakrl.simulate(Fork(), policy, episodes=5, horizon=2).unknown_steps == 0
+    env = peakrl.ConstrainedEnv(Fork(), horizon=2, reward_range=(0, 1))
+    assert peakrl.simulate(env, policy, episodes=5).unknown_steps == 0
 
 
 def test_what_is_no_way_to_decide_is_refused(learned):
     env, policy = learned
     with pytest.raises(SettingsError, match="unknown must be"):
-        peakrl.simulate(env, policy, episodes=5, horizon=2, unknown="guess")
+        peakrl.simulate(env, policy, episodes=5, unknown="guess")

@@ -14,7 +14,7 @@ from helpers.model_environment import EndingEnvironment
 from peakrl import Policy, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.compile import as_model
 from peakrl.errors import PolicyError
-from peakrl.gym.targets import adapt
+from peakrl.gym.constrained_env import adapt
 from peakrl.learners import Certified
 from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.sweeps import Result, Task

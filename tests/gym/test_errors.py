@@ -8,11 +8,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
-from peakrl import Assumptions, PeakError, learn, simulate
+from peakrl import Assumptions, ConstrainedEnv, PeakError, learn, simulate
 from peakrl.errors import SettingsError, TargetError
 from peakrl.learners import ConstrainedQ, SafeQ
 
 PRACTICAL = SafeQ()
+DECLARED = {"horizon": 4, "reward_range": (0, 1)}
 
 
 class Scripted(gymnasium.Env):
@@ -47,8 +48,9 @@ def replaced(index, value):
     return lambda result: (*result[:index], value, *result[index + 1 :])
 
 
-def run(env, settings=PRACTICAL, **changes):
-    return learn(env, settings, **({"episodes": 20, "horizon": 4, "reward_range": (0, 1)} | changes))
+def run(env, settings=PRACTICAL, *, episodes=20, history="auto", assumptions=None, **declared):
+    env = ConstrainedEnv(env, **(DECLARED | declared))
+    return learn(env, settings, episodes=episodes, history=history, assumptions=assumptions)
 
 
 MISDEEDS = {
@@ -162,7 +164,9 @@ def test_costs_above_0_are_violations_also_as_the_third_of_six_values(cost):
         ({"reward_range": (1, 0)}, "reward_range"),
         ({"constraint_bounds": [0.0]}, "constraint_bounds"),
         ({"constraint": 3}, "constraint"),
-        ({"states": 0}, "states"),
+        ({"constraint_names": [3]}, "constraint_names"),
+        ({"constraint_names": "ab"}, "constraint_names"),
+        ({"constraint_names": ["a"], "constraint_bounds": [1, 1]}, "constraint_names"),
         ({"history": "all"}, "history"),
         ({"episodes": 0}, "episodes"),
         ({"settings": ConstrainedQ.paper(0.1)}, "constraint_bounds"),
@@ -184,8 +188,18 @@ def test_spaces_without_a_table_are_refused():
     env.action_space = spaces.Box(0, 1)
     with pytest.raises(SettingsError, match="Discrete or MultiDiscrete"):
         run(env)
-    with pytest.raises(SettingsError, match="target"):
+    with pytest.raises(SettingsError, match="env is 'CartPole-v1'"):
         run("CartPole-v1")
+    with pytest.raises(SettingsError, match="target is str"):
+        learn("CartPole-v1", episodes=1)
+
+
+def test_everything_that_an_environment_does_not_declare_is_named_at_once():
+    for declare in (lambda env: learn(env, episodes=1), ConstrainedEnv):
+        with pytest.raises(SettingsError, match=r"Scripted does not declare horizon.*reward_range.*constraint"):
+            declare(Scripted())
+    with pytest.raises(SettingsError, match=r"does not declare reward_range[^;]*\. Pass"):
+        ConstrainedEnv(Scripted(), horizon=4, constraint=lambda transition: 1.0)
 
 
 def test_a_bonus_needs_a_number_of_states_where_the_space_is_too_large_to_tell():
@@ -200,7 +214,10 @@ def test_a_bonus_needs_a_number_of_states_where_the_space_is_too_large_to_tell()
 
     with pytest.raises(SettingsError, match="states="):
         run(Wordy(), ConstrainedQ.paper(0.1), constraint_bounds=[1, 1])
-    assert run(Wordy(), ConstrainedQ.paper(0.1), constraint_bounds=[1, 1], states=2).episodes == 20
+    assert (
+        run(Wordy(), ConstrainedQ.paper(0.1), constraint_bounds=[1, 1], assumptions=Assumptions(states=2)).episodes
+        == 20
+    )
 
 
 def test_an_end_that_the_reward_range_cannot_express_is_an_error():
@@ -240,9 +257,9 @@ def test_a_vectorised_environment_that_does_not_tell_how_it_resets_is_refused():
 def test_simulation_names_episode_and_step_as_well():
     policy = run(Scripted()).policy
     with pytest.raises(TargetError, match=r"episode 3, step 1: .*licence"):
-        simulate(Scripted(at(3, 1, fail)), policy, episodes=5, horizon=4)
+        simulate(ConstrainedEnv(Scripted(at(3, 1, fail)), **DECLARED), policy, episodes=5)
     with pytest.raises(PeakError, match="was not visited"):
-        simulate(Scripted(at(2, 1, replaced(0, 1))), policy, episodes=5, horizon=4, unknown="raise")
+        simulate(ConstrainedEnv(Scripted(at(2, 1, replaced(0, 1))), **DECLARED), policy, episodes=5, unknown="raise")
     with pytest.raises(PeakError, match="cannot be simulated"):
         simulate("env", policy, episodes=5)
 

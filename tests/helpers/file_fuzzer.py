@@ -37,7 +37,7 @@ from peakrl import (
     sweep,
     verify,
 )
-from peakrl.gym.targets import adapt
+from peakrl.gym.constrained_env import adapt
 from peakrl.labels import SPACE_FIELDS
 from peakrl.learners import Certified, PosteriorSampling, SafeQ
 from peakrl.model_file import assembled, load_model, space_fields
@@ -134,7 +134,7 @@ def use_run(path):
 
 
 def use_environment_run(model, path):
-    run = load_run(path, env=ModelEnvironment(model, 5))
+    run = load_run(path, ModelEnvironment(model, 5))
     repr(run), run.q, [str(line) for line in run.infeasibility_proof], run.policy.to_csv()
     if run.episodes < 10_000:
         resume(path, env=ModelEnvironment(model, 5), episodes=run.episodes + 3, checkpoint=False)

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 
 from experiments.records import PAPER, Check, FigureRecord, Row
-from peakrl import Outcome, Problem, compile_model, learn
+from peakrl import ConstrainedEnv, Outcome, Problem, compile_model, learn
 from peakrl.learners import PosteriorSampling, SafeQ
 from peakrl.problems import energy_harvesting, scheduling_example
 
@@ -87,7 +87,9 @@ def save_all_kinds(folder: Path) -> None:
     save_runs(folder)
     learn(compile_model(Rooms()), SafeQ(), episodes=100).save(folder / "rooms.run")
     settings = PosteriorSampling()
-    learn(Corridor(0.3), settings, episodes=60, horizon=6, reward_range=(0, 1)).save(folder / "corridor.run")
+    learn(ConstrainedEnv(Corridor(0.3), horizon=6, reward_range=(0, 1)), settings, episodes=60).save(
+        folder / "corridor.run"
+    )
 
 
 class Taken(HTMLParser):

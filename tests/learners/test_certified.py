@@ -16,7 +16,7 @@ from peakrl import Assumptions, compile_model, evaluate, learn, solve
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.certificates.verify import verify
 from peakrl.errors import PeakError, SettingsError
-from peakrl.gym.targets import adapt
+from peakrl.gym.constrained_env import adapt
 from peakrl.learners import Certified, learner_from
 from peakrl.training.trainer import Trainer
 

@@ -10,7 +10,7 @@ import pytest
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from peakrl import Assumptions, Policy, compile_model, evaluate, solve
-from peakrl.gym.targets import adapt
+from peakrl.gym.constrained_env import adapt
 from peakrl.learners import Certified
 from peakrl.learners.certified import phases as rounds
 from peakrl.learners.certified.bounds import beta, upper_mean

@@ -14,7 +14,18 @@ import peakrl
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Assumptions, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, learn, solve
+from peakrl import (
+    Assumptions,
+    ConstrainedEnv,
+    Outcome,
+    Policy,
+    Problem,
+    TabularModel,
+    compile_model,
+    evaluate,
+    learn,
+    solve,
+)
 from peakrl.certificates.verify import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.gym.adapter import Observed
@@ -394,7 +405,7 @@ def test_the_log_tells_what_every_episode_followed():
 
 @pytest.mark.parametrize("kind", [OPTIMISTIC, CHALLENGE, CANDIDATE])
 def test_what_is_done_in_a_state_that_waits_is_what_is_done_there_once_it_is_entered(kind):
-    learner = certified(gymnasium.make("FrozenLake-v1"), 0.5, 60, relative=False, **LAKE)._learned
+    learner = certified(ConstrainedEnv(gymnasium.make("FrozenLake-v1"), **LAKE), 0.5, 60, relative=False)._learned
     learner.rounds.status[KIND] = kind
     for state, offer in ((100, (0, 1, 2, 3)), (101, (2,)), (102, (1, 3))):
         slot = learner.space.add(2, Observed(state, offer))

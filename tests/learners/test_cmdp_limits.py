@@ -10,7 +10,7 @@ import pytest
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import TabularModel, compile_model, learn, learn_many, solve, solve_cmdp
+from peakrl import Assumptions, TabularModel, compile_model, learn, learn_many, solve, solve_cmdp
 from peakrl.cli.train import report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, TripleQ, WeiMDP
@@ -115,7 +115,13 @@ def test_a_slater_gap_that_no_policy_has_is_refused():
 )
 def test_on_an_environment_a_run_tells_what_the_counts_say(settings, tmp_path):
     # 1,200 steps in some ten pairs: the least by their means is within a tenth of the true 1.668 on this seed.
-    run = learn(ModelEnvironment(DEAR, 0), settings, episodes=300, states=2, checkpoint=tmp_path / "run")
+    run = learn(
+        ModelEnvironment(DEAR, 0),
+        settings,
+        episodes=300,
+        assumptions=Assumptions(states=2),
+        checkpoint=tmp_path / "run",
+    )
     least = float(run.infeasible_limits.split("the least that is possible is ")[1].split(" ")[0])
     assert least == pytest.approx(1.668, rel=0.1)
     assert "by the means of 300 episodes no policy keeps" in repr(run)
@@ -124,14 +130,14 @@ def test_on_an_environment_a_run_tells_what_the_counts_say(settings, tmp_path):
 
 def test_a_limit_that_the_counts_do_not_speak_against_is_not_spoken_of():
     for settings, episodes in ((OptDual(total=5.0), 300), (OptDual(total=0.1), 1), (TripleQ(total=0.1), 300)):
-        run = learn(ModelEnvironment(DEAR, 0), settings, episodes=episodes, states=2)
+        run = learn(ModelEnvironment(DEAR, 0), settings, episodes=episodes, assumptions=Assumptions(states=2))
         # After one episode most pairs are untried, and held to be free; Triple-Q counts nothing.
         assert run.infeasible_limits is None
         assert "no policy" not in repr(run)
 
 
 def test_the_command_line_and_the_page_of_an_environment_tell_it():
-    run = learn(ModelEnvironment(DEAR, 0), OptDual(total=0.1), episodes=100, states=2)
+    run = learn(ModelEnvironment(DEAR, 0), OptDual(total=0.1), episodes=100, assumptions=Assumptions(states=2))
     assert (
         report(run, SimpleNamespace(is_environment=True, table=None), 0.0)["infeasible_limits"] == run.infeasible_limits
     )

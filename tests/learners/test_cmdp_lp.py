@@ -16,7 +16,7 @@ from helpers.model_environment import ModelEnvironment
 from helpers.plain_kernels import plain_python
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Policy, compile_model, evaluate, learn, resume, solve_cmdp, write_report
+from peakrl import Assumptions, Policy, compile_model, evaluate, learn, resume, solve_cmdp, write_report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptPessLP, learner_from
 from peakrl.learners.cmdp_lp import rollout as following
@@ -280,7 +280,7 @@ class Stop:
 def test_the_optimist_learns_an_environment(settings, stationary):
     problem = random_problem(31, states=3, actions=2, horizon=4, constraints=1, stationary=stationary, safe_action=True)
     model = compile_model(problem)
-    run = learn(ModelEnvironment(model, 1), settings, episodes=400, states=3)
+    run = learn(ModelEnvironment(model, 1), settings, episodes=400, assumptions=Assumptions(states=3))
     best = solve_cmdp(model, total=0.3)
     chances = run.policy.probabilities
     assert naive.expected_sum(problem, chances, naive.plain_reward) > best.value - 0.3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import peakrl
-from peakrl import Learner, TabularModel, evaluate, learn, learn_many, resume, solve
+from peakrl import ConstrainedEnv, Learner, TabularModel, evaluate, learn, learn_many, resume, solve
 from peakrl.errors import LearnerError, ProblemError, SettingsError, SweepError
 from peakrl.learners import SafeQ
 from peakrl.training import load_run
@@ -87,12 +87,14 @@ def test_the_same_seed_gives_the_same_run_and_many_runs_do_not_share_a_learner()
 
 
 def test_it_learns_on_an_environment_and_ends_are_told():
-    env = gymnasium.make("FrozenLake-v1", is_slippery=False)
     learner = Counting()
-    run = learn(
-        env, learner, episodes=3, horizon=5, reward_range=(0, 1),
+    env = ConstrainedEnv(
+        gymnasium.make("FrozenLake-v1", is_slippery=False),
+        horizon=5,
+        reward_range=(0, 1),
         constraint=lambda transition: -1.0 if transition.terminated and not transition.reward else 1.0,
-    )  # fmt: skip
+    )
+    run = learn(env, learner, episodes=3)
     assert run.episodes == 3
     # Left for ever; down into the hole of the lower left corner; right along the upper edge.
     assert [told[0] for told in learner.told] == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 4]

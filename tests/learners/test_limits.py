@@ -12,7 +12,7 @@ from experiments.neighbours import tiny_harvesting
 from helpers.random_problems import RandomProblem, random_problem
 from helpers.seeds import seeds
 from helpers.shielded_environments import Corridor, CorridorProblem, holes, lake
-from peakrl import Assumptions, compile_model, evaluate, learn, safe_set, solve
+from peakrl import Assumptions, ConstrainedEnv, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 
@@ -208,16 +208,15 @@ def test_an_environment_is_learned_without_one_violation(learner):
     options = {"states": 20} if "bernstein" in learner or learner in LENIENT else {}
     settings = (LEARNERS | LENIENT)[learner]
     support = peakrl.problems.energy_harvesting(horizon=5, battery=4, max_arrival=3, mean=1, std=2, peak_power=3)
-    without = learn(env, settings, episodes=100, **options)
-    run = learn(env, settings, episodes=100, assumptions=Assumptions(support=support), **options)
+    without = learn(env, settings, episodes=100, assumptions=Assumptions(**options))
+    run = learn(env, settings, episodes=100, assumptions=Assumptions(support=support, **options))
     assert without.violations > 0
     assert run.violations == 0
     declared = learn(
         env,
         settings,
         episodes=100,
-        assumptions=Assumptions(constraints=lambda h, s, a: 3.0 - a),
-        **options,
+        assumptions=Assumptions(constraints=lambda h, s, a: 3.0 - a, **options),
     )
     assert declared.violations == 0
 
@@ -238,8 +237,8 @@ def test_a_learner_of_ones_own_is_offered_what_is_safe_and_nothing_else(on_envir
     support = numbered(CorridorProblem())
     learner, known = Daring(), Assumptions(support=support)
     if on_environment:
-        run = learn(Corridor(), learner, episodes=30, constraint=pit, assumptions=known, **DECLARED)
-        assert learn(Corridor(), Daring(), episodes=30, constraint=pit, **DECLARED).violations > 0
+        run = learn(ConstrainedEnv(Corridor(), constraint=pit, **DECLARED), learner, episodes=30, assumptions=known)
+        assert learn(ConstrainedEnv(Corridor(), constraint=pit, **DECLARED), Daring(), episodes=30).violations > 0
     else:
         run = learn(support, learner, episodes=30, assumptions=known)
         assert learn(support, Daring(), episodes=30).violations > 0
@@ -271,7 +270,9 @@ def pit(transition):
 @pytest.mark.parametrize("learner", ["practical", "Algorithm 1"])
 def test_a_users_environment_is_learned_without_one_violation_and_a_resumed_run_goes_on_so(learner, tmp_path):
     known = Assumptions(support=numbered(CorridorProblem()), stationary=True if learner == "practical" else None)
-    run = learn(Corridor(), LEARNERS[learner], episodes=60, constraint=pit, assumptions=known, **DECLARED)
+    run = learn(
+        ConstrainedEnv(Corridor(), constraint=pit, **DECLARED), LEARNERS[learner], episodes=60, assumptions=known
+    )
     assert run.violations == 0
     assert run.averaged_policy.num_changes > 0
     for step in range(Corridor.horizon):
@@ -291,9 +292,14 @@ class Icy(Corridor):
 def test_an_outcome_outside_of_the_support_ends_the_run_with_the_observation():
     known = Assumptions(support=numbered(CorridorProblem()))
     with pytest.raises(TargetError, match=r"action \d in state \d led to \d, which is outside of the declared support"):
-        learn(Icy(), LEARNERS["practical"], episodes=500, constraint=pit, assumptions=known, **DECLARED)
+        learn(ConstrainedEnv(Icy(), constraint=pit, **DECLARED), LEARNERS["practical"], episodes=500, assumptions=known)
     with pytest.raises(TargetError, match="violated by 1, but by the declared support it is safe"):
-        learn(Corridor(), LEARNERS["practical"], episodes=50, constraint=lambda t: -1.0, assumptions=known, **DECLARED)
+        learn(
+            ConstrainedEnv(Corridor(), constraint=lambda t: -1.0, **DECLARED),
+            LEARNERS["practical"],
+            episodes=50,
+            assumptions=known,
+        )
 
 
 def test_a_first_state_outside_of_the_support_is_an_error():
@@ -307,13 +313,23 @@ def test_a_first_state_outside_of_the_support_is_an_error():
 
     known = Assumptions(support=numbered(CorridorProblem()))
     with pytest.raises(TargetError, match="the first state 8 is outside of the declared support"):
-        learn(Elsewhere(), LEARNERS["practical"], episodes=5, constraint=pit, assumptions=known, **DECLARED)
+        learn(
+            ConstrainedEnv(Elsewhere(), constraint=pit, **DECLARED),
+            LEARNERS["practical"],
+            episodes=5,
+            assumptions=known,
+        )
 
 
 def test_declared_constraints_that_an_environment_contradicts_are_an_error():
     known = Assumptions(constraints=lambda step, state, action: 1.0)
     with pytest.raises(TargetError, match=r"violated by 1, which is not what the declared constraints say"):
-        learn(Corridor(), LEARNERS["practical"], episodes=500, constraint=pit, assumptions=known, **DECLARED)
+        learn(
+            ConstrainedEnv(Corridor(), constraint=pit, **DECLARED),
+            LEARNERS["practical"],
+            episodes=500,
+            assumptions=known,
+        )
 
 
 def test_a_false_declaration_is_an_error_on_a_model():

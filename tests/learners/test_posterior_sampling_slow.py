@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.models import sparse_model
 from helpers.shielded_environments import large_holes, latest
-from peakrl import Policy, compile_model, evaluate, from_gymnasium, learn, solve
+from peakrl import ConstrainedEnv, Policy, compile_model, evaluate, from_gymnasium, learn, solve
 from peakrl.errors import UnknownStateError
 from peakrl.learners.posterior_sampling.kernel import CELLS, DRAW_WORK, PLAN_WORK, PLANS, STEP_WORK
 from peakrl.learners.posterior_sampling.learner import CREDIT
@@ -48,7 +48,7 @@ def test_taxi_with_its_own_200_steps_is_optimal_within_a_fifth_by_4_000_episodes
     on_table = learn(model, episodes=4_000, seed=100, history="none", average=False)
     assert evaluate(model, on_table.policy).value >= best - 0.2
     met = learn(
-        env, episodes=4_000, seed=100, horizon=200, reward_range=(-10, 20), constraint_bounds=(),
+        ConstrainedEnv(env, horizon=200, reward_range=(-10, 20), constraint_bounds=()), episodes=4_000, seed=100,
         history="none", average=False,
     ).policy  # fmt: skip
 

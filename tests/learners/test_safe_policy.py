@@ -9,7 +9,7 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from helpers.shielded_environments import Corridor, CorridorProblem
 from naive import safety as naive_safety
-from peakrl import Assumptions, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
+from peakrl import Assumptions, ConstrainedEnv, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.safety.safe_policy import SafePolicy
@@ -129,8 +129,10 @@ def test_with_a_support_too_wide_to_be_safe_learners_leave_the_policy_and_never_
     assert not safe_set(Pessimist()).feasible
     known = Assumptions(support=Pessimist(), safe_policy=stays)
     if on_environment:
-        run = learn(Corridor(), LEARNERS[learner], episodes=300, constraint=pit, assumptions=known, **DECLARED)
-        without = learn(Corridor(), LEARNERS[learner], episodes=300, constraint=pit, **DECLARED)
+        run = learn(
+            ConstrainedEnv(Corridor(), constraint=pit, **DECLARED), LEARNERS[learner], episodes=300, assumptions=known
+        )
+        without = learn(ConstrainedEnv(Corridor(), constraint=pit, **DECLARED), LEARNERS[learner], episodes=300)
     else:
         run = learn(Numbered(), LEARNERS[learner], episodes=300, assumptions=known)
         without = learn(Numbered(), LEARNERS[learner], episodes=300)
@@ -149,7 +151,9 @@ def test_an_action_that_the_support_does_not_know_is_taken_by_the_policy_and_by_
             return (LEFT, RIGHT)
 
     known = Assumptions(support=Three(), safe_policy=stays)
-    run = learn(Corridor(), LEARNERS["posterior"], episodes=200, constraint=pit, assumptions=known, **DECLARED)
+    run = learn(
+        ConstrainedEnv(Corridor(), constraint=pit, **DECLARED), LEARNERS["posterior"], episodes=200, assumptions=known
+    )
     assert run.violations == 0
     assert run.policy.action(11, 4) == STAY
     assert run.policy.action(11, 2) == RIGHT
@@ -164,20 +168,18 @@ class Daring(peakrl.Learner):
 
 def test_a_learner_of_ones_own_is_offered_what_is_promised_and_nothing_else():
     known = Assumptions(safe_policy=stays)
-    for target, options in ((Numbered(), {}), (Corridor(), {"constraint": pit, **DECLARED})):
-        run = learn(target, Daring(), episodes=30, assumptions=known, **options)
+    for target in (Numbered(), ConstrainedEnv(Corridor(), constraint=pit, **DECLARED)):
+        run = learn(target, Daring(), episodes=30, assumptions=known)
         assert run.violations == 0
         assert {run.policy.action(step, 2) for step in range(12)} == {STAY}
 
 
 def test_what_nothing_calls_safe_is_not_said_to_fail():
     run = learn(
-        Corridor(),
+        ConstrainedEnv(Corridor(), constraint=pit, **DECLARED),
         LEARNERS["practical"],
         episodes=20,
-        constraint=pit,
         assumptions=Assumptions(safe_policy=stays),
-        **DECLARED,
     )
     views = {view.action: view for view in run.policy.explain(0, 2)}
     assert views[RIGHT].value == -np.inf
@@ -188,11 +190,14 @@ def test_what_nothing_calls_safe_is_not_said_to_fail():
 
 def test_a_policy_from_an_environment_is_believed_where_it_knows_the_state():
     earlier = learn(
-        Corridor(), Daring(), episodes=5, constraint=pit, assumptions=Assumptions(safe_policy=stays), **DECLARED
+        ConstrainedEnv(Corridor(), constraint=pit, **DECLARED),
+        Daring(),
+        episodes=5,
+        assumptions=Assumptions(safe_policy=stays),
     )
     run = learn(
-        Corridor(), LEARNERS["practical"], episodes=20, constraint=pit,
-        assumptions=Assumptions(safe_policy=earlier.policy), **DECLARED,
+        ConstrainedEnv(Corridor(), constraint=pit, **DECLARED), LEARNERS["practical"], episodes=20,
+        assumptions=Assumptions(safe_policy=earlier.policy),
     )  # fmt: skip
     assert run.violations == 0
 
@@ -237,7 +242,9 @@ def test_declared_constraints_that_call_the_safe_policy_unsafe_are_an_error():
     with pytest.raises(
         TargetError, match=r"constraints says that the safe policy's action 1 violates at step 0 in state 2"
     ):
-        learn(Corridor(), LEARNERS["practical"], episodes=5, constraint=pit, assumptions=known, **DECLARED)
+        learn(
+            ConstrainedEnv(Corridor(), constraint=pit, **DECLARED), LEARNERS["practical"], episodes=5, assumptions=known
+        )
 
 
 class Windy(Corridor):
@@ -254,17 +261,29 @@ def home(transition):
 def test_an_environment_that_contradicts_the_promise_ends_the_run():
     everywhere = Assumptions(safe_policy=lambda step, place: STAY)
     with pytest.raises(TargetError, match=r"step \d+: action 1 in state \d violated by 1, but it is the safe policy's"):
-        learn(Windy(), LEARNERS["practical"], episodes=5, constraint=home, assumptions=everywhere, **DECLARED)
+        learn(
+            ConstrainedEnv(Windy(), constraint=home, **DECLARED),
+            LEARNERS["practical"],
+            episodes=5,
+            assumptions=everywhere,
+        )
     here = Assumptions(safe_policy=lambda step, place: STAY if place == 2 else None)
     with pytest.raises(
         TargetError, match=r"step 3: action 1 in state 2 led to \d, in which the safe policy has no action"
     ):
-        learn(Windy(), LEARNERS["practical"], episodes=500, constraint=pit, assumptions=here, **DECLARED)
+        learn(
+            ConstrainedEnv(Windy(), constraint=pit, **DECLARED), LEARNERS["practical"], episodes=500, assumptions=here
+        )
     nowhere = Assumptions(safe_policy=lambda step, place: None)
     with pytest.raises(
         TargetError, match="episode 1, step 0: safe_policy does not keep the constraints from the first"
     ):
-        learn(Corridor(), LEARNERS["practical"], episodes=5, constraint=pit, assumptions=nowhere, **DECLARED)
+        learn(
+            ConstrainedEnv(Corridor(), constraint=pit, **DECLARED),
+            LEARNERS["practical"],
+            episodes=5,
+            assumptions=nowhere,
+        )
 
 
 def test_the_first_action_of_all_is_the_safe_policys_even_before_the_constraints_are_counted():
@@ -276,10 +295,9 @@ def test_the_first_action_of_all_is_the_safe_policys_even_before_the_constraints
             return super().step(action)
 
     learn(
-        Watched(),
+        ConstrainedEnv(Watched(), constraint=pit),
         LEARNERS["practical"],
         episodes=3,
-        constraint=pit,
         assumptions=Assumptions(safe_policy=stays),
         **uncounted,
     )
@@ -287,7 +305,7 @@ def test_the_first_action_of_all_is_the_safe_policys_even_before_the_constraints
     taken.clear()
     with pytest.raises(TargetError, match="it names no action at step 0 in state 2"):
         learn(
-            Watched(), LEARNERS["practical"], episodes=3, constraint=pit,
+            ConstrainedEnv(Watched(), constraint=pit), LEARNERS["practical"], episodes=3,
             assumptions=Assumptions(safe_policy=lambda step, place: None), **uncounted,
         )  # fmt: skip
     assert taken == []  # not even the first

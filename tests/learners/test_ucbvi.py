@@ -13,7 +13,7 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from naive import optimistic_plan
-from peakrl import Assumptions, Policy, compile_model, evaluate, learn, resume, solve
+from peakrl import Assumptions, ConstrainedEnv, Policy, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import StorageError
 from peakrl.learners import SUCBVI, UCBVI, learner_from
 from peakrl.learners.episode import Log
@@ -108,11 +108,13 @@ def test_an_environment_on_the_same_draws_is_learned_as_the_model_is(seed):
 
 
 def test_it_learns_on_gymnasiums_own_environments():
-    env = gymnasium.make("FrozenLake-v1", is_slippery=False)
-    run = learn(
-        env, UCBVI(), episodes=1_500, horizon=8, reward_range=(0, 1), assumptions=Assumptions(stationary=True),
+    env = ConstrainedEnv(
+        gymnasium.make("FrozenLake-v1", is_slippery=False),
+        horizon=8,
+        reward_range=(0, 1),
         constraint=lambda transition: -1.0 if transition.terminated and not transition.reward else 1.0,
-    )  # fmt: skip
+    )
+    run = learn(env, UCBVI(), episodes=1_500, assumptions=Assumptions(stationary=True))
     assert run.history.episode_reward[-50:].mean() > 0.9
 
 
@@ -131,7 +133,7 @@ def test_a_run_on_an_environment_is_read_back(tmp_path):
     path = tmp_path / "run"
     run = learn(ModelEnvironment(SMALL, 3), UCBVI(), episodes=40)
     run.save(path)
-    assert np.array_equal(load_run(path, env=ModelEnvironment(SMALL, 3)).policy.rows, run.policy.rows)
+    assert np.array_equal(load_run(path, ModelEnvironment(SMALL, 3)).policy.rows, run.policy.rows)
 
 
 def test_its_settings_show_and_store_themselves():

@@ -16,7 +16,7 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_policies import averaged_policy, chance_policy, random_chances, random_tables, table_policy
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Outcome, Policy, Problem, compile_model
+from peakrl import ConstrainedEnv, Outcome, Policy, Problem, compile_model
 from peakrl.cli import app
 from peakrl.errors import PolicyError, SettingsError, StorageError, UnknownStateError
 from peakrl.learners import ConstrainedQ, PosteriorSampling
@@ -232,12 +232,13 @@ class Rooms(gymnasium.Env):
 
 
 def test_states_and_actions_that_have_names_and_parts_come_back(tmp_path):
-    run = peakrl.learn(Rooms(), episodes=60, horizon=3, reward_range=(0, 1))
+    env = ConstrainedEnv(Rooms(), horizon=3, reward_range=(0, 1))
+    run = peakrl.learn(env, episodes=60)
     run.policy.save(tmp_path / "kept")
     again = peakrl.load(tmp_path / "kept")
     shown = {"room": "hall", "lit": np.array([0], np.int8)}
     assert again.action(0, shown) == run.policy.action(0, shown)
-    assert peakrl.simulate(Rooms(), again, episodes=3, horizon=3, unknown=lambda *_: (-1, 1)).value == 3.0
+    assert peakrl.simulate(env, again, episodes=3, unknown=lambda *_: (-1, 1)).value == 3.0
     with pytest.raises(UnknownStateError, match="was not visited at step 0 while learning on 'Rooms'"):
         again.action(0, "attic")
 

@@ -12,7 +12,9 @@ from peakrl.report.sections import badge as badge_of
 
 
 def learned(risk=0.0, floor=0.0, **more):
-    return peakrl.learn(Corridor(risk, floor), episodes=80, horizon=6, reward_range=(0, 1), **more)
+    return peakrl.learn(
+        peakrl.ConstrainedEnv(Corridor(risk, floor), horizon=6, reward_range=(0, 1)), episodes=80, **more
+    )
 
 
 def written(source, place):

@@ -21,7 +21,7 @@ import pytest
 import peakrl
 from helpers.commands import TINY, caller
 from helpers.report_pages import Corridor, Taken
-from peakrl import compile_model, learn
+from peakrl import ConstrainedEnv, compile_model, learn
 from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
 from peakrl.problems import energy_harvesting
@@ -160,7 +160,7 @@ def test_how_a_run_ended_is_told_before_the_server_goes() -> None:
 def test_the_page_follows_a_run_on_an_environment() -> None:
     with LiveView("corridor") as view:
         Answer(port_of(view), "/state")
-        run = learn(Corridor(0.3), episodes=60, horizon=6, reward_range=(0, 1), watch=view.watch)
+        run = learn(ConstrainedEnv(Corridor(0.3), horizon=6, reward_range=(0, 1)), episodes=60, watch=view.watch)
         view.finish(run)
         page = Answer(port_of(view)).body.decode()
     assert f"{run.model.num_states:,} states and {run.model.num_pairs:,} pairs visited" in page

@@ -458,7 +458,7 @@ def test_a_run_that_does_not_hold_its_model_is_reported_with_its_problem(
     assert answer.exit_code == 0
     assert "State(left=1)" in Path("mine.html").read_text()
     with pytest.raises(SettingsError, match="single run file"):
-        write_page(tmp_path, model=load_run("mine.run", model=read_problem_file("mine.toml", trust=True).model()).model)
+        write_page(tmp_path, model=load_run("mine.run", read_problem_file("mine.toml", trust=True).model()).model)
 
 
 def test_a_run_is_reported_from_python_as_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

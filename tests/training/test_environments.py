@@ -11,9 +11,21 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from helpers.certified_problems import near_tie
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Assumptions, Outcome, Policy, Problem, compile_model, evaluate, learn, learners, simulate, solve
+from peakrl import (
+    Assumptions,
+    ConstrainedEnv,
+    Outcome,
+    Policy,
+    Problem,
+    compile_model,
+    evaluate,
+    learn,
+    learners,
+    simulate,
+    solve,
+)
 from peakrl.errors import PolicyError, ProblemError
-from peakrl.gym.targets import adapt
+from peakrl.gym.constrained_env import adapt
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems import energy_harvesting
 from peakrl.training.run_file import restore, snapshot
@@ -141,12 +153,14 @@ def test_frozen_lake_is_learned_to_its_exact_optimum():
     wet = holes(env)
     model = compile_model(TablesOf(env, 8, (0.0, 1.0), lambda state, following, reward: following in wet))
     run = learn(
-        env,
+        ConstrainedEnv(
+            env,
+            horizon=8,
+            reward_range=(0, 1),
+            constraint=lambda transition: -1.0 if transition.next_observation in wet else 1.0,
+        ),
         SafeQ(),
         episodes=1500,
-        horizon=8,
-        reward_range=(0, 1),
-        constraint=lambda transition: -1.0 if transition.next_observation in wet else 1.0,
     )
     result = evaluate(model, on_tables(model, run.policy))
     assert (result.value, result.violation) == (solve(model).value, 0.0) == (1.0, 0.0)
@@ -158,12 +172,14 @@ def test_the_slippery_lake_is_proved_infeasible_where_it_is():
     problem = TablesOf(env, 6, (0.0, 1.0), lambda state, following, reward: following == 0)
     assert not solve(compile_model(problem)).feasible  # on ice one may stay where one is
     run = learn(
-        env,
+        ConstrainedEnv(
+            env,
+            horizon=6,
+            reward_range=(0, 1),
+            constraint=lambda transition: -1.0 if transition.next_observation == 0 else 1.0,
+        ),
         SafeQ(),
         episodes=300,
-        horizon=6,
-        reward_range=(0, 1),
-        constraint=lambda transition: -1.0 if transition.next_observation == 0 else 1.0,
     )
     assert run.feasible is False
     assert {witness.action for witness in run.infeasibility_proof if witness.state == 0} == {0, 1, 2, 3}
@@ -173,13 +189,15 @@ def test_cliff_walking_is_learned_to_its_exact_optimum():
     env = gymnasium.make("CliffWalking-v1")
     model = compile_model(TablesOf(env, 15, (-100.0, 0.0), lambda state, following, reward: reward == -100))
     run = learn(
-        env,
+        ConstrainedEnv(
+            env,
+            horizon=15,
+            reward_range=(-100, 0),
+            constraint=lambda transition: -1.0 if transition.reward == -100 else 1.0,
+        ),
         SafeQ(),
         assumptions=Assumptions(stationary=True),
         episodes=2500,
-        horizon=15,
-        reward_range=(-100, 0),
-        constraint=lambda transition: -1.0 if transition.reward == -100 else 1.0,
     )
     result = evaluate(model, on_tables(model, run.policy))
     assert (result.value, result.violation) == (solve(model).value, 0.0) == (-13.0, 0.0)
@@ -194,13 +212,15 @@ def test_taxi_is_learned_to_its_exact_optimum():
     env = gymnasium.make(next(name for name in gymnasium.registry if name.startswith("Taxi-")))
     model = compile_model(TablesOf(env, 18, (-10.0, 20.0), lambda state, following, reward: wrong_place(reward)))
     run = learn(
-        env,
+        ConstrainedEnv(
+            env,
+            horizon=18,
+            reward_range=(-10, 20),
+            constraint=lambda transition: -1.0 if wrong_place(transition.reward) else 1.0,
+        ),
         SafeQ(),
         assumptions=Assumptions(stationary=True, max_reward=20.0),
         episodes=30_000,
-        horizon=18,
-        reward_range=(-10, 20),
-        constraint=lambda transition: -1.0 if wrong_place(transition.reward) else 1.0,
         history="none",
         average=False,
     )
@@ -264,7 +284,7 @@ def lake():
     return gymnasium.make("FrozenLake-v1", is_slippery=False)
 
 
-LAKE = {"horizon": 8, "reward_range": (0, 1), "episodes": 1500}
+LAKE = {"horizon": 8, "reward_range": (0, 1)}
 
 
 def lake_constraint(transition):
@@ -275,11 +295,13 @@ def lake_constraint(transition):
 @pytest.mark.parametrize("settings", [SafeQ(), ConstrainedQ.published(0.5)], ids=["practical", "one"])
 def test_environments_stepped_together_learn_one_table(mode, settings):
     envs = SyncVectorEnv([lake] * 3, autoreset_mode=mode)
-    run = learn(envs, settings, constraint=lake_constraint, **LAKE)
+    run = learn(ConstrainedEnv(envs, constraint=lake_constraint, **LAKE), settings, episodes=1500)
     assert run.episodes == 1500
     assert len(run.history) == 1500
-    assert simulate(lake(), run.policy, episodes=2, horizon=8, constraint=lake_constraint).rewards.tolist() == [1, 1]
-    assert simulate(envs, run.policy, episodes=5, horizon=8, constraint=lake_constraint).violation == 0
+    assert simulate(
+        ConstrainedEnv(lake(), constraint=lake_constraint, **LAKE), run.policy, episodes=2
+    ).rewards.tolist() == [1, 1]
+    assert simulate(ConstrainedEnv(envs, constraint=lake_constraint, **LAKE), run.policy, episodes=5).violation == 0
 
 
 @pytest.mark.parametrize(
@@ -302,9 +324,16 @@ def test_a_vector_of_one_learns_what_the_environment_alone_does(settings, assump
 
     Where something is declared that a step may contradict, every step is looked at; else most are through at once.
     """
-    given = LAKE | {"episodes": 130, "constraint": lake_constraint, "constraint_bounds": (1.0,)}
     vector = SyncVectorEnv([lake], autoreset_mode=AutoresetMode.DISABLED)
-    alone, together = (learn(env, settings, assumptions=assumptions, **given) for env in (lake(), vector))
+    alone, together = (
+        learn(
+            ConstrainedEnv(env, constraint=lake_constraint, constraint_bounds=(1.0,), **LAKE),
+            settings,
+            episodes=130,
+            assumptions=assumptions,
+        )
+        for env in (lake(), vector)
+    )
     assert np.array_equal(alone.q, together.q, equal_nan=True)  # UCBVI has no value for what it never tried
     assert alone.violations == together.violations
     assert np.array_equal(alone.history.episode_reward, together.history.episode_reward)
@@ -332,7 +361,9 @@ class Chain(gymnasium.Env):
 
 def test_masks_and_costs_are_the_same_in_an_environment_alone():
     vector = SyncVectorEnv([Chain], autoreset_mode=AutoresetMode.DISABLED)
-    alone, together = (learn(env, episodes=40, horizon=5, reward_range=(0, 1)) for env in (Chain(), vector))
+    alone, together = (
+        learn(ConstrainedEnv(env, horizon=5, reward_range=(0, 1)), episodes=40) for env in (Chain(), vector)
+    )
     assert np.array_equal(alone.q, together.q)
     assert alone.violations == together.violations
     assert np.array_equal(alone.history.episode_reward, together.history.episode_reward)
@@ -346,7 +377,7 @@ def without_shared_memory(makers):
 def test_masks_and_costs_come_through_vectorised_environments(vectorise):
     envs = vectorise([Chain] * 2)
     try:
-        run = learn(envs, SafeQ(), episodes=40, horizon=5, reward_range=(0, 1))
+        run = learn(ConstrainedEnv(envs, horizon=5, reward_range=(0, 1)), SafeQ(), episodes=40)
     finally:
         envs.close()
     assert [run.policy.action(step, step) for step in range(3)] == [1, 1, 1]
@@ -387,7 +418,7 @@ def test_states_of_every_discrete_space_are_told_apart():
         spaces.Dict({"where": spaces.Discrete(5), "who": spaces.Dict({"name": spaces.Text(3)})}),
     ]:
         env = Shown(space)
-        run = learn(env, SafeQ(), episodes=30, horizon=2, reward_range=(0, 1))
+        run = learn(ConstrainedEnv(env, horizon=2, reward_range=(0, 1)), SafeQ(), episodes=30)
         assert [run.policy.action(step, env.sample) for step in (0, 1)] == [1, 1]
         assert run.model.num_slots == 2  # the same state at two steps
         with pytest.raises(PolicyError, match="was not visited"):
@@ -396,7 +427,7 @@ def test_states_of_every_discrete_space_are_told_apart():
 
 def test_actions_may_have_several_parts():
     env = Shown(spaces.Discrete(1), spaces.MultiDiscrete([2, 3]))
-    run = learn(env, SafeQ(), episodes=60, horizon=2, reward_range=(0, 3))
+    run = learn(ConstrainedEnv(env, horizon=2, reward_range=(0, 3)), SafeQ(), episodes=60)
     assert run.policy.action(1, 0) == (1, 2)
 
 
@@ -417,7 +448,9 @@ class Toll(gymnasium.Env):
     "name", [name for name, settings in SETTINGS.items() if getattr(settings, "bonus", "none") == "none"]
 )
 def test_after_an_early_end_nothing_is_earned_and_nothing_is_lost(name):
-    run = learn(Toll(), SETTINGS[name], episodes=400, horizon=4, reward_range=(-1, 0), constraint_bounds=[1.0])
+    run = learn(
+        ConstrainedEnv(Toll(), horizon=4, reward_range=(-1, 0), constraint_bounds=[1.0]), SETTINGS[name], episodes=400
+    )
     assert run.policy.action(0, 0) == 1
     # From -1 for the step and 0 for the three that are left out, each counted from -1.
     assert run.policy.explain(0, 0)[1].value == pytest.approx(3.0, abs=0.1)
@@ -464,7 +497,7 @@ class EverNew(gymnasium.Env):
 @pytest.mark.parametrize("settings", [PosteriorSampling(), SafeQ()], ids=["post", "prac"])
 def test_an_action_declared_the_same_everywhere_is_not_tried_after_it_failed_once(settings, stationary):
     known = Assumptions(constraint_depends_on="action", stationary=stationary)
-    run = learn(EverNew(), settings, episodes=40, horizon=5, reward_range=(0.0, 1.0), assumptions=known)
+    run = learn(ConstrainedEnv(EverNew(), horizon=5, reward_range=(0.0, 1.0)), settings, episodes=40, assumptions=known)
     assert (run.violations, run.last_violation_episode) == (1, 1)
     # What is on record for the last episode is what it did: never the first action, wherever it came to.
     rows = run.averaged_policy.policy(40).rows
@@ -504,6 +537,9 @@ def test_the_followed_policy_is_what_the_last_episode_did_in_states_it_was_the_f
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint32, np.int64, np.uint64])
 def test_a_seed_of_a_numpy_type_is_the_number_that_it_is(kind):
-    runs = [learn(ModelEnvironment(near_tie(), 0), episodes=4, seed=seed, states=3) for seed in (kind(101), 101)]
+    runs = [
+        learn(ModelEnvironment(near_tie(), 0), episodes=4, seed=seed, assumptions=Assumptions(states=3))
+        for seed in (kind(101), 101)
+    ]
     assert runs[0].seed == runs[1].seed
     assert np.array_equal(runs[0].history.episode_reward, runs[1].history.episode_reward)

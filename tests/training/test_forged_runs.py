@@ -133,7 +133,7 @@ def test_a_run_that_is_loaded_and_saved_again_is_the_same_file(settings, tmp_pat
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes(), seed
         env = ModelEnvironment(model, seed)
         learn(env, settings, episodes=done, history=4).save(tmp_path / "one")
-        load_run(tmp_path / "one", env=ModelEnvironment(model, seed)).save(tmp_path / "two")
+        load_run(tmp_path / "one", ModelEnvironment(model, seed)).save(tmp_path / "two")
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes(), seed
 
 

@@ -48,10 +48,10 @@ def test_a_run_on_a_model_is_read_with_and_without_it(path):
 
 
 def test_a_run_on_an_environment_is_read_with_and_without_it(path):
-    env = gymnasium.make("FrozenLake-v1")
-    run = peakrl.learn(env, "SafeQ", episodes=20, **LAKE)
+    env = peakrl.ConstrainedEnv(gymnasium.make("FrozenLake-v1"), **LAKE)
+    run = peakrl.learn(env, "SafeQ", episodes=20)
     run.save(path)
-    for read in (peakrl.load(path), peakrl.load(path, env, **LAKE)):
+    for read in (peakrl.load(path), peakrl.load(path, env)):
         assert np.array_equal(read.q, run.q)
     run.policy.save(path)
     assert peakrl.load(path, env).action(0, 0) == peakrl.load(path).action(0, 0) == run.policy.action(0, 0)
@@ -71,10 +71,10 @@ def test_a_certificate_is_read_as_it_was_saved(path):
     assert peakrl.load(path).as_dict() == certificate.as_dict()
 
 
-def test_declarations_are_for_runs_only(path):
+def test_assumptions_are_for_runs_only(path):
     MODEL.save(path)
-    with pytest.raises(SettingsError, match=r"horizon belong to a run; .*kept is not one"):
-        peakrl.load(path, horizon=3)
+    with pytest.raises(SettingsError, match=r"assumptions belong to a run; .*kept is not one"):
+        peakrl.load(path, assumptions=peakrl.Assumptions(rewards=True))
 
 
 def test_a_file_of_another_kind_is_named(path):

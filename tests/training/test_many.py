@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers.random_problems import random_problem
-from peakrl import compile_model, learn, learn_many
+from peakrl import ConstrainedEnv, compile_model, learn, learn_many
 from peakrl.errors import SettingsError
 from peakrl.learners import ConstrainedQ, SafeQ
 
@@ -110,39 +110,36 @@ def test_a_function_that_makes_an_environment_is_called_once_a_run(name):
     made = []
 
     def make():
-        made.append(gymnasium.make("FrozenLake-v1"))
+        made.append(
+            ConstrainedEnv(
+                gymnasium.make("FrozenLake-v1"),
+                horizon=8,
+                reward_range=(0, 1),
+                constraint_bounds=(1.0,),
+                constraint=lambda seen: -1.0 if seen.next_observation == 5 else 1.0,
+            )
+        )
         return made[-1]
 
-    given = {
-        "horizon": 8,
-        "reward_range": (0, 1),
-        "constraint_bounds": (1.0,),
-        "constraint": lambda seen: -1.0 if seen.next_observation == 5 else 1.0,
-    }
-    together = learn_many(make, SETTINGS[name], 100, range(3), history=10, workers=2, **given)
+    together = learn_many(make, SETTINGS[name], 100, range(3), history=10, workers=2)
     assert len({id(env) for env in made}) == 3
     for seed, run in enumerate(together):
-        alone = learn(gymnasium.make("FrozenLake-v1"), SETTINGS[name], episodes=100, seed=seed, history=10, **given)
+        alone = learn(make(), SETTINGS[name], episodes=100, seed=seed, history=10)
         for column, values in run.history.columns().items():
             assert np.array_equal(values, alone.history.columns()[column], equal_nan=True)
         assert np.array_equal(run.q, alone.q)
-    each = learn_many([make(), make()], SETTINGS[name], 20, 7, keep=lambda run: run.violations, **given)
+    each = learn_many([make(), make()], SETTINGS[name], 20, 7, keep=lambda run: run.violations)
     assert each[0] == each[1]
 
 
 @pytest.mark.parametrize(
-    ("models", "declared", "culprit"),
+    ("models", "culprit"),
     [
-        (
-            lambda: gymnasium.make("FrozenLake-v1"),
-            {"bounds": 1},
-            "no argument bounds; environments take horizon",
-        ),
-        (lambda: 3, {"horizon": 8}, "models returned 3; a function must return a Gymnasium environment"),
-        (gymnasium.make("FrozenLake-v1"), {"horizon": 8}, "an environment belongs to one run: pass a function"),
-        (model_number(1), {"horizon": 8}, "horizon belong to environments; a model has them already"),
+        (lambda: gymnasium.make("FrozenLake-v1"), "does not declare reward_range"),
+        (lambda: 3, "models returned 3; a function must return a Gymnasium environment"),
+        (gymnasium.make("FrozenLake-v1"), "an environment belongs to one run: pass a function"),
     ],
 )
-def test_what_is_wrong_with_environments_is_said(models, declared, culprit):
+def test_what_is_wrong_with_environments_is_said(models, culprit):
     with pytest.raises(SettingsError, match=culprit):
-        learn_many(models, SETTINGS["practical"], 10, range(2), **declared)
+        learn_many(models, SETTINGS["practical"], 10, range(2))

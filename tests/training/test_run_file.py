@@ -313,7 +313,7 @@ def test_a_run_on_labels_that_no_file_can_hold_asks_for_the_model(tmp_path):
     run = learn(model, SafeQ(), episodes=5, checkpoint=path)
     with pytest.raises(StorageError, match=r"Mine\(\).*pass it as model="):
         load_run(path)
-    assert differences(run, load_run(path, model=compile_model(Strange()))) == []
+    assert differences(run, load_run(path, compile_model(Strange()))) == []
 
 
 def test_a_very_large_model_is_left_out_of_the_file(tmp_path, monkeypatch):
@@ -329,7 +329,7 @@ def test_a_very_large_model_is_left_out_of_the_file(tmp_path, monkeypatch):
 def test_another_model_is_refused(tmp_path):
     learn(compile_model(random_problem(3)), SafeQ(), episodes=5).save(tmp_path / "run")
     with pytest.raises(StorageError, match="another model"):
-        load_run(tmp_path / "run", model=compile_model(random_problem(4)))
+        load_run(tmp_path / "run", compile_model(random_problem(4)))
 
 
 # Files that are not what they should be -------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
 
-from peakrl import learn, resume, to_gymnasium
-from peakrl.errors import SettingsError, StorageError
+from peakrl import ConstrainedEnv, learn, resume, to_gymnasium
+from peakrl.errors import StorageError
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.problems import energy_harvesting
 from peakrl.records import read_record, write_record
@@ -56,18 +56,18 @@ def differences(run, other):
 @pytest.mark.parametrize(("make", "declared"), [(transmitter, {}), (lake, LAKE)], ids=["transmitter", "lake"])
 def test_a_run_on_an_environment_cut_anywhere_equals_the_uncut_run(name, make, declared, tmp_path):
     chosen, rng = SETTINGS[name], np.random.default_rng(3)
-    whole = learn(make(), chosen, episodes=60, seed=5, **declared)
+    whole = learn(ConstrainedEnv(make(), **declared), chosen, episodes=60, seed=5)
     for number in range(4):
         path = tmp_path / f"{number}.run"
-        learner = learn(make(), chosen, episodes=60, seed=5, **declared)._trainer
+        learner = learn(ConstrainedEnv(make(), **declared), chosen, episodes=60, seed=5)._trainer
         cut = int(rng.integers(1, 60))
         begun = Trainer(learner.target, chosen, planned=60, seed=5, every=learner.recorder.every)
         begun.advance(cut)
         begun.result().save(path)
-        assert differences(load_run(path), load_run(path, env=make(), **declared)) == []
+        assert differences(load_run(path), load_run(path, ConstrainedEnv(make(), **declared))) == []
         assert load_run(path).episodes == cut
-        resume(path, env=make(), episodes=min(60, cut + 7), **declared)
-        assert differences(whole, resume(path, env=make(), **declared)) == []
+        resume(path, env=ConstrainedEnv(make(), **declared), episodes=min(60, cut + 7))
+        assert differences(whole, resume(path, env=ConstrainedEnv(make(), **declared))) == []
 
 
 def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path):
@@ -93,7 +93,7 @@ def test_an_environment_that_fails_leaves_the_last_checkpoint(tmp_path):
     path, chosen = tmp_path / "run", SafeQ()
     with pytest.raises(Exception, match="the simulator is gone"):
         learn(Failing(transmitter()), chosen, episodes=60, checkpoint=path, checkpoint_every=10)
-    assert load_run(path, env=transmitter()).episodes == 20
+    assert load_run(path, transmitter()).episodes == 20
     assert differences(learn(transmitter(), chosen, episodes=60), resume(path, env=transmitter())) == []
 
 
@@ -109,9 +109,7 @@ def test_a_run_on_an_environment_is_read_without_it_and_asks_for_it_to_go_on(tmp
     with pytest.raises(StorageError, match="pass that environment as env= to continue"):
         resume(path, episodes=9)
     with pytest.raises(StorageError, match="FrozenLake"):
-        load_run(path, env=lake(), **LAKE)
-    with pytest.raises(SettingsError, match="horizon"):
-        load_run(path, horizon=3)
+        load_run(path, ConstrainedEnv(lake(), **LAKE))
 
 
 def test_actions_of_several_components_are_read_back(tmp_path):
@@ -125,7 +123,7 @@ def test_actions_of_several_components_are_read_back(tmp_path):
         def step(self, action):
             return 0, float(action[0] == 6), False, False, {"cost": float(action[1])}
 
-    run = learn(Switches(), episodes=30, horizon=2, reward_range=(0, 1))
+    run = learn(ConstrainedEnv(Switches(), horizon=2, reward_range=(0, 1)), episodes=30)
     run.save(tmp_path / "run")
     read = load_run(tmp_path / "run")
     assert list(read.model.action_labels) == [(5, 0), (5, 1), (5, 2), (6, 0), (6, 1), (6, 2)]
@@ -154,4 +152,4 @@ def test_a_vectorised_run_can_be_saved_and_continued(tmp_path):
     env = SyncVectorEnv([transmitter, transmitter])
     learn(env, SafeQ(), episodes=20, checkpoint=path)
     run = resume(path, env=SyncVectorEnv([transmitter, transmitter]), episodes=60)
-    assert (run.episodes, load_run(path, env=env).episodes) == (60, 60)
+    assert (run.episodes, load_run(path, env).episodes) == (60, 60)

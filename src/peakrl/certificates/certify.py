@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -37,12 +36,11 @@ from peakrl.certificates.episodes import (
 )
 from peakrl.checks import check_count, check_fraction, check_number, check_seed
 from peakrl.compile import as_model, is_problem
-from peakrl.errors import SettingsError, UnknownStateError
+from peakrl.errors import UnknownStateError
 from peakrl.evaluation.bounds import lower_mean, upper_mean
 from peakrl.evaluation.environments import Unknown
 from peakrl.evaluation.exact import Evaluation, evaluate
 from peakrl.evaluation.simulation import most_kept
-from peakrl.gym.constraints import ConstraintFunction
 from peakrl.planning import Solution, solve
 from peakrl.policy.mixture import AnyPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
@@ -92,11 +90,6 @@ def certify(
     failure_probability: float = 0.05,
     episodes: int | None = None,
     seed: int | None = None,
-    horizon: int | None = None,
-    reward_range: tuple[float, float] | None = None,
-    constraint_bounds: Sequence[float] | None = None,
-    constraint_tolerances: Sequence[float] | None = None,
-    constraint: ConstraintFunction | None = None,
     unknown: Unknown = "raise",
 ) -> Certificate:
     """Certify a policy on a model, a problem or a Gymnasium environment.
@@ -109,18 +102,11 @@ def certify(
 
     `seed` makes the episodes repeatable; by default it is drawn from the system. `unknown` decides on an environment
     in states that were not visited while learning, as for `simulate`: the certificate is about the policy with
-    that. The rest is for environments that do not declare it themselves, as for `learn`.
+    that.
     """
     asked = Asked.checked(epsilon, failure_probability, episodes, seed)
-    declared = {
-        "horizon": horizon, "reward_range": reward_range, "constraint_bounds": constraint_bounds,
-        "constraint_tolerances": constraint_tolerances, "constraint": constraint,
-    }  # fmt: skip
-    declared = {name: given for name, given in declared.items() if given is not None}
     if not isinstance(target, TabularModel) and not is_problem(target):
-        return sampled(EnvironmentEpisodes(target, policy, asked.stream, declared, unknown), None, asked)
-    if declared:
-        raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
+        return sampled(EnvironmentEpisodes(target, policy, asked.stream, unknown), None, asked)
     model = as_model(target)
     optimum = solve(model) if can_solve(model) else None
     if asked.episodes is not None:

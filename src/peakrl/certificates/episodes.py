@@ -5,7 +5,7 @@ They have their own random stream: an episode from which a policy was learned or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,6 @@ from peakrl.errors import PolicyError, TargetError
 from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
 from peakrl.evaluation.simulation import largest_violation, model_episodes
 from peakrl.gym.adapter import episode_seed, is_environment
-from peakrl.gym.targets import adapt
 from peakrl.policy.export import Exported
 from peakrl.policy.mixture import AnyPolicy, model_for
 from peakrl.policy.tables import Policy
@@ -218,13 +217,14 @@ class EnvironmentEpisodes:
         env: Any,
         policy: AnyPolicy | AnyRule,
         seed: int,
-        declared: Mapping[str, Any],
         unknown: Unknown = "raise",
     ) -> None:
         if not is_environment(env):
             raise TargetError(f"{env!r} cannot be certified on; give a Problem, a TabularModel or an environment")
+        from peakrl.gym.constrained_env import adapt
+
         self.model: TabularModel | None = None
-        self._lanes, self._policy, self._seed, self._done = adapt(env, **declared), policy, seed, 0
+        self._lanes, self._policy, self._seed, self._done = adapt(env), policy, seed, 0
         self._generator = np.random.default_rng(stream_of(seed))
         self._unknown, self._fallback = unknown, Fallback(unknown, stream_of(seed, 2))
         rules = self._lanes.rules

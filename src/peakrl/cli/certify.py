@@ -63,8 +63,7 @@ def examined(file: Path, policy: Path, **asked: Any) -> Certificate:
     chosen = stored_policy(policy, None)
     if target.table is not None and asked["episodes"] is None:
         return certify_on_table(target.table, chosen, asked["epsilon"])
-    declared = {name: given for name, given in target.declared.items() if name != "states"}
-    return examine(target.subject, chosen, unknown="random", **asked, **declared)
+    return examine(target.subject, chosen, unknown="random", **asked)
 
 
 def verify(
@@ -88,7 +87,7 @@ def stored_policy(path: Path, model: Any) -> Any:
 
     if kind_of(path) == POLICY.name:
         return load_policy(path, model)
-    return load_run(path, model=model).policy
+    return load_run(path, model).policy
 
 
 def show(certificate: Certificate, *, as_json: bool, saved: Path | None = None) -> None:
@@ -167,7 +166,7 @@ def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[
         if target is None:
             raise SettingsError(f"{file} contains a policy without its problem: pass --problem FILE")
         return load_policy(file, model), "saved", None
-    run = load_run(file, model=model)
+    run = load_run(file, model)
     return run.policy if which == "last" else run.averaged_policy, which, run.episodes
 
 
@@ -201,9 +200,7 @@ def simulated(policy: AnyPolicy, episodes: int, seed: int, target: LearningTarge
     """Return the results of simulated episodes."""
     from peakrl.evaluation import simulate
 
-    subject, declared = (policy.model, {}) if target is None else (target.subject, target.declared)
-    taken = {name: given for name, given in declared.items() if name not in ("reward_range", "states")}
-    seen = simulate(subject, policy, episodes=episodes, seed=seed, **taken)
+    seen = simulate(policy.model if target is None else target.subject, policy, episodes=episodes, seed=seed)
     return {
         "episodes": episodes,
         "seed": seed,

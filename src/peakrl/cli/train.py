@@ -170,7 +170,6 @@ def learned(
             checkpoint_every=(every or asked.checkpoint_every) if place is not None else every,
             progress=True,
             watch=watch,
-            **target.declared,
         )
     if out is not None and out != place:
         run.save(out)
@@ -196,7 +195,7 @@ def resumed(
         refuse_loss(other, None, overwrite)
     run = resume(
         path, episodes=episodes, checkpoint=place, checkpoint_every=every, progress=True, watch=watch,
-        **({} if target is None else target.as_arguments()),
+        **({} if target is None else {"env" if target.is_environment else "model": target.subject}),
     )  # fmt: skip
     if (out or place) != path:
         run.save(out or place)

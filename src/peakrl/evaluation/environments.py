@@ -13,7 +13,6 @@ import numpy as np
 
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
 from peakrl.gym.adapter import LaneError, Lanes, Observed, Rules, Step, episode_seed, is_environment
-from peakrl.gym.targets import adapt
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.problem import violation_of
 from peakrl.types import Floats
@@ -59,16 +58,13 @@ class Fallback:
 
 
 def environment_episodes(
-    env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, unknown: Unknown, **declared: Any
+    env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, unknown: Unknown
 ) -> tuple[Floats, Floats, int, Rules]:
-    """Return the reward and the violation of each episode, the steps at which `unknown` decided, and the declarations.
-
-    `declared` goes to `gym.adapter.adapt`.
-    """
+    """Return rewards and violations of the episodes, the steps at which `unknown` decided, and the declarations."""
     fallback = Fallback(unknown, seed)
     seeds = [episode_seed(seed, episode) for episode in range(episodes)]
     generator = np.random.default_rng(seed)
-    lanes = lanes_of(env, declared)
+    lanes = lanes_of(env)
     rewards, violations = followed_episodes(lanes, policy, seeds, generator, fallback=fallback)
     return rewards, violations, fallback.uses, lanes.rules
 
@@ -131,11 +127,9 @@ def idle_rule(lanes: Lanes, policy: AnyPolicy | Rule, generator: np.random.Gener
     return decide
 
 
-def environment_rollout(
-    env: Any, policy: AnyPolicy | Rule, seed: int, unknown: Unknown, **declared: Any
-) -> list[tuple[Any, ...]]:
+def environment_rollout(env: Any, policy: AnyPolicy | Rule, seed: int, unknown: Unknown) -> list[tuple[Any, ...]]:
     """Return (step, state, action, reward, constraints, next state) of one episode."""
-    lanes, fallback = lanes_of(env, declared), Fallback(unknown, seed)
+    lanes, fallback = lanes_of(env), Fallback(unknown, seed)
     if lanes.count > 1:
         raise TargetError("one episode is followed at a time: pass a single environment, not a vectorised one")
     walk = Walk(0, rule_for_episode(policy, np.random.default_rng(seed)))
@@ -158,15 +152,13 @@ def environment_rollout(
     return steps
 
 
-def lanes_of(env: Any, declared: dict[str, Any]) -> Lanes:
+def lanes_of(env: Any) -> Lanes:
     """Return the lanes of an environment; raise if it is not one."""
     if not is_environment(env):
         raise TargetError(f"{env!r} cannot be simulated; give a Problem, a TabularModel or a Gymnasium environment")
-    known = ("horizon", "constraint", "constraint_bounds", "constraint_tolerances")
-    unknown = sorted(set(declared) - set(known))
-    if unknown:
-        raise SettingsError(f"there is no argument {', '.join(unknown)}; an environment takes {', '.join(known)}")
-    return adapt(env, needs_range=False, **declared)
+    from peakrl.gym.constrained_env import adapt
+
+    return adapt(env, needs_range=False)
 
 
 def rule_for_episode(policy: AnyPolicy | Rule, generator: np.random.Generator) -> Rule:

@@ -9,7 +9,6 @@ import numpy as np
 
 from peakrl.checks import check_seed
 from peakrl.compile import as_model, is_problem
-from peakrl.errors import SettingsError
 from peakrl.evaluation.simulation import STREAM, draw_row, row_in_force
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import StochasticPolicy
@@ -44,22 +43,17 @@ class RolloutStep(NamedTuple):
         return violation_of(self.constraints)
 
 
-def rollout(
-    target: Any, policy: AnyPolicy, *, seed: int = 0, unknown: Unknown = "random", **declared: Any
-) -> list[RolloutStep]:
+def rollout(target: Any, policy: AnyPolicy, *, seed: int = 0, unknown: Unknown = "random") -> list[RolloutStep]:
     """Follow `policy` for one episode on `target`, a model, a `Problem` or an environment, and return its steps.
 
-    Equal seeds give equal episodes: the first that `simulate` follows with the same seed. For an environment that does
-    not declare them itself: `horizon`, `constraint`, `constraint_bounds`, `constraint_tolerances`, as for
-    `learn`; `unknown` as for `simulate`.
+    Equal seeds give equal episodes: the first that `simulate` follows with the same seed. `unknown` decides as for
+    `simulate`.
     """
     seed = check_seed(seed)
     if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_rollout
 
-        return [RolloutStep(*step) for step in environment_rollout(target, policy, seed, unknown, **declared)]
-    if declared:
-        raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
+        return [RolloutStep(*step) for step in environment_rollout(target, policy, seed, unknown)]
     return model_rollout(model_for(as_model(target), policy), policy, seed)
 
 

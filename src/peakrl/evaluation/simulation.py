@@ -21,7 +21,7 @@ import numpy as np
 
 from peakrl.checks import MOST_EPISODES, ROUNDING, check_confidence, check_count, check_seed
 from peakrl.compile import as_model, is_problem
-from peakrl.errors import PolicyError, SettingsError
+from peakrl.errors import PolicyError
 from peakrl.evaluation.bounds import lower_mean, upper_mean
 from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interval
 from peakrl.jit import loop
@@ -179,15 +179,12 @@ def simulate(
     seed: int = 0,
     confidence: float = 0.95,
     unknown: Unknown = "random",
-    **declared: Any,
 ) -> Simulation:
     """Follow `policy` for `episodes` episodes on `target`: a model, a `Problem` or an environment.
 
     Equal seeds give equal episodes. In a state that was not visited while learning on an environment, `unknown`
     decides: `"random"` draws an available action, `"raise"` raises an error, and a function (step, state, actions) ->
     action is called; `unknown_steps` of the result is the number of these steps.
-    For an environment that does not declare them itself: `horizon`, `constraint`, `constraint_bounds`,
-    `constraint_tolerances`, as for `learn`.
     """
     episodes = check_count(episodes, "episodes", 2, most_kept())
     confidence = check_confidence(confidence)
@@ -195,11 +192,9 @@ def simulate(
     if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_episodes
 
-        rewards, violations, uses, rules = environment_episodes(target, policy, episodes, seed, unknown, **declared)
+        rewards, violations, uses, rules = environment_episodes(target, policy, episodes, seed, unknown)
         most = largest_violation(rules.horizon, rules.constraints.bounds)
         return summary(rewards, violations, uses, most, confidence)
-    if declared:
-        raise SettingsError(f"{' and '.join(declared)}: only for environments; a model has it already")
     model = as_model(target)
     most = largest_violation(model.horizon, model.constraint_bounds)
     return summary(*model_episodes(model, policy, episodes, seed), 0, most, confidence)

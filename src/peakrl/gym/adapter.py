@@ -392,15 +392,15 @@ def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
     bounds, states = plain["constraint_bounds"], plain["states"]
     bounds = None if bounds is None else check_bounds(bounds, "constraint_bounds", error=SettingsError)
     names = tuple(map(str, plain["constraint_names"]))
-    if names and (bounds is None or len(names) != len(bounds)):
-        raise SettingsError(f"constraint_names has {len(names)} names for {len(bounds or ())} bounds")
+    if names and bounds is not None and len(names) != len(bounds):
+        raise SettingsError(f"constraint_names has {len(names)} names for {len(bounds)} bounds")
     return Rules(
         name=str(plain["name"]),
         actions=ActionSet.from_description(plain["actions"]),
         observation_space=None,
         horizon=check_count(plain["horizon"], "horizon", 1, longest),
         reward_range=check_range(plain["reward_range"], "reward_range", error=SettingsError),
-        constraints=ConstraintReader(None, bounds),
+        constraints=ConstraintReader(None, bounds, None, len(names) or None),
         constraint_names=names,
         states=None if states is None else check_count(states, "states", 1, MOST_STATES),
         stationary=plain["stationary"] is True,

@@ -44,10 +44,11 @@ class ConstraintReader:
         function: ConstraintFunction | None,
         bounds: tuple[float, ...] | None,
         tolerances: tuple[float, ...] | None = None,
+        count: int | None = None,
     ) -> None:
         self.function, self.bounds, self.tolerances = function, bounds, tolerances
         self._warned = False
-        self.count = None if bounds is None else len(bounds)
+        self.count = count if bounds is None else len(bounds)
         self._source: str | None = None
         #: Largest value of a single constraint.
         self._most = sys.float_info.max if not bounds else bounds[0]
@@ -94,7 +95,9 @@ class ConstraintReader:
             self._warned = True
             words = rounding_message(f"steps of the environment ({source})", str(values.index(least)), least, bound)
             warnings.warn(
-                f"{words} (to `learn`, or in the environment's metadata['peakrl'])", RuntimeWarning, stacklevel=2
+                f"{words} (to `ConstrainedEnv`, or in the environment's metadata['peakrl'])",
+                RuntimeWarning,
+                stacklevel=2,
             )
         return values
 
@@ -111,8 +114,9 @@ class ConstraintReader:
                 f"{self._source} is missing; an environment that reports it once must report it at every step"
             )
         raise TargetError(
-            'no constraint: the environment reports neither info["constraints"] nor info["cost"]. Pass constraint=, a '
-            "function of the transition, or constraint_bounds=() if there are no constraints"
+            'no constraint: the environment reports neither info["constraints"] nor info["cost"]. Pass '
+            "peakrl.ConstrainedEnv(env, constraint=...), a function of the transition, or constraint_bounds=() if "
+            "there are no constraints"
         )
 
     def _raised(self, error: Exception) -> str:
@@ -122,6 +126,12 @@ class ConstraintReader:
 
 
 FUNCTION, CONSTRAINTS, COST = "what constraint() returned", 'info["constraints"]', 'info["cost"]'
+
+
+def cost_of(values: Sequence[float]) -> Any:
+    """Return max(0, -constraint): a float for one constraint, an array for several."""
+    costs = [max(0.0, -value) for value in values]
+    return costs[0] if len(costs) == 1 else np.array(costs)
 
 
 def numbers(given: Any, source: str) -> tuple[float, ...]:

@@ -4,12 +4,13 @@
     kind = "gymnasium"
     id = "FrozenLake-v1"                  # id and arguments of `gymnasium.make`
     arguments = { is_slippery = false }
-    constraint = "lake.py:holes"          # a function of the transition, as for `learn`
+    constraint = "lake.py:holes"          # a function of the transition
     horizon = 8                           # default: the environment's time limit
 
-`reward_range`, `constraint_bounds`, `constraint_tolerances` and `states` are those of `learn`. An `id` such as
-"mine.py:make" is a user function that returns an environment; "module:Name-v0" imports the module, which registers the
-name. Both run code, as does `constraint`, and as may any text with a colon in `arguments`.
+These and `reward_range`, `constraint_bounds`, `constraint_tolerances` and `constraint_names` are those of
+`ConstrainedEnv`; `states` is the number of states. An `id` such as "mine.py:make" is a user function that returns an
+environment; "module:Name-v0" imports the module, which registers the name. Both run code, as does `constraint`, and as
+may any text with a colon in `arguments`.
 
 If an environment has a transition table (`env.unwrapped.P`) that covers its constraints, missing declarations are taken
 from the table, and policies are evaluated exactly on it.
@@ -34,19 +35,17 @@ from peakrl.specs.user_code import having_imported, is_name, load_named, running
 from peakrl.tabular import TabularModel
 
 KIND = "gymnasium"
-#: Declarations that `learn` accepts, beside the constraint function.
-DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "states")
-PARAMETERS = ("id", "arguments", "constraint", *DECLARED)
+#: Arguments of `ConstrainedEnv`, beside the constraint function.
+DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "constraint_names")
+PARAMETERS = ("id", "arguments", "constraint", *DECLARED, "states")
 
 
 @dataclass(frozen=True)
 class LearningTarget:
-    """The target of a description, with the arguments of `learn`."""
+    """The target of a description."""
 
-    #: A model, or an environment.
+    #: A model, or a `ConstrainedEnv`.
     subject: Any
-    #: Declarations for environments: arguments of `learn`.
-    declared: Mapping[str, Any]
     #: Model for exact evaluation; None for environments without a transition table.
     table: TabularModel | None
 
@@ -54,10 +53,6 @@ class LearningTarget:
     def is_environment(self) -> bool:
         """Is the target an environment?"""
         return self.subject is not self.table
-
-    def as_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `resume` and `load`."""
-        return {"env": self.subject, **self.declared} if self.is_environment else {"model": self.subject}
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,7 @@ class EnvironmentSpec:
         return {name: digest for name, digest in found.items() if digest is not None}
 
     def open(self, folder: str | Path = ".", *, progress: bool = False) -> LearningTarget:
-        """Return the environment with its declarations; files are relative to `folder`."""
+        """Return the environment with its declarations and its table; files are relative to `folder`."""
         env, constraint = self._made(Path(folder)), self._constraint(Path(folder))
         table = self._table(env, constraint, progress=progress) if self._has_table(env, constraint) else None
         return self._target(env, constraint, table)
@@ -129,7 +124,12 @@ class EnvironmentSpec:
         if table is not None:
             names = ("horizon", "reward_range", "constraint_bounds")
             declared = {name: getattr(table, name) for name in names} | declared
-        return LearningTarget(env, declared, table)
+        if "states" in self.parameters:
+            own = env.metadata.get("peakrl", {})
+            env.metadata = {**env.metadata, "peakrl": {**own, "states": self.parameters["states"]}}
+        from peakrl.gym.constrained_env import ConstrainedEnv
+
+        return LearningTarget(ConstrainedEnv(env, **declared), table)
 
     def build(self, folder: str | Path = ".") -> Problem:
         """Return its transition table as a problem; raise if it has none."""

@@ -6,7 +6,7 @@ An episode is a random walk through the compiled model, sampled with the generat
     constraints   [constraint] >= 0 if satisfied         cost         max(0, -constraint): a float for one constraint,
                   (after `step` only)                                 an array for several (after `step` only)
 
-and `metadata["peakrl"]` declares horizon, reward range, constraint names and bounds for `learn(env, ...)`. The horizon
+and `metadata["peakrl"]` declares horizon, reward range, constraint names and bounds for `learn(env)`. The horizon
 truncates an episode of a stationary problem and terminates one of a problem whose states belong to steps. An action
 that is not available ends the episode with the lowest reward and every constraint violated by its bound.
 
@@ -33,6 +33,7 @@ from gymnasium.envs.registration import EnvSpec
 from peakrl.compile import compile_model
 from peakrl.errors import ProblemError
 from peakrl.gym import rendering as drawing
+from peakrl.gym.constraints import cost_of
 from peakrl.problem import Problem
 from peakrl.problems.harvesting.problem import EnergyHarvesting
 from peakrl.problems.scheduling.problem import MachineScheduling
@@ -128,8 +129,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         self.trace.append((before, self.actions[index], reward, constraints))
         info = self._info()
         info["constraints"] = np.array(constraints)
-        costs = [max(0.0, -value) for value in constraints]
-        info["cost"] = costs[0] if len(costs) == 1 else np.array(costs)
+        info["cost"] = cost_of(constraints)
         over, limited = self._step >= model.horizon, bool(rows) and model.stationary and model.horizon > 1
         return self._observed(), reward, over and not limited, over and limited, info
 

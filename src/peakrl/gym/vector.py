@@ -24,14 +24,7 @@ class VectorLanes:
 
     def __init__(self, env: Any, rules: Rules) -> None:
         self.env, self.rules, self.count = env, rules, int(env.num_envs)
-        mode = env.metadata.get("autoreset_mode")
-        try:
-            self.mode = AutoresetMode(mode)
-        except ValueError:
-            raise SettingsError(
-                f'metadata["autoreset_mode"] of the vectorised environment is {mode!r}; it must be one of '
-                f"{', '.join(str(each) for each in AutoresetMode)} (Gymnasium 1.1 and later set it)"
-            ) from None
+        self.mode = autoreset_mode(env)
         own = isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         #: Can a lane be reset in the middle of an episode?
         self._resettable = own or self.mode is AutoresetMode.DISABLED
@@ -168,6 +161,18 @@ class VectorLanes:
             return function(*arguments, **options)
         except Exception as error:
             raise LaneError(f"the environment raised {type(error).__name__}: {error}", None) from error
+
+
+def autoreset_mode(env: Any) -> AutoresetMode:
+    """Return how a vectorised environment begins the next episode of a lane."""
+    mode = env.metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        raise SettingsError(
+            f'metadata["autoreset_mode"] of the vectorised environment is {mode!r}; it must be one of '
+            f"{', '.join(str(each) for each in AutoresetMode)} (Gymnasium 1.1 and later set it)"
+        ) from None
 
 
 def lane_info(infos: dict[str, Any], lane: int) -> dict[str, Any]:

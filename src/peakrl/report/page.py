@@ -125,7 +125,7 @@ def make_page(
     if not os.path.exists(path):  # unlike Path.exists, False for invalid names
         raise StorageError(f"{path} does not exist; name a folder of runs, a sweep's folder or a run file")
     if not os.path.isdir(path):
-        run = load_run(path, model=model)
+        run = load_run(path, model)
         return Page(f"Report on {path.name}", path.name, [section_for(run, path.name, table=table)])
     if model is not None or table is not None:
         raise SettingsError(f"{path} is a folder; --problem needs a single run file")

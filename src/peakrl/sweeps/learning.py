@@ -27,7 +27,6 @@ from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate, simulate
 from peakrl.gym.env_spec import KIND, EnvironmentSpec, LearningTarget
 from peakrl.gym.env_spec import KIND as ENVIRONMENT
-from peakrl.gym.targets import adapt
 from peakrl.learners import learner_from
 from peakrl.learners.base import LearnerSettings
 from peakrl.planning import Solution, solve
@@ -119,8 +118,7 @@ def describe_environment(spec: EnvironmentSpec, folder: Path) -> dict[str, Any]:
 
 
 def described_as(spec: EnvironmentSpec, target: LearningTarget, folder: Path) -> dict[str, Any]:
-    """Return the configuration of an open environment; raise if a declaration is missing."""
-    adapt(target.subject, **target.declared)
+    """Return the configuration of an open environment."""
     digest = {} if target.table is None else {"model": target.table.digest}
     return undescribed(spec) | digest | spec.source_digests(folder)
 
@@ -147,7 +145,7 @@ def environment_result(config: Mapping[str, Any], settings: LearnerSettings, fol
     """Learn once on an environment and return the values and arrays to store."""
     spec, table, best = prepared_environment(canonical(config["problem"], "problem"), folder)
     target = spec.open_again(folder, table)
-    run = learn(target.subject, settings, episodes=config["episodes"], seed=config["seed"], **target.declared)
+    run = learn(target.subject, settings, episodes=config["episodes"], seed=config["seed"])
     judged = sampled_metrics(run, target) if table is None or best is None else exact_metrics(run, table, best)
     return judged | {
         "averaged_value": float(run.history.averaged_value[-1]),
@@ -178,9 +176,7 @@ def exact_metrics(run: LearningRun, table: TabularModel, best: Solution[Policy])
 def sampled_metrics(run: LearningRun, target: LearningTarget) -> dict[str, Any]:
     """Return the metrics of the last policy in new episodes, with intervals; the optimum is unknown."""
     episodes = int(np.clip(SHARE * run.episodes, FEWEST, MOST))
-    known = ("horizon", "constraint", "constraint_bounds", "constraint_tolerances")
-    declared = {name: given for name, given in target.declared.items() if name in known}
-    seen = simulate(target.subject, run.policy, episodes=episodes, seed=stream_of(run.seed), **declared)
+    seen = simulate(target.subject, run.policy, episodes=episodes, seed=stream_of(run.seed))
     return {
         "sampled": episodes,
         "value": seen.value,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from peakrl.checks import check_episodes, check_seed
 from peakrl.compile import Target, as_model, is_problem
 from peakrl.errors import SettingsError, StorageError
 from peakrl.gym.adapter import DetachedEnvironment, Lanes, is_environment, load_rules
-from peakrl.gym.targets import adapt
 from peakrl.learners import DEFAULT, make_learner
 from peakrl.learners.assumptions.assumptions import NOTHING, Assumptions
 from peakrl.learners.base import LearnerSettings
@@ -32,9 +31,6 @@ from peakrl.training.run_file import (
 )
 from peakrl.training.trainer import LearningRun, Trainer, Watch, drive, pieces
 
-if TYPE_CHECKING:
-    from peakrl.gym.constraints import ConstraintFunction
-
 #: "auto" records this many points; sampled ones if the exact curve might visit more outcomes than this.
 AUTO_POINTS, AUTO_WORK = 1000, 1e10
 
@@ -45,28 +41,23 @@ def learn(
     target: Any,
     learner: LearnerSettings | Learner | str | None = None,
     *,
-    episodes: int,
-    assumptions: Assumptions | None = None,
+    episodes: int | None = None,
     seed: int = 0,
-    horizon: int | None = None,
+    assumptions: Assumptions | None = None,
     history: Record = "auto",
     average: bool = True,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     progress: bool = False,
     watch: Watch | None = None,
-    reward_range: tuple[float, float] | None = None,
-    constraint_bounds: Sequence[float] | None = None,
-    constraint_tolerances: Sequence[float] | None = None,
-    constraint: ConstraintFunction | None = None,
-    states: int | None = None,
 ) -> LearningRun:
     """Learn a policy for `target` from experience and return the run.
 
     Parameters
     ----------
     target
-        A model, a `Problem` (it is compiled) or a Gymnasium environment.
+        A model, a `Problem` (it is compiled), a `ConstrainedEnv`, or a Gymnasium environment that declares its horizon
+        and reward range and reports its constraints by itself.
     learner
         One of `peakrl.learners`, its name, or your own `Learner`; by default `PosteriorSampling()`.
     episodes
@@ -88,11 +79,6 @@ def learn(
     watch
         A function that is called about twice a second with the run in progress (`episodes`, `goal`, `violations`,
         `history_after(episode)`, `run()`). The result does not depend on it.
-    horizon, reward_range, constraint_bounds, constraint_tolerances, constraint, states
-        For environments that do not declare these themselves: the horizon, the (lowest, highest) reward of a step, the
-        bounds of the constraints, how far below 0 each still counts as satisfied, a `constraint` function of the
-        transition (satisfied if >= 0; by default constraints are read from `info`), and, for learners with a bonus,
-        about how many states there are. See docs/gymnasium.md.
 
     Returns
     -------
@@ -107,23 +93,10 @@ def learn(
     """
     settings, assumptions = check_learner(learner), check_assumptions(assumptions)
     episodes, seed = check_episodes(episodes), check_seed(seed)
-    declared: dict[str, Any] = {
-        "reward_range": reward_range, "constraint_bounds": constraint_bounds,
-        "constraint_tolerances": constraint_tolerances, "constraint": constraint, "states": states,
-    }  # fmt: skip
-    if is_problem(target) or isinstance(target, TabularModel):
-        target = as_model(target, progress=progress)
-        if horizon is not None and horizon != target.horizon:
-            raise SettingsError(f"horizon is {horizon}, but the model's is {target.horizon}; leave it out for a model")
-        refuse_for_model(**declared)
+    target = prepared(target, progress=progress)
+    sampled = isinstance(target, TabularModel) and is_sampled(history, episodes, target)
+    if isinstance(target, TabularModel):
         settings.check_model(target)
-        sampled = is_sampled(history, episodes, target)
-    elif is_environment(target):
-        target, sampled = adapt(target, horizon=horizon, **declared), False
-    else:
-        raise SettingsError(
-            f"target is {type(target).__name__}; it must be a Problem, a TabularModel or a Gymnasium environment"
-        )
     trainer = Trainer(
         target, settings, planned=episodes, seed=seed, every=recording_interval(history, episodes), average=average,
         assumptions=assumptions, sampled=sampled,
@@ -175,6 +148,19 @@ def learn_in_stages(
             return
 
 
+def prepared(target: Any, *, progress: bool = False) -> TabularModel | Lanes:
+    """Return the model of a target, or the lanes of an environment."""
+    if is_problem(target) or isinstance(target, TabularModel):
+        return as_model(target, progress=progress)
+    if not is_environment(target):
+        raise SettingsError(
+            f"target is {type(target).__name__}; it must be a Problem, a TabularModel or a Gymnasium environment"
+        )
+    from peakrl.gym.constrained_env import adapt
+
+    return adapt(target)
+
+
 # Checks -------------------------------------------------------------------------------------------------------------
 
 
@@ -199,13 +185,6 @@ def check_assumptions(assumptions: Any) -> Assumptions:
     return NOTHING if assumptions is None else assumptions
 
 
-def refuse_for_model(**arguments: Any) -> None:
-    """Raise if an argument for environments is given."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise SettingsError(f"{name} is given, but a model has it already; leave it out for a model")
-
-
 def recording_interval(history: Record, episodes: int) -> int:
     """Return the number of episodes between two recorded points; 0 for no history."""
     if history == "none":
@@ -228,21 +207,14 @@ def is_sampled(history: Record, episodes: int, model: TabularModel) -> bool:
 # Runs from files ----------------------------------------------------------------------------------------------------
 
 
-def load_run(
-    path: str | Path,
-    model: Target | None = None,
-    *,
-    env: Any = None,
-    assumptions: Assumptions | None = None,
-    **declared: Any,
-) -> LearningRun:
+def load_run(path: str | Path, target: Any = None, *, assumptions: Assumptions | None = None) -> LearningRun:
     """Return the run that `LearningRun.save` or a checkpoint wrote.
 
-    The file holds its model; `model` (or the `Problem`) is needed only if its labels are of a type that a file cannot
-    hold. A run on an environment is read without it; `env` and its other arguments (`horizon`, `constraint`, ...) are
-    checked if they are given. `assumptions` are needed if they hold functions.
+    The file holds its model; `target` (the model, or the `Problem`) is needed only if its labels are of a type that a
+    file cannot hold. A run on an environment is read without it; an environment that is given must be the same.
+    `assumptions` are needed if they hold functions.
     """
-    return read_any(path, model, env, None, assumptions, declared).result(over=True)
+    return read_run(path, target, None, assumptions).result(over=True)
 
 
 def resume(
@@ -256,17 +228,17 @@ def resume(
     checkpoint_every: int | None = None,
     progress: bool = False,
     watch: Watch | None = None,
-    **declared: Any,
 ) -> LearningRun:
     """Continue a run until `episodes` are done in total (None: the planned number) and return it.
 
     The result equals that of a run that was never interrupted. Checkpoints are saved to the same file unless
     `checkpoint` names another; False saves nothing. The interval of the history stays the same if the run is extended.
-    `watch`: see `learn`. `model`, `env` and the rest: see `load_run`.
+    `env` is the environment, as it was passed to `learn`; a run on a model needs `model` only if its labels are of a
+    type that a file cannot hold. `assumptions` are needed if they hold functions. `watch`: see `learn`.
     """
     if episodes is not None:
         check_episodes(episodes)
-    trainer = read_any(path, model, env, episodes, assumptions, declared)
+    trainer = read_run(path, model if env is None else env, episodes, assumptions)
     goal = trainer.planned if episodes is None else episodes
     if isinstance(trainer.target, DetachedEnvironment) and goal > trainer.done:
         raise StorageError(f"{path} holds a run on an environment: pass that environment as env= to continue")
@@ -278,30 +250,15 @@ def resume(
     return drive(trainer, goal, saver=saver, progress=progress, watch=watch)
 
 
-def read_any(
-    path: str | Path,
-    model: Target | None,
-    env: Any,
-    episodes: int | None,
-    assumptions: Assumptions | None,
-    declared: dict[str, Any],
-) -> Trainer:
-    """Return the run of a file, on a model or on an environment, planned for at least `episodes`."""
-    if env is not None:
-        return read_run(path, adapt(env, **declared), episodes, assumptions)
-    if declared:
-        raise SettingsError(f"{', '.join(declared)} belong to a run on an environment: pass that as env=")
-    return read_run(path, None if model is None else as_model(model), episodes, assumptions)
-
-
 def read_run(
-    path: str | Path,
-    target: TabularModel | Lanes | None = None,
-    episodes: int | None = None,
-    assumptions: Assumptions | None = None,
+    path: str | Path, target: Any = None, episodes: int | None = None, assumptions: Assumptions | None = None
 ) -> Trainer:
-    """Return the run of a file; without a target on its own model, or on a placeholder for its environment."""
+    """Return the run of a file, planned for at least `episodes`.
+
+    Without a target it is on its own model, or on a placeholder for its environment.
+    """
     remove_leftovers(Path(path))
+    target = None if target is None else prepared(target)
     plain, arrays = read_plain(path, kind_for(path, target))
     with fields_of(path):
         settings, declared = stored_learner(path, plain, assumptions)

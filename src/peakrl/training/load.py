@@ -8,6 +8,7 @@ from typing import Any
 from peakrl.certificates.certificate import CERTIFICATE, Certificate
 from peakrl.errors import SettingsError, StorageError
 from peakrl.gym.adapter import is_environment
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.model_file import load_model
 from peakrl.policy.export import POLICY
 from peakrl.policy.files import load_policy
@@ -19,7 +20,7 @@ from peakrl.training.run_file import ENVIRONMENT_KIND
 from peakrl.training.run_file import KIND as RUN
 
 
-def load(path: str | Path, target: Any = None, **declared: Any) -> Any:
+def load(path: str | Path, target: Any = None, *, assumptions: Assumptions | None = None) -> Any:
     """Return what a file of peakrl contains: a model, policy, run, safe set or certificate.
 
     Parameters
@@ -30,9 +31,8 @@ def load(path: str | Path, target: Any = None, **declared: Any) -> Any:
         The problem, model or environment that the file belongs to, if the file does not contain it: policies of
         problems, safe sets saved without their model, and models with labels that a file cannot hold. A run on an
         environment can be read without it.
-    **declared
-        For runs only: what `learn` was called with and the file cannot hold, such as `assumptions` with functions or
-        the `constraint` function of an environment.
+    assumptions
+        For runs only: the `assumptions` that `learn` was called with, if they hold functions.
 
     Returns
     -------
@@ -50,11 +50,11 @@ def load(path: str | Path, target: Any = None, **declared: Any) -> Any:
     True
     """
     kind = kind_of(path)
-    env, model = (target, None) if is_environment(target) else (None, target)
+    model = None if is_environment(target) else target
     if kind in (RUN, ENVIRONMENT_KIND):
-        return load_run(path, model, env=env, **declared)
-    if declared:
-        raise SettingsError(f"{', '.join(declared)} belong to a run; {path} is not one")
+        return load_run(path, target, assumptions=assumptions)
+    if assumptions is not None:
+        raise SettingsError(f"assumptions belong to a run; {path} is not one")
     if kind == MODEL.name:
         return load_model(path)
     if kind == POLICY.name:

@@ -20,7 +20,6 @@ from peakrl.compile import Target, as_model, is_problem
 from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Lanes, is_environment
-from peakrl.gym.targets import adapt
 from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
@@ -31,15 +30,14 @@ from peakrl.training.learn import (
     check_assumptions,
     check_learner,
     is_sampled,
+    prepared,
     recording_interval,
 )
 from peakrl.training.trainer import LearningRun, Trainer, pieces
 
 Kept = TypeVar("Kept")
-#: A Gymnasium environment, or a function that creates one.
+#: A `ConstrainedEnv` or another Gymnasium environment, or a function that creates one.
 Environment = Any
-#: Arguments of `learn` for environments.
-DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "constraint", "states")
 
 #: Seconds between two updates of the progress bar.
 LOOK_EVERY = 0.2
@@ -58,7 +56,6 @@ def learn_many(
     assumptions: Assumptions | None = ...,
     workers: int | None = ...,
     progress: bool = ...,
-    **declared: Any,
 ) -> list[LearningRun]: ...
 
 
@@ -75,7 +72,6 @@ def learn_many(
     assumptions: Assumptions | None = ...,
     workers: int | None = ...,
     progress: bool = ...,
-    **declared: Any,
 ) -> list[Kept]: ...
 
 
@@ -91,13 +87,11 @@ def learn_many(
     assumptions: Assumptions | None = None,
     workers: int | None = None,
     progress: bool = False,
-    **declared: Any,
 ) -> list[Any]:
     """Learn one run for each seed (one model), for each model (one seed), or for each pair of a model and a seed.
 
     Instead of a model, pass a function without arguments that creates a Gymnasium environment, called once for each
-    run, or an environment for one run; `declared` is then what `learn` takes for environments (`horizon`,
-    `reward_range`, `constraint`, ...).
+    run, or an environment for one run.
 
     Runs are returned in that order. `keep` is applied to each run, for instance `lambda run: run.history`: a run
     holds its tables, and a thousand of them may not fit into memory. `workers` is the number of threads, by default
@@ -110,14 +104,13 @@ def learn_many(
         settings.check_model(model)
     threads = usable_cores() if workers is None else workers
     check_count(threads, "workers")
-    refuse_undeclared(declared, [target for target, _ in pairs])
     every = recording_interval(history, episodes)
     done, stop = [0] * len(pairs), threading.Event()
 
     def run(index: int) -> Any:
         given, seed = pairs[index]
         own = settings.fresh() if isinstance(settings, OwnLearner) else settings
-        with opened(given, declared) as target:
+        with opened(given) as target:
             sampled = isinstance(target, TabularModel) and is_sampled(history, episodes, target)
             active = Trainer(
                 target,
@@ -149,7 +142,7 @@ def learn_many(
 
 
 @contextmanager
-def opened(given: Any, declared: dict[str, Any]) -> Iterator[TabularModel | Lanes]:
+def opened(given: Any) -> Iterator[TabularModel | Lanes]:
     """Yield the target of a run; an environment that is created for it is closed afterwards."""
     if isinstance(given, TabularModel):
         yield given
@@ -158,19 +151,10 @@ def opened(given: Any, declared: dict[str, Any]) -> Iterator[TabularModel | Lane
     if not is_environment(env):
         raise SettingsError(f"models returned {env!r}; a function must return a Gymnasium environment")
     try:
-        yield adapt(env, **declared)
+        yield prepared(env)
     finally:
         if env is not given:
             env.close()
-
-
-def refuse_undeclared(declared: dict[str, Any], targets: Sequence[Any]) -> None:
-    """Raise for unknown arguments, and for those of environments if the target is a model."""
-    unknown = sorted(set(declared) - set(DECLARED))
-    if unknown:
-        raise SettingsError(f"there is no argument {', '.join(unknown)}; environments take {', '.join(DECLARED)}")
-    if declared and any(isinstance(target, TabularModel) for target in targets):
-        raise SettingsError(f"{', '.join(declared)} belong to environments; a model has them already")
 
 
 def is_model(target: Any) -> bool:

@@ -129,12 +129,12 @@ class ProblemFile:
             return self.spec.compile(self.path.parent, progress=progress)
 
     def target(self, *, progress: bool = False) -> LearningTarget:
-        """Return the target of `learn`: the compiled model, or the environment with its arguments."""
+        """Return the target of `learn`: the compiled model, or the environment."""
         if isinstance(self.spec, EnvironmentSpec):
             with naming(self.path), located("problem"):
                 return self.spec.open(self.path.parent, progress=progress)
         model = self.model(progress=progress)
-        return LearningTarget(model, {}, model)
+        return LearningTarget(model, model)
 
     @property
     def checkpoint(self) -> Path | None:
