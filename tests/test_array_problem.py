@@ -56,7 +56,7 @@ def test_the_model_is_that_of_asking_one_state_after_another(variant):
         slow.action_of_row(row) for row in range(slow.num_rows)
     ]
     assert (fast.reward_range, fast.constraint_bounds) == (slow.reward_range, slow.constraint_bounds)
-    mine, theirs = solve(fast, keep="all"), solve(slow, keep="all")
+    mine, theirs = solve(fast), solve(slow)
     assert mine.node_values == pytest.approx(theirs.node_values, rel=1e-12)
     assert mine.node_violations == pytest.approx(theirs.node_violations, rel=1e-12)
 

@@ -1,11 +1,10 @@
-"""Models in files and through a pickle: equal afterwards; whatever could not have been made is refused."""
+"""Models in files: equal afterwards; whatever could not have been made is refused."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import json
-import pickle
 
 import numpy as np
 import pytest
@@ -46,17 +45,6 @@ def test_a_model_comes_back_from_its_file_as_it_was(name, tmp_path):
     assert list(again.action_labels) == list(model.action_labels)
     assert again.spec == model.spec
     assert solve(again).value == solve(model).value
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_copy_through_pickle_is_equal_and_as_read_only(name):
-    model = MODELS[name]
-    _ = model.sampler, model.digest  # what was worked out stays behind
-    again = pickle.loads(pickle.dumps(model))
-    assert again.digest == model.digest
-    for mine, theirs in zip(arrays_of(again), arrays_of(model), strict=True):
-        assert (mine.dtype, mine.flags.writeable, mine.flags.c_contiguous) == (theirs.dtype, False, True)
-    assert "sampler" not in vars(again)
 
 
 def test_a_file_that_tells_of_no_model_is_refused(tmp_path):

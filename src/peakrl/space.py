@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -49,17 +49,6 @@ class StateSpace:
     step_slots: Longs
     #: [slot + 1]: the rows of a slot are row_start[slot] .. row_start[slot + 1].
     row_start: Longs
-
-    # For a user's own pickle ---------------------------------------------------------------------------------
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields, without cached properties."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the fields with read-only arrays, for which kernels are compiled; pickle makes arrays writable."""
-        for name, value in state.items():
-            object.__setattr__(self, name, protected(value))
 
     # Sizes ---------------------------------------------------------------------------------------------------
 
@@ -254,15 +243,6 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def protected(value: Any) -> Any:
-    """Return a read-only array, or a named tuple of such; anything else as it is."""
-    if isinstance(value, np.ndarray):
-        return frozen(value, value.dtype, own=True)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(protected, value))
-    return value
 
 
 def starts_of(sizes: NDArray[Any] | Sequence[int]) -> Longs:

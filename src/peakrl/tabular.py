@@ -204,10 +204,14 @@ class TabularModel(StateSpace):
         outcomes = expand(self.outcome_start[self.row_distribution], sizes)
         return expand(self.payoffs.row_payoff, sizes), self.outcome_probability[outcomes], starts_of(sizes)[:-1]
 
+    def outcomes_of_row(self, row: int) -> slice:
+        """Return the range of a row's outcomes."""
+        d = self.row_distribution[row]
+        return slice(int(self.outcome_start[d]), int(self.outcome_start[d + 1]))
+
     def next_slots(self, row: int) -> list[int]:
         """Return the slots that a row may lead to."""
-        d = self.row_distribution[row]
-        slots: list[int] = self.outcome_next[self.outcome_start[d] : self.outcome_start[d + 1]].tolist()
+        slots: list[int] = self.outcome_next[self.outcomes_of_row(row)].tolist()
         return slots
 
     @property
@@ -232,18 +236,25 @@ class TabularModel(StateSpace):
     @cached_property
     def row_margin(self) -> Floats:
         """[row, constraint]: least possible f_i."""
-        if self.payoffs.stride == 0:
-            return np.ascontiguousarray(self.payoffs.constraints[self.payoffs.row_payoff])
-        records, _, starts = self._row_outcomes
-        return np.ascontiguousarray(np.minimum.reduceat(self.payoffs.constraints[records], starts, axis=0))
+        return self._over_outcomes(np.minimum, self.payoffs.constraints)
 
     @property
     def row_most_reward(self) -> Floats:
         """[row]: largest possible reward."""
+        return self._over_outcomes(np.maximum, self.payoffs.reward)
+
+    @cached_property
+    def keeps(self) -> NDArray[np.bool_]:
+        """[row]: does no possible outcome violate a constraint?"""
+        met: NDArray[np.bool_] = np.all(self.payoffs.constraints >= 0.0, axis=1)
+        return frozen(self._over_outcomes(np.logical_and, met), np.bool_, own=True)
+
+    def _over_outcomes(self, function: np.ufunc, records: NDArray[Any]) -> NDArray[Any]:
+        """Return [row, ...]: a function, such as np.minimum, of an array [payoff record, ...] over a row's outcomes."""
         if self.payoffs.stride == 0:
-            return np.ascontiguousarray(self.payoffs.reward[self.payoffs.row_payoff])
-        records, _, starts = self._row_outcomes
-        return np.ascontiguousarray(np.maximum.reduceat(self.payoffs.reward[records], starts))
+            return np.ascontiguousarray(records[self.payoffs.row_payoff])
+        flat, _, starts = self._row_outcomes
+        return np.ascontiguousarray(function.reduceat(records[flat], starts, axis=0))
 
     def modified_rewards(self, slack: float, penalty: float) -> Floats:
         """[payoff record]: `modified_reward` of each record."""
@@ -257,18 +268,12 @@ class TabularModel(StateSpace):
         return reachable_nodes(self.layout, self.num_nodes, self.first_slot)
 
     @cached_property
-    def keeps(self) -> NDArray[np.bool_]:
-        """[row]: does no possible outcome violate a constraint?"""
-        from peakrl.viability import keeping_rows
-
-        return frozen(keeping_rows(self.layout, self.payoffs), np.bool_, own=True)
-
-    @cached_property
     def safe(self) -> SafeSteps:
         """Which actions and states are safe at which step (`viability`)."""
         from peakrl.viability import SafeSteps, safe_steps
 
-        return SafeSteps.by_first_step(self.horizon, self.stationary, *safe_steps(self.layout, self.keeps))
+        lines = (frozen(first[None], np.int32, own=True) for first in safe_steps(self.layout, self.keeps))
+        return SafeSteps(self.horizon, self.stationary, *lines)
 
     # Identity ------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ from peakrl.planning import Solution, solve, solve_cmdp
 from peakrl.planning.backward import Pays, induction, pays_of, value_of, value_step
 from peakrl.planning.cmdp import AnySolution
 from peakrl.planning.solution import at_start, may_violate, row_costs
-from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
 from peakrl.space import frozen
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
@@ -180,9 +180,9 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     if penalty is None:
         penalty = default_penalty(model, slack)
     slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
-    found = induction(model, modified(model, slack, penalty))
-    assert found.choices is not None
-    policy = Policy(model, found.choices)
+    table = np.zeros(*table_form(model))
+    found = induction(model, modified(model, slack, penalty), table=table)
+    policy = Policy(model, Choices(model, table))
     violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
     reason = None
     if violation > 0:
@@ -195,7 +195,7 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
         value=at_start(model, found.first_values),
         violation=violation,
         feasible=reason is None,
-        _policy=policy,
+        policy=policy,
         _reason=reason,
         _tables=lambda: modified_tables(model, slack, penalty, policy),
     )
@@ -209,7 +209,7 @@ def modified(model: TabularModel, slack: float, penalty: float) -> Pays:
 def modified_tables(model: TabularModel, slack: float, penalty: float, policy: Policy) -> tuple[Floats, Floats]:
     """Return [node]: the modified value, and the expected violation under the modified optimum's policy."""
     costs = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
-    return induction(model, modified(model, slack, penalty), choices=False, values=True).values, costs
+    return induction(model, modified(model, slack, penalty), values=True).values, costs
 
 
 def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:

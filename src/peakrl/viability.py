@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from peakrl.jit import kernel
 from peakrl.space import frozen
-from peakrl.types import Ints, Layout, Payoffs
+from peakrl.types import Ints, Layout
 
 Bools = NDArray[np.bool_]
 EVERY = slice(None)
@@ -61,23 +61,12 @@ class SafeSteps:
     slot_from: Ints
 
     @classmethod
-    def by_first_step(cls, horizon: int, stationary: bool, rows: Ints, slots: Ints) -> SafeSteps:
-        """Return the safe steps of one number for each row and slot."""
-        lines = (frozen(part[None], np.int32, own=True) for part in (rows, slots))
-        return cls(horizon, stationary, *lines)
-
-    @classmethod
     def by_entry(cls, horizon: int, stationary: bool, entries: Bools, nodes: Bools) -> SafeSteps:
         """Return the safe steps of a truth value for each entry and node."""
         lines = horizon if stationary else 1
         rows, slots = (np.where(part, 0, horizon).astype(np.int32) for part in (entries, nodes))
         cut = rows.reshape(lines, -1), slots.reshape(lines + int(stationary), -1)
         return cls(horizon, stationary, *(frozen(part, np.int32, own=True) for part in cut))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return self.row_from.nbytes + self.slot_from.nbytes
 
     def row(self, step: int, row: int) -> bool:
         """Is an action safe at a step?"""
@@ -107,41 +96,10 @@ class SafeSteps:
         """[node]: is the state safe?"""
         return np.concatenate([self.slots(step) for step in range(self.horizon + 1 if self.stationary else 1)])
 
-    def bits(self) -> NDArray[np.uint8]:
-        """Return `entries` as `np.packbits` packs them, without building all of them."""
-        packed, rest = [], np.empty(0, np.bool_)
-        for step in range(self.horizon if self.stationary else 1):
-            flags = np.concatenate([rest, self.rows(step)])
-            whole = len(flags) // 8 * 8
-            packed.append(np.packbits(flags[:whole]))
-            rest = flags[whole:]
-        return np.concatenate([*packed, np.packbits(rest)])
-
 
 FAR = np.int32(2**31 - 1)
 #: In place of a row: the safe policy names no action; it names one that the model does not have.
 NO_PROMISE, UNLISTED = -1, -2
-
-
-@kernel
-def keeping_rows(layout: Layout, payoffs: Payoffs) -> Bools:
-    """Return [row]: does no possible outcome violate a constraint?"""
-    records, constraints = payoffs.constraints.shape
-    met = np.ones(records, np.bool_)
-    for record in range(records):
-        for i in range(constraints):
-            if not payoffs.constraints[record, i] >= 0.0:
-                met[record] = False
-    rows = layout.row_distribution.shape[0]
-    keeps = np.empty(rows, np.bool_)
-    for row in range(rows):
-        d, first = layout.row_distribution[row], payoffs.row_payoff[row]
-        last = first + payoffs.stride * (layout.outcome_start[d + 1] - layout.outcome_start[d] - 1)
-        kept = True
-        for record in range(first, last + 1):
-            kept = kept and met[record]
-        keeps[row] = kept
-    return keeps
 
 
 @kernel

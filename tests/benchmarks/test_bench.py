@@ -58,7 +58,7 @@ def test_the_c_version_learns_what_the_kernel_learns(seed, bonus):
 @needs_compiler
 def test_the_c_version_plans_what_solve_plans():
     model = random_model(500, 20)
-    values, found = reference.ReferencePlan(model)(), solve(model, keep="all")
+    values, found = reference.ReferencePlan(model)(), solve(model)
     assert values == pytest.approx(found.node_values[: model.num_slots], rel=1e-12)
     assert found.value == pytest.approx(values[model.first_slot[0]], rel=1e-12)
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import pickle
 import subprocess
 import sys
 import tracemalloc
@@ -14,9 +13,8 @@ import pytest
 import naive.planning
 from helpers.random_problems import random_problem
 from peakrl import Outcome, Problem, TabularModel, compile_model, evaluate, solve
-from peakrl.errors import PeakError, SettingsError, StorageError
+from peakrl.errors import StorageError
 from peakrl.planning import backward
-from peakrl.planning import parallel as sharing
 from peakrl.policy import load_policy
 from peakrl.problems import scheduling_example
 
@@ -66,7 +64,7 @@ MODELS = {
 def test_every_value_and_choice_is_that_of_a_plain_loop_to_the_last_bit(name):
     model = MODELS[name]
     values, costs, rows = naive.planning.backward_tables(model)
-    found = solve(model, keep="all")
+    found = solve(model)
     for (step, slot), row in rows.items():
         node = step * model.node_stride + slot
         assert found.policy.row(step, slot) == row
@@ -74,36 +72,20 @@ def test_every_value_and_choice_is_that_of_a_plain_loop_to_the_last_bit(name):
 
 
 def test_any_number_of_threads_gives_the_same_result(monkeypatch):
-    monkeypatch.setattr(sharing, "PAIRS_A_THREAD", 1)
-    monkeypatch.setattr(sharing, "PAIRS_A_CHUNK", 7)
+    monkeypatch.setattr(backward, "PAIRS_A_THREAD", 1)
+    monkeypatch.setattr(backward, "PAIRS_A_CHUNK", 7)
     for model in MODELS.values():
-        one, three = (solve(model, keep="all", threads=threads) for threads in (1, 3))
+        one, three = (solve(model, threads=threads) for threads in (1, 3))
         assert np.array_equal(one.policy.rows, three.policy.rows)
         assert np.array_equal(one.node_values, three.node_values)
         assert np.array_equal(one.node_violations, three.node_violations)
 
 
-def test_what_is_kept_does_not_change_what_is_found():
-    for model in MODELS.values():
-        everything = solve(model, keep="all")
-        value, policy = solve(model, keep="value"), solve(model)
-        assert value.value == policy.value == everything.value
-        assert value.violation == policy.violation == everything.violation
-        assert value.reason == policy.reason == everything.reason
-        assert np.array_equal(policy.policy.rows, everything.policy.rows)
-        assert np.array_equal(value.node_values, everything.node_values)
-        with pytest.raises(PeakError, match="has no policy"):
-            _ = value.policy
-
-
-def test_a_planned_policy_survives_a_file_and_a_pickle(tmp_path):
+def test_a_planned_policy_survives_a_file(tmp_path):
     for model in (MODELS["costs"], MODELS["scheduling"]):
         found = solve(model)
         found.policy.save(tmp_path / "policy.peakrl")
         assert np.array_equal(load_policy(tmp_path / "policy.peakrl", model).rows, found.policy.rows)
-        again = pickle.loads(pickle.dumps(found))
-        assert np.array_equal(again.policy.rows, found.policy.rows)
-        assert evaluate(again.policy.model, again.policy).value == pytest.approx(found.value)
 
 
 def test_a_plan_survives_a_file_where_a_state_that_nobody_comes_to_offers_nothing(tmp_path):
@@ -148,7 +130,7 @@ def settling(horizon):
 def test_a_policy_that_no_longer_changes_is_repeated(tmp_path):
     model = settling(200)
     values, costs, rows = naive.planning.backward_tables(model)
-    found = solve(model, keep="all")
+    found = solve(model)
     for (step, slot), row in rows.items():
         node = step * model.node_stride + slot
         assert found.policy.row(step, slot) == found.policy.rows[node] == row
@@ -163,7 +145,7 @@ def test_values_that_settle_about_the_first_step_are_those_of_a_plain_loop(horiz
     """Eleven steps lead from one end to the other, so that the twelfth value is the first to be as the one before."""
     model = settling(horizon)
     values, costs, _ = naive.planning.backward_tables(model)
-    found = solve(model, keep="all")
+    found = solve(model)
     for (step, slot), value in values.items():
         node = step * model.node_stride + slot
         assert (found.node_values[node], found.node_violations[node]) == (value, costs[step, slot])
@@ -219,10 +201,10 @@ def agrees(model, found):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("make", [growing, late_bloomer, alternating, partial(growing, constrained=True)])
 def test_every_step_of_a_long_horizon_is_that_of_plain_python(make, threads, monkeypatch):
-    monkeypatch.setattr(sharing, "PAIRS_A_THREAD", 1)
-    monkeypatch.setattr(sharing, "PAIRS_A_CHUNK", 7)
+    monkeypatch.setattr(backward, "PAIRS_A_THREAD", 1)
+    monkeypatch.setattr(backward, "PAIRS_A_CHUNK", 7)
     model = make(90)
-    assert agrees(model, solve(model, keep="all", threads=threads))
+    assert agrees(model, solve(model, threads=threads))
 
 
 MEASURE = """
@@ -295,8 +277,6 @@ def test_a_policy_file_that_cannot_be_is_refused_before_the_work(tmp_path, monke
     model = late_bloomer(12)
     with pytest.raises(StorageError, match="no folder"):
         solve(model, policy_file=tmp_path / "nowhere" / "policy.peakrl")
-    with pytest.raises(SettingsError, match="stores no policy"):
-        solve(model, keep="value", policy_file=tmp_path / "policy.peakrl")
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -168,17 +168,6 @@ def test_masks_by_label_by_number_and_lists_of_actions_say_the_same(problem):
             assert safe.masks[safe.node_of(step, state)].tolist() == mask.tolist()
 
 
-def test_masks_of_very_large_models_are_made_when_they_are_asked_for(monkeypatch):
-    problem = random_problem(3, states=5, actions=3, horizon=4)
-    laid_out = safe_set(problem)
-    monkeypatch.setattr("peakrl.safety.safe_set.LARGEST_TABLE", 0)
-    made = safe_set(problem)
-    assert made.masks is None
-    for point in naive.decision_points(problem):
-        assert made.mask(*point).tolist() == laid_out.mask(*point).tolist()
-        assert not made.mask(*point).flags.writeable
-
-
 @seeds(20)
 def test_counts_by_step_are_those_of_the_states_that_can_be_met(seed):
     problem = random_problem(seed, states=5, actions=3, horizon=4)
@@ -217,13 +206,8 @@ def test_an_action_that_is_not_on_offer_has_no_reason():
 def test_four_bytes_for_each_action_and_state_whatever_the_horizon(horizon):
     model = compile_model(random_problem(3, states=7, actions=3, horizon=horizon, stationary=True))
     assert model.stationary
-    assert safe_set(model).steps.nbytes == 4 * (model.num_rows + model.num_slots)
-
-
-@seeds(5)
-def test_bits_are_those_of_all_entries(seed):
-    safe = safe_set(random_problem(seed, states=7, actions=3, horizon=6, stationary=seed % 2 == 0))
-    assert safe.steps.bits().tolist() == np.packbits(safe.entries).tolist()
+    steps = safe_set(model).steps
+    assert steps.row_from.nbytes + steps.slot_from.nbytes == 4 * (model.num_rows + model.num_slots)
 
 
 # Files and exports -----------------------------------------------------------------------------------------------
@@ -257,23 +241,17 @@ def test_a_file_that_calls_anything_else_safe_is_refused(tmp_path):
     with pytest.raises(StorageError, match="kept contains the safe set of another problem or version, 'random'"):
         peakrl.load(path, random_problem(2))
     head = SAFE_SET.header() | {"problem": "random", "digest": safe.model.digest}
-    bits = np.packbits(safe.entries)
-    for forged in (bits ^ 128, bits[:-1], bits.astype(np.int64), np.full_like(bits, 255)):
-        write_record(path, "safe_set", head, {"bits": forged})
+    first = safe.steps.row_from
+    for forged in (first ^ 1, first[:, :-1], first[0], first + 0.5, np.zeros_like(first)):
+        write_record(path, "safe_set", head, {"row_from": forged})
         with pytest.raises(StorageError, match="kept is damaged: its content is not the safe set"):
             peakrl.load(path, problem)
     write_record(path, "safe_set", head, {})
-    with pytest.raises(StorageError, match="kept is damaged: it lacks 'bits'"):
+    with pytest.raises(StorageError, match="kept is damaged: it lacks 'row_from'"):
         peakrl.load(path, problem)
     solve(problem).policy.save(path)
     with pytest.raises(StorageError, match="holds a 'policy', not a 'safe_set'"):
         load_safe_set(path, problem)
-
-
-def test_the_file_of_the_papers_transmitter_is_a_bit_for_each_entry(tmp_path):
-    safe = safe_set(energy_harvesting())
-    safe.save(tmp_path / "kept")
-    assert (tmp_path / "kept").stat().st_size < safe.model.num_entries / 8 + 1000
 
 
 def test_exports_list_every_action_with_the_verdict_of_the_safe_set(tmp_path):

@@ -124,10 +124,8 @@ def test_an_unsafe_power_becomes_the_nearest_safe_one_and_is_counted():
 
 def test_of_two_safe_actions_equally_near_the_first_is_taken():
     guard = shield(Corridor(), safe_set(Corridor.problem()), actions=["left", "stay", "right"]).guard
-    node = guard.safe.node_of(0, 1)
-    guard._masks = guard._masks.copy()
-    guard._masks[node] = [True, False, True]
-    assert guard.instead(0, node, 1) == 0
+    guard.mask = lambda node: np.array([True, False, True])
+    assert guard.instead(0, guard.safe.node_of(0, 1), 1) == 0
 
 
 def test_a_fallback_policy_decides_instead_and_must_be_safe_itself():

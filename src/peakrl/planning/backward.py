@@ -14,23 +14,26 @@ reason a product of probabilities that underflows must not become zero: costs th
 In a stationary model a layer of values is a function of the next layer alone. If two consecutive layers are equal, so
 are all earlier ones, and the choices with them: the induction ends there.
 
-Threads share the slots of a step (`planning.parallel`). No slot reads what another writes, so results do not depend on
-the number of threads. Only two layers of values are in memory: V alone or (V, C) side by side, in one cache line.
+Threads share the slots of a step, in chunks that fit into the processor's caches. No slot reads what another writes, so
+results do not depend on the number of threads. Only two layers of values are in memory: V alone or (V, C) side by side,
+in one cache line.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.cores import usable_cores
 from peakrl.jit import inlined, kernel, loop
 from peakrl.memory import BYTES_WITH_VALUES, check_tables
 from peakrl.numerics import times
-from peakrl.planning.parallel import Share, threads_for
-from peakrl.policy.tables import Choices, table_form, width_of
+from peakrl.policy.tables import width_of
 from peakrl.space import read_only
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs
@@ -39,6 +42,8 @@ TIE = 1.0 + 1e-12
 LEAST_COST = 1e-290
 #: Expectations are computed once per distribution if rows are at least this many times as numerous.
 SHARED = 1.5
+#: Another thread pays from about this many pairs of a step on; the largest chunk of a thread's work, in pairs.
+PAIRS_A_THREAD, PAIRS_A_CHUNK = 20_000, 150_000
 Octets = NDArray[np.uint8]
 
 
@@ -192,32 +197,32 @@ def least_cost(layout: Layout, work: Work, pays: Pays, scratch: Floats, first: i
 # Induction -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Induction:
+class Induction(NamedTuple):
     """Result of backward induction."""
 
     #: [slot of step 0]: V and C.
     first_values: Floats
     first_costs: Floats
-    #: The choice of each step and state; None if not stored.
-    choices: Choices | None
     #: [node]: V and C; empty if not stored.
     values: Floats
     costs: Floats
 
 
 def induction(
-    model: TabularModel, pays: Pays, *, choices: bool = True, values: bool = False, threads: int | None = None,
+    model: TabularModel,
+    pays: Pays,
+    *,
     table: NDArray[Any] | None = None,
-) -> Induction:  # fmt: skip
-    """Compute the steps from the last to the first; store choices, and values by node, if requested.
+    values: bool = False,
+    threads: int | None = None,
+) -> Induction:
+    """Compute the steps from the last to the first; store choices in `table`, and values by node, if requested.
 
-    `table` receives the choices of all steps; by default it is allocated.
+    `table` has the form of `policy.tables.table_form`.
     """
     size = model.num_slots
     if values:
         check_tables(model.name, model.horizon, size if model.stationary else 1, each=BYTES_WITH_VALUES)
-    stored = table if not choices or table is not None else np.zeros(*table_form(model))
     each = 2 if len(pays.cost) else 1
     ahead, here = (np.zeros(each * largest_layer(model)) for _ in range(2))
     expected = np.empty(each * shared_distributions(model, pays.link))
@@ -227,7 +232,7 @@ def induction(
         for step in range(model.horizon - 1, -1, -1):
             first, last = model.step_slots[step].tolist()
             there = 0 if model.stationary else last
-            line = np.empty(0, np.uint8) if stored is None else stored[step] if model.stationary else stored[first:last]
+            line = np.empty(0, np.uint8) if table is None else table[step] if model.stationary else table[first:last]
             work = Work(step, first, there, ahead, expected, here, line.view(np.uint8), width_of(model))
             backup(model, work, pays, share)
             if values:
@@ -235,18 +240,40 @@ def induction(
                 nodes[node : node + last - first] = here[: each * (last - first)].reshape(-1, each)
             ahead, here = here, ahead
             if model.stationary and step > 0 and equal(ahead, here):
-                if stored is not None:
-                    stored[:step] = stored[step]
+                if table is not None:
+                    table[:step] = table[step]
                 if values:
                     nodes[: step * size].reshape(step, -1)[:] = ahead[: each * size]
                 break
     return Induction(
         first_values=ahead[::each],
         first_costs=ahead[1::2] if each == 2 else np.zeros(len(ahead)),
-        choices=None if stored is None else Choices(model, stored),
         values=np.ascontiguousarray(nodes[:, 0]),
         costs=np.ascontiguousarray(nodes[:, 1]) if each == 2 else np.zeros(len(nodes)),
     )
+
+
+#: Calls part(begin, end) for each chunk of first .. last; the work of i is starts[i] .. starts[i + 1].
+Share = Callable[[Callable[[int, int], None], Longs, int, int], None]
+
+
+@contextmanager
+def threads_for(model: TabularModel, threads: int | None) -> Iterator[Share]:
+    """Yield a function that does a step's work on so many threads (None: every core), fewer if steps are short."""
+    most = model.num_rows // (1 if model.stationary else model.horizon) // PAIRS_A_THREAD
+    number = max(1, min(usable_cores() if threads is None else threads, most))
+    with ThreadPoolExecutor(number) as pool:
+        run: Any = pool.map if number > 1 else map
+
+        def share(part: Callable[[int, int], None], starts: Longs, first: int, last: int) -> None:
+            begin, end = int(starts[first]), int(starts[last])
+            chunks = max(number, -(-(end - begin) // PAIRS_A_CHUNK))
+            # Integers: given floats, numpy would convert all of `starts`.
+            work = begin + (end - begin) * np.arange(1, chunks) // chunks
+            cuts = [int(first), *(np.searchsorted(starts[first : last + 1], work) + first).tolist(), int(last)]
+            list(run(part, cuts[:-1], cuts[1:]))
+
+        yield share
 
 
 def backup(model: TabularModel, work: Work, pays: Pays, share: Share) -> None:

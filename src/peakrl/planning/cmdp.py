@@ -139,7 +139,7 @@ def solved(model: TabularModel, form: str, limits: Floats) -> AnySolution:
         value=at_start(model, values),
         violation=at_start(model, violations),
         feasible=True,
-        _policy=simplest_policy(model, weights),
+        policy=simplest_policy(model, weights),
         _tables=lambda: (values, violations),
         multipliers=multipliers.reshape(limits.shape),
         consumption=used.reshape(limits.shape),
@@ -270,16 +270,13 @@ class Flagged(Problem):
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
         """The outcomes of the model; a violation raises the flag."""
-        model, (label, flag) = self._model, state
-        layout, payoffs = model.layout, model.payoffs
+        model, payoffs, (label, flag) = self._model, self._model.payoffs, state
         row = model.row_of(step, label, action)
-        d = layout.row_distribution[row]
-        first, last = (int(edge) for edge in layout.outcome_start[d : d + 2])
-        found = []
-        for outcome in range(first, last):
-            record = int(payoffs.row_payoff[row]) + payoffs.stride * (outcome - first)
-            following = model.state_of_slot(int(layout.outcome_next[outcome]))
-            raised = flag or bool(model.record_violation[record] > 0.0)
-            chance, reward = float(layout.outcome_probability[outcome]), float(payoffs.reward[record])
-            found.append(Outcome(chance, (following, raised), reward, tuple(payoffs.constraints[record].tolist())))
+        record, found = int(payoffs.row_payoff[row]), []
+        chances = model.outcome_probability[model.outcomes_of_row(row)].tolist()
+        for chance, slot in zip(chances, model.next_slots(row), strict=True):
+            constraints = tuple(payoffs.constraints[record].tolist())
+            following = model.state_of_slot(slot), flag or min(constraints, default=0.0) < 0.0
+            found.append(Outcome(chance, following, float(payoffs.reward[record]), constraints))
+            record += payoffs.stride
         return found

@@ -10,29 +10,24 @@ policy of least expected violation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from pathlib import Path
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from peakrl.checks import check_choice, check_count
+from peakrl.checks import check_count
 from peakrl.compile import Target, as_model
-from peakrl.errors import PolicyError, SettingsError
 from peakrl.numerics import LEAST
 from peakrl.planning.backward import LEAST_COST, Pays, induction, pays_of
-from peakrl.planning.reasons import explain
 from peakrl.policy.files import choices_table
-from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.policy.tables import Choices, Policy, StochasticPolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 
 PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)
-#: What `solve` stores.
-Keep = Literal["policy", "value", "all"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,7 +42,8 @@ class Solution(Generic[PolicyKind]):
     violation: float
     #: Whether the constraints can be satisfied; for `solve_modified` whether its optimum violates nothing.
     feasible: bool
-    _policy: PolicyKind | None
+    #: An optimal policy: a `Policy`; for `solve_cmdp` a `StochasticPolicy` if actions must be drawn.
+    policy: PolicyKind
     #: Returns V and C by node, called on first use; None: solve the original problem again.
     _tables: Callable[[], tuple[Floats, Floats]] | None = None
     _reason: str | None = None
@@ -56,33 +52,26 @@ class Solution(Generic[PolicyKind]):
     #: For `solve_cmdp`: how much of each limit is used.
     consumption: Floats | None = None
 
-    @property
-    def policy(self) -> PolicyKind:
-        """An optimal policy: a `Policy`; for `solve_cmdp` a `StochasticPolicy` if actions must be drawn."""
-        if self._policy is None:
-            raise PolicyError('this solution has no policy, since keep is "value"; solve(model, keep="policy") has one')
-        return self._policy
-
     @cached_property
     def reason(self) -> str | None:
         """None if feasible, else why not."""
-        return self._reason if self.feasible or self._reason is not None else why_infeasible(self.model)
+        return self._reason if self.feasible or self._reason is not None else self.safe_set.infeasible_reason
 
     @property
     def node_values(self) -> Floats:
-        """[node]: `value` from each step and state on; computed on first use unless `keep` was "all"."""
+        """[node]: `value` from each step and state on; computed on first use."""
         return self._by_node[0]
 
     @property
     def node_violations(self) -> Floats:
-        """[node]: `violation` from each step and state on; computed on first use unless `keep` was "all"."""
+        """[node]: `violation` from each step and state on; computed on first use."""
         return self._by_node[1]
 
     @cached_property
     def _by_node(self) -> tuple[Floats, Floats]:
         if self._tables is not None:
             return self._tables()
-        found = induction(self.model, original(self.model), choices=False, values=True)
+        found = induction(self.model, original(self.model), values=True)
         return found.values, found.costs
 
     @property
@@ -92,27 +81,22 @@ class Solution(Generic[PolicyKind]):
 
     def __repr__(self) -> str:
         verdict = "feasible" if self.feasible else "not feasible (see .reason)"
-        stored = "no policy" if self._policy is None else f"policy {self._policy!r}"
-        return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, {stored}>"
+        return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, policy {self.policy!r}>"
 
 
-def solve(
-    model: Target, *, keep: Keep = "policy", threads: int | None = None, policy_file: str | Path | None = None
-) -> Solution[Policy]:
+@singledispatch
+def solve(target: Target, *, threads: int | None = None, policy_file: str | Path | None = None) -> Solution[Policy]:
     """Solve a model or problem: the largest expected reward without any violation.
 
     Parameters
     ----------
-    model
+    target
         A model or problem.
-    keep
-        What the solution stores: "policy" (a byte for each step and state, more if a state has over 256 actions),
-        "value" (only the numbers) or "all" (the values by step and state too, 16 bytes each; otherwise they are
-        computed on first use).
     threads
         The number of threads; by default all cores if the model is large. Results do not depend on it.
     policy_file
-        Write the policy there while it is computed, for `load`. It stays on disk and need not fit into memory.
+        Write the policy there while it is computed, for `load`; it stays on disk and need not fit into memory. By
+        default it is in memory: a byte for each step and state, more if a state has over 256 actions.
 
     Returns
     -------
@@ -127,34 +111,22 @@ def solve(
     >>> solution.feasible
     True
     """
-    check_choice(keep, "keep", get_args(Keep))
     threads = None if threads is None else check_count(threads, "threads")
-    model, planned = as_model(model), keep != "value"
-    if policy_file is not None and not planned:
-        raise SettingsError('policy_file is given, but keep="value" stores no policy; omit one of them')
-    with choices_table(model, policy_file) if planned else nullcontext() as table:
-        found = induction(model, original(model), choices=planned, values=keep == "all", threads=threads, table=table)
-    policy = None if found.choices is None else Policy(model, found.choices)
+    model = as_model(target)
+    with choices_table(model, policy_file) as table:
+        found = induction(model, original(model), table=table, threads=threads)
     return Solution(
         model=model,
         value=at_start(model, found.first_values),
         violation=at_start(model, found.first_costs),
         feasible=not found.first_costs[model.first_slot].any(),
-        _policy=policy,
-        _tables=(lambda: (found.values, found.costs)) if keep == "all" else None,
+        policy=Policy(model, Choices(model, table)),
     )
 
 
 def original(model: TabularModel) -> Pays:
     """Return the rewards of the original problem, and its costs if anything may violate."""
     return pays_of(model, row_rewards(model), row_costs(model) if may_violate(model) else None)
-
-
-def why_infeasible(model: TabularModel) -> str:
-    """Return why no policy satisfies every constraint."""
-    found = induction(model, original(model), values=True)
-    assert found.choices is not None
-    return explain(model, found.costs, found.choices)
 
 
 def row_rewards(model: TabularModel) -> Floats:

@@ -78,11 +78,20 @@ class Reason:
         if self.violates:
             ((action, breaches),) = self.breaks.items()
             return f"at step {self.step} in state {shown(self.state)} {blame(action, breaches)}"
+        return f"{self.path}; {self.end}. Every other action on the path is unsafe as well"
+
+    @property
+    def path(self) -> str:
+        """The moves to the dead end."""
         texts = [str(move) for move in self.moves]
         if len(texts) > 2 * MOVES_SHOWN + 1:
             texts[MOVES_SHOWN:-MOVES_SHOWN] = [f"... {len(texts) - 2 * MOVES_SHOWN} more steps ..."]
-        end = f"at step {self.step} in state {shown(self.state)} {every_action(self.breaks)}"
-        return f"{' -> '.join(texts)}; {end}. Every other action on the path is unsafe as well"
+        return " -> ".join(texts)
+
+    @property
+    def end(self) -> str:
+        """The dead end."""
+        return f"at step {self.step} in state {shown(self.state)} {every_action(self.breaks)}"
 
 
 def every_action(breaks: dict[Hashable, tuple[Breach, ...]]) -> str:
@@ -101,9 +110,7 @@ def blame(action: Hashable, breaches: tuple[Breach, ...]) -> str:
 
 def breaches_of(model: TabularModel, row: int) -> tuple[Breach, ...]:
     """Return the constraints that a row may violate."""
-    first = int(model.payoffs.row_payoff[row])
-    d = model.layout.row_distribution[row]
-    outcomes = int(model.layout.outcome_start[d + 1] - model.layout.outcome_start[d])
+    first, outcomes = int(model.payoffs.row_payoff[row]), len(model.next_slots(row))
     values = model.payoffs.constraints[first : first + (outcomes if model.payoffs.stride else 1)]
     found = zip(model.constraint_names, values.min(axis=0).tolist(), values.max(axis=0).tolist(), strict=True)
     return tuple(Breach(*each) for each in found if each[1] < 0)
@@ -114,43 +121,59 @@ def dead_end(model: TabularModel, slot: int) -> dict[Hashable, tuple[Breach, ...
     return {model.action_of_row(row): breaches_of(model, row) for row in model.rows_of_slot(slot)}
 
 
+def why_infeasible(model: TabularModel, distance: Ints) -> str:
+    """Return why no policy satisfies every constraint: the way from the likeliest unsafe first state to a dead end."""
+    unsafe = np.where(distance[model.first_slot] >= 0, model.first_probability, -1.0)
+    slot, probability = int(model.first_slot[np.argmax(unsafe)]), float(unsafe.max())
+    reason = way_to_dead_end(model, distance, 0, slot)
+    known = model.infeasible_reason
+    why = "no policy satisfies every constraint" if known is None else f"{known}. Step by step"
+    if reason.violates:
+        return f"{why}: {reason.end}. It is a first state, with probability {probability:.6g}."
+    return (
+        f"{why}: {reason.end}. It can be reached without a violation from a first state of probability "
+        f"{probability:.6g} ({reason.path}), and every other action on the path is unsafe as well."
+    )
+
+
 def reason_of(model: TabularModel, distance: Ints, step: int, slot: int, row: int) -> Reason:
     """Return why an unsafe row is not safe; `distance` is [node]."""
     if not model.keeps[row]:
         return Reason((), step, model.state_of_slot(slot), {model.action_of_row(row): breaches_of(model, row)})
-    moves = []
-    while True:
+    return way_to_dead_end(model, distance, step, slot, row)
+
+
+def way_to_dead_end(model: TabularModel, distance: Ints, step: int, slot: int, row: int | None = None) -> Reason:
+    """Return a shortest way from an unsafe state to a dead end; it begins with `row` if one is given."""
+    moves: list[Move] = []
+    while row is not None or distance[step * model.node_stride + slot] > 0:
+        row = nearest_row(model, distance, step, slot) if row is None else row
         following, probability = nearest_outcome(model, distance, step, row)
         state, after = model.state_of_slot(slot), model.state_of_slot(following)
         moves.append(Move(step, state, model.action_of_row(row), after, probability))
-        step, slot = step + 1, following
-        if distance[step * model.layout.node_stride + slot] == 0:
-            break
-        row = nearest_row(model, distance, step, slot)
+        step, slot, row = step + 1, following, None
     return Reason(tuple(moves), step, model.state_of_slot(slot), dead_end(model, slot))
 
 
 def nearest_row(model: TabularModel, distance: Ints, step: int, slot: int) -> int:
     """Return the first row of a shortest path from an unsafe state to a dead end."""
-    wanted = distance[step * model.layout.node_stride + slot] - 1
+    wanted = distance[step * model.node_stride + slot] - 1
     for row in model.rows_of_slot(slot):
         if model.keeps[row]:
             following, _ = nearest_outcome(model, distance, step, row)
-            if distance[(step + 1) * model.layout.node_stride + following] == wanted:
+            if distance[(step + 1) * model.node_stride + following] == wanted:
                 return row
     raise AssertionError("no action of an unsafe state is as near to a dead end as the state is")
 
 
 def nearest_outcome(model: TabularModel, distance: Ints, step: int, row: int) -> tuple[int, float]:
     """Return the unsafe next slot nearest to a dead end (the most probable of several), and its probability."""
-    layout = model.layout
-    d = layout.row_distribution[row]
-    outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
-    following = layout.outcome_next[outcomes]
-    away = distance[(step + 1) * layout.node_stride + following]
+    outcomes = model.outcomes_of_row(row)
+    following, probability = model.outcome_next[outcomes], model.outcome_probability[outcomes]
+    away = distance[(step + 1) * model.node_stride + following]
     nearest = away == away[away >= 0].min()
-    index = int(np.argmax(np.where(nearest, layout.outcome_probability[outcomes], -1.0)))
-    return int(following[index]), float(layout.outcome_probability[outcomes][index])
+    index = int(np.argmax(np.where(nearest, probability, -1.0)))
+    return int(following[index]), float(probability[index])
 
 
 def shown(value: Hashable) -> str:

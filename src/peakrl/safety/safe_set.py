@@ -7,7 +7,7 @@ safe actions never violates; if a first state is not safe, no policy satisfies e
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from functools import cached_property
+from functools import cached_property, singledispatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +18,13 @@ from peakrl.errors import StorageError
 from peakrl.model_file import restored_model
 from peakrl.policy.export import as_csv, as_json, written
 from peakrl.records import FileKind, Record
-from peakrl.safety.reasons import Reason, reason_of
+from peakrl.safety.reasons import Reason, reason_of, why_infeasible
 from peakrl.tabular import TabularModel, store_model
 from peakrl.types import Ints
 from peakrl.viability import Bools, SafeSteps, dead_end_distances
 
 #: The file of a safe set.
 SAFE_SET = FileKind("safe_set")
-#: The masks of all steps and states are stored if they take at most this many bytes.
-LARGEST_TABLE = 1 << 28
 
 
 class StepCount(NamedTuple):
@@ -76,6 +74,11 @@ class SafeSet:
         """[node]: which states are safe."""
         return self.steps.nodes
 
+    @property
+    def infeasible_reason(self) -> str | None:
+        """Why no policy satisfies every constraint, step by step; None if `feasible`."""
+        return None if self.feasible else why_infeasible(self.model, self._distance)
+
     # What may be done ----------------------------------------------------------------------------------------
 
     def contains(self, step: int, state: Hashable) -> bool:
@@ -107,38 +110,14 @@ class SafeSet:
     def _distance(self) -> Ints:
         return dead_end_distances(self.model.layout, self.model.keeps, self.nodes)
 
-    # Masks by index: faster than by state ------------------------------------------------
+    # Masks by index ------------------------------------------------------------------------------------------
 
     def node_of(self, step: int, state: Hashable) -> int:
         """Return the index of a step and state for `mask_of` and `masks`."""
-        try:
-            slot = self._slots[state if self.model.stationary else (step, state)]
-            if 0 <= step < self.model.horizon:
-                return step * self.model.layout.node_stride + slot
-        except (KeyError, TypeError):
-            pass
-        slot = self.model.slot_of(step, state)  # raises with the reason
-        return step * self.model.layout.node_stride + slot
-
-    @cached_property
-    def _slots(self) -> dict[Any, int]:
-        """Slots by state, in a layered model by (step, state)."""
-        model = self.model
-        offers = np.diff(model.layout.row_start) > 0
-        if model.stationary:
-            return {model.state_of_slot(slot): slot for slot in np.flatnonzero(offers).tolist()}
-        return {
-            (step, model.state_of_slot(slot)): slot
-            for step, (first, last) in enumerate(model.layout.step_slots.tolist())
-            for slot in (np.flatnonzero(offers[first:last]) + first).tolist()
-        }
+        return self.model.slot_of(step, state) + step * self.model.node_stride
 
     def mask_of(self, node: int) -> Bools:
         """Return [action]: the mask of a node; read-only."""
-        mask: Bools
-        if self.masks is not None:
-            mask = self.masks[node]
-            return mask
         step, slot = divmod(node, self.model.num_slots)  # step 0 for layered models, whose strides are 0
         mask = np.zeros(len(self.model.action_labels), np.bool_)
         rows = self.model.rows_of_slot(slot)
@@ -146,17 +125,13 @@ class SafeSet:
         mask.flags.writeable = False
         return mask
 
-    @cached_property
-    def masks(self) -> Bools | None:
-        """[node, action]: every mask; None if they would take more than a quarter of a gigabyte."""
+    @property
+    def masks(self) -> Bools:
+        """[node, action]: every mask, a byte for each step, state and action."""
         model = self.model
-        if model.num_nodes * len(model.action_labels) > LARGEST_TABLE:
-            return None
         masks = np.zeros((model.num_nodes, len(model.action_labels)), np.bool_)
-        slots = np.repeat(np.arange(model.num_slots), np.diff(model.layout.row_start))
         for step in range(model.horizon if model.stationary else 1):
-            masks[step * model.layout.node_stride + slots, model.row_action] = self.steps.rows(step)
-        masks.flags.writeable = False
+            masks[step * model.node_stride + model.slot_of_row, model.row_action] = self.steps.rows(step)
         return masks
 
     # Export and files -------------------------------------------------------------------------------------
@@ -201,17 +176,18 @@ class SafeSet:
         return written(as_json(head, self.COLUMNS, self._table()), path)
 
     def save(self, path: str | Path, *, with_model: bool = False) -> None:
-        """Write the safe set to one file for `peakrl.load`: one bit for each step, state and action.
+        """Write the safe set to one file for `peakrl.load`: four bytes for each state and action.
 
         `with_model` puts the model beside it, so that the file can be read without the problem.
         """
-        record = Record({"problem": self.model.name, "digest": self.model.digest}, {"bits": self.steps.bits()})
+        record = Record({"problem": self.model.name, "digest": self.model.digest}, {"row_from": self.steps.row_from})
         if with_model:
             record.add("model", store_model(self.model))
         SAFE_SET.write(path, record)
 
 
-def safe_set(model: Target) -> SafeSet:
+@singledispatch
+def safe_set(target: Target) -> SafeSet:
     """Return the safe set of a model or problem: the actions after which a policy exists that never violates.
 
     It depends only on the possible outcomes and the constraints of the model; probabilities may be wrong.
@@ -223,13 +199,13 @@ def safe_set(model: Target) -> SafeSet:
     >>> safe.feasible
     True
     """
-    return SafeSet(as_model(model))
+    return SafeSet(as_model(target))
 
 
 def load_safe_set(path: str | Path, model: Target | None = None) -> SafeSet:
     """Load the safe set that was saved at `path`, for `model` (a model or problem) or for the model in the file.
 
-    Every bit is checked against the model.
+    Every number is checked against the model.
     """
     known = None if model is None else as_model(model)
     with SAFE_SET.reading(path) as record:
@@ -246,7 +222,6 @@ def load_safe_set(path: str | Path, model: Target | None = None) -> SafeSet:
                 f"{path} contains the safe set of another problem or version, {problem!r}, not of {known!r}"
             )
         found = SafeSet(known)
-        bits = record.arrays["bits"]
-        if bits.dtype != np.uint8 or not np.array_equal(bits, found.steps.bits()):
+        if not np.array_equal(record.arrays["row_from"], found.steps.row_from):
             raise ValueError(f"its content is not the safe set of {known.name!r}")
     return found

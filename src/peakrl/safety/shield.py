@@ -19,7 +19,8 @@ end of an episode only resets the lane; it is passed on, and its mask is all 1.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 from peakrl.checks import check_choice, shown
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
 from peakrl.safety.safe_set import SafeSet
+from peakrl.space import frozen
 from peakrl.spaces import ActionSet
 from peakrl.tabular import TabularModel
 from peakrl.types import Longs
@@ -64,22 +66,11 @@ class Guard:
         self.labels = list(self.actions.labels if labels is None else labels)
         self.state_of = with_step(label_of if state_of is None else state_of)
         self.columns = columns_of(self.model, self.labels, len(self.actions))
-        self._masks = self._all_masks()
+        #: [action of the environment]: nothing is safe; and everything is, for an action that only resets.
+        self.nothing = frozen(np.zeros(len(self.actions)), np.bool_, own=True)
+        self.anything = frozen(np.ones(len(self.actions)), np.bool_, own=True)
         #: The possible next slots of (slot, action), computed on first use.
         self._following: dict[tuple[int, int], frozenset[int]] = {}
-
-    def _all_masks(self) -> Bools | None:
-        """[node, action of the environment]: every mask; None if there are too many."""
-        masks = self.safe.masks
-        if masks is None or np.array_equal(self.columns, np.arange(masks.shape[1])):
-            return masks
-        return self._own_order(masks)
-
-    def _own_order(self, masks: Bools) -> Bools:
-        """Return masks over the model's actions as masks over the environment's."""
-        own: Bools = masks[..., np.maximum(self.columns, 0)] & (self.columns >= 0)
-        own.flags.writeable = False
-        return own
 
     # State of an episode -------------------------------------------------------------------------------------
 
@@ -132,11 +123,8 @@ class Guard:
     # Actions ----------------------------------------------------------------------------------------
 
     def mask(self, node: int) -> Bools:
-        """Return [action of the environment]: True if it is safe."""
-        if self._masks is None:
-            return self._own_order(self.safe.mask_of(node))
-        mask: Bools = self._masks[node]
-        return mask
+        """Return [action of the environment]: True if it is safe; read-only."""
+        return frozen(self.safe.mask_of(node)[np.maximum(self.columns, 0)] & (self.columns >= 0), np.bool_, own=True)
 
     def index(self, action: Any) -> int:
         """Return the index of an action of the environment."""
@@ -215,7 +203,7 @@ def own_model(environment: Any) -> TabularModel | None:
     return model if isinstance(model, TabularModel) and hasattr(environment, "actions") else None
 
 
-def check_same(model: TabularModel, safe: Any) -> None:
+def check_same(model: Any, safe: Any) -> None:
     """Raise unless a safe set belongs to the environment's own model."""
     if isinstance(safe, SafeSet) and safe.model is not model and safe.model.digest != model.digest:
         raise SettingsError(
@@ -224,226 +212,200 @@ def check_same(model: TabularModel, safe: Any) -> None:
         )
 
 
-#: Instead of a node: no episode has begun, it is over, or it continues after the last step of the safe set.
-NOT_BEGUN, OVER, BEYOND = -1, -2, -3
+#: Instead of a node: no episode has begun, it is over, it continues after the last step of the safe set, or the next
+#: action resets the environment.
+NOT_BEGUN, OVER, BEYOND, WAITING = -1, -2, -3, -4
 NO_ACTION = {
     NOT_BEGUN: "call reset() first",
     OVER: "the episode is over: call reset() before the next step",
 }
-#: Instead of a node: the next action resets the lane.
-WAITING = -4
 
 
-class VectorShield(VectorWrapper):
-    """A vectorised Gymnasium environment that takes safe actions only; made by `shield`."""
+class Lane:
+    """The episodes of one environment behind the shield."""
 
-    def __init__(self, env: Any, guard: Guard, mode: AutoresetMode, own: list[Any] | None) -> None:
-        super().__init__(env)
-        self.guard, self.mode = guard, mode
-        #: Steps taken, and actions replaced, in all lanes and episodes.
+    def __init__(self, guard: Guard, own: Any, follows_model: bool) -> None:
+        self.guard = guard
+        #: An environment of peakrl, which knows its state; None if states are read from observations.
+        self.own = own
+        #: Nothing impossible can occur.
+        self.follows_model = follows_model
+        self.node, self.step, self.replacements = NOT_BEGUN, 0, 0
+        self.mask: Bools = guard.nothing
+        #: Steps taken, and actions replaced, in all episodes.
         self.steps, self.replaced = 0, 0
-        #: Environments of peakrl, which know their states; None if states are read from observations.
-        self._own = own
-        #: They follow the model itself: nothing impossible can occur unless a wrapper changes actions.
-        self._bare = env is env.unwrapped and list(getattr(env, "envs", ())) == own
-        self._nodes = [NOT_BEGUN] * self.num_envs
-        self._step_of = [0] * self.num_envs
-        self._replacements = np.zeros(self.num_envs, np.int64)
-        self._masks = np.zeros((self.num_envs, len(guard.actions)), np.bool_)
+        self._before: tuple[int, int] | None = None
 
-    def action_masks(self) -> Bools:
-        """Return [lane, action]: True if it is safe now."""
-        if NOT_BEGUN in self._nodes:
-            raise TargetError(NO_ACTION[NOT_BEGUN])
-        return self._masks.copy()
+    def begin(self, observation: Any) -> None:
+        """Begin an episode."""
+        self.step, self.replacements, self._before = 0, 0, None
+        self._arrive(observation)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode in every lane, or in those that `options["reset_mask"]` names."""
-        chosen = None if options is None else options.get("reset_mask")
-        lanes = range(self.num_envs) if chosen is None else np.flatnonzero(chosen).tolist()
-        for lane in lanes:
-            self._nodes[lane] = NOT_BEGUN
-        observations, infos = self.env.reset(seed=seed, options=options)
-        seen = list(iterate(self.env.observation_space, observations))
-        for lane in lanes:
-            self._begin(lane, seen[lane])
-        return observations, self._with_infos(infos)
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Take an action in every lane, or a safe one instead."""
-        asked = [self.guard.index(action) for action in iterate(self.env.action_space, actions)]
-        taken = [self._allowed(lane, index) for lane, index in enumerate(asked)]
-        replaced = np.array(asked) != taken
-        before = list(zip(self._nodes, taken, strict=True))
-        self._nodes = [OVER] * self.num_envs  # in case anything raises an error
-        if replaced.any():
-            actions = self.guard.actions.batch(taken)
-        result = self.env.step(actions)
-        observations, _, terminations, truncations, infos = result
-        seen = list(iterate(self.env.observation_space, observations))
-        for lane in range(self.num_envs):
-            over = bool(terminations[lane] or truncations[lane])
-            self._move(lane, seen[lane], before[lane], bool(replaced[lane]), over)
-        counts = {"shield_replaced": replaced, "shield_action": np.array(taken, np.int64)}
-        return *result[:4], self._with_infos(infos, **counts)
-
-    def _allowed(self, lane: int, index: int) -> int:
-        """Return the index of the action that a lane takes."""
-        node = self._nodes[lane]
-        if node == WAITING:
+    def allowed(self, index: int) -> int:
+        """Return the index of the action to take instead of this one, or raise; nothing changes."""
+        if self.node == WAITING:
             return index
-        if node < 0:
-            raise TargetError(f"lane {lane}: {NO_ACTION.get(node) or beyond(self.guard)}")
-        try:
-            return index if self._masks[lane, index] else self.guard.instead(self._step_of[lane], node, index)
-        except PeakError as error:
-            raise type(error)(f"lane {lane}: {error}") from None
+        if self.node < 0:
+            raise TargetError(NO_ACTION.get(self.node) or beyond(self.guard))
+        return index if self.mask[index] else self.guard.instead(self.step, self.node, index)
 
-    def _move(self, lane: int, observation: Any, before: tuple[int, int], replaced: bool, over: bool) -> None:
-        """Update one lane after a step."""
-        if before[0] == WAITING:
-            self._begin(lane, observation)
-            return
-        self.steps += 1
-        self.replaced += replaced
-        self._step_of[lane] += 1
-        self._replacements[lane] += replaced
-        if not over:
-            self._arrive(lane, observation, before)
-        elif self.mode is AutoresetMode.SAME_STEP:
-            self._begin(lane, observation)
-        else:
-            waiting = self.mode is AutoresetMode.NEXT_STEP
-            self._nodes[lane] = WAITING if waiting else OVER
-            self._masks[lane] = waiting
+    def leave(self, asked: int, taken: int) -> None:
+        """Note the action before it is taken; the episode counts as over if the environment then raises an error."""
+        if self.node != WAITING:
+            self.steps += 1
+            self.step += 1
+            self.replacements += taken != asked
+            self.replaced += taken != asked
+        self._before = None if self.node == WAITING else (self.node, taken)
+        self.node, self.mask = OVER, self.guard.nothing
 
-    def _begin(self, lane: int, observation: Any) -> None:
-        self._step_of[lane] = 0
-        self._replacements[lane] = 0
-        self._arrive(lane, observation, None)
+    def move(self, observation: Any, over: bool, mode: AutoresetMode = AutoresetMode.DISABLED) -> None:
+        """Note what an action led to; `mode` says what follows the end of an episode."""
+        if self._before is None or (over and mode is AutoresetMode.SAME_STEP):
+            self.begin(observation)
+        elif not over:
+            self._arrive(observation)
+        elif mode is AutoresetMode.NEXT_STEP:
+            self.node, self.mask = WAITING, self.guard.anything
 
-    def _arrive(self, lane: int, observation: Any, before: tuple[int, int] | None) -> None:
-        """Update the node and mask of a lane."""
-        guard, step = self.guard, self._step_of[lane]
-        self._nodes[lane], self._masks[lane] = BEYOND, False
+    def _arrive(self, observation: Any) -> None:
+        guard, step = self.guard, self.step
         if step >= guard.model.horizon:
+            self.node, self.mask = BEYOND, guard.nothing
             return
-        own = None if self._own is None else self._own[lane]
-        try:
-            if own is None:
-                self._nodes[lane] = guard.arrive(guard.state(observation, step), step, before, observation)
-            else:
-                self._nodes[lane] = guard.arrive(own.state, step, None if self._bare else before)
-        except PeakError as error:
-            raise type(error)(f"lane {lane}: {error}") from None
-        self._masks[lane] = guard.mask(self._nodes[lane])
-
-    def _with_infos(self, infos: dict[str, Any], **more: NDArray[Any]) -> dict[str, Any]:
-        """Return batched infos with those of the shield."""
-        own = {"action_mask": self._masks.astype(np.int8), "shield_replacements": self._replacements.copy(), **more}
-        marks = {f"_{key}": np.ones(self.num_envs, np.bool_) for key in own}
-        return {**infos, **own, **marks}
-
-
-def make_vector_shield(
-    env: VectorEnv[Any, Any, Any], safe: SafeSet, labels: Sequence[Hashable] | None, options: dict[str, Any]
-) -> VectorShield:
-    """Return a shielded vectorised environment."""
-    try:
-        mode = AutoresetMode(env.metadata.get("autoreset_mode"))
-    except ValueError:
-        raise SettingsError(
-            f'metadata["autoreset_mode"] of the vectorised environment is {env.metadata.get("autoreset_mode")!r}; it '
-            f"must be one of {', '.join(str(each) for each in AutoresetMode)} (Gymnasium 1.1 and later set it)"
-        ) from None
-    own = None
-    if options["state_of"] is None:
-        # Environments in this process know their state; those in other processes show only observations.
-        inner = [each.unwrapped for each in getattr(env.unwrapped, "envs", ())]
-        models = [own_model(each) for each in inner]
-        if inner and all(model is not None for model in models):
-            own = inner
-            for model in models:
-                assert model is not None
-                check_same(model, safe)
-            labels = models[0].action_labels if labels is None and models[0] is not None else labels
-    if options["fallback"] is not None and hasattr(options["fallback"], "reset"):
-        options["fallback"].reset(0)
-    guard = Guard(safe, env.single_action_space, labels=labels, **options)
-    return VectorShield(env, guard, mode, own)
+        if self.own is None:
+            self.node = guard.arrive(guard.state(observation, step), step, self._before, observation)
+        else:
+            self.node = guard.arrive(self.own.state, step, None if self.follows_model else self._before)
+        self.mask = guard.mask(self.node)
 
 
 class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A Gymnasium environment that takes safe actions only; made by `shield`."""
 
-    def __init__(self, env: Any, guard: Guard, own: Any) -> None:
+    def __init__(self, env: Any, guard: Guard, lanes: list[Lane]) -> None:
         super().__init__(env)
-        self.guard = guard
-        #: Steps taken, and actions replaced, in all episodes.
-        self.steps, self.replaced = 0, 0
-        #: An environment of peakrl, which knows its state; None if the state is read from observations.
-        self._own = own
-        self._nothing = np.zeros(len(guard.actions), np.bool_)
-        self._nothing.flags.writeable = False
-        self._node, self._step, self._replacements = NOT_BEGUN, 0, 0
-        self._mask: Bools = self._nothing
+        self.guard, (self._lane,) = guard, lanes
+
+    @property
+    def steps(self) -> int:
+        """Steps taken in all episodes."""
+        return self._lane.steps
+
+    @property
+    def replaced(self) -> int:
+        """Actions replaced in all episodes."""
+        return self._lane.replaced
 
     def action_masks(self) -> Bools:
         """Return [action]: True if it is safe now; read-only."""
-        if self._node == NOT_BEGUN:
+        if self._lane.node == NOT_BEGUN:
             raise TargetError(NO_ACTION[NOT_BEGUN])
-        return self._mask
+        return self._lane.mask
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
-        self._node, self._mask = NOT_BEGUN, self._nothing
+        self._lane.node = NOT_BEGUN
         observation, info = self.env.reset(seed=seed, options=options)
         if hasattr(self.guard.fallback, "reset"):
             self.guard.fallback.reset(seed)
-        self._step, self._replacements = 0, 0
-        self._arrive(observation, None)
-        return observation, {**info, "action_mask": self._mask.astype(np.int8), "shield_replacements": 0}
+        self._lane.begin(observation)
+        return observation, self._with_info(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take an action, or a safe one instead."""
-        if self._node < 0:
-            raise TargetError(NO_ACTION.get(self._node) or self._beyond())
-        guard = self.guard
-        asked = taken = guard.index(action)
-        if not self._mask[asked]:
-            taken = guard.instead(self._step, self._node, asked)
-            action = guard.actions.value(taken)
-            self._replacements += 1
-            self.replaced += 1
-        before, self._node, self._mask = self._node, OVER, self._nothing  # in case the environment raises an error
+        asked = self.guard.index(action)
+        taken = self._lane.allowed(asked)
+        self._lane.leave(asked, taken)
+        action = action if taken == asked else self.guard.actions.value(taken)
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self.steps += 1
-        self._step += 1
-        if not (terminated or truncated):
-            self._arrive(observation, (before, taken))
-        info = {
-            **info,
-            "action_mask": self._mask.astype(np.int8),
-            "shield_replaced": taken != asked,
-            "shield_action": taken,
-            "shield_replacements": self._replacements,
-        }
+        self._lane.move(observation, terminated or truncated)
+        info = self._with_info(info, shield_replaced=taken != asked, shield_action=taken)
         return observation, reward, terminated, truncated, info
 
-    def _arrive(self, observation: Any, before: tuple[int, int] | None) -> None:
-        """Update the node and mask of the episode."""
-        guard, step = self.guard, self._step
-        if step >= guard.model.horizon:
-            self._node = BEYOND
-        else:
-            if self._own is None:
-                self._node = guard.arrive(guard.state(observation, step), step, before, observation)
-            else:  # it follows the model itself: nothing impossible can occur unless a wrapper changes actions
-                self._node = guard.arrive(self._own.state, step, None if self.env is self._own else before)
-            self._mask = guard.mask(self._node)
+    def _with_info(self, info: dict[str, Any], **more: Any) -> dict[str, Any]:
+        mask = self._lane.mask.astype(np.int8)
+        return {**info, "action_mask": mask, "shield_replacements": self._lane.replacements, **more}
 
-    def _beyond(self) -> str:
-        return beyond(self.guard)
+
+class VectorShield(VectorWrapper):
+    """A vectorised Gymnasium environment that takes safe actions only; made by `shield`."""
+
+    def __init__(self, env: Any, guard: Guard, lanes: list[Lane]) -> None:
+        super().__init__(env)
+        self.guard, self._lanes, given = guard, lanes, env.metadata.get("autoreset_mode")
+        try:
+            self.mode = AutoresetMode(given)
+        except ValueError:
+            raise SettingsError(
+                f'metadata["autoreset_mode"] of the vectorised environment is {given!r}; it '
+                f"must be one of {', '.join(str(each) for each in AutoresetMode)} (Gymnasium 1.1 and later set it)"
+            ) from None
+        if hasattr(guard.fallback, "reset"):
+            guard.fallback.reset(0)
+
+    @property
+    def steps(self) -> int:
+        """Steps taken in all lanes and episodes."""
+        return sum(lane.steps for lane in self._lanes)
+
+    @property
+    def replaced(self) -> int:
+        """Actions replaced in all lanes and episodes."""
+        return sum(lane.replaced for lane in self._lanes)
+
+    def action_masks(self) -> Bools:
+        """Return [lane, action]: True if it is safe now."""
+        if any(lane.node == NOT_BEGUN for lane in self._lanes):
+            raise TargetError(NO_ACTION[NOT_BEGUN])
+        return np.stack([lane.mask for lane in self._lanes])
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in every lane, or in those that `options["reset_mask"]` names."""
+        chosen = None if options is None else options.get("reset_mask")
+        numbers = range(self.num_envs) if chosen is None else np.flatnonzero(chosen).tolist()
+        for number in numbers:
+            self._lanes[number].node = NOT_BEGUN
+        observations, infos = self.env.reset(seed=seed, options=options)
+        seen = list(iterate(self.env.observation_space, observations))
+        for number in numbers:
+            with named(number):
+                self._lanes[number].begin(seen[number])
+        return observations, self._with_infos(infos)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Take an action in every lane, or a safe one instead."""
+        asked = [self.guard.index(action) for action in iterate(self.env.action_space, actions)]
+        taken = []
+        for number, (lane, index) in enumerate(zip(self._lanes, asked, strict=True)):
+            with named(number):
+                taken.append(lane.allowed(index))
+        for lane, *indices in zip(self._lanes, asked, taken, strict=True):
+            lane.leave(*indices)
+        result = self.env.step(actions if taken == asked else self.guard.actions.batch(taken))
+        observations, _, terminations, truncations, infos = result
+        for number, observation in enumerate(iterate(self.env.observation_space, observations)):
+            with named(number):
+                over = bool(terminations[number] or truncations[number])
+                self._lanes[number].move(observation, over, self.mode)
+        counts = {"shield_replaced": np.array(asked) != taken, "shield_action": np.array(taken, np.int64)}
+        return *result[:4], self._with_infos(infos, **counts)
+
+    def _with_infos(self, infos: dict[str, Any], **more: NDArray[Any]) -> dict[str, Any]:
+        """Return batched infos with those of the shield."""
+        masks = np.stack([lane.mask for lane in self._lanes]).astype(np.int8)
+        replacements = np.array([lane.replacements for lane in self._lanes])
+        own = {"action_mask": masks, "shield_replacements": replacements, **more}
+        return {**infos, **own, **{f"_{key}": np.ones(self.num_envs, np.bool_) for key in own}}
+
+
+@contextmanager
+def named(lane: int) -> Iterator[None]:
+    """Begin the message of an error with the lane."""
+    try:
+        yield
+    except PeakError as error:
+        raise type(error)(f"lane {lane}: {error}") from None
 
 
 def beyond(guard: Guard) -> str:
@@ -483,15 +445,24 @@ def shield(
     The shield is valid only if the model has every possible outcome. An outcome that the model excludes, an unknown
     state, or a state in which nothing is safe is a `TargetError`.
     """
-    options: dict[str, Any] = {"on_unsafe": on_unsafe, "state_of": state_of, "fallback": fallback}
-    if isinstance(env, VectorEnv):
-        return make_vector_shield(env, safe_set, actions, options)
-    if not isinstance(env, gymnasium.Env):
+    vector = isinstance(env, VectorEnv)
+    if not vector and not isinstance(env, gymnasium.Env):
         raise SettingsError(f"{env!r} is not a Gymnasium environment; to_gymnasium(problem) makes one from a problem")
-    model = own_model(env.unwrapped)
-    if model is not None:
-        if state_of is None:
+    # Environments in this process may know their state; those in other processes show only observations.
+    inner = list(getattr(env.unwrapped, "envs", ())) if vector else [env]
+    models = [own_model(each.unwrapped) for each in inner]
+    known = bool(models) and None not in models and state_of is None
+    if known:
+        for model in models:
             check_same(model, safe_set)
-        actions = model.action_labels if actions is None else actions
-    guard = Guard(safe_set, env.action_space, labels=actions, **options)
-    return Shield(env, guard, env.unwrapped if model is not None and state_of is None else None)
+    if models and models[0] is not None and actions is None:
+        actions = models[0].action_labels
+    guard = Guard(
+        safe_set, env.single_action_space if vector else env.action_space,
+        on_unsafe=on_unsafe, state_of=state_of, fallback=fallback, labels=actions,
+    )  # fmt: skip
+    # An environment of peakrl follows the model, unless a wrapper changes its actions.
+    follows = env is env.unwrapped and all(each is each.unwrapped for each in inner)
+    own = [each.unwrapped for each in inner] if known else [None] * (env.num_envs if vector else 1)
+    lanes = [Lane(guard, each, follows) for each in own]
+    return VectorShield(env, guard, lanes) if vector else Shield(env, guard, lanes)
