@@ -28,7 +28,7 @@ from peakrl import (
 )
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.policy import load_policy
-from peakrl.problems.scheduling.baselines import Bar
+from peakrl.problems.scheduling.orders import Bar
 from peakrl.records import kind_of, read_record, write_record
 from peakrl.report.figures import draw_counts, draw_gantt
 from peakrl.sweeps.store import Store

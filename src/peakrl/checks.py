@@ -74,14 +74,16 @@ def check_number(
     *,
     least: float | None = None,
     above: float | None = None,
+    most: float | None = None,
     otherwise: str = "",
     error: Error = SettingsError,
 ) -> float:
-    """Return a finite number of at least `least`, or above `above`."""
+    """Return a finite number of at least `least`, or above `above`, and of at most `most`."""
     number = real(value)
-    low = least is not None and number < least
-    if not math.isfinite(number) or low or (above is not None and number <= above):
+    outside = (least is not None and number < least) or (most is not None and number > most)
+    if not math.isfinite(number) or outside or (above is not None and number <= above):
         limits = f" of at least {least:g}" if least is not None else f" above {above:g}" if above is not None else ""
+        limits = f" from {least:g} to {most:g}" if least is not None and most is not None else limits
         raise error(f"{what} is {value!r}; it must be a finite number{limits}{otherwise}")
     return number
 
@@ -117,6 +119,14 @@ def check_range(value: Any, what: str, *, error: Error = ProblemError) -> tuple[
     if max(-lo, hi) > LARGEST:
         raise error(f"{what} is {(lo, hi)}; neither may be larger than {LARGEST:g} in size: choose a larger unit")
     return lo, hi
+
+
+def check_hours(value: Any, what: str, *, error: Error = ProblemError) -> tuple[int, int]:
+    """Return two whole hours of a day, from 0 to 24."""
+    hours = check_numbers(value, what, error=error)
+    if len(hours) != 2 or any(hour != int(hour) for hour in hours) or not 0 <= hours[0] < hours[1] <= 24:
+        raise error(f"{what} is {value!r}; it must be two hours from 0 to 24, the first before the second")
+    return int(hours[0]), int(hours[1])
 
 
 def check_bounds(value: Any, what: str, count: int | None = None, *, error: Error = ProblemError) -> tuple[float, ...]:
@@ -173,12 +183,19 @@ def check_distribution(probability: NDArray[np.float64], where: str, *, error: E
 
 
 def check_numbers(
-    value: Any, what: str, *, steps: int = 0, least: float | None = None, error: Error = ProblemError
+    value: Any,
+    what: str,
+    *,
+    steps: int = 0,
+    least: float | None = None,
+    most: float | None = None,
+    error: Error = ProblemError,
 ) -> tuple[float, ...]:
     """Return a non-empty sequence of finite numbers of limited size, at least one for each of `steps`."""
     if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or hasattr(value, "keys"):
         raise error(f"{what} is {value!r}; it must be a list of numbers")
-    numbers = tuple(check_number(one, f"{what}[{index}]", least=least, error=error) for index, one in enumerate(value))
+    limits: dict[str, Any] = {"least": least, "most": most, "error": error}
+    numbers = tuple(check_number(one, f"{what}[{index}]", **limits) for index, one in enumerate(value))
     for index, number in enumerate(numbers):
         if abs(number) > LARGEST:
             raise error(f"{what}[{index}] is {number:g}; it must be{AT_MOST.removeprefix(',')}")

@@ -170,7 +170,7 @@ SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[s
         (["train", "absent.toml"], "cannot read absent.toml: No such file"),
         (
             ["audit", "absent"],
-            "no built-in problem has that name; there are energy-harvesting, fading-channel",
+            "no built-in problem has that name; there are battery-robot, energy-harvesting",
         ),
         (["train", "tiny.toml", "--episodes", "many"], "--episodes"),
         (["train", "tiny.toml", "--checkpoint-every", "5"], "checkpoint must say where"),

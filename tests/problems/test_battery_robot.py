@@ -85,7 +85,7 @@ def test_returning_in_time_is_sure_and_earns_less_than_the_optimum():
         ({"plan": ["SX"]}, r"plan\[0\] holds 'X'"),
         ({"plan": [".."]}, "plan has 0 cells S"),
         ({"plan": "S."}, "plan is 'S.'; it must be a list of strings"),
-        ({"slip": 0.6}, "slip is 0.6; .* at most 0.5"),
+        ({"slip": 0.6}, "slip is 0.6; it must be a finite number from 0 to 0.5: a slip to each side"),
         ({"battery": 0}, "battery is 0; it must be a whole number"),
     ],
 )

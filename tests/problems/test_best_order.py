@@ -20,7 +20,7 @@ from peakrl.problems.scheduling import (
     read_jobs,
     shortest_processing_order,
 )
-from peakrl.problems.scheduling.baselines import OBJECTIVES
+from peakrl.problems.scheduling.orders import OBJECTIVES
 from peakrl.specs import ProblemSpec
 
 

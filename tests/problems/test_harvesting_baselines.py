@@ -27,7 +27,7 @@ from peakrl.problems.harvesting import (
     simulate_balanced,
 )
 from peakrl.problems.harvesting.baselines import balanced
-from peakrl.problems.harvesting.taut_string import pull, tunnel
+from peakrl.problems.harvesting.known_arrivals import pull, tunnel
 
 MEANS = (8, 9, 10, 11, 12)
 #: Peak 15, bits, read off the published curves, whose 100 sequences are the authors' own.

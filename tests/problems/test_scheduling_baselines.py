@@ -25,8 +25,8 @@ from peakrl.problems.scheduling import (
     simulate_known_times,
     uniform,
 )
-from peakrl.problems.scheduling.baselines import draw_jobs
 from peakrl.problems.scheduling.jobs import named_jobs
+from peakrl.problems.scheduling.orders import draw_jobs
 
 TIME = st.integers(1, 10**9)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import gymnasium
 import pytest
@@ -17,19 +18,9 @@ from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.learning import compiled_problem
 from peakrl.training.spec_file import read_problem_file
 
-KINDS = """
-from peakrl.specs.registry import Kind, Template
-
-KINDS = (
-    Kind(
-        "toy", "toy_of_a_test.problem:toy", parts=("place",),
-        environment="peakrl/Toy-v0", commands={"toy-3": {"steps": 3}},
-        template=Template("toy", '[problem]\\nkind = "toy"\\nsteps = 4\\n', episodes=10),
-    ),
-)
-"""
 PROBLEM = """
 from peakrl import Outcome, Problem
+from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
 
 class Toy(Problem):
@@ -43,22 +34,31 @@ class Toy(Problem):
     def outcomes(self, step, state, action):
         return [Outcome(1.0, "s", 1.0)]
 
+@problem(
+    "toy", env="Toy-v0", commands={"toy-3": {"steps": 3}}, parts=("place",),
+    template="toy", example={"steps": 4}, episodes=10,
+)
 def toy(steps=2):
+    '''Return the problem of a toy.
+
+    Parameters
+    ----------
+    steps
+        How many there are.
+    '''
     return remember(Toy(steps), "toy", {"steps": steps})
 """
 
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-    folder = tmp_path / "toy_of_a_test"
-    folder.mkdir()
-    for name, text in (("__init__", ""), ("kinds", KINDS), ("problem", PROBLEM)):
-        (folder / f"{name}.py").write_text(text)
+    (tmp_path / "toy_of_a_test.py").write_text(PROBLEM)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_KINDS", dict(registry.kinds()))
-    registry.register(*importlib.import_module("toy_of_a_test.kinds").KINDS)
+    importlib.import_module("toy_of_a_test")
     yield tmp_path
+    sys.modules.pop("toy_of_a_test")
     gymnasium.registry.pop("peakrl/Toy-v0", None)
 
 
@@ -68,7 +68,10 @@ def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_g
     assert "value: 5.0" in result.stdout
     assert CliRunner().invoke(app, ["init", "mine", "--kind", "toy"]).exit_code == 0
     assert read_problem_file("mine.toml").model().horizon == 4
-    assert (toy / "mine.toml").read_text() == template_files("toy", "mine")[".toml"]
+    written = (toy / "mine.toml").read_text()
+    assert written == template_files("toy", "mine")[".toml"]
+    assert written.startswith("# The problem of a toy.\n")
+    assert "\n# How many there are.\nsteps = 4\n" in written
     entry = {"kind": "toy", "grid": {"steps": [1, 2]}}
     plan = read_plan({"seeds": 1, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [entry]})
     assert [compiled_problem(choice.config, 0).horizon for choice in plan.problems] == [1, 2]

@@ -20,7 +20,7 @@ from peakrl.errors import ProblemError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems import Job, energy_harvesting, machine_scheduling, scheduling_example
 from peakrl.problems.scheduling import uniform
-from peakrl.problems.tables.problem import check_archive
+from peakrl.problems.tables import check_archive
 from peakrl.specs.registry import command_names
 from peakrl.training.spec_file import read_problem_file
 
@@ -222,7 +222,7 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
     ("text", "culprit"),
     [
         ("", "problem is missing"),
-        ("[problem]\nhorizon = 3", "problem.kind is missing; it must be one of energy_harvesting"),
+        ("[problem]\nhorizon = 3", "problem.kind is missing; it must be one of battery_robot, energy_harvesting"),
         ('[problem]\nkind = "energy"', "problem.kind is 'energy'"),
         (ENERGY + "peak_pwoer = 3", "problem.peak_pwoer is not a key here; do you mean peak_power?"),
         (ENERGY + "horizon = 2.5", "problem.horizon is 2.5"),
@@ -281,7 +281,7 @@ def test_what_is_wrong_is_named_by_its_key(text, culprit, tmp_path):
     [
         ("", "it needs a header"),
         ("state,action,next_state\ns,a,s\n", "column 'reward' is missing"),
-        ("state,action,next_state,reward,reward\ns,a,s,1,1\n", "column 5 is named 'reward'"),
+        ("state,action,next_state,reward,reward\ns,a,s,1,1\n", "row 1: column 'reward' occurs twice"),
         ("state,action,next_state,reward\ns,a,s\n", "row 2: 3 cells for 4 columns"),
         ("state,action,next_state,reward\ns,a,s,much\n", "row 2, column 'reward': the cell is 'much'"),
         ("state,action,next_state,reward\ns,a,s,nan\n", "row 2, column 'reward'"),

@@ -1,14 +1,22 @@
-"""`peakrl init`: a commented problem file to start from."""
+"""`peakrl init`: a commented problem file to start from, with the parameters of a kind and their defaults."""
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from peakrl.errors import SettingsError, StorageError
-from peakrl.specs.registry import Template, kinds
+from peakrl.specs.registry import Kind, kinds
+
+#: Columns of a comment.
+WIDTH = 100
 
 
 def init(
@@ -34,6 +42,69 @@ def init(
     print(f"next: peakrl train {base}.toml{trust} --out {base}.run")
 
 
+def templates() -> list[str]:
+    """Return the names of the templates."""
+    return [kind.template for kind in kinds().values() if kind.template is not None] + [GYMNASIUM]
+
+
+def template_files(which: str, name: str) -> dict[str, str]:
+    """Return the files of a template as {suffix: text}."""
+    others = ", ".join(kind.name for kind in kinds().values() if kind.template not in (None, which))
+    if which == GYMNASIUM:
+        head, episodes, files = ENVIRONMENT.replace("{others}", others), 500, {".py": MODULE}
+    else:
+        kind = next(kind for kind in kinds().values() if kind.template == which)
+        head, episodes = problem_table(kind, f"{others}, {GYMNASIUM}"), kind.episodes
+        files = dict(kind.example_files)
+    text = (head + LEARNING).replace("{name}", name).replace("{episodes}", f"{episodes:_}")
+    return {".toml": text, **files}
+
+
+def comment(text: str) -> list[str]:
+    """Return the lines of a comment."""
+    return [f"# {line}" for line in textwrap.wrap(text, WIDTH)]
+
+
+def problem_table(kind: Kind, others: str) -> str:
+    """Return the table of a problem: each parameter with its description and its default or example."""
+    title = (inspect.getdoc(kind.function) or "").partition("\n")[0].removeprefix("Return ").rstrip(".")
+    trust = " --trust" if kind.runs_code else ""
+    lines = [
+        f"# {title[:1].upper()}{title[1:]}.",
+        f"# Train it:  peakrl train {{name}}.toml{trust} --out {{name}}.run",
+        "",
+        "[problem]",
+        *comment(f"Other kinds: {others}."),
+        f'kind = "{kind.name}"',
+    ]
+    comments = descriptions(kind)
+    for name, parameter in kind.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        lines += comment(comments.get(name, ""))
+        value = kind.example.get(name, parameter.default)
+        lines.append(f"# {name} = ..." if value is None else f"{name} = {as_toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def descriptions(kind: Kind) -> dict[str, str]:
+    """Return {parameter: description} of the section Parameters; a description of several is that of the first."""
+    section = (inspect.getdoc(kind.function) or "").partition("Parameters\n----------\n")[2]
+    found = re.findall(r"^(\w+)(?:, [\w, ]+)?\n((?:    .*(?:\n|$))+)", section, re.MULTILINE)
+    return {name: " ".join(text.replace("`", "").split()) for name, text in found}
+
+
+def as_toml(value: Any) -> str:
+    """Return a value in TOML; a list of lists, tables or texts has one item in a line."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {as_toml(item)}" for name, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        items = [as_toml(item) for item in value]
+        long = any(isinstance(item, str | list | tuple | Mapping) for item in value)
+        return "[\n    " + ",\n    ".join(items) + ",\n]" if long else f"[{', '.join(items)}]"
+    return json.dumps(value)
+
+
 LEARNING = """
 [settings]
 # learner = "PosteriorSampling"   # the default; takes optimism, replan_growth
@@ -54,28 +125,14 @@ history = "auto"                  # "auto": about 1,000 points; "none"; or an in
 # checkpoint_every = 10_000       # interval in episodes instead
 """
 
-
-def templates() -> dict[str, Template]:
-    """Return the templates by name."""
-    of_kinds = [kind.template for kind in kinds().values() if kind.template is not None]
-    return {template.name: template for template in (*of_kinds, TEMPLATE)}
-
-
-def template_files(which: str, name: str) -> dict[str, str]:
-    """Return the files of a template as {suffix: text}."""
-    template = templates()[which]
-    names = {kind.name: kind.template for kind in kinds().values()} | {TEMPLATE.name: TEMPLATE}
-    others = ", ".join(name for name, of_kind in names.items() if of_kind is not template)
-    text = template.text + LEARNING.replace("{episodes}", f"{template.episodes:_}")
-    return {".toml": text.format(name=name, others=others), **template.files}
-
-
-TEXT = """# A Gymnasium environment. Train it:  peakrl train {name}.toml --trust --out {name}.run
+#: The template of an environment, which is not a kind of problem.
+GYMNASIUM = "gymnasium"
+ENVIRONMENT = """# A Gymnasium environment. Train it:  peakrl train {name}.toml --trust --out {name}.run
 
 [problem]
 kind = "gymnasium"                    # other kinds: {others}
 id = "FrozenLake-v1"                  # id for gymnasium.make, or "{name}.py:make", a function that returns it
-arguments = {{ is_slippery = false }}   # further arguments of gymnasium.make or of your function
+arguments = { is_slippery = false }   # further arguments of gymnasium.make or of your function
 constraint = "{name}.py:holes"        # code that peakrl runs after confirmation or with --trust. Without this key the
                                       # environment reports constraints in info["constraints"] (>= 0: satisfied) or
                                       # info["cost"] (> 0: violated)
@@ -84,7 +141,6 @@ horizon = 12                          # steps per episode; default: the environm
 # constraint_bounds = [1]             # largest absolute value of each constraint; []: no constraints
 
 """
-
 MODULE = '''"""Cross a lake without falling into a hole."""
 
 HOLES = {5, 7, 11, 12}
@@ -94,5 +150,3 @@ def holes(transition):
     """Return a number that is >= 0 if the constraint is satisfied (see docs/gymnasium.md)."""
     return -1.0 if transition.next_observation in HOLES else 1.0
 '''
-
-TEMPLATE = Template("gymnasium", TEXT, episodes=500, files={".py": MODULE})

@@ -16,7 +16,7 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.policy.tables import Policy, StochasticPolicy
     from peakrl.problem import Problem
-    from peakrl.problems.scheduling.problem import MachineScheduling
+    from peakrl.problems.scheduling import MachineScheduling
     from peakrl.safety.safe_set import SafeSet
     from peakrl.tabular import TabularModel
 
@@ -57,7 +57,7 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compute the optimal policy that never violates a constraint. Exit code 1 if there is none."""
-    from peakrl.problems.scheduling.problem import MachineScheduling
+    from peakrl.problems.scheduling import MachineScheduling
     from peakrl.storage import ready
 
     ready(policy, plot)
@@ -185,8 +185,7 @@ def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
     """Return the optimum of a scheduling problem, with its order if times are fixed, and its policy."""
     from peakrl.compile import compile_model
     from peakrl.planning import solve as plan
-    from peakrl.problems.scheduling.baselines import evaluate_order, infeasible_reason
-    from peakrl.problems.scheduling.problem import order_of
+    from peakrl.problems.scheduling import evaluate_order, infeasible_reason, order_of
 
     model = compile_model(problem)
     best = plan(model)
@@ -214,7 +213,7 @@ def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
 
 def draw_order(problem: MachineScheduling, answer: dict[str, Any], path: Path) -> None:
     """Write the Gantt chart of the optimal order."""
-    from peakrl.problems.scheduling.baselines import gantt
+    from peakrl.problems.scheduling import gantt
     from peakrl.report.figures import draw_gantt
     from peakrl.report.style import house_style, save
 

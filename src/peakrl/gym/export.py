@@ -35,8 +35,8 @@ from peakrl.errors import ProblemError
 from peakrl.gym import rendering as drawing
 from peakrl.gym.constraints import cost_of
 from peakrl.problem import Problem
-from peakrl.problems.harvesting.problem import EnergyHarvesting
-from peakrl.problems.scheduling.problem import MachineScheduling
+from peakrl.problems.harvesting import EnergyHarvesting
+from peakrl.problems.scheduling import MachineScheduling
 from peakrl.safety.safe_set import SafeSet
 from peakrl.safety.shield import Shield, shield
 from peakrl.specs.problem_file import naming, read_spec

@@ -20,12 +20,13 @@ def register_environments() -> None:
 
     from peakrl.specs.registry import kinds
 
-    named = {kind.environment: kind.name for kind in kinds().values() if kind.environment is not None}
-    for name, kind in named.items():
-        if name not in gymnasium.registry:
-            gymnasium.register(id=name, entry_point="peakrl.gym.export:make_built_in", kwargs={"kind": kind})
-    if "peakrl/Problem-v0" not in gymnasium.registry:
-        gymnasium.register(id="peakrl/Problem-v0", entry_point="peakrl.gym.export:make_environment")
+    environments: dict[str, tuple[str, dict[str, str]]] = {
+        kind.env: ("make_built_in", {"kind": kind.name}) for kind in kinds().values() if kind.env is not None
+    }
+    for name, (function, arguments) in (environments | {"Problem-v0": ("make_environment", {})}).items():
+        if f"peakrl/{name}" not in gymnasium.registry:
+            entry = f"peakrl.gym.export:{function}"
+            gymnasium.register(id=f"peakrl/{name}", entry_point=entry, kwargs=arguments)
 
 
 def register_with_gymnasium() -> None:

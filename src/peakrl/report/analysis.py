@@ -37,8 +37,13 @@ from peakrl.planning import Solution, solve
 from peakrl.planning.backward import value_of
 from peakrl.planning.solution import row_costs
 from peakrl.policy.tables import Policy
-from peakrl.problems.scheduling.baselines import Schedule, dt_order_or_least_late, evaluate_order
-from peakrl.problems.scheduling.problem import MachineScheduling, order_of
+from peakrl.problems.scheduling import (
+    MachineScheduling,
+    Schedule,
+    dt_order_or_least_late,
+    evaluate_order,
+    order_of,
+)
 from peakrl.safety.safe_set import SafeSet
 from peakrl.specs.spec import ProblemSpec
 from peakrl.tabular import TabularModel

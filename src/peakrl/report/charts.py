@@ -14,10 +14,10 @@ from peakrl.schedule_labels import ScheduleState, ScheduleStates
 
 if TYPE_CHECKING:
     from peakrl.evaluation import RolloutStep
-    from peakrl.problems.charging.problem import VehicleCharging
-    from peakrl.problems.flow_shops.problem import FlowShop
-    from peakrl.problems.heating.problem import Thermostat
-    from peakrl.problems.robots.problem import BatteryRobot
+    from peakrl.problems.charging import VehicleCharging
+    from peakrl.problems.flow_shops import FlowShop
+    from peakrl.problems.heating import Thermostat
+    from peakrl.problems.robots import BatteryRobot
     from peakrl.report.analysis import ModelAnalysis, RunAnalysis
     from peakrl.training.trainer import LearningRun
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peakrl.errors import SettingsError
-from peakrl.problems.scheduling.baselines import Bar
+from peakrl.problems.scheduling.orders import Bar
 from peakrl.report.style import BLACK, BLUE, GREY, ORANGE, SKY, new_figure, plain_numbers
 
 if TYPE_CHECKING:

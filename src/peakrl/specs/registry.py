@@ -1,86 +1,98 @@
 """Registry of the kinds of problems that can be created from data: problem files, sweeps, the command line, Gymnasium.
 
-A package of problems registers its kinds when it is imported; `peakrl.problems` does so for the built-in ones. A
-kind has a name, the function that creates a problem (the function's parameters are the kind's parameters), its names on
-the command line and in Gymnasium, and the template that `peakrl init` writes.
+A function that creates a problem is registered by a decorator; its parameters are those of the kind:
+
+    @problem("thermostat", env="Thermostat-v0", template="thermostat", parts=("half degrees", "weather"))
+    def thermostat(*, horizon: int = 24, ...) -> Thermostat: ...
+
+The built-in problems are imported, and so registered, when the kinds are first needed (`import_when_needed`).
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from peakrl.errors import ProblemError
 
-#: The registered kinds by name, in order of registration.
+Function = TypeVar("Function", bound=Callable[..., Any])
+#: The registered kinds by name.
 _KINDS: dict[str, Kind] = {}
-
-
-@dataclass(frozen=True)
-class Template:
-    """The files that `peakrl init --kind NAME` writes."""
-
-    name: str
-    #: The problem's part of the .toml file; {name} is replaced by the name of the file.
-    text: str
-    episodes: int
-    #: Further files, by suffix.
-    files: Mapping[str, str] = field(default_factory=dict)
+#: Functions that import modules with further kinds.
+_IMPORTS: list[Callable[[], object]] = []
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of problem. Functions are given as "module:function", so that registration imports nothing."""
+    """A kind of problem."""
 
     name: str
-    #: Creates the problem; its parameters are those of the kind.
-    function: str
+    #: Creates the problem.
+    function: Callable[..., Any]
+    #: Gymnasium id, without the namespace "peakrl/".
+    env: str | None = None
+    #: Names on the command line, each with parameters; by default its own name unless a parameter is required.
+    commands: Mapping[str, Mapping[str, Any]] | None = None
+    #: Names of the parts of a state, for reports and messages; empty if a state is not a tuple.
+    parts: tuple[str, ...] = ()
+    #: Name for `peakrl init --kind`, whose file has the parameters with their defaults and descriptions.
+    template: str | None = None
+    #: Values in that file in place of defaults ({name}: name of the file), further files by suffix, and episodes.
+    example: Mapping[str, Any] = field(default_factory=dict)
+    example_files: Mapping[str, str] = field(default_factory=dict)
+    episodes: int = 20_000
     #: (parameters, folder) -> arguments of `function`, from plain values and files.
-    reader: str | None = None
+    reader: Callable[[dict[str, Any], Path], dict[str, Any]] | None = None
     #: (parameters, folder) -> the file on whose content the problem depends, if the problem does not hold it.
-    source: str | None = None
-    #: Gymnasium id.
-    environment: str | None = None
-    #: Its names on the command line, each with parameters.
-    commands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    template: Template | None = None
+    source: Callable[[dict[str, Any], Path], Path | None] | None = None
     #: Parameters that may name a file.
     files: tuple[str, ...] = ()
     #: Does creating it run code that its parameters name?
     runs_code: bool = False
-    #: Names of the parts of a state, for reports and messages; empty if a state is not a tuple.
-    parts: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """The parameters by name."""
-        return inspect.signature(loaded(self.function)).parameters
+        return inspect.signature(self.function).parameters
+
+    @property
+    def command_names(self) -> Mapping[str, Mapping[str, Any]]:
+        """Its names on the command line, each with parameters."""
+        if self.commands is not None:
+            return self.commands
+        required = any(one.default is one.empty for one in self.parameters.values())
+        return {} if required else {self.name.replace("_", "-"): {}}
 
     def build(self, parameters: Mapping[str, Any], folder: Path) -> Any:
         """Return the problem; paths among its parameters are relative to `folder`."""
         check_names(self.parameters, parameters)
-        arguments = parameters if self.reader is None else loaded(self.reader)(dict(parameters), folder)
-        return loaded(self.function)(**arguments)
+        return self.function(**(parameters if self.reader is None else self.reader(dict(parameters), folder)))
 
 
-def loaded(function: str) -> Callable[..., Any]:
-    """Return the function that "module:function" names."""
-    module, _, name = function.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
+def problem(name: str, **facts: Any) -> Callable[[Function], Function]:
+    """Register the decorated function as a kind of problem; `facts` are further fields of `Kind`."""
+
+    def register(function: Function) -> Function:
+        _KINDS[name] = Kind(name, function, **facts)
+        return function
+
+    return register
 
 
-def register(*kinds: Kind) -> None:
-    """Add kinds of problems to those that files, sweeps, the command line and Gymnasium know."""
-    _KINDS.update({kind.name: kind for kind in kinds})
+def import_when_needed(modules: Callable[[], object]) -> None:
+    """Call `modules`, which imports modules with further kinds, when the kinds are first needed."""
+    _IMPORTS.append(modules)
 
 
 def kinds() -> Mapping[str, Kind]:
     """Return the registered kinds by name."""
+    while _IMPORTS:
+        _IMPORTS.pop()()
+        for name in sorted(_KINDS):  # the order in which messages list them
+            _KINDS[name] = _KINDS.pop(name)
     return _KINDS
 
 
@@ -93,11 +105,8 @@ def kind_named(name: Any) -> Kind:
 
 def command_names() -> Mapping[str, Mapping[str, Any]]:
     """Return the problems that have a name on the command line, by that name."""
-    return {
-        name: {"kind": kind.name, **parameters}
-        for kind in kinds().values()
-        for name, parameters in kind.commands.items()
-    }
+    named = ((kind, *item) for kind in kinds().values() for item in kind.command_names.items())
+    return {name: {"kind": kind.name, **parameters} for kind, name, parameters in named}
 
 
 def part_names(spec: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -106,16 +115,16 @@ def part_names(spec: Mapping[str, Any] | None) -> tuple[str, ...]:
     return () if kind is None else kind.parts
 
 
-def check_names(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:
-    """Raise for an unknown name, and for a missing required one."""
+def check_names(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any], where: str = "") -> None:
+    """Raise for an unknown name, and for a missing required one; `where` precedes the name in the message."""
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     known = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
-    for name in given:
+    for name in map(str, given):
         if name not in known and not free:
-            raise ProblemError(unknown_key(name if name.isidentifier() else repr(name), name, known))
+            raise ProblemError(unknown_key(where + (name if name.isidentifier() else repr(name)), name, known))
     for name in known:
         if parameters[name].default is inspect.Parameter.empty and name not in given:
-            raise ProblemError(f"{name} is missing")
+            raise ProblemError(f"{where}{name} is missing")
 
 
 def unknown_key(key: str, name: str, known: list[str]) -> str:

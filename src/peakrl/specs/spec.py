@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from peakrl.compile import compile_model
 from peakrl.errors import PeakError, ProblemError, StorageError
 from peakrl.problem import Problem
-from peakrl.specs.registry import check_names, kind_named, kinds, loaded
+from peakrl.specs.registry import check_names, kind_named, kinds
 from peakrl.specs.user_code import running
 from peakrl.storage import file_digest
 from peakrl.tabular import TabularModel
@@ -96,7 +96,7 @@ class ProblemSpec:
     def source_digest(self, folder: str | Path = ".") -> str | None:
         """Return the digest of the file that the problem depends on but does not hold, or None."""
         source = kind_named(self.kind).source
-        path = None if source is None else loaded(source)(dict(self.parameters), Path(folder))
+        path = None if source is None else source(dict(self.parameters), Path(folder))
         return None if path is None else file_digest(path)
 
     def __hash__(self) -> int:

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from peakrl.lazy import lazy_names
+from peakrl.problems.harvesting.arrivals import (
+    FrozenArrivals,
+    HourlyArrivals,
+    IndependentArrivals,
+    MarkovArrivals,
+    draw_arrivals,
+    recorded_sequences,
+)
+from peakrl.problems.harvesting.baselines import (
+    balanced_policy,
+    balanced_rates,
+    convex_bound,
+    greedy_policy,
+    greedy_rates,
+    integer_bound,
+    simulate_balanced,
+)
+from peakrl.problems.harvesting.energy import EnergyHarvesting, energy_harvesting
+from peakrl.problems.harvesting.fading import (
+    ChannelState,
+    FadingChannel,
+    constant_fading_policy,
+    fading_channel,
+    greedy_fading_policy,
+    water_filling_policy,
+    water_level,
+)
+from peakrl.problems.harvesting.sunlight import (
+    fit_arrivals,
+    judge_days,
+    read_station,
+    solar_transmitter,
+    station_days,
+)
 
 __all__ = [
     "ChannelState",
@@ -35,57 +66,3 @@ __all__ = [
     "water_filling_policy",
     "water_level",
 ]
-
-if TYPE_CHECKING:
-    from peakrl.problems.harvesting.arrivals import (
-        FrozenArrivals,
-        HourlyArrivals,
-        IndependentArrivals,
-        MarkovArrivals,
-        draw_arrivals,
-        recorded_sequences,
-    )
-    from peakrl.problems.harvesting.baselines import (
-        balanced_policy,
-        balanced_rates,
-        convex_bound,
-        greedy_policy,
-        greedy_rates,
-        integer_bound,
-        simulate_balanced,
-    )
-    from peakrl.problems.harvesting.fading import (
-        ChannelState,
-        FadingChannel,
-        constant_fading_policy,
-        fading_channel,
-        greedy_fading_policy,
-        water_filling_policy,
-        water_level,
-    )
-    from peakrl.problems.harvesting.problem import EnergyHarvesting, energy_harvesting
-    from peakrl.problems.harvesting.sunlight import (
-        fit_arrivals,
-        judge_days,
-        read_station,
-        solar_transmitter,
-        station_days,
-    )
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "arrivals": ("FrozenArrivals", "HourlyArrivals", "IndependentArrivals", "MarkovArrivals", "draw_arrivals",
-            "recorded_sequences"),
-        "baselines": (
-            "balanced_policy", "balanced_rates", "convex_bound", "greedy_policy", "greedy_rates", "integer_bound",
-            "simulate_balanced",
-        ),
-        "fading": (
-            "ChannelState", "FadingChannel", "constant_fading_policy", "fading_channel", "greedy_fading_policy",
-            "water_filling_policy", "water_level",
-        ),
-        "sunlight": ("fit_arrivals", "judge_days", "read_station", "solar_transmitter", "station_days"),
-        "problem": ("EnergyHarvesting", "energy_harvesting"),
-    },
-)  # fmt: skip

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,22 +35,65 @@ from peakrl.checks import (
     check_probabilities,
 )
 from peakrl.errors import ProblemError
+from peakrl.jit import kernel
+from peakrl.sampling import Words, seed_state, uniform
 from peakrl.types import Floats, Longs
 
 #: (probability, arrival) pairs.
-Distribution = Iterable[tuple[float, int]]
+Distribution = list[tuple[float, int]]
 #: Largest arrival and largest capacity: each unit is an action.
 LARGEST_ENERGY = 1_000_000
 
 
-@dataclass(frozen=True)
-class IndependentArrivals:
+class Arrivals:
+    """Base of the processes: a distribution of the first arrival, and one of the next arrival given this one."""
+
+    #: Is the distribution of the next arrival the same at every step?
+    stationary: ClassVar[bool] = True
+    #: [arrival]: distribution of the first one.
+    initial: tuple[float, ...]
+
+    @property
+    def largest(self) -> int:
+        """The largest possible arrival."""
+        return len(self.initial) - 1
+
+    def rows(self, step: int) -> tuple[tuple[float, ...], ...]:
+        """Return [arrival][next arrival]: the transition matrix after `step`."""
+        raise NotImplementedError
+
+    def first(self) -> Distribution:
+        """Return the distribution of the first arrival."""
+        return pairs_of(self.initial)
+
+    def following(self, step: int, arrival: int) -> Distribution:
+        """Return the distribution of the arrival after that of `step`."""
+        return pairs_of(self.rows(step)[arrival])
+
+    def draw(self, count: int, horizon: int, seed: int) -> Longs:
+        """Return `count` sequences, [sequence, step]."""
+        numbers = draw_uniforms(count, horizon, seed)
+        arrivals = np.empty((count, horizon), np.int64)
+        arrivals[:, 0] = invert(np.array(self.initial), numbers[:, 0])
+        for step in range(1, horizon):
+            for before, probabilities in enumerate(self.rows(step - 1)):
+                here = arrivals[:, step - 1] == before
+                arrivals[here, step] = invert(np.array(probabilities), numbers[here, step])
+        return arrivals
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: 0 to {self.largest}>"
+
+
+@dataclass(frozen=True, repr=False)
+class IndependentArrivals(Arrivals):
     """Independent arrivals with the same distribution at every step: probabilities[e] is that of e."""
 
     probabilities: tuple[float, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "probabilities", check_probabilities(self.probabilities, "probabilities"))
+        object.__setattr__(self, "initial", self.probabilities)
 
     def __repr__(self) -> str:
         mean = sum(arrival * chance for arrival, chance in enumerate(self.probabilities))
@@ -60,20 +103,6 @@ class IndependentArrivals:
     def truncated_normal(cls, *, mean: float, std: float, max_arrival: int) -> IndependentArrivals:
         """Return normal(mean, std) truncated to [0, max_arrival], then rounded."""
         return cls(tuple(truncated_normal(mean, std, max_arrival).tolist()))
-
-    @property
-    def largest(self) -> int:
-        """The largest possible arrival."""
-        return len(self.probabilities) - 1
-
-    @property
-    def stationary(self) -> bool:
-        """True: the distribution is the same at every step."""
-        return True
-
-    def first(self) -> Distribution:
-        """Return the distribution of the first arrival."""
-        return [(p, e) for e, p in enumerate(self.probabilities) if p > 0]
 
     def following(self, step: int, arrival: int) -> Distribution:
         """Return the distribution of the arrival after that of `step`."""
@@ -85,9 +114,10 @@ class IndependentArrivals:
 
 
 @dataclass(frozen=True)
-class FrozenArrivals:
+class FrozenArrivals(Arrivals):
     """One sequence that every episode replays; after it arrivals are 0."""
 
+    stationary: ClassVar[bool] = False
     sequence: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -100,11 +130,6 @@ class FrozenArrivals:
     def largest(self) -> int:
         """The largest arrival of the sequence."""
         return max(self.sequence, default=0)
-
-    @property
-    def stationary(self) -> bool:
-        """False: the arrivals depend on the step."""
-        return False
 
     def first(self) -> Distribution:
         """Return the first arrival."""
@@ -119,8 +144,8 @@ class FrozenArrivals:
         return np.tile(np.array(self.sequence[:horizon], np.int64), (count, 1))
 
 
-@dataclass(frozen=True, init=False)
-class MarkovArrivals:
+@dataclass(frozen=True, init=False, repr=False)
+class MarkovArrivals(Arrivals):
     """A Markov chain of arrivals 0 .. n-1: matrix[e][e'], and the distribution of the first one (or its value)."""
 
     matrix: tuple[tuple[float, ...], ...]
@@ -136,43 +161,16 @@ class MarkovArrivals:
         object.__setattr__(self, "matrix", rows)
         object.__setattr__(self, "initial", first)
 
-    def __repr__(self) -> str:
-        return f"<MarkovArrivals: 0 to {self.largest}>"
-
-    @property
-    def largest(self) -> int:
-        """The largest possible arrival."""
-        return len(self.initial) - 1
-
-    @property
-    def stationary(self) -> bool:
-        """True: the matrix is the same at every step."""
-        return True
-
-    def first(self) -> Distribution:
-        """Return the distribution of the first arrival."""
-        return [(p, e) for e, p in enumerate(self.initial) if p > 0]
-
-    def following(self, step: int, arrival: int) -> Distribution:
-        """Return the distribution of the arrival after `arrival`."""
-        return [(p, e) for e, p in enumerate(self.matrix[arrival]) if p > 0]
-
-    def draw(self, count: int, horizon: int, seed: int) -> Longs:
-        """Return `count` sequences, [sequence, step]."""
-        numbers = draw_uniforms(count, horizon, seed)
-        arrivals = np.empty((count, horizon), np.int64)
-        arrivals[:, 0] = invert(np.array(self.initial), numbers[:, 0])
-        for step in range(1, horizon):
-            for before, probabilities in enumerate(self.matrix):
-                here = arrivals[:, step - 1] == before
-                arrivals[here, step] = invert(np.array(probabilities), numbers[here, step])
-        return arrivals
+    def rows(self, step: int) -> tuple[tuple[float, ...], ...]:
+        """Return the matrix."""
+        return self.matrix
 
 
-@dataclass(frozen=True, init=False)
-class HourlyArrivals:
+@dataclass(frozen=True, init=False, repr=False)
+class HourlyArrivals(Arrivals):
     """Arrivals 0 .. n-1 with a matrix for each step: matrices[h][e][e'], and the distribution of the first."""
 
+    stationary: ClassVar[bool] = False
     matrices: tuple[tuple[tuple[float, ...], ...], ...]
     initial: tuple[float, ...]
 
@@ -182,42 +180,15 @@ class HourlyArrivals:
         object.__setattr__(self, "matrices", tuple(tables))
         object.__setattr__(self, "initial", first)
 
-    def __repr__(self) -> str:
-        return f"<HourlyArrivals: 0 to {self.largest}, {len(self.matrices) + 1} steps>"
-
-    @property
-    def largest(self) -> int:
-        """The largest possible arrival."""
-        return len(self.initial) - 1
-
-    @property
-    def stationary(self) -> bool:
-        """False: the arrivals depend on the step."""
-        return False
-
-    def first(self) -> Distribution:
-        """Return the distribution of the first arrival."""
-        return [(p, e) for e, p in enumerate(self.initial) if p > 0]
-
-    def following(self, step: int, arrival: int) -> Distribution:
-        """Return the distribution of the arrival after that of `step`; 0 after the last one."""
-        if step >= len(self.matrices):
-            return [(1.0, 0)]
-        return [(p, e) for e, p in enumerate(self.matrices[step][arrival]) if p > 0]
-
-    def draw(self, count: int, horizon: int, seed: int) -> Longs:
-        """Return `count` sequences, [sequence, step]."""
-        numbers = draw_uniforms(count, horizon, seed)
-        arrivals = np.zeros((count, horizon), np.int64)
-        arrivals[:, 0] = invert(np.array(self.initial), numbers[:, 0])
-        for step, matrix in enumerate(self.matrices[: horizon - 1], start=1):
-            for before, probabilities in enumerate(matrix):
-                here = arrivals[:, step - 1] == before
-                arrivals[here, step] = invert(np.array(probabilities), numbers[here, step])
-        return arrivals
+    def rows(self, step: int) -> tuple[tuple[float, ...], ...]:
+        """Return the matrix of a step; after the last one arrivals are 0."""
+        none = (1.0,) + (0.0,) * self.largest
+        return self.matrices[step] if step < len(self.matrices) else (none,) * len(none)
 
 
-Arrivals = IndependentArrivals | FrozenArrivals | MarkovArrivals | HourlyArrivals
+def pairs_of(probabilities: Iterable[float]) -> Distribution:
+    """Return (probability, arrival) pairs of the possible arrivals."""
+    return [(chance, arrival) for arrival, chance in enumerate(probabilities) if chance > 0]
 
 
 def truncated_normal(mean: float, std: float, max_arrival: int) -> Floats:
@@ -283,11 +254,17 @@ def draw_arrivals(
 
 def draw_uniforms(count: int, horizon: int, seed: int) -> Floats:
     """Return uniform numbers [sequence, step] from the stream of a seed."""
-    from peakrl.problems.harvesting.sampling import uniforms
-    from peakrl.sampling import seed_state
-
     state = seed_state(whole_number(seed, "seed", 0, LARGEST_SEED))
     return uniforms(state, count * horizon).reshape(count, horizon)
+
+
+@kernel
+def uniforms(state: Words, count: int) -> Floats:
+    """Return the next `count` uniform numbers of a generator."""
+    numbers = np.empty(count)
+    for i in range(count):
+        numbers[i] = uniform(state)
+    return numbers
 
 
 def invert(probabilities: Floats, numbers: Floats) -> Longs:

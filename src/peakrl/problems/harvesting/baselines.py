@@ -26,7 +26,8 @@ from peakrl.checks import check_integers
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.policy.tables import Policy
 from peakrl.problems.harvesting.arrivals import FrozenArrivals, whole_number
-from peakrl.problems.harvesting.problem import EnergyHarvesting, checked_base, checked_peak, rate
+from peakrl.problems.harvesting.energy import EnergyHarvesting, checked_base, checked_peak, rate
+from peakrl.problems.harvesting.known_arrivals import best_totals, taut_totals
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Longs
 
@@ -86,8 +87,6 @@ def balanced_rates(arrivals: Any, *, battery: int = 20, peak_power: float = 8, l
 
 def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
     """Return [sequence]: the largest total rate of whole powers below the peak (non-causal)."""
-    from peakrl.problems.harvesting.sampling import best_totals
-
     sequences = as_sequences(arrivals)
     capacity = whole_number(battery, "battery", 0)
     base = checked_base(log_base)
@@ -98,10 +97,8 @@ def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, lo
 def convex_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
     """Return [sequence]: the largest total rate of real powers below the peak (non-causal), exactly.
 
-    By dynamic water-filling (`problems.harvesting.taut_string`), some microseconds per sequence.
+    By dynamic water-filling (`problems.harvesting.known_arrivals`), some microseconds per sequence.
     """
-    from peakrl.problems.harvesting.taut_string import taut_totals
-
     sequences = as_sequences(arrivals)
     capacity = whole_number(battery, "battery", 0)
     peak, base = checked_peak(peak_power), checked_base(log_base)

@@ -20,7 +20,7 @@ which would be optimal with a large battery that is never empty.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -32,8 +32,9 @@ from peakrl.compile import Target
 from peakrl.errors import ProblemError
 from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem
-from peakrl.problems.harvesting.arrivals import LARGEST_ENERGY, Arrivals
-from peakrl.problems.harvesting.problem import energy_harvesting
+from peakrl.problems.harvesting.arrivals import LARGEST_ENERGY, Arrivals, pairs_of
+from peakrl.problems.harvesting.energy import energy_harvesting
+from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
 from peakrl.types import Floats
 
@@ -81,7 +82,7 @@ class FadingChannel(Problem):
 
     def initial(self) -> list[tuple[float, ChannelState]]:
         """Return an empty battery with each possible first arrival and gain."""
-        gains = self.gain_pairs(self.first)
+        gains = pairs_of(self.first)
         return [(p * q, ChannelState(0, arrival, gain)) for p, arrival in self.arrivals.first() for q, gain in gains]
 
     def actions(self, step: int, state: Any) -> range:
@@ -93,27 +94,23 @@ class FadingChannel(Problem):
         battery, arrival, gain = state
         left = min(self.battery, battery + arrival - action)
         payoff = self.rates[gain][action], (self.peak_power - action,)
-        gains = self.gain_pairs(self.fading[gain])
+        gains = pairs_of(self.fading[gain])
         return [
             Outcome(p * q, ChannelState(left, following, after), *payoff)
             for p, following in self.arrivals.following(step, arrival)
             for q, after in gains
         ]
 
-    @staticmethod
-    def gain_pairs(probabilities: Sequence[float]) -> list[tuple[float, int]]:
-        """Return (probability, gain) pairs."""
-        return [(chance, gain) for gain, chance in enumerate(probabilities) if chance > 0]
 
-
+@problem("fading_channel", env="FadingChannel-v0", template="fading", parts=("battery", "arrival", "gain"))
 def fading_channel(
     *,
+    peak_power: float = 5,
     gains: Sequence[float] = GAINS,
     fading: Sequence[Sequence[float]] = FADING,
     first: Sequence[float] = FIRST,
     horizon: int = 20,
     battery: int = 8,
-    peak_power: float = 5,
     max_arrival: int = 6,
     mean: float = 3,
     std: float = 2,
@@ -123,8 +120,18 @@ def fading_channel(
 ) -> FadingChannel:
     """Return the problem of a transmitter with a battery, a peak power and a channel whose gain changes.
 
-    `fading` is the transition matrix of the `gains`, `first` the distribution of the first one; other parameters are
-    those of `energy_harvesting`.
+    Parameters
+    ----------
+    peak_power
+        The constraint: no step may send with more.
+    gains
+        Of the channel: a bad, a usual and a good one.
+    fading
+        Transition matrix of the gains.
+    first
+        Distribution of the first gain.
+    horizon, battery, max_arrival, mean, std, arrivals, log_base, seed
+        As in `energy_harvesting`.
     """
     given = dict(locals())
     plain = energy_harvesting(
@@ -132,7 +139,7 @@ def fading_channel(
         arrivals=arrivals, log_base=log_base, seed=seed,
     )  # fmt: skip
     levels = check_numbers(gains, "gains", least=0)
-    problem = FadingChannel(
+    made = FadingChannel(
         plain.arrivals,
         levels,
         check_chain(fading, "fading", len(levels)),
@@ -143,7 +150,7 @@ def fading_channel(
         plain.log_base,
     )
     given["arrivals"] = (plain.spec or {}).get("arrivals", arrivals)
-    return remember(problem, "fading_channel", given)
+    return remember(made, "fading_channel", given)
 
 
 # Baselines -----------------------------------------------------------------------------------------------------
@@ -169,8 +176,7 @@ def water_filling_policy(problem: FadingChannel, model: Target | None = None) ->
 
 def water_level(problem: FadingChannel) -> float:
     """Return the level at which the mean power equals the mean arrival; if the peak forbids that, that of the peak."""
-    chances = mean_frequency(problem, problem.first, lambda gains: gains @ np.array(problem.fading))
-    arrivals = arrival_mean(problem)
+    chances, arrivals = gain_frequency(problem), arrival_mean(problem)
     floor = np.array([1 / gain if gain > 0 else math.inf for gain in problem.gains])
     low, high = 0.0, float(problem.peak_power + floor[np.isfinite(floor)].max(initial=0.0))
     for _ in range(HALVINGS):
@@ -196,9 +202,9 @@ def arrival_mean(problem: FadingChannel) -> float:
     return total / problem.horizon
 
 
-def mean_frequency(problem: FadingChannel, first: Sequence[float], turn: Callable[[Floats], Floats]) -> Floats:
+def gain_frequency(problem: FadingChannel) -> Floats:
     """Return the average frequency of each gain in an episode."""
-    probability, total = np.array(first), np.zeros(len(first))
+    probability, total = np.array(problem.first), np.zeros(len(problem.first))
     for _ in range(problem.horizon):
-        total, probability = total + probability, turn(probability)
+        total, probability = total + probability, probability @ np.array(problem.fading)
     return total / problem.horizon

@@ -17,9 +17,7 @@ constraint depends only on the power and thus holds there as well.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,13 +26,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peakrl.checks import check_count, check_number, check_numbers
+from peakrl.checks import check_count, check_hours, check_number, check_numbers
 from peakrl.errors import ProblemError, StorageError
 from peakrl.policy.tables import Policy
 from peakrl.problems.harvesting.arrivals import HourlyArrivals, as_days
-from peakrl.problems.harvesting.problem import EnergyHarvesting, energy_harvesting
+from peakrl.problems.harvesting.energy import EnergyHarvesting, energy_harvesting
+from peakrl.specs.csv_table import read_lines
+from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
-from peakrl.storage import read_file
 from peakrl.types import Floats, Longs
 
 MONTHS = tuple(range(1, 13))
@@ -88,17 +87,12 @@ def read_station(station: str | Path, folder: str | Path = ".") -> Station:
 @lru_cache(maxsize=4)
 def parsed_station(path: Path, changed: int) -> Station:
     """Return the days of a file, cached until it changes."""
-    try:
-        rows = list(csv.reader(io.StringIO(read_file(path).decode("utf-8-sig"))))
-    except UnicodeDecodeError as error:
-        raise StorageError(f"{path}: byte {error.start} is not UTF-8 text") from None
-    except csv.Error as error:
-        raise ProblemError(f"{path}: {error}") from None
-    if len(rows) < 3 or not {DATE, TIME, RADIATION} <= set(rows[1]):
+    lines = read_lines(path)
+    if len(lines) < 3 or not {DATE, TIME, RADIATION} <= set(lines[1][1]):
         raise ProblemError(f"{path}: row 2 of a TMY3 file names its columns, {DATE}, {TIME} and {RADIATION} among them")
-    columns = [rows[1].index(name) for name in (DATE, TIME, RADIATION)]
+    columns = [lines[1][1].index(name) for name in (DATE, TIME, RADIATION)]
     days: dict[str, list[float]] = {}
-    for number, row in enumerate(rows[2:], start=3):
+    for number, row in lines[2:]:
         date, hour, radiation = hour_of(row, columns, f"{path}, row {number}")
         day = days.setdefault(date, [])
         if hour != len(day) + 1:
@@ -107,7 +101,8 @@ def parsed_station(path: Path, changed: int) -> Station:
     short = next((date for date, day in days.items() if len(day) != 24), None)
     if short is not None:
         raise ProblemError(f"{path}: {short} has {len(days[short])} hours, not 24")
-    name = rows[0][1] if len(rows[0]) > 1 else path.name
+    title = lines[0][1]
+    name = title[1] if len(title) > 1 else path.name
     return Station(name, np.array([int(date[:2]) for date in days]), np.array(list(days.values())))
 
 
@@ -134,7 +129,7 @@ def station_days(
 ) -> Longs:
     """Return the arrivals [day, step] of a station in some months."""
     wanted = checked_months(months)
-    first, last = checked_hours(hours)
+    first, last = check_hours(hours, "hours")
     size = check_number(unit, "unit", above=0, error=ProblemError)
     top = check_count(max_arrival, "max_arrival", 1, 1_000, error=ProblemError)
     found = read_station(station, folder)
@@ -161,6 +156,24 @@ def fit_arrivals(days: Any, *, max_arrival: int = 10, smoothing: float = 1.0) ->
     return HourlyArrivals(matrices, marginals[0])
 
 
+def with_station(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the parameters of `solar_transmitter` with an absolute path."""
+    return {**parameters, "station": station_file(parameters["station"], folder)}
+
+
+def station_source(parameters: dict[str, Any], folder: Path) -> Path:
+    """Return the file that the problem depends on."""
+    return station_file(parameters["station"], folder)
+
+
+@problem(
+    "solar_transmitter",
+    env="SolarTransmitter-v0",
+    reader=with_station,
+    source=station_source,
+    files=("station",),
+    parts=("battery", "arrival"),
+)
 def solar_transmitter(
     *,
     station: str | Path,
@@ -184,20 +197,10 @@ def solar_transmitter(
     plain = energy_harvesting(
         horizon=days.shape[1], battery=battery, peak_power=peak_power, max_arrival=max_arrival, log_base=log_base
     )
-    problem = EnergyHarvesting(
+    made = EnergyHarvesting(
         fitted, plain.horizon, plain.battery, plain.peak_power, plain.max_arrival, plain.log_base, "solar transmitter"
     )
-    return remember(problem, "solar_transmitter", {**given, "station": str(station)})
-
-
-def with_station(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the parameters of `solar_transmitter` with an absolute path."""
-    return {**parameters, "station": station_file(parameters["station"], folder)}
-
-
-def station_source(parameters: dict[str, Any], folder: Path) -> Path:
-    """Return the file that the problem depends on."""
-    return station_file(parameters["station"], folder)
+    return remember(made, "solar_transmitter", {**given, "station": str(station)})
 
 
 class JudgedDays(NamedTuple):
@@ -229,11 +232,3 @@ def checked_months(value: Any) -> tuple[int, ...]:
     """Return months, 1 .. 12."""
     check_numbers(value, "months")
     return tuple(check_count(month, "months", 1, 12, error=ProblemError) for month in value)
-
-
-def checked_hours(value: Any) -> tuple[int, int]:
-    """Return the first and the last hour of a day."""
-    numbers = check_numbers(value, "hours")
-    if len(numbers) != 2 or any(hour != int(hour) for hour in numbers) or not 0 <= numbers[0] < numbers[1] <= 24:
-        raise ProblemError(f"hours is {value!r}; it must be two hours from 0 to 24, the first before the second")
-    return int(numbers[0]), int(numbers[1])

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from peakrl.lazy import lazy_names
+from peakrl.problems.scheduling.jobs import Job, read_jobs, uniform, with_time
+from peakrl.problems.scheduling.orders import (
+    InfeasibleSchedule,
+    Schedule,
+    draw_jobs,
+    dt_order,
+    dt_order_or_least_late,
+    earliest_deadline_order,
+    earliest_due_order,
+    evaluate_order,
+    gantt,
+    infeasible_reason,
+    order_rule,
+    shortest_processing_order,
+    simulate_known_times,
+)
+from peakrl.problems.scheduling.problem import (
+    MachineScheduling,
+    machine_scheduling,
+    order_of,
+    scheduling_example,
+)
+from peakrl.problems.scheduling.subset_orders import best_order
 
 __all__ = [
     "InfeasibleSchedule",
@@ -30,45 +50,3 @@ __all__ = [
     "uniform",
     "with_time",
 ]
-
-if TYPE_CHECKING:
-    from peakrl.problems.scheduling.baselines import (
-        InfeasibleSchedule,
-        Schedule,
-        draw_jobs,
-        dt_order,
-        dt_order_or_least_late,
-        earliest_deadline_order,
-        earliest_due_order,
-        evaluate_order,
-        gantt,
-        infeasible_reason,
-        order_rule,
-        shortest_processing_order,
-        simulate_known_times,
-    )
-    from peakrl.problems.scheduling.job_files import read_jobs
-    from peakrl.problems.scheduling.jobs import Job, uniform, with_time
-    from peakrl.problems.scheduling.problem import (
-        MachineScheduling,
-        machine_scheduling,
-        order_of,
-        scheduling_example,
-    )
-    from peakrl.problems.scheduling.subset_orders import best_order
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "baselines": (
-            "InfeasibleSchedule", "Schedule", "draw_jobs", "dt_order", "dt_order_or_least_late",
-            "earliest_deadline_order", "earliest_due_order", "evaluate_order", "gantt", "infeasible_reason",
-            "order_rule",
-            "shortest_processing_order", "simulate_known_times",
-        ),
-        "job_files": ("read_jobs",),
-        "jobs": ("Job", "uniform", "with_time"),
-        "subset_orders": ("best_order",),
-        "problem": ("MachineScheduling", "machine_scheduling", "order_of", "scheduling_example"),
-    },
-)  # fmt: skip

@@ -3,23 +3,38 @@
 A due time may be missed at a cost, a deadline must be met; either may come first. All times are whole numbers of at
 least 1; a release time, before which a job cannot begin, may be 0. A processing time is one number or a discrete
 distribution.
+
+As plain values a job is {"processing": 3, "due": 22, "deadline": 30}, optionally with weight, name and release;
+`processing` is a whole number, a range such as "2-4" (each number equally likely), or [probability, time] pairs. A CSV
+file has one job in a row, with the same columns; `processing` is a whole number or a range.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from inspect import signature
+from pathlib import Path
+from typing import Any, TypeVar
 
-from peakrl.checks import check_count, check_number, real, whole
-from peakrl.errors import ProblemError
+from peakrl.checks import ROUNDING, check_count, check_number, real, whole
+from peakrl.errors import PeakError, ProblemError
 from peakrl.schedule_labels import JobName
+from peakrl.specs.csv_table import read_csv
+from peakrl.specs.registry import check_names
+
+Parsed = TypeVar("Parsed")
 
 Processing = int | Mapping[int, float] | Sequence[tuple[float, int]]
 #: (probability, time) pairs by increasing time.
 Pairs = tuple[tuple[float, int], ...]
 
+REQUIRED, OPTIONAL = ("processing", "due", "deadline"), ("weight", "name", "release")
+#: A hyphen, or the dash into which word processors turn it.
+_RANGE = re.compile(r"([0-9]{1,12})\s*[-\u2013]\s*([0-9]{1,12})")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,12}")
 LARGEST_TIME = 10**9
 #: Largest number of times of a uniform processing time: each is an outcome of every state.
 MOST_TIMES = 10_000
@@ -188,7 +203,7 @@ def _processing(given: Any, who: str) -> int | Pairs:
         number = check_time(time, f"{what} time")
         chances[number] = chances.get(number, 0.0) + _probability(probability, what)
     total = math.fsum(chances.values())
-    if abs(total - 1.0) > 1e-9:
+    if abs(total - 1.0) > ROUNDING:
         raise ProblemError(f"{what}: probabilities sum to {total:.12g}, not to 1")
     kept = tuple((chance, time) for time, chance in sorted(chances.items()) if chance > 0)
     return kept[0][1] if len(kept) == 1 else kept
@@ -204,8 +219,119 @@ def _pair(entry: Any, what: str) -> tuple[Any, Any]:
 
 def _probability(value: Any, what: str) -> float:
     number = real(value)
-    if not 0.0 <= number <= 1.0 + 1e-9:
+    if not 0.0 <= number <= 1.0 + ROUNDING:
         raise ProblemError(
             f"{what}: {value!r} is not a probability; a distribution is made of (probability, time) pairs"
         )
     return number
+
+
+# Plain values and files -------------------------------------------------------------------------------------------
+
+
+def read_jobs(path: str | Path) -> tuple[Job, ...]:
+    """Return the named jobs of a CSV file; errors name file, row (the header is row 1) and column."""
+    jobs: list[Job] = []
+    places: dict[str, str] = {}
+    for where, cells in read_csv(Path(path), REQUIRED, OPTIONAL, "job").rows:
+        job = _job_of_row(cells, where)
+        jobs.append(job)
+        name = str(len(jobs) if job.name is None else job.name)
+        if name in places:
+            raise ProblemError(f"{where}, column 'name': {name!r} is the name of {places[name]} already")
+        places[name] = where.rpartition(", ")[2]
+    return _located(str(path), named_jobs, jobs)
+
+
+def _job_of_row(cells: Mapping[str, str], where: str) -> Job:
+    """Return the job of a row; an empty cell of an optional column means the default."""
+    values: dict[str, Any] = {"name": cells.get("name") or None}
+    for column, parse in _PARSERS.items():
+        if column in REQUIRED or cells.get(column):
+            values[column] = _located(f"{where}, column {column!r}", parse, cells[column])
+    # The only remaining error involves two columns: the deadline and the processing time.
+    return _located(f"{where}, column 'deadline'", lambda: Job(**values))
+
+
+def _located(where: str, make: Callable[..., Parsed], *arguments: Any) -> Parsed:
+    """Call `make`; begin the message of its error with `where`."""
+    try:
+        return make(*arguments)
+    except PeakError as error:
+        raise ProblemError(f"{where}: {error}") from None
+
+
+def _range_of(text: str) -> Processing | None:
+    """Return the processing time of a range such as 2-4; None if the text is not a range."""
+    matched = _RANGE.fullmatch(text)
+    return uniform(int(matched[1]), int(matched[2])) if matched else None
+
+
+def _whole(cell: str, least: int = 1, otherwise: str = "") -> int:
+    if not _WHOLE.fullmatch(cell):
+        shown = repr(cell if len(cell) <= 40 else cell[:40] + "...") if cell else "empty"
+        raise ProblemError(f"the cell is {shown}; it must be a whole number{otherwise}")
+    return check_count(int(cell), "the cell", least, LARGEST_TIME, error=ProblemError)
+
+
+def _weight(cell: str) -> float:
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    return check_number(number, "the cell", above=0, error=ProblemError)
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "processing": lambda cell: _range_of(cell) or _whole(cell, otherwise=" or a range such as 2-4"),
+    "due": _whole,
+    "deadline": _whole,
+    "weight": _weight,
+    "release": lambda cell: _whole(cell, least=0),
+}
+
+
+def with_jobs(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the parameters of `machine_scheduling` with `Job`s in place of tables or the name of a file."""
+    given = parameters["jobs"]
+    if isinstance(given, str | Path):
+        return {**parameters, "jobs": read_jobs(folder / given)}
+    if isinstance(given, Mapping) or not hasattr(given, "__iter__"):
+        raise ProblemError(f"jobs is {given!r}; it must be a list of jobs or the name of a CSV file")
+    return {**parameters, "jobs": [_job_of_table(entry, f"jobs.{place}") for place, entry in enumerate(given)]}
+
+
+def _job_of_table(entry: Any, where: str) -> Job:
+    """Return the job of a table; a job is returned as it is."""
+    if isinstance(entry, Job):
+        return entry
+    if not isinstance(entry, Mapping):
+        raise ProblemError(f"{where} is {entry!r}; it must be a table with {', '.join(REQUIRED)}")
+    check_names(signature(Job).parameters, entry, f"{where}.")
+    return _located(where, lambda: Job(**{**entry, "processing": _plain_processing(entry["processing"])}))
+
+
+def _plain_processing(given: Any) -> Any:
+    """Return a processing time as `Job` takes it."""
+    if isinstance(given, str):
+        found = _range_of(given.strip())
+        if found is None:
+            raise ProblemError(f'processing is {given!r}; it must be a whole number, a range such as "2-4", or pairs')
+        return found
+    if isinstance(given, list):
+        # The lists of TOML are of one type, so that times may be given as 3.0.
+        return [(pair[0], _as_int(pair[1])) if isinstance(pair, list) and len(pair) == 2 else pair for pair in given]
+    return given
+
+
+def _as_int(number: Any) -> Any:
+    """Return a whole number as int; anything else unchanged, for `Job` to check."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def as_table(job: Job) -> dict[str, Any]:
+    """Return a job as plain values."""
+    processing: Any = job.longest if job.fixed else [list(pair) for pair in job.pairs]
+    table = {"processing": processing, "due": job.due, "deadline": job.deadline}
+    table |= ({} if job.weight == 1 else {"weight": job.weight}) | {"name": job.name}
+    return table | ({"release": job.release} if job.release else {})

@@ -23,11 +23,12 @@ from typing import Any
 from peakrl.compile import as_model
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.policy.tables import Policy
-from peakrl.problem import Outcome, Problem
-from peakrl.problems.scheduling.baselines import OBJECTIVES, Order, infeasible_reason
-from peakrl.problems.scheduling.job_files import as_table
-from peakrl.problems.scheduling.jobs import Job, latest_end, name_of, named_jobs, uniform
+from peakrl.problem import Outcome, Problem, header_of
+from peakrl.problems.scheduling.jobs import Job, as_table, latest_end, name_of, named_jobs, uniform, with_jobs
+from peakrl.problems.scheduling.orders import OBJECTIVES, Order, infeasible_reason
+from peakrl.problems.scheduling.tables import tabulate_schedule
 from peakrl.schedule_labels import JobName, ScheduleState
+from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
 from peakrl.tabular import TabularModel
 
@@ -126,14 +127,12 @@ class MachineScheduling(Problem):
 
     def tabulate(self, memory_limit: float) -> TabularModel:
         """Return the compiled model, equal to that of `compile.explore`, much faster."""
-        from peakrl.problem import header_of
-        from peakrl.problems.scheduling.tables import tabulate_schedule
-
         model = tabulate_schedule(
             header_of(self),
             self.jobs,
             OBJECTIVES.index(self.objective),
-            keeps_worst=self.keeps_worst,
+            timed=self.keeps_time,
+            worst=self.keeps_worst,
             memory_limit=memory_limit,
         )
         return replace(model, infeasible_reason=infeasible_reason(self.jobs))
@@ -171,17 +170,45 @@ class MachineScheduling(Problem):
         return times[name_of(job)]
 
 
-def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness") -> MachineScheduling:
-    """Return the problem of doing `jobs` one after another; a policy's value is minus the expected objective.
+#: Example 1 of the paper as a problem file.
+EXAMPLE = [
+    {"name": "saw", "processing": 3, "due": 22, "deadline": 30},
+    {"name": "drill", "processing": 5, "due": 30, "deadline": 28},
+    {"name": "mill", "processing": 7, "due": 33, "deadline": 35},
+    {"name": "paint", "processing": 9, "due": 15, "deadline": 18},
+    {"name": "pack", "processing": 10, "due": 18, "deadline": 21},
+]
 
-    `objective` is "max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion" (the sum of weighted
-    completion times) or "weighted_tardiness". Actions are the names of jobs (1, 2, ... for jobs without a name), states
-    are `ScheduleState`, the horizon is the number of jobs.
+
+@problem(
+    "machine_scheduling",
+    env="MachineScheduling-v0",
+    reader=with_jobs,
+    files=("jobs",),
+    template="jobs",
+    example={"jobs": EXAMPLE},
+    episodes=5_000,
+)
+def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness") -> MachineScheduling:
+    """Return the problem of jobs on one machine with due times and deadlines.
+
+    A policy's value is minus the expected objective. Actions are the names of jobs (1, 2, ... for jobs without a name),
+    states are `ScheduleState`, the horizon is the number of jobs.
+
+    Parameters
+    ----------
+    jobs
+        `Job`s; in a file tables with processing, due and deadline, optionally weight, name and release, or the name of
+        a CSV file with these columns. processing is a whole number, a range "2-4" (each number equally likely), or
+        [probability, time] pairs.
+    objective
+        "max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion" (the sum of weighted completion
+        times) or "weighted_tardiness".
     """
     named = named_jobs(jobs)
-    problem = MachineScheduling(named, objective, f"machine scheduling, {len(named)} jobs, {objective}")
+    made = MachineScheduling(named, objective, f"machine scheduling, {len(named)} jobs, {objective}")
     parameters = {"jobs": [as_table(job) for job in named], "objective": objective}
-    return remember(problem, "machine_scheduling", parameters)
+    return remember(made, "machine_scheduling", parameters)
 
 
 #: Tables of the paper: (processing, due, deadline) of each job.
@@ -198,13 +225,18 @@ _EXAMPLES: dict[int, tuple[tuple[Any, int, int], ...]] = {
 }  # fmt: skip
 
 
+@problem(
+    "scheduling_example",
+    env="SchedulingExample-v0",
+    commands={f"scheduling-{number}": {"number": number} for number in _EXAMPLES},
+)
 def scheduling_example(number: int = 1, *, objective: str = "max_tardiness") -> MachineScheduling:
     """Return Example 1, 2 or 3 of the paper; Example 3 has random processing times."""
     if isinstance(number, bool) or number not in list(_EXAMPLES):
         raise ProblemError(f"number is {number!r}; there are the scheduling examples 1, 2 and 3")
     jobs = named_jobs(Job(*row) for row in _EXAMPLES[number])
-    problem = MachineScheduling(jobs, objective, f"scheduling example {number}, {objective}")
-    return remember(problem, "scheduling_example", {"number": int(number), "objective": objective})
+    made = MachineScheduling(jobs, objective, f"scheduling example {number}, {objective}")
+    return remember(made, "scheduling_example", {"number": int(number), "objective": objective})
 
 
 def order_of(policy: Policy) -> Order:

@@ -18,7 +18,8 @@ import numpy as np
 from peakrl.checks import check_choice
 from peakrl.errors import ProblemError
 from peakrl.jit import inlined, kernel
-from peakrl.problems.scheduling.baselines import (
+from peakrl.problems.scheduling.jobs import Job, name_of
+from peakrl.problems.scheduling.orders import (
     OBJECTIVES,
     InfeasibleSchedule,
     Schedule,
@@ -26,9 +27,7 @@ from peakrl.problems.scheduling.baselines import (
     fixed_jobs,
     infeasible_reason,
 )
-from peakrl.problems.scheduling.jobs import Job, name_of
-from peakrl.problems.scheduling.kernels import JobTable, job_cost
-from peakrl.problems.scheduling.tables import job_table
+from peakrl.problems.scheduling.tables import JobTable, job_cost, job_table
 from peakrl.types import Floats, Longs
 
 #: Largest number of jobs, and of labels; every set of jobs has at least one label of 40 bytes.

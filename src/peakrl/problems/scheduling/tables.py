@@ -1,50 +1,69 @@
 """The tabular model of a scheduling problem, built layer by layer in compiled code.
 
-Layer h holds the states with h finished jobs. Each layer is expanded at once (every unfinished job, every processing
-time); equal next states, distributions and payoffs are numbered in the order of their first occurrence, so that the
-model equals that of `compile.explore` in every array.
+A state is (done, time, worst): a bitmask of the finished jobs, the time, and the largest tardiness so far (0 if the
+objective does not need it). Job j, released at r_j, takes p, ends at C = max(time, r_j) + p, and costs
+
+    max tardiness        max(0, (C - d_j)^+ - worst)
+    total tardiness      (C - d_j)^+
+    weighted late work   w_j * min(p, (C - d_j)^+)
+    weighted completion  w_j * C
+    weighted tardiness   w_j * (C - d_j)^+
+
+Layer h holds the states with h finished jobs. Equal next states, distributions and payoffs are numbered in the order of
+their first occurrence, so that the model equals that of `compile.explore` in every array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from peakrl.errors import ProblemError
+from peakrl.array_problem import shared_lists
+from peakrl.compile import guard_memory
+from peakrl.jit import kernel
 from peakrl.problem import Header
 from peakrl.problems.scheduling.jobs import Job, name_of
-from peakrl.problems.scheduling.kernels import Expansion, JobTable, expand_layer, sort_rows
 from peakrl.ragged import number_lists
 from peakrl.schedule_labels import ScheduleStates, Words
-from peakrl.space import MOST_INDICES, expand, frozen, starts_of
+from peakrl.space import check_sizes, expand, frozen, starts_of
 from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Ints, Longs, Payoffs
 
-#: Bytes of the finished model and its labels for a state, a pair, a distribution and a stored outcome.
-STATE_BYTES, ROW_BYTES, DISTRIBUTION_BYTES, OUTCOME_BYTES = 28, 12, 8, 12
-#: Working memory of a layer in bytes for each (pair, processing time): the expansion, its hash table, its results, and
-#: gaps in the heap (measured: 110 without the gaps).
-WORK_BYTES = 180
+#: Sums of unsigned words and integers are floats, so words are converted to signed ones.
+Integer = int | np.int64
+MAX_TARDINESS, TOTAL_TARDINESS, WEIGHTED_LATE_WORK, WEIGHTED_COMPLETION, WEIGHTED_TARDINESS = 0, 1, 2, 3, 4
+SHIFT = np.uint64(32)
+LOW = np.uint64(0xFFFFFFFF)
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
 
-#: The arrays of `LayerRows` by field, one for each layer.
-Parts = dict[str, list[NDArray[Any]]]
+
+class JobTable(NamedTuple):
+    """The jobs of an instance as arrays."""
+
+    objective: int
+    due: Longs
+    deadline: Longs
+    weight: Floats
+    release: Longs
+    #: [job + 1]: the (probability, time) pairs of a job are pair_start[job] .. pair_start[job + 1].
+    pair_start: Longs
+    pair_time: Longs
+    pair_probability: Floats
 
 
-class LayerRows(NamedTuple):
-    """The rows of a finished layer; payoff lists are numbered within the layer."""
+class Expansion(NamedTuple):
+    """Every (state, job, processing time) of a layer in order: [row] is a (state, job), [outcome] a time of a row."""
 
     row_job: Ints
-    row_distribution: Ints
-    row_payoff: Ints
-    #: Distinct distributions: sizes, next slots within the next layer, probabilities.
+    #: [row]: number of outcomes.
     sizes: Longs
-    following: Ints
+    #: [outcome]: next state, as (done, time * 2^32 + worst).
+    next_done: Words
+    next_clock: Words
     probability: Floats
-    #: Distinct payoff lists: sizes, rewards, margins.
-    payoff_sizes: Longs
     reward: Floats
     margin: Floats
 
@@ -65,154 +84,119 @@ def job_table(jobs: Sequence[Job], objective: int) -> JobTable:
 
 
 def tabulate_schedule(
-    header: Header, jobs: Sequence[Job], objective: int, *, keeps_worst: bool, memory_limit: float
+    header: Header, jobs: Sequence[Job], objective: int, *, timed: bool, worst: bool, memory_limit: float
 ) -> TabularModel:
-    """Return the model of named jobs; `objective` is a code of `problems.scheduling.kernels`."""
-    table = job_table(jobs, objective)
-    guard = MemoryGuard(header.name, len(jobs), memory_limit)
-    guard.refuse_at_once()
+    """Return the model of named jobs; a state holds the time if `timed`, and the largest tardiness if `worst`."""
+    count, table = len(jobs), job_table(jobs, objective)
+    least = 2**count, count * 2 ** (count - 1)  # every set of jobs is a state
+    check_sizes(header.name, states=least[0], pairs=least[1])
+    guard_memory(header.name, *least, 0, memory_limit)
     done, clock = [np.zeros(1, np.uint64)], [np.zeros(1, np.uint64)]
-    parts: Parts = {field: [] for field in LayerRows._fields}
-    for step in range(len(jobs)):
-        outcomes = outcome_count(table, done[-1], len(jobs) - step)
-        guard.before_layer(step, len(done[-1]), outcomes)
-        rows, next_done, next_clock = layer_rows(table, done[-1], clock[-1], len(jobs) - step, outcomes)
-        guard.after_layer(len(done[-1]), rows)
-        for field, part in rows._asdict().items():
-            parts[field].append(part)
-        done.append(next_done)
-        clock.append(next_clock)
+    most_times = int(np.diff(table.pair_start).max())
+    layers: list[Expansion] = []
+    following: list[Ints] = []
+    row_ends = [0]
+    for step in range(count):
+        slots, rows = sum(map(len, done)), len(done[-1]) * (count - step)
+        guard_memory(header.name, slots, (row_ends[-1] + rows) * most_times, step, memory_limit)
+        layer = expand_layer(table, done[-1], clock[-1], rows, rows * most_times)
+        number, first = number_lists(np.arange(len(layer.next_done) + 1), layer.next_done, layer.next_clock)
+        sort_rows(layer, number)
+        done.append(layer.next_done[first])
+        clock.append(layer.next_clock[first])
+        layers.append(layer)
+        following.append(number + np.int32(slots))
+        row_ends.append(row_ends[-1] + rows)
+    row_job, sizes, _, _, probability, reward, margin = (np.concatenate(parts) for parts in zip(*layers, strict=True))
+    start = starts_of(sizes)
+    lists, list_start = shared_lists(start, np.concatenate(following), probability, row_ends[1:])
+    payoff, chosen = number_lists(start, reward.view(np.uint64), margin.view(np.uint64))
+    members = expand(start[chosen], sizes[chosen])
+    layer_sizes = [len(layer) for layer in done]
     labels = ScheduleStates(
         [name_of(job) for job in jobs],
         frozen(np.concatenate(done), np.uint64, own=True),
         frozen(np.concatenate(clock), np.uint64, own=True),
-        timed=any(job.release > 0 or not job.fixed for job in jobs),
-        worst=keeps_worst,
+        timed=timed,
+        worst=worst,
     )
-    return joined_model(header, labels, [len(layer) for layer in done], parts)
-
-
-def outcome_count(table: JobTable, done: Words, rows_a_state: int) -> int:
-    """Return the number of (state, job, processing time) of a layer."""
-    sizes = np.diff(table.pair_start)
-    if (sizes == 1).all():
-        return len(done) * rows_a_state
-    return sum(int(size) * int((done >> np.uint64(job) & np.uint64(1) == 0).sum()) for job, size in enumerate(sizes))
-
-
-def layer_rows(
-    table: JobTable, done: Words, clock: Words, rows_a_state: int, outcomes: int
-) -> tuple[LayerRows, Words, Words]:
-    """Return the rows of a layer and the states that they lead to."""
-    rows = len(done) * rows_a_state
-    out = Expansion(
-        np.empty(rows + 1, np.int64), np.empty(rows, np.int32),
-        np.empty(outcomes, np.uint64), np.empty(outcomes, np.uint64),
-        np.empty(outcomes), np.empty(outcomes), np.empty(outcomes),
-    )  # fmt: skip
-    expand_layer(table, done, clock, out)
-    following, first = number_lists(np.arange(outcomes + 1), out.next_done, out.next_clock)
-    next_done, next_clock = out.next_done[first], out.next_clock[first]
-    start, reward = out.outcome_start, out.reward
-    if outcomes == rows:
-        # One time for each job: a distribution is one next state.
-        distribution, chosen = following, first
-    else:
-        sort_rows(start, following, out.probability, reward, out.margin)
-        distribution, chosen = number_lists(start, following.astype(np.uint64), out.probability.view(np.uint64))
-    source, sizes = _gather(start, chosen)
-    payoff, payoff_chosen = number_lists(start, reward.view(np.uint64), out.margin.view(np.uint64))
-    payoff_source, payoff_sizes = _gather(start, payoff_chosen)
-    layer = LayerRows(
-        out.row_job, distribution, payoff,
-        sizes, following[source], out.probability[source],
-        payoff_sizes, reward[payoff_source], out.margin[payoff_source],
-    )  # fmt: skip
-    return layer, next_done, next_clock
-
-
-def joined_model(header: Header, labels: ScheduleStates, layer_sizes: Sequence[int], parts: Parts) -> TabularModel:
-    """Join the layers into a model; empties `parts`."""
-    layer_start = starts_of(layer_sizes)
-    distribution_start = starts_of([len(sizes) for sizes in parts["sizes"]])
     return assemble(
         header,
         state_labels=labels,
         slot_state=np.arange(len(labels), dtype=np.int32),
         action_labels=labels.names,
-        row_action=_joined(parts["row_job"]),
-        row_start=starts_of(np.repeat(np.arange(header.horizon, -1, -1), layer_sizes)),
-        row_distribution=_joined(parts["row_distribution"], distribution_start),
-        outcome_start=starts_of(_joined(parts["sizes"])),
-        outcome_next=_joined(parts["following"], layer_start[1:]),
-        outcome_probability=_joined(parts["probability"]),
-        payoffs=join_payoffs(parts),
+        row_action=row_job,
+        row_start=starts_of(np.repeat(np.arange(count, -1, -1), layer_sizes)),
+        row_distribution=lists[0],
+        outcome_start=lists[1],
+        outcome_next=lists[2],
+        outcome_probability=lists[3],
+        payoffs=Payoffs(
+            int(most_times > 1), starts_of(sizes[chosen])[payoff], reward[members], margin[members][:, None]
+        ),
         first_slot=np.zeros(1, np.int32),
         first_probability=np.ones(1),
-        layer_start=layer_start,
-        distribution_start=distribution_start,
+        layer_start=starts_of(layer_sizes),
+        distribution_start=list_start,
     )
 
 
-def join_payoffs(parts: Parts) -> Payoffs:
-    """Number the payoff lists of all layers."""
-    first = starts_of([len(sizes) for sizes in parts["payoff_sizes"]])
-    sizes, reward, margin = (_joined(parts[field]) for field in ("payoff_sizes", "reward", "margin"))
-    start = starts_of(sizes)
-    number, chosen = number_lists(start, reward.view(np.uint64), margin.view(np.uint64))
-    source, chosen_sizes = _gather(start, chosen)
-    record = starts_of(chosen_sizes)[number].astype(np.int32)
-    row_payoff = record[_joined(parts["row_payoff"], first)]
-    return Payoffs(int(sizes.max() > 1), row_payoff, reward[source], margin[source][:, None])
+@kernel
+def job_cost(jobs: JobTable, job: int, end: int, duration: int, worst: Integer) -> float:
+    """Return by how much the objective grows when `job` ends at `end` after `duration`."""
+    tardiness = max(0, end - jobs.due[job])
+    if jobs.objective == MAX_TARDINESS:
+        return float(max(0, tardiness - worst))
+    if jobs.objective == TOTAL_TARDINESS:
+        return float(tardiness)
+    if jobs.objective == WEIGHTED_LATE_WORK:
+        return float(jobs.weight[job] * min(duration, tardiness))
+    return float(jobs.weight[job] * (end if jobs.objective == WEIGHTED_COMPLETION else tardiness))
 
 
-class MemoryGuard:
-    """Raises for a model that would not fit, before its arrays are allocated."""
-
-    def __init__(self, name: str, jobs: int, limit: float) -> None:
-        self.name, self.jobs, self.limit = name, jobs, limit
-        self.states = self.rows = self.kept = 0
-
-    def refuse_at_once(self) -> None:
-        """Check the least possible size: every set of jobs is a state."""
-        states, rows = 2**self.jobs, self.jobs * 2 ** (self.jobs - 1)
-        least = states * (STATE_BYTES + DISTRIBUTION_BYTES + OUTCOME_BYTES) + rows * ROW_BYTES
-        self._check(states, rows, least, f"{self.jobs} jobs")
-
-    def before_layer(self, step: int, states: int, outcomes: int) -> None:
-        """Check the size with the layer that is about to be expanded."""
-        rows = self.rows + states * (self.jobs - step)
-        self._check(self.states + states, rows, self.kept + outcomes * WORK_BYTES, f"the first {step + 1} jobs")
-
-    def after_layer(self, states: int, layer: LayerRows) -> None:
-        """Add the size of a finished layer."""
-        self.states, self.rows = self.states + states, self.rows + len(layer.row_job)
-        self.kept += states * STATE_BYTES + len(layer.row_job) * ROW_BYTES
-        self.kept += len(layer.sizes) * DISTRIBUTION_BYTES + len(layer.following) * OUTCOME_BYTES
-
-    def _check(self, states: int, rows: int, needed: float, what: str) -> None:
-        if needed <= self.limit and rows <= MOST_INDICES:
-            return
-        over = f"more than the limit of {self.limit / 1e9:.1f} GB" if needed > self.limit else "more pairs than 2^31"
-        raise ProblemError(
-            f"{self.name!r} has at least {states:,} states and {rows:,} pairs for {what}, about "
-            f"{needed / 1e9:,.1f} GB: {over}. Plan fewer jobs, use a coarser unit of time, or raise memory_limit"
-        )
+@kernel
+def expand_layer(jobs: JobTable, done: Words, clock: Words, rows: int, most: int) -> Expansion:
+    """Return the outcomes of each unfinished job in each state, at most `most`."""
+    row_job, sizes = np.empty(rows, np.int32), np.empty(rows, np.int64)
+    next_done, next_clock = np.empty(most, np.uint64), np.empty(most, np.uint64)
+    probability, reward, margin = np.empty(most), np.empty(most), np.empty(most)
+    row, outcome = 0, 0
+    for slot in range(done.shape[0]):
+        time, worst = np.int64(clock[slot] >> SHIFT), np.int64(clock[slot] & LOW)
+        for job in range(jobs.due.shape[0]):
+            bit = ONE << np.uint64(job)
+            if done[slot] & bit != ZERO:
+                continue
+            row_job[row], sizes[row] = job, jobs.pair_start[job + 1] - jobs.pair_start[job]
+            row += 1
+            for pair in range(jobs.pair_start[job], jobs.pair_start[job + 1]):
+                end = max(time, jobs.release[job]) + jobs.pair_time[pair]
+                after = max(worst, end - jobs.due[job]) if jobs.objective == MAX_TARDINESS else 0
+                next_done[outcome] = done[slot] | bit
+                next_clock[outcome] = (np.uint64(end) << SHIFT) | np.uint64(after)
+                probability[outcome] = jobs.pair_probability[pair]
+                # Not the negative: a job in time earns 0.0, not -0.0.
+                reward[outcome] = 0.0 - job_cost(jobs, job, end, jobs.pair_time[pair], worst)
+                margin[outcome] = float(jobs.deadline[job] - end)
+                outcome += 1
+    return Expansion(
+        row_job, sizes, next_done[:outcome], next_clock[:outcome], probability[:outcome], reward[:outcome],
+        margin[:outcome],
+    )  # fmt: skip
 
 
-def _gather(start: Longs, chosen: Ints) -> tuple[Longs, Longs]:
-    """Return the indices of the members of the chosen lists, and the sizes of the lists."""
-    sizes = start[chosen + 1] - start[chosen]
-    return expand(start[chosen], sizes), sizes
-
-
-def _joined(parts: list[NDArray[Any]], offsets: Longs | None = None) -> NDArray[Any]:
-    """Join the arrays of the layers, each raised by its offset, and empty the list to save memory."""
-    whole = np.concatenate(parts)
-    if offsets is not None:
-        place = 0
-        for part, offset in zip(parts, offsets.tolist(), strict=False):
-            whole[place : place + len(part)] += whole.dtype.type(offset)
-            place += len(part)
-    parts.clear()
-    return whole
+@kernel
+def sort_rows(layer: Expansion, following: Ints) -> None:
+    """Sort the outcomes of every row by next slot, in place (insertion sort: they are few and nearly sorted)."""
+    probability, reward, margin = layer.probability, layer.reward, layer.margin
+    start = 0
+    for row in range(layer.sizes.shape[0]):
+        for outcome in range(start + 1, start + layer.sizes[row]):
+            key, p, r, f = following[outcome], probability[outcome], reward[outcome], margin[outcome]
+            place = outcome
+            while place > start and following[place - 1] > key:
+                following[place], probability[place] = following[place - 1], probability[place - 1]
+                reward[place], margin[place] = reward[place - 1], margin[place - 1]
+                place -= 1
+            following[place], probability[place], reward[place], margin[place] = key, p, r, f
+        start += layer.sizes[row]

@@ -11,8 +11,6 @@ actions are strings; they become numbers if all of a kind are whole numbers.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 import zipfile
@@ -27,7 +25,9 @@ from peakrl.checks import check_bounds, check_count, check_range, real
 from peakrl.errors import PeakError, ProblemError, StorageError
 from peakrl.memory import MOST_STEPS
 from peakrl.problem import Outcome, Problem
-from peakrl.storage import SHARE, available_memory, opened, read_file
+from peakrl.specs.csv_table import read_csv
+from peakrl.specs.registry import problem
+from peakrl.storage import SHARE, available_memory, opened
 from peakrl.tabular import TabularModel
 
 REQUIRED, OPTIONAL = ("state", "action", "next_state", "reward"), ("probability", "step")
@@ -36,6 +36,42 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _WORD = re.compile(r"-?[0-9]{1,9}")
 
 
+#: The file that `peakrl init --kind tables` writes beside the problem file.
+EXAMPLE = """state,action,next_state,probability,reward,temperature
+cold,rest,cold,1,0,40
+cold,work,warm,0.8,1,20
+cold,work,hot,0.2,1,5
+warm,rest,cold,1,0,40
+warm,work,hot,0.5,2,5
+warm,work,burnt,0.5,2,-10
+hot,rest,warm,1,0,20
+hot,work,burnt,1,3,-10
+burnt,rest,burnt,1,0,-10
+"""
+
+
+def with_file(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the parameters of `table_problem` with the path of the file."""
+    return {**parameters, "file": file_of(parameters, folder)}
+
+
+def file_of(parameters: dict[str, Any], folder: Path) -> Path:
+    """Return the table file."""
+    file = parameters["file"]
+    if not isinstance(file, str | Path) or not str(file) or "\0" in str(file):
+        raise ProblemError(f"file is {file!r}; it must be the name of an .npz or a .csv file")
+    return folder / file
+
+
+@problem(
+    "tables",
+    reader=with_file,
+    source=file_of,
+    files=("file",),
+    template="tables",
+    example={"file": "{name}.csv", "horizon": 10, "initial": "cold"},
+    example_files={".csv": EXAMPLE},
+)
 def table_problem(
     file: str | Path,
     horizon: int,
@@ -45,18 +81,29 @@ def table_problem(
     constraint_names: Sequence[str] | None = None,
     name: str | None = None,
 ) -> Problem | TabularModel:
-    """Return the problem or model of a table file.
+    """Return the problem of a list of outcomes (.csv), or the model of arrays (.npz).
 
-    `initial`: a state, or {state: probability}; by default state 0 (.npz) or the state of the first row (.csv).
+    Parameters
+    ----------
+    file
+        A .csv file with one row for each outcome: state, action, next_state, reward, probability, step; every other
+        column is a constraint (satisfied if >= 0). Or an .npz file with the arrays transitions [state, action,
+        next_state], rewards, constraints.
+    horizon
+        Steps of an episode.
+    initial
+        A state, or {state: probability}; by default state 0 (.npz) or the state of the first row (.csv).
+    reward_range, constraint_bounds, constraint_names, name
+        As in `TabularModel.from_arrays`; by default those of the data.
     """
-    path, given = Path(file), checked_options(locals())
+    path, given = Path(file), check_options(locals())
     if path.suffix not in (".npz", ".csv"):
         raise ProblemError(f"file is {path.name!r}; it must be an .npz or a .csv file")
     read = model_of_arrays if path.suffix == ".npz" else problem_of_outcomes
     return read(path, check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError), given)
 
 
-def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return those options of `table_problem` that are given, or raise."""
     options = ("initial", "reward_range", "constraint_bounds", "constraint_names", "name")
     kept = {name: given[name] for name in options if given[name] is not None}
@@ -79,19 +126,6 @@ def is_start(given: Any) -> bool:
         chances = given.values() if isinstance(given, Mapping) else given
         return all(math.isfinite(real(chance)) for chance in chances)
     return isinstance(given, int | str) and not isinstance(given, bool)
-
-
-def with_file(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the parameters of `table_problem` with the path of the file."""
-    return {**parameters, "file": file_of(parameters, folder)}
-
-
-def file_of(parameters: dict[str, Any], folder: Path) -> Path:
-    """Return the table file."""
-    file = parameters["file"]
-    if not isinstance(file, str | Path) or not str(file) or "\0" in str(file):
-        raise ProblemError(f"file is {file!r}; it must be the name of an .npz or a .csv file")
-    return folder / file
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -194,7 +228,7 @@ class ListedProblem(Problem):
 
 def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) -> ListedProblem:
     """Return the problem of a .csv file."""
-    columns, rows = read_rows(path)
+    columns, rows = read_csv(path, REQUIRED, OPTIONAL, "outcome", more=True)
     constraints = [column for column in columns if column not in REQUIRED + OPTIONAL]
     names = options.get("constraint_names")
     if names is not None and sorted(names) != sorted(constraints):
@@ -252,38 +286,6 @@ def listed_states(
         if (0, state) not in table:
             raise ProblemError(f"initial names {state!r}, which no row has as its state at the first step")
     return first
-
-
-def read_rows(path: Path) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
-    """Return the columns and, for each row, its location and its cells."""
-    try:
-        text = read_file(path).decode("utf-8-sig")  # spreadsheets begin files with a byte-order mark
-        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except UnicodeDecodeError as error:
-        raise StorageError(f"{path}: byte {error.start} is not UTF-8 text; save the file as CSV in UTF-8") from None
-    except csv.Error as error:
-        raise ProblemError(f"{path}: {error}") from None
-    numbered = [(place, [cell.strip() for cell in line]) for place, line in enumerate(lines, 1) if any(line)]
-    if len(numbered) < 2:
-        raise ProblemError(f"{path}: it needs a header with {', '.join(REQUIRED)} and a row for each outcome")
-    columns = numbered[0][1]
-    check_columns(path, columns)
-    rows = []
-    for place, cells in numbered[1:]:
-        if len(cells) != len(columns):
-            raise ProblemError(f"{path}, row {place}: {len(cells)} cells for {len(columns)} columns")
-        rows.append((f"{path}, row {place}", dict(zip(columns, cells, strict=True))))
-    return columns, rows
-
-
-def check_columns(path: Path, columns: list[str]) -> None:
-    """Raise unless the header has every required column, and none twice."""
-    for name in REQUIRED:
-        if name not in columns:
-            raise ProblemError(f"{path}: column {name!r} is missing; there are {', '.join(columns)}")
-    for place, name in enumerate(columns):
-        if name in columns[:place] or not name:
-            raise ProblemError(f"{path}: column {place + 1} is named {name!r}; names must differ and not be empty")
 
 
 def label_maker(rows: Sequence[tuple[str, dict[str, str]]], columns: Sequence[str]) -> Callable[[str], Hashable]:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,10 +35,10 @@ from peakrl.problems.harvesting.arrivals import (
     recorded_sequences,
     whole_number,
 )
+from peakrl.problems.harvesting.tables import tabulate
+from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
-
-if TYPE_CHECKING:
-    from peakrl.tabular import TabularModel
+from peakrl.tabular import TabularModel
 
 
 @dataclass(frozen=True)
@@ -112,19 +112,21 @@ class EnergyHarvesting(Problem):
 
     def tabulate(self, memory_limit: float = math.inf) -> TabularModel:
         """Return the compiled model, equal to that of `compile.explore`, without querying single states."""
-        from peakrl.compile import explore
-        from peakrl.problems.harvesting.tables import layered_model, shared_model
-
-        if isinstance(self.arrivals, HourlyArrivals):
-            return explore(self, memory_limit=memory_limit)
-        return layered_model(self, memory_limit) if not self.stationary else shared_model(self, memory_limit)
+        return tabulate(self, memory_limit)
 
 
+@problem(
+    "energy_harvesting",
+    env="EnergyHarvesting-v0",
+    template="energy",
+    episodes=50_000,
+    parts=("battery", "arrival"),
+)
 def energy_harvesting(
     *,
+    peak_power: float = 8,
     horizon: int = 20,
     battery: int = 20,
-    peak_power: float = 8,
     max_arrival: int = 20,
     mean: float = 10,
     std: float = 5,
@@ -136,21 +138,21 @@ def energy_harvesting(
 
     Parameters
     ----------
+    peak_power
+        The constraint: no step may send with more.
     horizon
         Steps of an episode.
     battery
         Capacity in units of energy.
-    peak_power
-        No step may send with more.
     max_arrival
         Largest energy that may arrive in a step.
     mean, std
         Of the arrivals: a normal distribution, truncated to [0, max_arrival] and rounded.
     arrivals
-        "random": drawn independently at every step. "frozen": one sequence, drawn from `seed`, in every episode. An
-        array: a recorded sequence of at least `horizon` whole numbers. `{"matrix": ..., "first": ...}`, also as
-        `(matrix, first)` or `MarkovArrivals(matrix, first)`: arrivals 0 .. n-1 with their transition matrix and the
-        distribution of the first one.
+        "random": drawn independently at every step. "frozen": one sequence, drawn from `seed`, in every episode. A
+        list of numbers: a recorded sequence of at least `horizon` whole numbers. A table with matrix and first, in
+        Python also `(matrix, first)` or `MarkovArrivals(matrix, first)`: arrivals 0 .. n-1 with their transition matrix
+        and the distribution of the first one.
     log_base
         2 for rewards in bits, `math.e` for nats.
     seed
@@ -176,8 +178,8 @@ def energy_harvesting(
         raise ProblemError(
             f'arrivals is {arrivals!r}; it must be "random", "frozen", a sequence of whole numbers, or (matrix, first)'
         )
-    problem = EnergyHarvesting(process, horizon, battery, peak_power, max_arrival, log_base)
-    return remember(problem, "energy_harvesting", given)
+    made = EnergyHarvesting(process, horizon, battery, peak_power, max_arrival, log_base)
+    return remember(made, "energy_harvesting", given)
 
 
 def markov_arrivals(given: Any) -> MarkovArrivals | None:

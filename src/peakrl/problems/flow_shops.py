@@ -10,26 +10,42 @@ a step, every idle machine may begin its next job, or wait; on machine 1 any job
 State (waiting, line, begun, left): the jobs that no machine has begun; those in the shop, the farthest first; for each
 machine how many of the line it has begun, and how many steps its job still takes (0: idle). Finished jobs are in
 neither. Jobs are numbered from 1; an action is the job that each machine begins, or None.
+
+Baselines are orders of jobs from the textbooks:
+
+    Johnson   two machines: first the jobs with times[j][0] < times[j][1] by the first time, then the others by falling
+              second time. Optimal without a limit on power.
+    NEH       (Nawaz, Enscore and Ham, 1983) jobs by falling total time, each inserted where the makespan of those so
+              far, without a limit on power, is least.
+
+Neither uses power. `order_policy` makes an order feasible: at every step, from the last machine to the first, an
+operation begins as soon as the limit allows it until its end, together with what is running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
 from peakrl.checks import check_count, check_number, check_numbers
+from peakrl.compile import Target, as_model
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
+from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem
+from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
+
+__all__ = ["FlowShop", "ShopState", "flow_shop", "johnson_order", "neh_order", "order_policy", "schedule_of"]
 
 TIMES = ((2, 3, 1), (1, 2, 3), (3, 1, 2))
 POWER = (4.0, 3.0, 2.0)
 MOST_JOBS, MOST_MACHINES, LONGEST = 12, 8, 1_000
 #: The job that each machine begins, or None.
 Begin = tuple[int | None, ...]
+Order = tuple[int, ...]
 
 
 class ShopState(NamedTuple):
@@ -109,40 +125,49 @@ class FlowShop(Problem):
         return ShopState(waiting, line, begun, left)
 
 
+@problem("flow_shop", env="FlowShop-v0", template="shop", parts=("waiting", "line", "begun", "left"))
 def flow_shop(
     *,
-    times: Sequence[Sequence[int]] = TIMES,
     power: Sequence[float] = POWER,
     limit: float | Sequence[float] = 6.0,
+    times: Sequence[Sequence[int]] = TIMES,
     horizon: int | None = None,
 ) -> FlowShop:
-    """Return the problem of a shop: `times[job][machine]`, `power[machine]` and the `limit`, a number or one by step.
+    """Return the problem of jobs that pass machine after machine; a policy's value is minus the makespan.
 
-    `horizon` is the time by which every job must be done; by default the sum of all times, which is enough for one
-    operation after another. A policy's value is minus the makespan.
+    Parameters
+    ----------
+    power
+        What each machine draws while it runs.
+    limit
+        The constraint: what may be drawn at once; a number, or a list by step.
+    times
+        Steps that each job takes on each machine.
+    horizon
+        Time by which every job must be done; by default the sum of all times, enough for one operation after another.
     """
     given = dict(locals())
     draws = check_numbers(power, "power", least=0)
     if len(draws) > MOST_MACHINES:
         raise ProblemError(f"power holds {len(draws)} machines; there may be {MOST_MACHINES}")
-    table = checked_times(times, len(draws))
+    table = check_times(times, len(draws))
     total = sum(map(sum, table))
     steps = total if horizon is None else check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
-    problem = FlowShop(table, draws, checked_limits(limit, min(steps, MOST_STEPS)))
-    return remember(problem, "flow_shop", given)
+    made = FlowShop(table, draws, check_limits(limit, min(steps, MOST_STEPS)))
+    return remember(made, "flow_shop", given)
 
 
-def checked_times(given: Any, machines: int) -> tuple[tuple[int, ...], ...]:
+def check_times(given: Any, machines: int) -> tuple[tuple[int, ...], ...]:
     """Return [job][machine], or raise with the job that is wrong."""
     if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__iter__"):
         raise ProblemError(f"times is {given!r}; it must be a list of jobs, each a list of times by machine")
-    jobs = tuple(checked_row(row, f"times[{place}]", machines) for place, row in enumerate(given))
+    jobs = tuple(check_row(row, f"times[{place}]", machines) for place, row in enumerate(given))
     if not 1 <= len(jobs) <= MOST_JOBS:
         raise ProblemError(f"times holds {len(jobs)} jobs; there may be 1 to {MOST_JOBS}: states multiply with each")
     return jobs
 
 
-def checked_row(given: Any, what: str, machines: int) -> tuple[int, ...]:
+def check_row(given: Any, what: str, machines: int) -> tuple[int, ...]:
     """Return the times of one job."""
     numbers = check_numbers(given, what)
     if len(numbers) != machines:
@@ -151,8 +176,99 @@ def checked_row(given: Any, what: str, machines: int) -> tuple[int, ...]:
     return tuple(check_count(time, f"{what}[{place}]", 1, LONGEST, error=ProblemError) for place, time in places)
 
 
-def checked_limits(given: Any, steps: int) -> tuple[float, ...]:
+def check_limits(given: Any, steps: int) -> tuple[float, ...]:
     """Return the limit by step."""
     if hasattr(given, "__iter__"):
         return check_numbers(given, "limit", steps=steps, least=0)[:steps]
     return (check_number(given, "limit", least=0, error=ProblemError),) * steps
+
+
+class Operation(NamedTuple):
+    """A job on a machine, both counted from 1: it runs in the steps start .. end - 1."""
+
+    job: int
+    machine: int
+    start: int
+    end: int
+
+
+def johnson_order(problem: FlowShop) -> Order:
+    """Return Johnson's order of a shop with two machines."""
+    if problem.machines != 2:
+        raise ProblemError(f"Johnson's rule is for two machines; this shop has {problem.machines}: use neh_order")
+    jobs = range(1, len(problem.times) + 1)
+    first = [job for job in jobs if problem.times[job - 1][0] < problem.times[job - 1][1]]
+    last = [job for job in jobs if job not in first]
+    by_first = sorted(first, key=lambda job: problem.times[job - 1][0])
+    return (*by_first, *sorted(last, key=lambda job: -problem.times[job - 1][1]))
+
+
+def neh_order(problem: FlowShop) -> Order:
+    """Return the order of Nawaz, Enscore and Ham."""
+    order: Order = ()
+    for job in sorted(range(1, len(problem.times) + 1), key=lambda job: -sum(problem.times[job - 1])):
+        tried = [(*order[:place], job, *order[place:]) for place in range(len(order) + 1)]
+        order = min(tried, key=lambda one: makespan(problem, one))
+    return order
+
+
+def makespan(problem: FlowShop, order: Sequence[int]) -> int:
+    """Return the makespan of an order without a limit on power."""
+    ends = [0] * problem.machines
+    for job in order:
+        before = 0
+        for machine, time in enumerate(problem.times[job - 1]):
+            before = ends[machine] = max(before, ends[machine]) + time
+    return ends[-1]
+
+
+def keeping(problem: FlowShop, order: Sequence[int]) -> Callable[[int, Any], Begin]:
+    """Return the rule that begins operations in an order of the jobs as the limit allows."""
+    places = {job: place for place, job in enumerate(order)}
+    missing = [job for job in range(1, len(problem.times) + 1) if job not in places]
+    if missing or len(order) != len(problem.times):
+        raise ProblemError(f"order is {tuple(order)}; it must name each of the jobs 1 to {len(problem.times)} once")
+
+    def rule(step: int, state: ShopState) -> Begin:
+        begin: list[int | None] = [None] * problem.machines
+        running = list(state.left)
+        for machine in reversed(range(problem.machines)):
+            jobs = problem.startable(state, machine)
+            if jobs:
+                job = min(jobs, key=places.__getitem__)
+                with_it = list(running)
+                with_it[machine] = problem.times[job - 1][machine]
+                if bears(problem, step, with_it):
+                    begin[machine], running = job, with_it
+        return tuple(begin)
+
+    return rule
+
+
+def bears(problem: FlowShop, step: int, left: Sequence[int]) -> bool:
+    """Does the limit allow what is running, until its end or the horizon?"""
+    steps = range(min(max(left), problem.horizon - step))
+    return all(
+        sum(power for power, rest in zip(problem.power, left, strict=True) if rest > ahead)
+        <= problem.limits[step + ahead]
+        for ahead in steps
+    )
+
+
+def order_policy(problem: FlowShop, order: Sequence[int], model: Target | None = None) -> Policy:
+    """Return an order, made feasible, as a table for the problem's model (compiled here unless given)."""
+    return Policy.from_rule(model or problem, keeping(problem, order))
+
+
+def schedule_of(problem: FlowShop, policy: Policy) -> tuple[Operation, ...]:
+    """Return the operations of a policy by their start: a Gantt chart."""
+    model = as_model(policy.model)
+    state: Any = model.state_of_slot(int(model.first_slot[0]))
+    found = []
+    for step in range(problem.horizon):
+        begin: Any = policy.action(step, state)
+        for machine, job in enumerate(begin, start=1):
+            if job is not None:
+                found.append(Operation(job, machine, step, step + problem.times[job - 1][machine - 1]))
+        state = problem.following(state, begin)
+    return tuple(found)

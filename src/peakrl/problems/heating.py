@@ -9,19 +9,36 @@ State (T, w): the temperature inside, in half degrees, and the weather, 0 .. n-1
     weather       w' with probability weather[w][w']
 
 T' is clipped to two degrees around the widest band (a violation may lead there), so that there are few states.
+
+Baseline: an ordinary thermostat with a set point, which ignores prices. With a set point G by day, and G - setback if
+the next hour has the band of the night, it chooses the power that brings the house nearest to it:
+argmin_a |T'(T, w, a) - G|, the least such power.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from peakrl.checks import check_chain, check_count, check_number, check_numbers, check_probabilities
+from peakrl.checks import (
+    check_chain,
+    check_count,
+    check_hours,
+    check_number,
+    check_numbers,
+    check_probabilities,
+    check_range,
+)
+from peakrl.compile import Target
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
+from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem
+from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
+
+__all__ = ["HouseState", "Thermostat", "set_point_policy", "thermostat"]
 
 #: Euros per kWh, by hour: cheap at night, expensive in the morning and in the evening.
 TARIFF = (0.18,) * 6 + (0.34,) * 4 + (0.22,) * 6 + (0.40,) * 5 + (0.18,) * 3
@@ -105,80 +122,88 @@ class Thermostat(Problem):
         return round(2 * (lowest - BELOW)), round(2 * (highest + ABOVE))
 
 
+@problem("thermostat", env="Thermostat-v0", template="thermostat", parts=("half degrees", "weather"))
 def thermostat(
     *,
-    prices: Sequence[float] = TARIFF,
     day: Sequence[float] = (20.0, 22.5),
     night: Sequence[float] = (17.0, 22.5),
     day_hours: Sequence[int] = (7, 22),
-    outside: Sequence[float] = OUTSIDE,
-    weather: Sequence[Sequence[float]] = WEATHER,
-    first: Sequence[float] = FIRST,
+    horizon: int = 24,
     start: float = 19.0,
     max_power: int = 4,
     gain: float = 1.0,
     loss: float = 0.1,
-    horizon: int = 24,
+    outside: Sequence[float] = OUTSIDE,
+    weather: Sequence[Sequence[float]] = WEATHER,
+    first: Sequence[float] = FIRST,
+    prices: Sequence[float] = TARIFF,
 ) -> Thermostat:
-    """Return the problem of heating a house for `horizon` hours from midnight on.
+    """Return the problem of a house to be heated at the least cost.
 
-    `prices` by hour; `day` and `night` are (lowest, highest) temperatures, those of the day from `day_hours[0]` to
-    `day_hours[1]`; `outside` is the temperature of each weather, `weather` their transition matrix and `first` the
-    distribution of the first one. A kW warms the house by `gain` degrees in an hour, and `loss` is the share of the
-    difference to the outside that is lost in an hour.
+    Parameters
+    ----------
+    day, night
+        The constraint: lowest and highest temperature by day and at night.
+    day_hours
+        When the band of the day begins and ends.
+    horizon
+        Hours, from midnight on.
+    start
+        Degrees inside at midnight.
+    max_power
+        kW; every whole number up to it can be chosen.
+    gain
+        Degrees that a kW warms the house by in an hour.
+    loss
+        Share of the difference to the outside that is lost in an hour.
+    outside
+        Degrees outside in each weather.
+    weather
+        Transition matrix of the weather, by hour.
+    first
+        Distribution of the weather at midnight.
+    prices
+        Of a kWh, by hour.
     """
     given = dict(locals())
     steps = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
-    degrees = tuple(checked_degrees(one, f"outside[{place}]") for place, one in enumerate(listed(outside, "outside")))
-    problem = Thermostat(
+    degrees = check_numbers(outside, "outside", least=-HOTTEST, most=HOTTEST)
+    made = Thermostat(
         check_numbers(prices, "prices", steps=steps),
-        checked_band(day, "day"),
-        checked_band(night, "night"),
-        checked_hours(day_hours),
+        check_range(day, "day"),
+        check_range(night, "night"),
+        check_hours(day_hours, "day_hours"),
         degrees,
         check_chain(weather, "weather", len(degrees)),
         check_probabilities(first, "first", len(degrees)),
-        checked_degrees(start, "start"),
+        check_degrees(start, "start"),
         check_count(max_power, "max_power", 0, MOST_POWER, error=ProblemError),
-        checked_degrees(check_number(gain, "gain", least=0, error=ProblemError), "gain"),
-        checked_share(loss),
+        check_number(gain, "gain", least=0, most=HOTTEST, error=ProblemError),
+        check_number(loss, "loss", least=0, most=1, otherwise=", a share", error=ProblemError),
         steps,
     )
-    return remember(problem, "thermostat", given)
+    return remember(made, "thermostat", given)
 
 
-def listed(value: Any, what: str) -> tuple[float, ...]:
-    """Return numbers, at least one."""
-    return check_numbers(value, what)
-
-
-def checked_degrees(value: Any, what: str) -> float:
+def check_degrees(value: Any, what: str) -> float:
     """Return a plausible temperature."""
-    degrees = check_number(value, what, error=ProblemError)
-    if abs(degrees) > HOTTEST:
-        raise ProblemError(f"{what} is {degrees:g}; it must lie between {-HOTTEST:g} and {HOTTEST:g}")
-    return degrees
+    return check_number(value, what, least=-HOTTEST, most=HOTTEST, error=ProblemError)
 
 
-def checked_band(value: Any, what: str) -> Band:
-    """Return (lowest, highest)."""
-    numbers = check_numbers(value, what)
-    if len(numbers) != 2 or numbers[0] > numbers[1]:
-        raise ProblemError(f"{what} is {value!r}; it must be [lowest, highest], two temperatures")
-    return checked_degrees(numbers[0], what), checked_degrees(numbers[1], what)
+def set_point(problem: Thermostat, target: float, setback: float = 2.0) -> Callable[[int, Any], int]:
+    """Return the rule of a thermostat that is set to `target` by day and `setback` lower at night."""
+
+    def power(step: int, state: Any) -> int:
+        by_day = problem.band(step + 1) == problem.day
+        goal = 2 * (target if by_day else target - setback)
+        return min(range(problem.max_power + 1), key=lambda a: abs(problem.following(state, a) - goal))
+
+    return power
 
 
-def checked_hours(value: Any) -> tuple[int, int]:
-    """Return the hours at which the band of the day begins and ends."""
-    numbers = check_numbers(value, "day_hours")
-    if len(numbers) != 2 or not all(0 <= hour <= 24 and hour == int(hour) for hour in numbers):
-        raise ProblemError(f"day_hours is {value!r}; it must be two hours from 0 to 24")
-    return int(numbers[0]), int(numbers[1])
-
-
-def checked_share(value: Any) -> float:
-    """Return the share of warmth that is lost in an hour."""
-    share = check_number(value, "loss", least=0, error=ProblemError)
-    if share > 1:
-        raise ProblemError(f"loss is {share:g}; it must be a share, from 0 to 1")
-    return share
+def set_point_policy(
+    problem: Thermostat, target: float = 20.5, *, setback: float = 2.0, model: Target | None = None
+) -> Policy:
+    """Return an ordinary thermostat as a table for the problem's model (compiled here unless given)."""
+    rule = set_point(problem, check_degrees(target, "target"), check_degrees(setback, "setback"))
+    return Policy.from_rule(problem if model is None else model, rule)

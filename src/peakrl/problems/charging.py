@@ -10,22 +10,37 @@ each car charges in this hour, c_i in 0 .. min(rate_i, n_i), whole kWh; for a si
     household     l' with probability load[l][l']
 
 What a car could not charge before it left is not charged later.
+
+Baselines, with spare_h = limit - l_h, the remaining capacity of the connection in this hour:
+
+    at once   the car that leaves first takes as much as its rate, its need and the capacity allow, then the next one
+    as late   no more than necessary: c_i = the part of n_i that is left over once every later hour before the departure
+              is filled, from the last one backwards, with the capacity that the largest possible household load leaves
+
+Neither uses prices. With one car, `as late` satisfies both constraints whenever that is possible; with several, it
+serves the one that leaves last first, and may violate a constraint (see `evaluate`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from inspect import signature
 from itertools import product
 from typing import Any
 
 from peakrl.checks import check_chain, check_count, check_number, check_numbers, check_probabilities, whole
+from peakrl.compile import Target
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
+from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem
-from peakrl.specs.registry import unknown_key
+from peakrl.specs.registry import check_names, problem
 from peakrl.specs.spec import remember
+
+__all__ = ["Car", "VehicleCharging", "as_late_policy", "at_once_policy", "vehicle_charging"]
 
 #: Euros per kWh from six in the evening to six in the morning.
 TARIFF = (0.42, 0.42, 0.38, 0.34, 0.26, 0.22, 0.18, 0.18, 0.16, 0.16, 0.20, 0.28)
@@ -54,8 +69,8 @@ class Car:
 
 
 CARS = (Car(10, 12, 3), Car(6, 8, 2))
-#: A car as plain values.
-TABLES = tuple({"energy": car.energy, "departure": car.departure, "rate": car.rate} for car in CARS)
+#: The same as plain values.
+TABLES = tuple(map(asdict, CARS))
 
 
 @dataclass(frozen=True)
@@ -118,42 +133,58 @@ class VehicleCharging(Problem):
         ]
 
 
+@problem(
+    "vehicle_charging",
+    env="VehicleCharging-v0",
+    template="charging",
+    parts=("household", "needed by car 1", "needed by car 2"),
+)
 def vehicle_charging(
     *,
-    cars: Iterable[Car | Mapping[str, int]] = TABLES,
     limit: float = 5.0,
+    horizon: int = 12,
+    cars: Iterable[Car | Mapping[str, int]] = TABLES,
     prices: Sequence[float] = TARIFF,
     load: Sequence[Sequence[float]] = LOAD,
     first: Sequence[float] = FIRST,
-    horizon: int = 12,
 ) -> VehicleCharging:
-    """Return the problem of cars that charge on one connection of `limit` kW during `horizon` hours.
+    """Return the problem of electric cars that charge on one connection.
 
-    `cars`: `Car(energy, departure, rate)` or tables with these keys. `load` is the transition matrix of the household's
-    load of 0, 1, 2, ... kW, and `first` the distribution of the first load; `prices` by hour.
+    Parameters
+    ----------
+    limit
+        A constraint: kW that cars and household may draw together.
+    horizon
+        Hours.
+    cars
+        The other constraint: a car that leaves has what it needs. `Car(energy, departure, rate)` or tables with these
+        keys: kWh that it needs, the hour by which it needs them, and kWh that it can charge in an hour.
+    prices
+        Of a kWh, by hour.
+    load
+        Transition matrix of the household's load of 0, 1, 2, ... kW.
+    first
+        Distribution of its first load.
     """
+    given = dict(locals())
     steps = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
     matrix = check_chain(load, "load")
-    problem = VehicleCharging(
-        checked_cars(cars, steps),
+    made = VehicleCharging(
+        check_cars(cars, steps),
         check_number(limit, "limit", least=0, error=ProblemError),
         check_numbers(prices, "prices", steps=steps),
         matrix,
         check_probabilities(first, "first", len(matrix)),
         steps,
     )
-    parameters = {
-        "cars": [{"energy": car.energy, "departure": car.departure, "rate": car.rate} for car in problem.cars],
-        "limit": limit, "prices": prices, "load": load, "first": first, "horizon": horizon,
-    }  # fmt: skip
-    return remember(problem, "vehicle_charging", parameters)
+    return remember(made, "vehicle_charging", {**given, "cars": [asdict(car) for car in made.cars]})
 
 
-def checked_cars(given: Any, horizon: int) -> tuple[Car, ...]:
+def check_cars(given: Any, horizon: int) -> tuple[Car, ...]:
     """Return the cars, or raise with the one that is wrong."""
     if isinstance(given, str | bytes | Mapping | Car) or not hasattr(given, "__iter__"):
         raise ProblemError(f"cars is {given!r}; it must be a list of tables with energy, departure and rate")
-    cars = tuple(checked_car(one, f"cars[{place}]") for place, one in enumerate(given))
+    cars = tuple(check_car(one, f"cars[{place}]") for place, one in enumerate(given))
     if not 1 <= len(cars) <= MOST_CARS:
         raise ProblemError(f"cars holds {len(cars)}; there may be 1 to {MOST_CARS}, since each multiplies the states")
     for place, car in enumerate(cars):
@@ -162,20 +193,54 @@ def checked_cars(given: Any, horizon: int) -> tuple[Car, ...]:
     return cars
 
 
-def checked_car(given: Any, what: str) -> Car:
+def check_car(given: Any, what: str) -> Car:
     """Return one car."""
     if isinstance(given, Car):
         return given
     if not isinstance(given, Mapping):
         raise ProblemError(f"{what} is {given!r}; it must be a table with energy, departure and rate")
-    known = ["energy", "departure", "rate"]
-    for name in given:
-        if name not in known:
-            raise ProblemError(unknown_key(f"{what}.{name}", str(name), known))
-    for name in known[:2]:
-        if name not in given:
-            raise ProblemError(f"{what}.{name} is missing")
+    check_names(signature(Car).parameters, given, f"{what}.")
     try:
         return Car(**{name: number if whole(number) is None else int(number) for name, number in given.items()})
     except ProblemError as error:
         raise ProblemError(f"{what}.{error}") from None
+
+
+def at_once(problem: VehicleCharging, step: int, state: Any) -> Any:
+    """Return the charges of `at once`."""
+    room = spare_capacity(problem, state[0])
+    charges = [0] * len(problem.cars)
+    for place in sorted(range(len(charges)), key=lambda place: problem.cars[place].departure):
+        car, needed = problem.needs(state)[place]
+        if step < car.departure:
+            charges[place] = max(0, min(car.rate, needed, room))
+            room -= charges[place]
+    return problem.action(charges)
+
+
+def as_late(problem: VehicleCharging, step: int, state: Any) -> Any:
+    """Return the charges of `as late`."""
+    due = [needed if step < car.departure else 0 for car, needed in problem.needs(state)]
+    for hour in range(problem.horizon - 1, step, -1):
+        room = spare_capacity(problem, problem.most_load[hour])
+        for place in sorted(range(len(due)), key=lambda place: -problem.cars[place].departure):
+            car = problem.cars[place]
+            if hour < car.departure:
+                put_off = max(0, min(car.rate, due[place], room))
+                due[place], room = due[place] - put_off, room - put_off
+    return problem.action([min(car.rate, left) for car, left in zip(problem.cars, due, strict=True)])
+
+
+def spare_capacity(problem: VehicleCharging, load: int) -> int:
+    """Return the remaining capacity of the connection in whole kWh."""
+    return math.floor(problem.limit - load)
+
+
+def at_once_policy(problem: VehicleCharging, model: Target | None = None) -> Policy:
+    """Return `at once` as a table for the problem's model (compiled here unless given)."""
+    return Policy.from_rule(model or problem, lambda step, state: at_once(problem, step, state))
+
+
+def as_late_policy(problem: VehicleCharging, model: Target | None = None) -> Policy:
+    """Return `as late` as a table for the problem's model (compiled here unless given)."""
+    return Policy.from_rule(model or problem, lambda step, state: as_late(problem, step, state))

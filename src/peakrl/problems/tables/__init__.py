@@ -1,1 +1,0 @@
-"""Problems listed in a table: arrays in an .npz file, outcomes in a .csv file."""
