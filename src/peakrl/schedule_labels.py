@@ -34,7 +34,7 @@ class ScheduleState(NamedTuple):
 class ScheduleStates(Sequence[ScheduleState]):
     """The states of a compiled model as bit masks and clock words, decoded on access.
 
-    A clock word is time * 2^32 + worst, as in `problems.scheduling.kernels`.
+    A clock word is time * 2^32 + worst, as in `problems.scheduling.tables`.
     """
 
     def __init__(self, names: Sequence[JobName], done: Words, clock: Words, *, timed: bool, worst: bool) -> None:
