@@ -18,6 +18,7 @@ from peakrl import Assumptions, Outcome, Problem, TabularModel, compile_model, e
 from peakrl.errors import SettingsError
 from peakrl.learners import SafeQ
 from peakrl.learners.episode import Log
+from peakrl.learners.infeasibility import NO_WITNESS
 from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import Trainer
@@ -68,6 +69,11 @@ SETTINGS = {
 REMEMBERING = [name for name, (settings, _) in SETTINGS.items() if settings.constraint_memory]
 
 
+def forbidden(learned):
+    """[row, column]: what is known to fail."""
+    return learned.memory().witness != NO_WITNESS
+
+
 def twin(problem, model, case):
     """The twin, with what settings decide written out once more."""
     settings, assumptions = case
@@ -97,8 +103,8 @@ def twin_differences(problem, settings, seed, episodes=40):
         found = run.q[step * model.entry_stride + row]
         if found != value:
             differences.append((step, state, action, found, value))
-        forbidden = run._learned.forbidden()[row, step if model.stationary else 0]
-        if forbidden != ((step, state, action) in slow.forbidden):
+        failed = forbidden(run._learned)[row, step if model.stationary else 0]
+        if failed != ((step, state, action) in slow.forbidden):
             differences.append(("forbidden", step, state, action))
     for k, table in enumerate(trace, start=1):
         policy = run.averaged_policy.policy(k)
@@ -134,9 +140,31 @@ def test_where_every_action_violates_the_first_of_the_mildest_is_taken(margins, 
     model = TabularModel.from_arrays(distributions, [[0.0] + [1.0] * (actions - 1), [1.0] * actions], limits, 4)
     run = learn(model, SETTINGS["as it comes"], episodes=60)
     assert [run.policy.action(step, model.state_of_slot(0)) for step in range(3)] == [0, 0, 0]
-    assert run._learned.forbidden()[model.row_of(0, model.state_of_slot(1), 0)].all()
+    assert forbidden(run._learned)[model.row_of(0, model.state_of_slot(1), 0)].all()
     assert run.policy.action(3, model.state_of_slot(1)) == mildest
     assert run.behavior_policy.action(3, model.state_of_slot(1)) == mildest
+
+
+def best_row(values, max_violation, rows):
+    """The row of the largest value, of those of -inf only the one of least max_violation; the lowest of equals."""
+    lost = all(values[row] == -np.inf for row in rows)
+    return min(rows, key=lambda row: (max_violation[row] if lost else -values[row], row))
+
+
+def test_the_returned_row_of_each_state_is_the_one_that_a_plain_search_finds():
+    rng = np.random.default_rng(5)
+    for seed in range(20):
+        model = compile_model(random_problem(seed))
+        engine = algorithm_of(model, practical(), 1)
+        values = rng.integers(0, 3, engine.tables.q.shape).astype(float)
+        values[rng.random(values.shape) < 0.7] = -np.inf  # often in every row of a state
+        max_violation = rng.integers(1, 4, model.num_rows).astype(float)
+        engine.tables.q[:], engine.tables.max_violation[:] = values, max_violation
+        found = engine.chosen()
+        for slot in range(model.num_slots):
+            rows = model.rows_of_slot(slot)
+            for column in range(values.shape[1] if rows else 0):
+                assert found[slot, column] == best_row(values[:, column], max_violation, rows)
 
 
 class SlowFall(Problem):
@@ -167,9 +195,9 @@ def test_pairs_that_are_dead_at_early_steps_only_equal_the_twins(name):
         problem = SlowFall(np.random.default_rng(seed).uniform(size=(4, 2)))
         model = compile_model(problem)
         assert twin_differences(problem, SETTINGS[name], seed, episodes=120) == []
-        forbidden = learn(model, SETTINGS[name], episodes=120, seed=seed)._learned.forbidden()[model.row_of(0, 0, 1)]
-        assert forbidden[0]
-        assert not forbidden[2:].any()
+        failed = forbidden(learn(model, SETTINGS[name], episodes=120, seed=seed)._learned)[model.row_of(0, 0, 1)]
+        assert failed[0]
+        assert not failed[2:].any()
 
 
 def alike_by_action(seed):
@@ -199,24 +227,24 @@ def test_a_violating_episode_removes_a_pair_or_ends_the_proof():
         )
         for _ in range(60):
             engine, before = learner.learned(), int(learner.counters[0])
-            removed, remembered = engine.forbidden().sum(), engine.remembers
+            removed, remembered = forbidden(engine).sum(), engine.remembers
             learner.advance(1)
             if remembered and learner.counters[0] > before:
-                assert engine.forbidden().sum() > removed or engine.feasible() is False
+                assert forbidden(engine).sum() > removed or engine.feasible() is False
 
 
 @pytest.mark.parametrize("name", REMEMBERING)
 def test_nothing_that_is_safe_is_ever_forbidden(name):
-    forbidden = 0
+    count = 0
     for seed in range(30):
         problem = random_problem(1000 + seed, actions=3)
         model = compile_model(problem)
-        found = learn(model, SETTINGS[name], episodes=50, seed=seed, history="none")._learned.forbidden()
+        found = forbidden(learn(model, SETTINGS[name], episodes=50, seed=seed, history="none")._learned)
         for step, state, action in naive.safe_entries(problem):
             if model._state_index.get(state) is not None and (model.stationary or (step, state) in points(model)):
                 assert not found[model.row_of(step, state, action), step if model.stationary else 0]
-        forbidden += found.sum()
-    assert forbidden > 50
+        count += found.sum()
+    assert count > 50
 
 
 def points(model):
@@ -347,7 +375,7 @@ def test_trials_come_ever_more_rarely_and_never_take_what_is_forbidden():
     log, counters = Log.of_size(0), np.zeros(2, np.int64)
     for k in range(200):
         row = int(engine.tables.greedy[0, 0])
-        assert not engine.forbidden()[row, 0] or k == 0
+        assert not forbidden(engine)[row, 0] or k == 0
         if row != engine.chosen()[0, 0]:
             tried.add(k)
         engine.run(generator, k, 1, log, np.empty((0, 2)), counters)

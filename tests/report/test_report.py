@@ -19,6 +19,7 @@ from peakrl import Outcome, Problem, SafeSet, TabularModel, compile_model, learn
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
+from peakrl.learners.infeasibility import NO_WITNESS
 from peakrl.problems import energy_harvesting, machine_scheduling, scheduling_example
 from peakrl.report import policy_blocks
 from peakrl.report.analysis import RunAnalysis
@@ -388,7 +389,7 @@ def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:
     run = learn(model, SafeQ(), episodes=300)
     content: Any = explorer(RunAnalysis.of(run)).data
     seen = np.array(unrun(content["witness"]))
-    known = run._learned.forbidden()[:, 0]  # type: ignore[union-attr]
+    known = run._learned.memory().witness[:, 0] != NO_WITNESS  # type: ignore[union-attr]
     assert np.array_equal(seen != -2, known)
     assert np.isneginf(floats(content["q"])[known]).all()
     assert set(map(str, seen[seen >= 0])) == set(content["dead"])

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from peakrl.learners.maximin_q import MaximinQ
     from peakrl.learners.posterior_sampling.learner import PosteriorSampling
     from peakrl.learners.primal_dual.learner import OptDual, OptPrimalDual, WeiMDP
-    from peakrl.learners.safe_q.learner import SafeQ
+    from peakrl.learners.safe_q import SafeQ
     from peakrl.learners.triple_q import TripleQ
     from peakrl.learners.ucbvi import SUCBVI, UCBVI
 
 #: The module of each, the default first.
 LEARNERS = {
     "PosteriorSampling": "peakrl.learners.posterior_sampling.learner",
-    "SafeQ": "peakrl.learners.safe_q.learner",
+    "SafeQ": "peakrl.learners.safe_q",
     "Certified": "peakrl.learners.certified.learner",
     "ConstrainedQ": "peakrl.learners.constrained_q",
     "UCBVI": "peakrl.learners.ucbvi",

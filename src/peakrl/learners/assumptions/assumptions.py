@@ -175,44 +175,40 @@ NO_INTS: Ints = np.empty(0, np.int32)
 
 
 class Groups(NamedTuple):
-    """Rows with the same constraints: group g is rows[start[g]] .. rows[start[g+1]]."""
+    """Rows with the same constraints: group g is rows[start[g]] .. rows[start[g+1]]. Empty: each row is a group."""
 
     of_row: Ints
     start: Longs
     rows: Ints
-    slot_of_row: Ints
-    #: [row]: its distribution of the next state; empty if distributions are not shared.
-    distribution_of_row: Ints = NO_INTS
 
 
-def make_groups(space: Space, depends_on: str | None, model: TabularModel | None) -> Groups:
+NO_GROUPS = Groups(NO_INTS, np.zeros(1, np.int64), NO_INTS)
+
+
+def group_keys(space: Space, depends_on: str) -> Longs:
+    """[row]: number of what its constraints are declared to depend on."""
+    state, action = space.slot_state[space.slot_of_row].astype(np.int64), space.row_action.astype(np.int64)
+    if depends_on == "pair":
+        return np.asarray(state * (int(action.max(initial=0)) + 1) + action)
+    return state if depends_on == "state" else action
+
+
+def make_groups(space: Space, depends_on: str, model: TabularModel | None) -> Groups:
     """Group the rows that are declared to have the same constraints; raise if the model contradicts."""
-    slot_of_row = space.slot_of_row
-    state = space.slot_state[slot_of_row].astype(np.int64)
-    if depends_on is None:
-        key = np.arange(space.rows)
-    elif depends_on == "pair":
-        key = state * (int(space.row_action.max(initial=0)) + 1) + space.row_action
-    else:
-        key = state if depends_on == "state" else space.row_action.astype(np.int64)
-    _, group = np.unique(key, return_inverse=True)
+    _, group = np.unique(group_keys(space, depends_on), return_inverse=True)
     order = np.argsort(group, kind="stable")
     start = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
     if model is not None:
-        check_groups(model, str(depends_on), group, order[start[:-1]])
-    return Groups(group.astype(np.int32), start.astype(np.int64), order.astype(np.int32), slot_of_row)
+        check_groups(model, depends_on, group, order[start[:-1]])
+    return Groups(group.astype(np.int32), start.astype(np.int64), order.astype(np.int32))
 
 
-def group_key(space: Space, depends_on: str | None, row: int) -> Hashable:
-    """Return what the constraints of a row are declared to depend on."""
-    state, action = int(space.slot_state[space.slot_of_row[row]]), int(space.row_action[row])
-    return state if depends_on == "state" else action if depends_on == "action" else (state, action)
-
-
-def failed_groups(space: Space, depends_on: str | None, max_violation: Floats) -> dict[Hashable, float]:
-    """Return the observed violation of each group, from that of its rows."""
-    rows = np.flatnonzero(max_violation > 0).tolist()
-    return {group_key(space, depends_on, row): float(max_violation[row]) for row in rows}
+def known_violations(space: Space, depends_on: str, max_violation: Floats, first: int) -> Floats:
+    """[row - first]: the largest violation of rows before `first` with the same constraints; 0 if none is known."""
+    keys = group_keys(space, depends_on)
+    largest = np.zeros(int(keys.max(initial=0)) + 1)
+    np.maximum.at(largest, keys[:first], max_violation[:first])
+    return np.asarray(largest[keys[first:]])
 
 
 def check_groups(model: TabularModel, depends_on: str, group: NDArray[Any], first: NDArray[Any]) -> None:

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from peakrl.errors import SettingsError
 from peakrl.learners.assumptions.assumptions import (
+    NO_GROUPS,
     check_max_reward,
     distributions_of_rows,
-    failed_groups,
-    group_key,
+    known_violations,
     make_groups,
 )
 from peakrl.learners.assumptions.limits import allowed_rows
@@ -56,13 +56,12 @@ from peakrl.learners.posterior_sampling.kernel import (
 from peakrl.learners.space import checked_rows
 from peakrl.planning.backward import LEAST_COST
 from peakrl.sampling import Words, seed_state
-from peakrl.types import Floats, Ints, Longs
+from peakrl.types import Floats, Longs
 
 #: Work of plans that is allowed in addition to twice the work of the episodes: well under a second.
 CREDIT = 100_000_000
 #: Separates the learner's random stream from that of the target's outcomes.
 STREAM = np.uint64(0x706F73746572696F)
-NO_INTS: Ints = np.empty(0, np.int32)
 
 
 class PosteriorSampling(LearnerSettings):
@@ -130,8 +129,6 @@ class PosteriorLearner(SamplingAlgorithm):
         #: [row, column]: declared to fail; unused if nothing is declared.
         self.forbidden = Table(False, np.bool_, self.columns)
         self._distribution_numbers: dict[Hashable, int] = {}
-        #: Largest violation by the key that the constraints are declared to depend on.
-        self.failed: dict[Hashable, float] = {}
         self._group_size: int | None = None
         horizon = task.sizes.horizon
         slot, row, following = (np.zeros(horizon, np.int64) for _ in range(3))
@@ -164,11 +161,9 @@ class PosteriorLearner(SamplingAlgorithm):
         value[offers] = self.most if space.shared else self.most[space.slot_step[offers], None]
         if space.shared:
             value[offers, -1] = 0.0
-        if self.failed:
-            for new in range(new_row, space.rows):
-                self.by_row["max_violation"].room[new] = self.failed.get(
-                    group_key(self.space, self.depends_on, new), 0.0
-                )
+        if self.depends_on is not None and self.task.model is None:
+            known = self.by_row["max_violation"].used
+            known[new_row:] = known_violations(space, self.depends_on, known, new_row)
             self._begin_with_others(first, log)
         self._gather()
 
@@ -247,10 +242,10 @@ class PosteriorLearner(SamplingAlgorithm):
         self.counts = Counts(status=self.status, words=self.words, **rooms)
         self.plan = Plan(*(self.by_slot[name].room for name in ("value", "cost", "row")))
         steps = np.zeros(1, np.int64) if space.shared else space.slot_step
-        groups = (NO_INTS, np.zeros(1, np.int64), NO_INTS)
+        groups = NO_GROUPS
         if self.depends_on is not None and self.task.model is not None:
-            groups = (made := make_groups(space, self.depends_on, self.task.model)).of_row, made.start, made.rows
-        self._group_size = int(np.diff(groups[1]).max(initial=1))
+            groups = make_groups(space, self.depends_on, self.task.model)
+        self._group_size = int(np.diff(groups.start).max(initial=1))
         # A copy: the array of a model is read-only, which would compile another specialisation.
         self.places = Places(
             space.horizon, int(space.shared), space.layout.node_stride, np.array(space.layout.row_start),
@@ -288,9 +283,6 @@ class PosteriorLearner(SamplingAlgorithm):
         if self.depends_on is not None and path.violation[:length].any():
             made = make_groups(self.space, self.depends_on, None)
             places = places._replace(group_of_row=made.of_row, group_start=made.start, group_rows=made.rows)
-            for step in np.flatnonzero(path.violation[:length] > 0).tolist():
-                key = group_key(self.space, self.depends_on, int(path.row[step]))
-                self.failed[key] = max(self.failed.get(key, 0.0), float(path.violation[step]))
         learn_played(places, self.counts, self.rules, self.plan, path, length, log, episode)
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
@@ -401,7 +393,7 @@ class PosteriorLearner(SamplingAlgorithm):
         super().load(arrays)
 
     def check(self, done: int) -> None:
-        """Raise if a row, a cell or a number is out of range; restore what is known about groups."""
+        """Raise if a row, a cell or a number is out of range."""
         arrays, status, cells = self.arrays(), self.status, int(self.status[CELLS])
         checked_rows(self.space, arrays["row"], self.columns, "engine.row")
         counted = (0, done * self.space.horizon)
@@ -422,5 +414,3 @@ class PosteriorLearner(SamplingAlgorithm):
             or status[DEAD_FIRST] >= self.space.slots
         ):
             raise ValueError("engine.status: a number is out of range")
-        if self.depends_on is not None and self.task.model is None:
-            self.failed = failed_groups(self.space, self.depends_on, arrays["max_violation"])

@@ -1,1 +1,0 @@
-"""SafeQ: Q-learning with a memory of constraint violations."""
