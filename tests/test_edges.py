@@ -30,7 +30,7 @@ from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.policy import load_policy
 from peakrl.problems.scheduling.orders import Bar
 from peakrl.records import kind_of, read_record, write_record
-from peakrl.report.figures import draw_counts, draw_gantt
+from peakrl.report.style import draw_counts, draw_gantt
 from peakrl.sweeps.store import Store
 from peakrl.sweeps.summary import read_records
 from peakrl.theory import audit_slack, solve_relaxed

@@ -28,6 +28,6 @@ def test_the_version_is_told():
 
 def test_help_shows_the_commands_in_the_order_of_use():
     told = CliRunner().invoke(app, ["--help"]).stdout
-    places = [told.index(f" {name} ") for commands in COMMANDS.values() for name in commands]
+    places = [told.index(f" {command.__name__} ") for commands in COMMANDS.values() for command in commands]
     assert places == sorted(places)
     assert all(panel in told for panel in COMMANDS)

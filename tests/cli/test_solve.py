@@ -51,7 +51,7 @@ def test_solve_draws_the_gantt_chart(run: Run, tmp_path: Path, kind: str) -> Non
 
 def test_the_gantt_chart_marks_due_times_and_deadlines_where_they_are() -> None:
     from peakrl.problems.scheduling.orders import Bar
-    from peakrl.report.figures import draw_gantt
+    from peakrl.report.style import draw_gantt
 
     figure = draw_gantt([Bar("a", 0, 4, 3, 9), Bar("b", 4, 9, 8, 7)], "title")
     (axes,) = figure.axes

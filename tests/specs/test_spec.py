@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextvars import ContextVar
 from dataclasses import replace
 
 import gymnasium
@@ -128,11 +127,10 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_one_description_is_trained_solved_and_stepped_as_the_same_problem(name, folder, monkeypatch):
+def test_one_description_is_trained_solved_and_stepped_as_the_same_problem(name, folder):
     path = folder / f"{name}.json"
     model = read_problem_file(path, trust=["."]).model()
-    monkeypatch.setattr("peakrl.cli.trusting._given", ContextVar("given", default=True))
-    assert compile_model(wanted_problem([str(path)], None)).digest == model.digest
+    assert compile_model(wanted_problem([str(path)], None, trust=True)).digest == model.digest
     for told in (path, TOLD[name], ProblemSpec.from_dict(TOLD[name])):
         env = gymnasium.make("peakrl/Problem-v0", problem=told, trust=["."], disable_env_checker=True)
         assert env.unwrapped.model.digest == model.digest

@@ -8,19 +8,8 @@ from typing import Annotated
 
 import typer
 
-from peakrl.cli.certify import certify as certify_command
-from peakrl.cli.certify import evaluate as evaluate_command
-from peakrl.cli.certify import verify as verify_command
-from peakrl.cli.init import init as init_command
+from peakrl.cli import certify, init, report, solve, sweep, theory, train
 from peakrl.cli.output import say
-from peakrl.cli.report import report as report_command
-from peakrl.cli.solve import shield as shield_command
-from peakrl.cli.solve import solve as solve_command
-from peakrl.cli.sweep import summarize as summarize_command
-from peakrl.cli.sweep import sweep as sweep_command
-from peakrl.cli.theory import audit as audit_command
-from peakrl.cli.theory import plan as plan_command
-from peakrl.cli.train import train as train_command
 from peakrl.errors import PeakError
 
 app = typer.Typer(
@@ -30,26 +19,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 #: By panel of `peakrl --help`, in its order.
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "One problem": {
-        "init": init_command,
-        "solve": solve_command,
-        "train": train_command,
-        "evaluate": evaluate_command,
-        "certify": certify_command,
-        "verify": verify_command,
-        "shield": shield_command,
-        "report": report_command,
-        "audit": audit_command,
-        "plan": plan_command,
-    },
-    "Many runs": {"sweep": sweep_command, "summarize": summarize_command},
-}
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "One problem": (
+        init.init, solve.solve, train.train, certify.evaluate, certify.certify, certify.verify, solve.shield,
+        report.report, theory.audit, theory.plan,
+    ),
+    "Many runs": (sweep.sweep, sweep.summarize),
+}  # fmt: skip
 for panel, commands in COMMANDS.items():
-    for name, command in commands.items():
+    for command in commands:
         # Unknown options of `solve` are parameters of the problem.
-        settings = {"ignore_unknown_options": True} if command is solve_command else {}
-        app.command(name, rich_help_panel=panel, context_settings=settings)(command)
+        settings = {"ignore_unknown_options": True} if command is solve.solve else {}
+        app.command(rich_help_panel=panel, context_settings=settings)(command)
 
 
 def print_version(wanted: bool) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.cli.output import say
-from peakrl.cli.trusting import read_problem, trusting
+from peakrl.cli.options import File, Json, Packages, Trusted, read_problem
+from peakrl.cli.output import print_json, print_table, say
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from peakrl.policy.mixture import AnyPolicy
 
 
-@trusting
 def certify(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
-    ],
+    file: File,
     policy: Annotated[
         Path,
         typer.Option(metavar="FILE", help="A policy of `peakrl solve --policy` or a run of `peakrl train --out`."),
@@ -31,75 +28,54 @@ def certify(
         typer.Option(help="Require a value within epsilon of the best safe policy and a violation of at most epsilon."),
     ] = None,
     episodes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Use up to N new episodes instead of exact computation."),
+        int | None, typer.Option(metavar="N", help="Use up to N new episodes instead of exact computation.")
     ] = None,
     failure_probability: Annotated[float, typer.Option(help="Of all bounds from episodes together.")] = 0.05,
     seed: Annotated[int | None, typer.Option(help="Of the episodes; default: random.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the certificate, for `peakrl verify`.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    trust: Trusted = False,
+    package: Packages = None,
 ) -> None:
     """Certify a policy. Exit code 1 if the certificate does not hold."""
+    from peakrl.certificates.certify import certify as examine
+    from peakrl.certificates.certify import certify_on_table
     from peakrl.storage import ready
 
     ready(out)
-    certificate = examined(
-        file, policy, epsilon=epsilon, failure_probability=failure_probability, episodes=episodes, seed=seed
-    )
+    target = read_problem(file, trust or package).target(progress=True)
+    chosen, *_ = read_policy(policy, "last", target)
+    if target.is_environment and target.table is not None and episodes is None:
+        certificate = certify_on_table(target.table, chosen, epsilon)
+    else:
+        certificate = examine(
+            target.subject, chosen, epsilon=epsilon, failure_probability=failure_probability, episodes=episodes,
+            seed=seed, unknown="random",
+        )  # fmt: skip
     if out is not None:
         certificate.save(out)
     show(certificate, as_json=as_json, saved=out)
-    raise typer.Exit(0 if certificate.holds else 1)
-
-
-def examined(file: Path, policy: Path, **asked: Any) -> Certificate:
-    """Return the certificate of a stored policy; for environments on the transition table if there is one."""
-    from peakrl.certificates.certify import certify as examine
-    from peakrl.certificates.certify import certify_on_table
-
-    target = read_problem(file).target(progress=True)
-    if not target.is_environment:
-        return examine(target.subject, stored_policy(policy, target.subject), **asked)
-    chosen = stored_policy(policy, None)
-    if target.table is not None and asked["episodes"] is None:
-        return certify_on_table(target.table, chosen, asked["epsilon"])
-    return examine(target.subject, chosen, unknown="random", **asked)
 
 
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate of `peakrl certify --out`.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Recompute a certificate with independent code. Exit code 1 if it does not hold."""
     from peakrl.certificates.verify import verify as check
 
-    certificate = check(file)
-    show(certificate, as_json=as_json)
-    raise typer.Exit(0 if certificate.holds else 1)
-
-
-def stored_policy(path: Path, model: Any) -> Any:
-    """Return the policy of a policy file, or the last policy of a run file."""
-    from peakrl.policy.export import POLICY
-    from peakrl.policy.files import load_policy
-    from peakrl.records import kind_of
-    from peakrl.training.learn import load_run
-
-    if kind_of(path) == POLICY.name:
-        return load_policy(path, model)
-    return load_run(path, model).policy
+    show(check(file), as_json=as_json)
 
 
 def show(certificate: Certificate, *, as_json: bool, saved: Path | None = None) -> None:
-    """Print a certificate."""
-    from peakrl.cli.output import print_json
-
+    """Print a certificate, and exit with code 1 if it does not hold."""
     if as_json:
         print_json(certificate.as_dict() | ({} if saved is None else {"file": str(saved)}))
-        return
-    say(certificate)
-    if saved is not None:
-        say(f"saved to {saved}; check it with `peakrl verify {saved}`")
+    else:
+        say(certificate)
+        if saved is not None:
+            say(f"saved to {saved}; check it with `peakrl verify {saved}`")
+    raise typer.Exit(0 if certificate.holds else 1)
 
 
 # peakrl evaluate --------------------------------------------------------------------------------------------------
@@ -107,7 +83,6 @@ def show(certificate: Certificate, *, as_json: bool, saved: Path | None = None) 
 POLICIES = ("last", "averaged")
 
 
-@trusting
 def evaluate(
     file: Annotated[
         Path,
@@ -127,18 +102,18 @@ def evaluate(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 1 if the policy may violate a constraint.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    trust: Trusted = False,
+    package: Packages = None,
 ) -> None:
     """Compute the exact value and violation of a policy; simulate it with --simulate."""
-    from peakrl.cli.output import print_json, print_table
-
     if policy not in POLICIES:
         raise SettingsError(f"--policy is {policy!r}; it must be {' or '.join(POLICIES)}")
     if file.suffix in (".toml", ".json"):
         raise SettingsError(f"{file} is a problem file; train it first: peakrl train {file} --out {file.stem}.run")
-    target = None if problem is None else read_problem(problem).target(progress=True)
+    target = None if problem is None else read_problem(problem, trust or package).target(progress=True)
     chosen, which, episodes = read_policy(file, policy, target)
-    answer = metrics(chosen, which, episodes, target)
+    answer = {"problem": chosen.model.name, "policy": which, "episodes": episodes, **metrics(chosen, target)}
     if simulate is not None:
         answer["simulation"] = simulated(chosen, simulate, seed, target)
     if as_json:
@@ -150,12 +125,12 @@ def evaluate(
         if margins:
             print_table("Constraints", ("constraint", "worst possible value", "always satisfied"), margins)
         if answer["value"] is None:
-            print("The environment has no transition table, so there are no exact values; use --simulate N.")
+            say("The environment has no transition table, so there are no exact values; use --simulate N.")
     raise typer.Exit(1 if check and answer["violation_probability"] != 0 else 0)
 
 
 def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[AnyPolicy, str, int | None]:
-    """Return the policy of a file, its name, and the episodes of the run."""
+    """Return the policy of a policy file or run file, its name, and the episodes of the run."""
     from peakrl.policy.export import POLICY
     from peakrl.policy.files import load_policy
     from peakrl.records import kind_of
@@ -170,23 +145,21 @@ def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[
     return run.policy if which == "last" else run.averaged_policy, which, run.episodes
 
 
-def metrics(policy: AnyPolicy, which: str, episodes: int | None, target: LearningTarget | None) -> dict[str, Any]:
+def metrics(policy: AnyPolicy, target: LearningTarget | None) -> dict[str, Any]:
     """Return the exact metrics of a policy; None if an environment has no transition table."""
     from peakrl.certificates.certify import policy_on_table
     from peakrl.evaluation import evaluate as exact
     from peakrl.tabular import TabularModel
 
     model = policy.model
-    named = {"problem": model.name, "policy": which, "episodes": episodes}
     if not isinstance(model, TabularModel):
         if target is None:
             raise SettingsError("the policy was learned on an environment: pass its problem file with --problem")
         if target.table is None:
-            return {**named, **dict.fromkeys(("value", "violation", "violation_probability")), "worst_margin": {}}
+            return {**dict.fromkeys(("value", "violation", "violation_probability")), "worst_margin": {}}
         model, policy = target.table, policy_on_table(target.table, policy)
     found = exact(model, policy)
     return {
-        **named,
         "value": found.value,
         "violation": found.violation,
         "violation_probability": found.violation_probability,
@@ -206,26 +179,25 @@ def simulated(policy: AnyPolicy, episodes: int, seed: int, target: LearningTarge
         "seed": seed,
         "confidence": seen.confidence,
         "value": seen.value,
-        "value_interval": list(seen.value_interval),
+        "value_interval": seen.value_interval,
         "violation": seen.violation,
-        "violation_interval": list(seen.violation_interval),
+        "violation_interval": seen.violation_interval,
         "violation_probability": seen.violation_frequency,
-        "violation_probability_interval": list(seen.violation_frequency_interval),
+        "violation_probability_interval": seen.violation_frequency_interval,
         "unknown_steps": seen.unknown_steps,
     }
 
 
 def table_of(answer: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Return columns and rows: each quantity exact and, if requested, simulated with its interval."""
-    seen = answer.get("simulation")
     columns: tuple[str, ...] = ("quantity", "exact")
+    rows: list[tuple[Any, ...]] = [
+        (name.replace("_", " "), answer[name]) for name in ("value", "violation", "violation_probability")
+    ]
+    seen = answer.get("simulation")
     if seen is not None:
         columns += (f"in {seen['episodes']:,} episodes", f"{seen['confidence']:.0%} interval")
-    rows: list[tuple[Any, ...]] = []
-    for name in ("value", "violation", "violation_probability"):
-        row: tuple[Any, ...] = (name.replace("_", " "), answer[name])
-        if seen is not None:
+        for index, name in enumerate(("value", "violation", "violation_probability")):
             low, high = seen[f"{name}_interval"]
-            row += (seen[name], f"{low:,.6g} to {high:,.6g}")
-        rows.append(row)
+            rows[index] += (seen[name], f"{low:,.6g} to {high:,.6g}")
     return columns, rows

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from peakrl.cli.output import say
-from peakrl.cli.trusting import read_problem, trusting
+from peakrl.cli.options import Json, Packages, Trusted, read_problem
+from peakrl.cli.output import print_json, say
 
 
-@trusting
 def report(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A run file, a sweep folder, or a folder of runs.")],
     out: Annotated[
@@ -21,21 +20,19 @@ def report(
     ] = None,
     problem: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The problem file; for a run without its model or on an environment.",
-        ),
+        typer.Option(metavar="FILE", help="The problem file; for a run without its model or on an environment."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    trust: Trusted = False,
+    package: Packages = None,
 ) -> None:
     """Write one self-contained HTML page: results, learning curves, policy and certificates."""
-    from peakrl.cli.output import print_json
     from peakrl.report.page import write_page
     from peakrl.storage import ready
 
     if out is not None and not os.path.isdir(out) and os.path.isdir(out.parent):
         ready(out)  # a missing folder is created
-    target = None if problem is None else read_problem(problem).target(progress=True)
+    target = None if problem is None else read_problem(problem, trust or package).target(progress=True)
     known = {} if target is None else {"table" if target.is_environment else "model": target.table}
     place, page = write_page(source, out, **known)
     size = place.stat().st_size

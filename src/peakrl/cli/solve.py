@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.cli.output import say
-from peakrl.cli.trusting import read_problem, trusting
+from peakrl.cli.options import File, Json, Packages, Trusted, read_problem
+from peakrl.cli.output import print_json, print_table, say
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from peakrl.policy.tables import Policy, StochasticPolicy
     from peakrl.problem import Problem
-    from peakrl.problems.scheduling import MachineScheduling
-    from peakrl.safety.safe_set import SafeSet
+    from peakrl.specs.user_code import Trust
     from peakrl.tabular import TabularModel
 
 
-@trusting
 def solve(
     problem: Annotated[
         list[str] | None,
@@ -54,39 +51,54 @@ def solve(
             "per_step=0.1, chance=0.05 (of any violation) or union_chance=0.05.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    trust: Trusted = False,
+    package: Packages = None,
 ) -> None:
     """Compute the optimal policy that never violates a constraint. Exit code 1 if there is none."""
+    from peakrl.compile import compile_model
+    from peakrl.planning import solve as plan
+    from peakrl.planning import solve_cmdp
     from peakrl.problems.scheduling import MachineScheduling
     from peakrl.storage import ready
 
     ready(policy, plot)
-    wanted = wanted_problem(problem or [], jobs)
-    answer: dict[str, Any]
-    best: Policy | StochasticPolicy
-    if budget is not None:
-        refuse_plot(plot, "the optimal policy of a limit on expected violations may be stochastic")
-        answer, best = solve_limited(wanted, budget)
-    elif isinstance(wanted, MachineScheduling):
-        answer, best = solve_jobs(wanted)
+    wanted = wanted_problem(problem or [], jobs, trust or package)
+    on_machine = isinstance(wanted, MachineScheduling)
+    if plot is not None and budget is not None:
+        raise SettingsError("--plot: the optimal policy of a limit on expected violations may be stochastic")
+    if plot is not None and not on_machine:
+        raise SettingsError(f"--plot: it draws jobs on a machine, and {wanted.name} is not a scheduling problem")
+    limits = None if budget is None else limits_of(budget)
+    model = compile_model(wanted)
+    best: Any = plan(model) if limits is None else solve_cmdp(model, **limits)
+    answer = {
+        "problem": model.name,
+        "feasible": best.feasible,
+        "reason": best.reason,
+        "value": best.value,
+        "violation": best.violation,
+        "states": model.num_states,
+        "pairs": model.num_pairs,
+    }
+    if limits is not None:
+        answer |= {"budget": limits, "consumption": best.consumption, "multipliers": best.multipliers}
+        answer["stochastic"] = not best.policy.deterministic
+    elif on_machine:
+        answer |= on_jobs(wanted, best)
         if plot is not None:
             draw_order(wanted, answer, plot)
-    else:
-        refuse_plot(plot, f"it draws jobs on a machine, and {wanted.name} is not a scheduling problem")
-        answer, best = solve_any(wanted)
     if policy is not None:
-        keep_policy(best, policy)
-    show_solution(answer, as_json=as_json)
-    raise typer.Exit(0 if answer["feasible"] else 1)
+        write = {".csv": best.policy.to_csv, ".json": best.policy.to_json}.get(policy.suffix, best.policy.save)
+        write(policy)
+    if as_json:
+        print_json(answer)
+    else:
+        show_solution(answer)
+    raise typer.Exit(0 if best.feasible else 1)
 
 
-def refuse_plot(plot: Path | None, why: str) -> None:
-    """Raise if a chart is requested that does not exist."""
-    if plot is not None:
-        raise SettingsError(f"--plot: {why}")
-
-
-def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularModel:
+def wanted_problem(words: list[str], jobs: Path | None, trust: Trust | None = None) -> Problem | TabularModel:
     """Return the problem of a command line, with overridden parameters."""
     from peakrl.specs.problem_file import naming
     from peakrl.specs.registry import command_names
@@ -99,7 +111,7 @@ def wanted_problem(words: list[str], jobs: Path | None) -> Problem | TabularMode
     if jobs is not None:
         with located("--jobs"):
             return ProblemSpec("machine_scheduling", {"jobs": str(jobs), **parameters}).build()
-    described = read_problem(names[0])
+    described = read_problem(names[0], trust)
     with naming(names[0]), located("problem"):
         spec = described.spec.with_parameters(parameters)
     return replace(described, spec=spec).build()
@@ -130,92 +142,35 @@ def as_value(text: str) -> Any:
         return text
 
 
-def keep_policy(policy: Policy | StochasticPolicy, path: Path) -> None:
-    """Write a policy in the format of the file's suffix."""
-    write = {".csv": policy.to_csv, ".json": policy.to_json}.get(path.suffix, policy.save)
-    write(path)
-
-
-def solve_any(problem: Problem | TabularModel) -> tuple[dict[str, Any], Policy]:
-    """Return the optimum of a problem, and its policy."""
-    from peakrl.compile import compile_model
-    from peakrl.planning import solve as plan
-
-    model = compile_model(problem)
-    best = plan(model)
-    return {
-        "problem": model.name,
-        "feasible": best.feasible,
-        "reason": best.reason,
-        "value": best.value,
-        "violation": best.violation,
-        "states": model.num_states,
-        "pairs": model.num_pairs,
-    }, best.policy
-
-
-def solve_limited(problem: Problem | TabularModel, budget: str) -> tuple[dict[str, Any], Policy | StochasticPolicy]:
-    """Return the optimum under a limit on expected violations, and its policy."""
-    from peakrl.compile import compile_model
-    from peakrl.planning import solve_cmdp
+def limits_of(budget: str) -> dict[str, Any]:
+    """Return the limit of an option FORM=LIMIT as an argument of `solve_cmdp`."""
     from peakrl.planning.cmdp import FORMS
 
     form, _, limit = budget.partition("=")
     if form not in FORMS:
         raise SettingsError(f"--budget is {budget!r}; it must be FORM=LIMIT with one of {', '.join(FORMS)}")
-    model = compile_model(problem)
-    limits: dict[str, Any] = {form: as_value(limit)}
-    best = solve_cmdp(model, **limits)
-    return {
-        "problem": model.name,
-        "feasible": best.feasible,
-        "reason": best.reason,
-        "value": best.value,
-        "violation": best.violation,
-        "states": model.num_states,
-        "pairs": model.num_pairs,
-        "budget": limits,
-        "consumption": None if best.consumption is None else best.consumption.tolist(),
-        "multipliers": None if best.multipliers is None else best.multipliers.tolist(),
-        "stochastic": not best.policy.deterministic,
-    }, best.policy
+    return {form: as_value(limit)}
 
 
-def solve_jobs(problem: MachineScheduling) -> tuple[dict[str, Any], Policy]:
-    """Return the optimum of a scheduling problem, with its order if times are fixed, and its policy."""
-    from peakrl.compile import compile_model
-    from peakrl.planning import solve as plan
+def on_jobs(problem: Any, best: Any) -> dict[str, Any]:
+    """Return the solution of a scheduling problem in terms of jobs, with its order if times are fixed."""
     from peakrl.problems.scheduling import evaluate_order, infeasible_reason, order_of
 
-    model = compile_model(problem)
-    best = plan(model)
-    answer = {
-        "problem": problem.name,
-        "objective": problem.objective,
-        "feasible": best.feasible,
-        # In terms of jobs instead of states and steps.
-        "reason": None if best.feasible else infeasible_reason(problem.jobs) or best.reason,
-        "objective_value": 0.0 - best.value,
-        "violation": best.violation,
-        "states": model.num_states,
-        "pairs": model.num_pairs,
-    }
+    answer = {"objective": problem.objective, "objective_value": 0.0 - best.value}
+    if not best.feasible:
+        answer["reason"] = infeasible_reason(problem.jobs) or best.reason
     if not problem.fixed_times:
-        return answer, best.policy
+        return answer
     schedule = evaluate_order(problem.jobs, order_of(best.policy))
-    rows = [
-        {"job": bar.job, "start": bar.start, "end": bar.end, "due": bar.due, "tardiness": bar.tardiness,
-         "deadline": bar.deadline, "slack": bar.slack}
-        for bar in schedule.bars
-    ]  # fmt: skip
-    return {**answer, "order": list(schedule.order), "schedule": rows}, best.policy
+    names = ("job", "start", "end", "due", "tardiness", "deadline", "slack")
+    rows = [{name: getattr(bar, name) for name in names} for bar in schedule.bars]
+    return {**answer, "order": schedule.order, "schedule": rows}
 
 
-def draw_order(problem: MachineScheduling, answer: dict[str, Any], path: Path) -> None:
+def draw_order(problem: Any, answer: dict[str, Any], path: Path) -> None:
     """Write the Gantt chart of the optimal order."""
     from peakrl.problems.scheduling import gantt
-    from peakrl.report.figures import draw_gantt
-    from peakrl.report.style import house_style, save
+    from peakrl.report.style import draw_gantt, house_style, save
 
     if "order" not in answer:
         raise SettingsError(
@@ -226,13 +181,8 @@ def draw_order(problem: MachineScheduling, answer: dict[str, Any], path: Path) -
         save(draw_gantt(gantt(problem.jobs, answer["order"]), title), path)
 
 
-def show_solution(answer: dict[str, Any], *, as_json: bool) -> None:
+def show_solution(answer: dict[str, Any]) -> None:
     """Print the result."""
-    from peakrl.cli.output import print_json, print_table
-
-    if as_json:
-        print_json(answer)
-        return
     say(f"{answer['problem']}: {answer['states']:,} states, {answer['pairs']:,} state-action pairs")
     if not answer["feasible"]:
         say(f"Infeasible: {answer['reason']}")
@@ -244,8 +194,8 @@ def show_solution(answer: dict[str, Any], *, as_json: bool) -> None:
         say(f"{expected}value: {answer['value']:.6f}")
     say(f"{expected}violation: {answer['violation']:.6g}")
     if answer.get("multipliers") is not None:
-        say(f"consumption of the limit: {shown(answer['consumption'])}")
-        say(f"multipliers (value per unit of the limit): {shown(answer['multipliers'])}")
+        say(f"consumption of the limit: {shown(answer['consumption'].tolist())}")
+        say(f"multipliers (value per unit of the limit): {shown(answer['multipliers'].tolist())}")
         if answer["stochastic"]:
             say("The policy is stochastic.")
     if "schedule" in answer:
@@ -265,11 +215,8 @@ def shown(found: Any) -> str:
 COLUMNS = ["step", "states", "safe states", "actions", "safe actions"]
 
 
-@trusting
 def shield(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
-    ],
+    file: File,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Save the safe set: .csv, .json, or any other name for `peakrl.load`."),
@@ -277,73 +224,35 @@ def shield(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Draw the safe share by step (.png, .pdf, .svg).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    trust: Trusted = False,
+    package: Packages = None,
 ) -> None:
     """Compute the states and actions from which every constraint can be satisfied. Exit code 1 if it is infeasible."""
-    from peakrl.cli.output import print_json
     from peakrl.safety.safe_set import SafeSet
     from peakrl.storage import ready
 
     ready(out, plot)
-    safe = SafeSet(read_problem(file).model(progress=True))
-    if out is not None:
-        keep_safe_set(safe, out)
+    safe = SafeSet(read_problem(file, trust or package).model(progress=True))
+    if out is not None and out.suffix in (".csv", ".json"):
+        (safe.to_csv if out.suffix == ".csv" else safe.to_json)(out)
+    elif out is not None:
+        safe.save(out, with_model=True)
     if plot is not None:
-        draw_safe_set(safe, plot)
-    answer = answer_of(safe)
+        from peakrl.report.style import draw_counts, house_style, save
+
+        with house_style():
+            save(draw_counts(safe.counts, f"Safe set of {safe.model.name}"), plot)
+    name, reason = safe.model.name, None
+    if not safe.feasible:  # of the first action of an unsafe initial state
+        slot = next(slot for slot in safe.model.first_slot.tolist() if not safe.nodes[slot])
+        action = safe.model.action_of_row(safe.model.rows_of_slot(slot)[0])
+        reason = str(safe.reason(0, safe.model.state_of_slot(slot), action))
     if as_json:
-        print_json(answer)
+        steps = [dict(zip(COLUMNS, count, strict=True)) for count in safe.counts]
+        print_json({"problem": name, "feasible": safe.feasible, "reason": reason, "steps": steps})
     else:
-        show_safe_set(answer)
+        print_table(f"{name}: safe states and actions by step", COLUMNS, safe.counts)
+        safe_words = "every initial state is safe. A policy that takes only safe actions never violates a constraint."
+        say(f"Feasible: {safe_words}" if reason is None else f"Infeasible: {reason}")
     raise typer.Exit(0 if safe.feasible else 1)
-
-
-def answer_of(safe: SafeSet) -> dict[str, Any]:
-    """Return a safe set as plain values."""
-    return {
-        "problem": safe.model.name,
-        "feasible": safe.feasible,
-        "reason": None if safe.feasible else first_reason(safe),
-        "steps": [dict(zip(COLUMNS, count, strict=True)) for count in safe.counts],
-    }
-
-
-def first_reason(safe: SafeSet) -> str:
-    """Return why the first action of an unsafe initial state is unsafe."""
-    slot = next(slot for slot in safe.model.first_slot.tolist() if not safe.nodes[slot])
-    action = safe.model.action_of_row(safe.model.rows_of_slot(slot)[0])
-    return str(safe.reason(0, safe.model.state_of_slot(slot), action))
-
-
-def keep_safe_set(safe: SafeSet, path: Path) -> None:
-    """Write a safe set in the format of the file's suffix."""
-    if path.suffix == ".csv":
-        safe.to_csv(path)
-    elif path.suffix == ".json":
-        safe.to_json(path)
-    else:
-        safe.save(path, with_model=True)
-
-
-def draw_safe_set(safe: SafeSet, path: Path) -> None:
-    """Draw the safe share by step."""
-    from peakrl.report.figures import draw_counts
-    from peakrl.report.style import house_style, save
-
-    with house_style():
-        save(draw_counts(safe.counts, f"Safe set of {safe.model.name}"), path)
-
-
-def show_safe_set(answer: dict[str, Any]) -> None:
-    """Print the result."""
-    from peakrl.cli.output import print_table
-
-    print_table(
-        f"{answer['problem']}: safe states and actions by step",
-        COLUMNS,
-        [list(row.values()) for row in answer["steps"]],
-    )
-    if answer["feasible"]:
-        say("Feasible: every initial state is safe. A policy that takes only safe actions never violates a constraint.")
-    else:
-        say(f"Infeasible: {answer['reason']}")

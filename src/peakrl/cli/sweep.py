@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.cli.output import say
-from peakrl.cli.trusting import asking, trusting
+from peakrl.cli.options import Json, Packages, Trusted, asking
+from peakrl.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from peakrl.evaluation.statistics import Estimate
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from peakrl.sweeps.summary import Comparison, Group
 
 
-@trusting
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Sweep file: problems, settings and seeds.")],
     folder: Annotated[
@@ -29,17 +28,19 @@ def sweep(
     retries: Annotated[int, typer.Option(help="Retries of a run whose worker died.")] = 2,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time limit of a run.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List missing runs without running anything.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    trust: Trusted = False,
+    package: Packages = None,
 ) -> None:
     """Run the missing runs of a sweep. Exit code 1 if some failed."""
-    from peakrl.cli.output import print_json
     from peakrl.sweeps.grid import sweep as run_sweep
 
     report = asking(
         lambda trust: run_sweep(
             file, folder=folder, workers=workers, engine=engine, address=address, retries=retries,
             time_limit=time_limit, dry_run=dry_run, progress=not as_json or sys.stderr.isatty(), trust=trust,
-        )
+        ),
+        trust or package,
     )  # fmt: skip
     if as_json:
         print_json(report_json(report, dry_run=dry_run))
@@ -98,10 +99,9 @@ def summarize(
         float | None, typer.Option(help="Largest gap that counts as solved; default: 1 % of the optimum.")
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Report means with confidence intervals and compare the learners of a sweep."""
-    from peakrl.cli.output import print_json
     from peakrl.storage import ready
     from peakrl.sweeps import summary
 
@@ -122,7 +122,6 @@ def summarize(
 
 def show_summary(groups: list[Group], comparisons: list[Comparison], confidence: float) -> None:
     """Print a summary."""
-    from peakrl.cli.output import print_table
     from peakrl.evaluation.statistics import ENOUGH_RUNS
 
     print_table(

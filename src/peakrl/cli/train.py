@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.cli.output import say
-from peakrl.cli.trusting import read_problem, trusting
+from peakrl.cli.options import Json, Packages, Trusted, read_problem
+from peakrl.cli.output import print_json, print_table, say
 from peakrl.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.env_spec import LearningTarget
     from peakrl.report.live import LiveView
+    from peakrl.training.spec_file import ProblemFile
     from peakrl.training.trainer import LearningRun, RunView, Watch
 
 PROOF_LINES = 12
@@ -31,7 +32,6 @@ WHY_SAMPLED = {
 }
 
 
-@trusting
 def train(
     file: Annotated[
         Path | None,
@@ -66,13 +66,14 @@ def train(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Log the run for TensorBoard to this folder.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    trust: Trusted = False,
+    package: Packages = None,
 ) -> None:
     """Learn a problem. Repeating the command with the same --out resumes an interrupted run.
 
     Exit code 1 if the problem is infeasible.
     """
-    from peakrl.cli.output import print_json
     from peakrl.storage import ready
 
     begun = time.perf_counter()
@@ -81,25 +82,33 @@ def train(
         raise SettingsError("--seed cannot be changed in a resumed run: omit it")
     if resume is None and file is None:
         raise SettingsError("name a problem file (`peakrl init NAME` writes one), or pass a run with --resume")
+    described = None if file is None else read_problem(file, trust or package)
+    place = checkpoint or out or resume or (None if described is None else described.checkpoint)
+    refuse_loss({out, place} - {None, resume}, place if resume is None else None, overwrite)
+    begun_at: list[int] = []
     try:
         name = (out or resume or file or Path("run")).name
-        begun_at: list[int] = []
         with warnings.catch_warnings(), watching(name, live, port, tensorboard) as (view, watchers):
-            vars(warnings)["showwarning"] = show_warning
+            vars(warnings)["showwarning"] = lambda message, *_: say(f"peakrl: {message}", error=True)
 
             def watch(moment: RunView) -> None:
                 begun_at.append(moment.episodes)
                 for each in watchers:
                     each(moment)
 
+            asked = {"checkpoint": place, "checkpoint_every": checkpoint_every, "progress": True, "watch": watch}
+            target = None if described is None else described.target(progress=True)
             if resume is not None:
-                run, kept, target = resumed(resume, file, episodes, out, checkpoint, checkpoint_every, overwrite, watch)
-            elif file is not None:
-                run, kept, target = learned(file, episodes, seed, out, checkpoint, checkpoint_every, overwrite, watch)
+                run = resumed(resume, target, episodes=episodes, **asked)
+            elif described is not None and target is not None:
+                with set_aside(place if overwrite else None):
+                    run = learned(described, target, episodes, seed, asked)
+            kept = out or place
+            if kept is not None and kept != (resume or place):  # `learn` has written its checkpoint
+                run.save(kept)
             if view is not None:
                 view.finish(run)
     except KeyboardInterrupt:
-        place = checkpoint or out or resume
         kept_in = f"; the run so far is in {place}" if place is not None and place.exists() else ""
         say(f"peakrl: interrupted{kept_in}", error=True)
         raise typer.Exit(130) from None
@@ -140,92 +149,50 @@ def watching(
 
 
 def learned(
-    file: Path,
-    episodes: int | None,
-    seed: int | None,
-    out: Path | None,
-    checkpoint: Path | None,
-    every: int | None,
-    overwrite: bool,
-    watch: Watch | None = None,
-) -> tuple[LearningRun, Path | None, LearningTarget | None]:
-    """Learn the problem of a file; return the run, its file and its target."""
+    described: ProblemFile, target: LearningTarget, episodes: int | None, seed: int | None, asked: dict[str, Any]
+) -> LearningRun:
+    """Learn the problem of a file."""
     from peakrl.training.learn import learn
 
-    described = read_problem(file)
-    asked = described.run
-    place = checkpoint or out or described.checkpoint
-    refuse_loss(out, place, overwrite)
-    target = described.target(progress=True)
-    with set_aside(place if overwrite else None):
-        run = learn(
-            target.subject,
-            described.settings,
-            assumptions=described.assumptions,
-            episodes=asked.episodes if episodes is None else episodes,
-            seed=asked.seed if seed is None else seed,
-            history=asked.history,
-            average=asked.average,
-            checkpoint=place,
-            checkpoint_every=(every or asked.checkpoint_every) if place is not None else every,
-            progress=True,
-            watch=watch,
-        )
-    if out is not None and out != place:
-        run.save(out)
-    return run, out or place, target
+    own = described.run
+    if asked["checkpoint"] is not None:
+        asked["checkpoint_every"] = asked["checkpoint_every"] or own.checkpoint_every
+    return learn(
+        target.subject,
+        described.settings,
+        assumptions=described.assumptions,
+        episodes=own.episodes if episodes is None else episodes,
+        seed=own.seed if seed is None else seed,
+        history=own.history,
+        average=own.average,
+        **asked,
+    )
 
 
-def resumed(
-    path: Path,
-    file: Path | None,
-    episodes: int | None,
-    out: Path | None,
-    checkpoint: Path | None,
-    every: int | None,
-    overwrite: bool,
-    watch: Watch | None = None,
-) -> tuple[LearningRun, Path | None, LearningTarget | None]:
-    """Resume a run file; the problem file is needed for environments and for runs without their model."""
-    from peakrl.training.learn import resume
-
-    target = target_for(path, file)
-    place = checkpoint or out or path
-    for other in {out, place} - {None, path}:
-        refuse_loss(other, None, overwrite)
-    run = resume(
-        path, episodes=episodes, checkpoint=place, checkpoint_every=every, progress=True, watch=watch,
-        **({} if target is None else {"env" if target.is_environment else "model": target.subject}),
-    )  # fmt: skip
-    if (out or place) != path:
-        run.save(out or place)
-    return run, out or place, target
-
-
-def target_for(path: Path, file: Path | None) -> LearningTarget | None:
-    """Return the target of a resumed run; None if the run file contains its model."""
+def resumed(path: Path, target: LearningTarget | None, **asked: Any) -> LearningRun:
+    """Resume a run file; the target is needed for environments and for runs without their model."""
     from peakrl.records import kind_of
+    from peakrl.training.learn import resume
     from peakrl.training.run_file import ENVIRONMENT_KIND
 
-    if file is not None:
-        return read_problem(file).target(progress=True)
+    if target is not None:
+        return resume(path, **asked, **{"env" if target.is_environment else "model": target.subject})
     if kind_of(path) == ENVIRONMENT_KIND:
         raise SettingsError(f"{path} is a run on an environment: name its problem file too")
-    return None
+    return resume(path, **asked)
 
 
-def refuse_loss(out: Path | None, place: Path | None, overwrite: bool) -> None:
-    """Raise if another run would be lost; `learn` resumes from `place`."""
-    for path in (out, place):
-        if path is not None:
-            from peakrl.records import kind_of
-            from peakrl.storage import ready
+def refuse_loss(paths: set[Path | None], resumed_from: Path | None, overwrite: bool) -> None:
+    """Raise if another run would be lost; `learn` resumes from its checkpoint."""
+    from peakrl.records import kind_of
+    from peakrl.storage import ready
 
-            ready(path)
-            if path.exists() and path != place and not overwrite:
-                raise StorageError(f"{path} already exists: choose another --out, or pass --overwrite")
-            if overwrite and path.exists() and path.stat().st_size and kind_of(path) is None:
-                raise StorageError(f"{path} is not a file of peakrl and is not overwritten: remove it yourself")
+    for path in sorted(path for path in paths if path is not None):
+        ready(path)
+        if path.exists() and path != resumed_from and not overwrite:
+            raise StorageError(f"{path} already exists: choose another --out, or pass --overwrite")
+        if overwrite and path.exists() and path.stat().st_size and kind_of(path) is None:
+            raise StorageError(f"{path} is not a file of peakrl and is not overwritten: remove it yourself")
 
 
 @contextmanager
@@ -316,8 +283,6 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
 
 def show_metrics(answer: dict[str, Any]) -> None:
     """Print the metrics of the policies."""
-    from peakrl.cli.output import print_table
-
     names = {
         "last policy": "policy", "averaged policy": "averaged_policy", "training episodes": "experience",
         "optimum": "optimum",
@@ -327,8 +292,3 @@ def show_metrics(answer: dict[str, Any]) -> None:
     rows = [(label, *(metrics.get(number) for number in numbers)) for label, metrics in known.items()]
     if rows:
         print_table("", ("", "value", "gap to optimum", "violation", "violation probability"), rows)
-
-
-def show_warning(message: Warning | str, *_: Any) -> None:
-    """Print a warning to stderr."""
-    say(f"peakrl: {message}", error=True)
