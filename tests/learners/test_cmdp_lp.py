@@ -22,8 +22,8 @@ from peakrl.learners import DOPE, OptCMDP, OptPessLP, learner_from
 from peakrl.learners.cmdp_lp import rollout as following
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_distributions, counted_chain, extended_flow
 from peakrl.learners.cmdp_lp.rollout import Mixture
+from peakrl.learners.counting_planner import count_step
 from peakrl.learners.episode import Log
-from peakrl.learners.ucbvi import count_step
 from peakrl.planning.lagrangian import best_within
 from peakrl.planning.occupancy import most_reward
 from peakrl.policy import StochasticPolicy

@@ -13,8 +13,8 @@ from naive.primal_dual import improved, lagrangian_sweep
 from peakrl import Assumptions, TabularModel, compile_model, evaluate, learn, resume
 from peakrl.errors import SettingsError
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP, learner_from
+from peakrl.learners.counts import NO_CELL
 from peakrl.learners.primal_dual.kernel import replan
-from peakrl.learners.ucbvi import NO_CELL
 from peakrl.theory import solve_modified
 from peakrl.training import load_run
 from peakrl.training.trainer import Trainer

@@ -16,8 +16,9 @@ from naive import optimistic_plan
 from peakrl import Assumptions, ConstrainedEnv, Policy, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import StorageError
 from peakrl.learners import SUCBVI, UCBVI, learner_from
+from peakrl.learners.counts import NO_CELL, count_step
 from peakrl.learners.episode import Log
-from peakrl.learners.ucbvi import NO_CELL, count_step, plan
+from peakrl.learners.ucbvi import plan
 from peakrl.problems import energy_harvesting
 from peakrl.records import read_record, write_record
 from peakrl.training import load_run
@@ -38,7 +39,7 @@ def begun(bonus=0.5, seed=0, episodes=0):
 
 def seen_of(algorithm):
     """[row]: (next slot, count) of everything counted."""
-    counts, found = algorithm.counts, []
+    counts, found = algorithm.tables.counts, []
     for row in range(algorithm.space.rows):
         cell, cells = int(counts.first[row]), []
         while cell != NO_CELL:
@@ -56,8 +57,8 @@ def test_the_plan_is_the_optimum_from_true_frequencies():
         for outcome in range(*SMALL.outcome_start[distribution : distribution + 2]):
             following = int(SMALL.outcome_next[outcome])
             for _ in range(round(1000 * SMALL.outcome_probability[outcome])):
-                count_step(algorithm.counts, row, following, float(SMALL.row_reward[row]), violation)
-    plan(algorithm.layout, algorithm.counts, algorithm.planning, Log.of_size(0))
+                count_step(algorithm.tables.counts, row, following, float(SMALL.row_reward[row]), violation)
+    plan(algorithm.tables, algorithm.layout, Log.of_size(0))
     result = evaluate(SMALL, Policy(SMALL, algorithm.decided()))
     assert result.value == pytest.approx(solve(SMALL).value, rel=1e-3)  # frequencies are rounded to thousandths
     assert result.violation == 0
@@ -68,10 +69,13 @@ def test_the_kernel_agrees_with_its_plain_twin(bonus):
     lo, hi = SMALL.reward_range
     for episodes in (1, 4, 24, 230):
         algorithm = begun(bonus=bonus, seed=2, episodes=episodes)
-        plan(algorithm.layout, algorithm.counts, algorithm.planning, Log.of_size(0))
+        plan(algorithm.tables, algorithm.layout, Log.of_size(0))
         rows_of = [SMALL.rows_of_slot(slot) for slot in range(SMALL.num_slots)]
-        visits = np.maximum(algorithm.counts.visits, 1)
-        reward, forbidden = (algorithm.counts.reward / visits - lo).tolist(), algorithm.counts.max_violation > 0
+        visits = np.maximum(algorithm.tables.counts.visits, 1)
+        reward, forbidden = (
+            (algorithm.tables.counts.reward / visits - lo).tolist(),
+            algorithm.tables.counts.max_violation > 0,
+        )
         expected = optimistic_plan(rows_of, SMALL.horizon, seen_of(algorithm), reward, forbidden, hi - lo, bonus)
         offers = np.diff(SMALL.row_start) > 0
         assert np.array_equal(algorithm.greedy().T[:, offers], np.array(expected)[:, offers])
@@ -79,7 +83,7 @@ def test_the_kernel_agrees_with_its_plain_twin(bonus):
 
 def test_every_step_is_counted_once_and_by_the_models_probabilities():
     algorithm = begun(seed=1, episodes=4_000)
-    visits = algorithm.counts.visits
+    visits = algorithm.tables.counts.visits
     assert visits.sum() == 4_000 * SMALL.horizon
     row = int(visits.argmax())
     distribution = SMALL.row_distribution[row]
@@ -151,7 +155,7 @@ def failing_entries(algorithm):
     dead, found = set(), []
     for step in reversed(range(space.horizon)):
         fails = [
-            bool(algorithm.counts.max_violation[row] > 0 or any(slot in dead for slot, _ in seen[row]))
+            bool(algorithm.tables.counts.max_violation[row] > 0 or any(slot in dead for slot, _ in seen[row]))
             for row in range(space.rows)
         ]
         found.insert(0, fails)
@@ -168,7 +172,7 @@ def test_sucbvi_fails_what_its_definition_says_and_chooses_nothing_else_while_it
     active = Trainer(model, SUCBVI(), planned=200, seed=seed, every=0, average=False)
     active.advance(60)
     algorithm = active.learned()
-    plan(algorithm.layout, algorithm.counts, algorithm.planning, Log.of_size(0))
+    plan(algorithm.tables, algorithm.layout, Log.of_size(0))
     fails, known = failing_entries(algorithm), algorithm.known()
     for step, slot in algorithm.space.decisions():
         rows = list(model.rows_of_slot(slot))

@@ -31,7 +31,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +41,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from peakrl.certificates.certificate import Certificate
 from peakrl.errors import SettingsError
-from peakrl.learners.episode import Log
+from peakrl.learners.episode import (
+    HOOKS,
+    Log,
+    Path,
+    Simulator,
+    begin_played,
+    do_nothing,
+    learn_played,
+    run_episodes,
+)
 from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import Space
+from peakrl.learners.tables import TableStore, overwrite
 from peakrl.sampling import Words
 from peakrl.tabular import TabularModel, modified_reward
 from peakrl.types import Floats, Ints, Longs
@@ -51,6 +63,9 @@ if TYPE_CHECKING:
     from peakrl.gym.adapter import Rules
     from peakrl.learners.assumptions.assumptions import Assumptions
     from peakrl.learners.coverage import Outcomes
+
+
+T = TypeVar("T")
 
 
 class LearnerSettings(BaseModel, ABC):
@@ -487,8 +502,96 @@ class SamplingAlgorithm(Algorithm):
         """
 
 
-#: The largest finite number, for `check_ranges`.
-FINITE = float(np.finfo(np.float64).max)
+class TabularAlgorithm(SamplingAlgorithm, Generic[T]):
+    """An algorithm whose tables are declared (`learners.tables`) and whose hooks run in one loop (`learners.episode`).
+
+    `kind` is the named tuple of its tables. Axes of these names have the length that they should: slot, row, entry
+    [column * rows + row], step, column, and after [column, and one for the end if steps share slots]; `sizes` are those
+    of further axes. `constants` are the fields that are no tables.
+    """
+
+    def __init__(
+        self, task: Task, kind: type[T], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
+    ) -> None:
+        super().__init__(task)
+        own = {"slot": 0, "row": 0, "entry": 0, "cell": 0, "step": self.space.horizon, "column": self.columns}
+        own["after"] = self.columns + int(self.space.shared)
+        self.store = TableStore(kind, own | dict(sizes), **constants)
+        self.layout = self.space.layout
+
+    @property
+    def tables(self) -> T:
+        """The tables that kernels get."""
+        tables: T = self.store.tables
+        return tables
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """The model that episodes are drawn from."""
+        model = compiled(self.task)
+        payoff = self.payoffs(model.payoffs.reward, model.record_violation, model.payoffs.constraints)
+        return Simulator(model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, payoff)
+
+    @cached_property
+    def path(self) -> Path:
+        """Buffers for an episode of the model."""
+        return Path.of_length(self.space.horizon, self.simulator.payoff.shape[1])
+
+    def payoffs(self, reward: Floats, violation: Floats, constraints: Floats) -> Floats:
+        """[.., column]: reward, violation, and what else `learn` needs; of [..], [..] and [.., constraint]."""
+        return np.stack([reward, violation], axis=1)
+
+    def grow(self, first: int, log: Log) -> None:
+        """Enlarge the tables for the slots from `first` on."""
+        space, first_row = self.space, self.store.sizes["row"]
+        self.layout = space.layout
+        self.store.grow(slot=space.slots, row=space.rows, entry=space.rows * self.columns)
+        self.store.fill_rows(first, self.layout.row_start)
+        self.start(first, first_row, log)
+
+    def start(self, first: int, first_row: int, log: Log) -> None:
+        """Set the initial values of the slots from `first` and the rows from `first_row` on, if they are not `fill`."""
+        return
+
+    def begin(self, episode: int, generator: Words, log: Log) -> None:
+        """Call the hook `begin`."""
+        if HOOKS[self.store.kind].begin is not do_nothing:
+            begin_played(self.tables, self.layout, generator, episode, log)
+
+    def choices(self) -> Choices:
+        """Return the greedy rows."""
+        return Choices.by_column(self.tables.greedy)  # type: ignore[attr-defined]  # others override it
+
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
+        """Call the hook `learn`."""
+        length = played.length
+        self.store.reserve(length)
+        payoff = self.payoffs(played.reward[:length], played.violation[:length], played.constraints[:length])
+        path = Path(played.slot, played.row, played.following, payoff)
+        learn_played(self.tables, self.layout, path, length, episode, log)
+
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
+        """Run episodes of the model, fewer if the log is full or the learner pauses."""
+        self.store.reserve(self.space.horizon)
+        return run_episodes(
+            self.simulator, self.tables, self.path, generator, done, episodes, self.log_room, log, experience, counters
+        )
+
+    def greedy(self) -> NDArray[np.int64]:
+        """[slot, column]: the greedy rows."""
+        return np.array(self.tables.greedy)  # type: ignore[attr-defined]  # others override it
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that learning has written, by name."""
+        return self.store.arrays()
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore the tables from a file."""
+        self.store.load(arrays)
+
+    def check(self, done: int) -> None:
+        """Raise ValueError if a loaded value is out of its declared range; `done` and `steps` may be named there."""
+        self.store.check(self.layout.row_start, {"done": done, "steps": done * self.space.horizon})
 
 
 def check_ranges(arrays: Mapping[str, NDArray[Any]], limits: Mapping[str, tuple[float, float]]) -> None:
@@ -531,18 +634,6 @@ def compiled(task: Task) -> TabularModel:
 def used(tables: dict[str, Table]) -> dict[str, NDArray[Any]]:
     """Return the used part of each table."""
     return {name: table.used for name, table in tables.items()}
-
-
-def alike(like: NDArray[Any], array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return `array`, or raise if its type or shape differs from `like`."""
-    if array.dtype != like.dtype or array.shape != like.shape:
-        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not {like.dtype} of shape {like.shape}")
-    return array
-
-
-def overwrite(target: NDArray[Any], source: NDArray[Any], name: str) -> None:
-    """Copy bytes: one table holds integers in columns of floats."""
-    target.view(np.uint8)[...] = alike(target, source, name).view(np.uint8)
 
 
 def listed(values: Mapping[str, Any]) -> str:

@@ -38,7 +38,6 @@ from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import (
-    FINITE,
     Choices,
     Episode,
     LearnerSettings,
@@ -53,6 +52,7 @@ from peakrl.learners.constants import Bonus, Levels, Start, level_of, levels, sl
 from peakrl.learners.episode import Log, note, note_episode
 from peakrl.learners.growable import Table
 from peakrl.learners.space import checked_rows
+from peakrl.learners.tables import FINITE
 from peakrl.policy.export import UNKNOWN, VIOLATED
 from peakrl.sampling import U64, Words, draw_first, draw_outcome
 from peakrl.tabular import TabularModel, modified_reward

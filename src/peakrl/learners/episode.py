@@ -1,4 +1,15 @@
-"""Common parts of the episode kernels: the change log, one step on a model, and the record of an episode.
+"""Episodes in kernels: the change log, and one loop that plays episodes of a model for every learner.
+
+`run_episodes` calls the hooks of the learner, which are selected by the type of its tables and compiled into the loop:
+
+    register(Tables, begin=plan_if_due, learn=learn_path)
+
+    begin(tables, layout, generator, episode, log)      an episode begins; by default nothing happens
+    choose(tables, layout, step, slot) -> row           by default `tables.greedy` [slot, column]
+    learn(tables, layout, path, length, episode, log)   the episode is over
+    pause(tables, layout) -> bool                       must Python be asked before the next episode? By default no
+
+In Python the same hooks serve environments, whose episodes are played step by step.
 
 The next slot of a row with a single outcome is `sampler.link`. Otherwise an outcome is drawn; outcome j of the
 distribution has the payoff record row_payoff + stride * j, the same for every j if stride is 0.
@@ -6,13 +17,15 @@ distribution has the payoff record row_payoff + stride * j, the same for every j
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 
-from peakrl.jit import inlined
-from peakrl.sampling import Words, draw_outcome
+from peakrl.jit import inlined, loop
+from peakrl.sampling import Words, draw_first, draw_outcome
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
 Changes = tuple[Ints, Ints, Ints]
@@ -108,3 +121,172 @@ def note_episode(experience: Floats, counters: Longs, done: int, k: int, earned:
     if experience.shape[0] > 0:
         experience[k, 0] = earned
         experience[k, 1] = violated
+
+
+# One loop for every learner ----------------------------------------------------------------------------------
+
+
+class Simulator(NamedTuple):
+    """What the loop draws from: a model, and the payoffs of its outcomes."""
+
+    layout: Layout
+    sampler: Sampler
+    stride: int
+    row_payoff: Ints
+    #: [record, column]: as `Path.payoff`.
+    payoff: Floats
+
+
+class Path(NamedTuple):
+    """[step]: an episode."""
+
+    slot: Longs
+    row: Longs
+    #: The next slot.
+    following: Longs
+    #: [step, column]: reward, total violation, and what `Algorithm.payoffs` adds.
+    payoff: Floats
+
+    @classmethod
+    def of_length(cls, steps: int, columns: int) -> Path:
+        """Return buffers for an episode."""
+        slot, row, following = (np.zeros(steps, np.int64) for _ in range(3))
+        return cls(slot, row, following, np.zeros((steps, columns)))
+
+
+class Hooks(NamedTuple):
+    """The functions of a learner that are compiled into the loop."""
+
+    begin: Callable[..., Any]
+    choose: Callable[..., Any]
+    learn: Callable[..., Any]
+    pause: Callable[..., Any]
+
+
+@inlined
+def do_nothing(tables: Any, layout: Layout, generator: Words, episode: int, log: Log) -> None:
+    """Begin an episode."""
+
+
+@inlined
+def choose_greedy(tables: Any, layout: Layout, step: int, slot: int) -> int:
+    """Return the greedy row; a table of one column holds for every step."""
+    return np.int64(tables.greedy[slot, min(step, tables.greedy.shape[1] - 1)])
+
+
+@inlined
+def never(tables: Any, layout: Layout) -> bool:
+    """Go on."""
+    return False
+
+
+#: The hooks of each type of tables.
+HOOKS: dict[type, Hooks] = {}
+
+
+def register(
+    kind: type,
+    *,
+    learn: Callable[..., Any],
+    begin: Callable[..., Any] = do_nothing,
+    choose: Callable[..., Any] = choose_greedy,
+    pause: Callable[..., Any] = never,
+) -> None:
+    """Set the hooks of a learner, whose tables are of this type."""
+    HOOKS[kind] = Hooks(begin, choose, learn, pause)
+
+
+def begin_episode(tables: Any, layout: Layout, generator: Words, episode: int, log: Log) -> None:
+    """Call the hook `begin`."""
+    HOOKS[type(tables)].begin(tables, layout, generator, episode, log)
+
+
+def choose_row(tables: Any, layout: Layout, step: int, slot: int) -> Any:
+    """Call the hook `choose`."""
+    return HOOKS[type(tables)].choose(tables, layout, step, slot)
+
+
+def learn_path(tables: Any, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
+    """Call the hook `learn`."""
+    HOOKS[type(tables)].learn(tables, layout, path, length, episode, log)
+
+
+def must_pause(tables: Any, layout: Layout) -> Any:
+    """Call the hook `pause`."""
+    return HOOKS[type(tables)].pause(tables, layout)
+
+
+@overload(begin_episode, inline="always", strict=False)
+def _begin_episode(tables: Any, layout: Any, generator: Any, episode: Any, log: Any) -> Any:
+    hook = HOOKS[tables.instance_class].begin
+    return lambda tables, layout, generator, episode, log: hook(tables, layout, generator, episode, log)
+
+
+@overload(choose_row, inline="always", strict=False)
+def _choose_row(tables: Any, layout: Any, step: Any, slot: Any) -> Any:
+    hook = HOOKS[tables.instance_class].choose
+    return lambda tables, layout, step, slot: hook(tables, layout, step, slot)
+
+
+@overload(learn_path, inline="always", strict=False)
+def _learn_path(tables: Any, layout: Any, path: Any, length: Any, episode: Any, log: Any) -> Any:
+    hook = HOOKS[tables.instance_class].learn
+    return lambda tables, layout, path, length, episode, log: hook(tables, layout, path, length, episode, log)
+
+
+@overload(must_pause, inline="always", strict=False)
+def _must_pause(tables: Any, layout: Any) -> Any:
+    hook = HOOKS[tables.instance_class].pause
+    return lambda tables, layout: hook(tables, layout)
+
+
+@loop
+def run_episodes(
+    simulator: Simulator,
+    tables: Any,
+    path: Path,
+    generator: Words,
+    done: int,
+    episodes: int,
+    #: Upper bound on the changes that an episode logs.
+    log_room: int,
+    log: Log,
+    experience: Floats,
+    counters: Longs,
+) -> int:
+    """Run up to `episodes` episodes from done+1 on, fewer if the log is full or the learner pauses; return how many."""
+    layout, payoff = simulator.layout, simulator.payoff
+    for k in range(episodes):
+        if k > 0 and (lacks_room(log, log_room) or must_pause(tables, layout)):
+            return k
+        log.head[1] = done + k + 1
+        begin_episode(tables, layout, generator, done + k + 1, log)
+        slot = np.int64(draw_first(generator, simulator.sampler))
+        earned, violated = 0.0, 0.0
+        for step in range(layout.horizon):
+            row = choose_row(tables, layout, step, slot)
+            record, following = take_row(
+                generator, layout, simulator.sampler, simulator.stride, simulator.row_payoff, row
+            )
+            path.slot[step], path.row[step], path.following[step] = slot, row, following
+            for column in range(payoff.shape[1]):
+                path.payoff[step, column] = payoff[record, column]
+            earned += payoff[record, 0]
+            violated += payoff[record, 1]
+            slot = following
+        log.head[1] = done + k + 2
+        learn_path(tables, layout, path, layout.horizon, done + k + 1, log)
+        note_episode(experience, counters, done, k, earned, violated)
+    return episodes
+
+
+@loop
+def begin_played(tables: Any, layout: Layout, generator: Words, episode: int, log: Log) -> None:
+    """Begin an episode of an environment."""
+    begin_episode(tables, layout, generator, episode, log)
+
+
+@loop
+def learn_played(tables: Any, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
+    """Learn from an episode of an environment."""
+    learn_path(tables, layout, path, length, episode, log)

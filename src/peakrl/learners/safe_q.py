@@ -65,7 +65,6 @@ from peakrl.learners.assumptions.assumptions import (
 )
 from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import (
-    FINITE,
     Choices,
     Episode,
     LearnerSettings,
@@ -81,6 +80,7 @@ from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_ro
 from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
 from peakrl.learners.space import checked_rows
+from peakrl.learners.tables import FINITE
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 

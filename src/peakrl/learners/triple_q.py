@@ -34,11 +34,12 @@ from pydantic import Field
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
-from peakrl.learners.base import FINITE, Choices, Episode, SamplingAlgorithm, Task, check_ranges, compiled, used
+from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
 from peakrl.learners.growable import Table
 from peakrl.learners.space import checked_rows
+from peakrl.learners.tables import FINITE
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 

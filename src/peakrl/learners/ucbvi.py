@@ -19,14 +19,12 @@ and it plans again after every episode with a violation. Constraints are observe
 stays in F, and every episode with a violation adds a pair to some F_h: it took a pair outside of F_h that violated, or
 led to a state dead at h+1 that it had not led to before. So at most H S A episodes violate before a first state is
 dead, which proves that no policy satisfies every constraint.
-
-Counts are linked lists of cells: `first[row]` is the newest next slot of a row, `before[cell]` leads to the older ones.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,72 +32,17 @@ from pydantic import Field
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.limits import allowed_rows
-from peakrl.learners.base import (
-    FINITE,
-    Choices,
-    Episode,
-    LearnerSettings,
-    SamplingAlgorithm,
-    Task,
-    check_lists,
-    check_ranges,
-    check_starts,
-    compiled,
-    used,
-)
-from peakrl.learners.coverage import Outcomes, collect
-from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
-from peakrl.learners.growable import Table
+from peakrl.learners.base import LearnerSettings, TabularAlgorithm, Task
+from peakrl.learners.counts import NO_CELL, TransitionCounts, cells_of, check_counts, count_path, counted_outcomes
+from peakrl.learners.coverage import Outcomes
+from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
-from peakrl.learners.space import checked_rows
-from peakrl.sampling import Words, draw_first
-from peakrl.types import Bytes, Floats, Ints, Layout, Longs, Sampler
+from peakrl.learners.tables import table
+from peakrl.sampling import Words
+from peakrl.types import Bytes, Floats, Ints, Layout, Longs
 
 #: Episodes from one plan to the next: at least this many, or this share of the episodes so far.
 LEAST_BATCH, BATCH_SHARE = 10, 0.02
-NO_CELL = -1
-
-
-class Counts(NamedTuple):
-    """Counted transitions, and the latest plan."""
-
-    #: [row]: visits, sum of rewards, largest violation observed, newest cell.
-    visits: Longs
-    reward: Floats
-    max_violation: Floats
-    first: Ints
-    #: [cell]: next slot, count, the cell before.
-    following: Ints
-    count: Longs
-    before: Ints
-    #: Number of cells, and the episode of the next plan.
-    state: Longs
-    #: [slot, column (+ 1 if steps share slots)]: W.
-    w: Floats
-    #: [slot, column]: the greedy row.
-    greedy: Longs
-    #: [slot]: episodes that began in it.
-    begun: Longs
-    #: [slot, column (+ 1)]: 1 if every pair is known to fail; always 0 for UCBVI.
-    dead: Bytes
-    #: The first episode that began in a dead state (0: none), and that slot.
-    proved: Longs
-    #: [row, column]: 1 if declared to fail.
-    forbidden: Bytes
-
-
-class Planning(NamedTuple):
-    """Constants derived from settings and sizes."""
-
-    #: 1 if a column is a step, 0 if slots belong to steps.
-    shift: int
-    #: Slots in the order of planning, last step first; any order if steps share slots.
-    order: Longs
-    slot_step: Longs
-    lowest: float
-    span: float
-    bonus: float
-    avoid_dead_ends: bool
 
 
 class UCBVI(LearnerSettings):
@@ -108,170 +51,111 @@ class UCBVI(LearnerSettings):
     #: c: bonus in standard errors.
     bonus: float = Field(default=0.5, ge=0)
 
-    def make(self, task: Task) -> CountingPlanner:
+    def make(self, task: Task) -> OptimisticPlanner:
         """Return the algorithm for a target."""
-        return CountingPlanner(task, self)
+        return OptimisticPlanner(task, self)
 
 
 class SUCBVI(UCBVI):
     """Settings of SUCBVI: UCBVI that avoids dead ends."""
 
-    def make(self, task: Task) -> CountingPlanner:
+    def make(self, task: Task) -> OptimisticPlanner:
         """Return the algorithm for a target."""
-        return CountingPlanner(task, self, avoid_dead_ends=True)
+        return OptimisticPlanner(task, self, avoid_dead_ends=True)
 
 
-class CountingPlanner(SamplingAlgorithm):
+class Tables(NamedTuple):
+    """Counted transitions, and the latest plan."""
+
+    counts: TransitionCounts
+    #: [slot, column (+ 1 if steps share slots)]: W.
+    w: Annotated[Floats, table("slot", "after")]
+    #: [slot, column]: the greedy row.
+    greedy: Annotated[Longs, table("slot", "column", rows=True)]
+    #: [slot, column (+ 1)]: 1 if every pair is known to fail; always 0 for UCBVI.
+    dead: Annotated[Bytes, table("slot", "after", low=0, high=1)]
+    #: The first episode that began in a dead state (0: none), and that slot.
+    proved: Annotated[Longs, table(1, low=0, high="done")]
+    dead_first: Annotated[Longs, table(1, low=0, below="slot")]
+    #: The episode of the next plan.
+    next_plan: Annotated[Longs, table(1, fill=1)]
+    #: [row, column]: 1 if declared to fail, which follows from the assumptions.
+    forbidden: Annotated[Bytes, table("row", "column", stored=False)]
+    #: [slot]: its step, if slots belong to steps.
+    slot_step: Annotated[Longs, table("slot", stored=False)]
+    #: Slots in the order of planning, last step first; any order if steps share slots.
+    order: Longs
+    #: 1 if a column is a step, 0 if slots belong to steps.
+    shift: int
+    #: Lowest reward, width of the reward range, c.
+    lowest: float
+    span: float
+    bonus: float
+    avoid_dead_ends: bool
+
+
+class OptimisticPlanner(TabularAlgorithm[Tables]):
     """Counted transitions, and the plan to follow."""
 
     starts_first = True
 
     def __init__(self, task: Task, settings: UCBVI, *, avoid_dead_ends: bool = False) -> None:
-        super().__init__(task)
-        self.bonus, self.avoid_dead_ends = settings.bonus, avoid_dead_ends
-        self.shares_steps = self.space.shared
-        self.by_row = {
-            "visits": Table(0, np.int64), "reward": Table(0.0, np.float64), "max_violation": Table(0.0, np.float64),
-            "first": Table(NO_CELL, np.int32),
-        }  # fmt: skip
-        self.by_cell = {
-            "following": Table(0, np.int32),
-            "count": Table(0, np.int64),
-            "before": Table(NO_CELL, np.int32),
-        }
-        self.by_slot = {
-            "w": Table(0.0, np.float64, self.columns + int(self.space.shared)),
-            "greedy": Table(0, np.int64, self.columns),
-            "begun": Table(0, np.int64),
-        }
-        self.dead = Table(0, np.int8, self.columns + int(self.space.shared))
-        #: [row, column]: declared to fail; not stored in files, because it follows from the assumptions.
-        self.forbidden = Table(0, np.int8, self.columns)
-        #: The first episode that began in a dead state, and its slot.
-        self.proved = np.zeros(2, np.int64)
-        #: Number of cells, and the episode of the next plan.
-        self.state = np.array([0, 1], np.int64)
-        horizon = task.sizes.horizon
-        self._rows, self._followings, self._records = (np.zeros(horizon, np.int64) for _ in range(3))
-        if task.model is not None:
-            self.payoff = np.stack([task.model.payoffs.reward, task.model.record_violation], axis=1)
-            sizes = np.diff(task.model.layout.outcome_start)[task.model.layout.row_distribution]
-            self._grow_cells(int(sizes.sum()))  # at most one for each outcome of a row
+        sizes, shared = task.sizes, task.space.shared
+        super().__init__(
+            task, Tables, {"cell": cells_of(task.model)}, order=np.empty(0, np.int64), shift=int(shared),
+            lowest=sizes.reward_range[0], span=sizes.span, bonus=settings.bonus, avoid_dead_ends=avoid_dead_ends,
+        )  # fmt: skip
+        self.shares_steps = shared
 
-    def _grow_cells(self, cells: int) -> None:
-        for table in self.by_cell.values():
-            table.grow(cells)
-
-    def grow(self, first: int, log: Log) -> None:
-        """Enlarge the tables; new slots start at the largest possible value."""
-        space, sizes = self.space, self.task.sizes
-        for table in (*self.by_row.values(), self.forbidden):
-            table.grow(space.rows)
-        for table in (*self.by_slot.values(), self.dead):
-            table.grow(space.slots)
-        start = space.layout.row_start
-        self.by_slot["greedy"].room[first : space.slots] = start[first:-1, None]
+    def start(self, first: int, first_row: int, log: Log) -> None:
+        """New slots start at the largest possible value."""
+        space, sizes, w = self.space, self.task.sizes, self.tables.w
+        self.tables.slot_step[first:] = space.slot_step[first:]
         steps = np.arange(self.columns)[None, :] if space.shared else space.slot_step[first:, None]
-        offers = (np.diff(start[first:]) > 0)[:, None]
-        self.by_slot["w"].room[first : space.slots, : self.columns] = sizes.span * (space.horizon - steps) * offers
+        offers = (np.diff(space.layout.row_start[first:]) > 0)[:, None]
+        w[first:, : self.columns] = sizes.span * (space.horizon - steps) * offers
         if first < space.ends:
             left = np.arange(space.horizon, -1, -1) * (0.0 - sizes.reward_range[0])
-            self.by_slot["w"].room[: space.ends] = left if space.shared else left[:, None]
-        self._gather()
+            w[: space.ends] = left if space.shared else left[:, None]
+        if self.task.model is not None:
+            self._sort()
 
-    def _gather(self) -> None:
-        """Collect the arrays for the kernels; growing may have reallocated them."""
-        self.layout = self.space.layout
-        rooms: dict[str, Any] = {
-            name: table.room for name, table in (self.by_row | self.by_cell | self.by_slot).items()
-        }
-        self.counts = Counts(
-            state=self.state, dead=self.dead.room, proved=self.proved, forbidden=self.forbidden.room, **rooms
-        )
-        self._planning: Planning | None = None
-
-    @property
-    def planning(self) -> Planning:
-        """Constants of a plan; computed when a plan is made, not whenever a state is added."""
-        if self._planning is None:
-            space, sizes = self.space, self.task.sizes
-            offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
-            order = offering if space.shared else offering[np.argsort(-space.slot_step[offering], kind="stable")]
-            self._planning = Planning(
-                int(space.shared),
-                order,
-                space.slot_step,
-                sizes.reward_range[0],
-                sizes.span,
-                self.bonus,
-                self.avoid_dead_ends,
-            )
-        return self._planning
+    def _sort(self) -> None:
+        """Set the order of planning."""
+        offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
+        by_step = np.argsort(-self.space.slot_step[offering], kind="stable")
+        self.store.set(order=offering if self.space.shared else offering[by_step])
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Plan without what is declared to fail."""
-        rows = slice(first, first + len(forbidden))
-        self.forbidden.room[rows] = forbidden
-        known = self.by_row["max_violation"].room
-        known[rows] = np.maximum(known[rows], np.where(forbidden.all(axis=1), max_violation, 0.0))
+        start, tables = self.space.layout.row_start, self.tables
+        tables.forbidden[first:] = forbidden
+        known = tables.counts.max_violation[first:]
+        known[:] = np.maximum(known, np.where(forbidden.all(axis=1), max_violation, 0.0))
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        best, _ = allowed_rows(self.layout.row_start[low:], forbidden, first)
-        followed = self.by_slot["greedy"].room[low : self.space.slots]
-        followed[:] = np.where(best >= 0, best, followed)
+        best, _ = allowed_rows(start[low:], forbidden, first)
+        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
 
     def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Plan if it is due."""
-        if episode >= self.state[1]:
-            plan_if_due(self.layout, self.counts, self.planning, log, episode)
-
-    def choices(self) -> Choices:
-        """The latest plan."""
-        return Choices.by_column(self.counts.greedy)
-
-    def learn(self, played: Episode, episode: int, log: Log) -> None:
-        """Count every transition of an episode."""
-        if self.state[0] + played.length > len(self.by_cell["count"].room):
-            self._grow_cells(int(self.state[0]) + played.length)
-            self._gather()
-        self.counts.begun[played.slot[0]] += 1
-        steps = slice(0, played.length)
-        count_played(
-            self.counts, played.row[steps], played.following[steps], played.reward[steps], played.violation[steps]
-        )
-        if self.avoid_dead_ends:
-            note_dead_ends(self.counts, self.planning, played.slot[0], bool(played.violation[steps].any()), episode)
-
-    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
-        """Run episodes of the model, fewer if the log is full."""
-        model = compiled(self.task)
-        return learn_counting(
-            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-            self.counts, self.planning, self._rows, self._followings, self._records,
-            generator, done, episodes, log, experience, counters,
-        )  # fmt: skip
+        if episode >= self.tables.next_plan[0]:
+            self._sort()
+            super().begin(episode, generator, log)
 
     # Results -------------------------------------------------------------------------------------------------
 
-    def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: the latest plan."""
-        return self.by_slot["greedy"].used.copy()
-
-    def visits(self) -> Longs | None:
+    def visits(self) -> Longs:
         """[row]: how often it was taken."""
-        return np.asarray(self.by_row["visits"].used)
+        return self.tables.counts.visits
 
-    def outcomes(self) -> Outcomes | None:
+    def outcomes(self) -> Outcomes:
         """Counted outcomes of each row."""
-        cells = {name: table.room[: self.state[0]] for name, table in self.by_cell.items()}
-        return collect(
-            self.by_row["first"].used, cells["before"], cells["following"], cells["count"],
-            np.arange(self.space.rows, dtype=np.int32), self.by_slot["begun"].used,
-        )  # fmt: skip
+        return counted_outcomes(self.tables.counts)
 
     def values(self) -> Floats:
         """[entry]: mean reward of each pair; NaN if untried."""
-        visits = np.maximum(self.by_row["visits"].used, 1)
-        mean = np.where(self.by_row["visits"].used > 0, self.by_row["reward"].used / visits, np.nan)
+        counts = self.tables.counts
+        mean = np.where(counts.visits > 0, counts.reward / np.maximum(counts.visits, 1), np.nan)
         return self.space.entries_of(np.repeat(mean[:, None], self.columns, axis=1))
 
     def known(self) -> NDArray[np.int8]:
@@ -281,203 +165,110 @@ class CountingPlanner(SamplingAlgorithm):
     def memory(self) -> Memory:
         """What was observed to violate and, for SUCBVI, to lead to dead ends."""
         witness = np.empty((self.space.rows, self.columns), np.int32)
-        find_witnesses(self.counts, self.planning, witness, NO_WITNESS, VIOLATES)
-        witness[(self.forbidden.used == 1) & (witness == NO_WITNESS)] = DECLARED
-        return Memory(witness, self.by_row["max_violation"].used)
+        find_witnesses(self.tables, witness, NO_WITNESS, VIOLATES)
+        witness[(self.tables.forbidden == 1) & (witness == NO_WITNESS)] = DECLARED
+        return Memory(witness, self.tables.counts.max_violation)
 
     def feasible(self) -> bool | None:
         """False if every action of a first state is known to fail."""
-        return False if self.proved[0] else None
+        return False if self.tables.proved[0] else None
 
     def proof(self) -> list[Witness]:
         """Every observation that the proof of infeasibility rests on, from the first state on."""
-        return self.memory().proof(self.space, int(self.proved[1])) if self.proved[0] else []
-
-    # Files ---------------------------------------------------------------------------------------------------
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written, by name."""
-        cells = {name: table.room[: self.state[0]] for name, table in self.by_cell.items()}
-        dead = {"dead": self.dead.used, "proved": self.proved} if self.avoid_dead_ends else {}
-        return used(self.by_row | self.by_slot) | cells | {"state": self.state} | dead
-
-    def load(self, arrays: Any) -> None:
-        """Restore the arrays, with as many cells as they hold."""
-        cells = arrays["state"]
-        if cells.dtype != np.int64 or cells.shape != (2,) or not 0 <= cells[0] <= len(arrays["count"]):
-            raise ValueError("engine.state does not match engine.count")
-        self.state[0] = cells[0]
-        self._grow_cells(int(cells[0]))
-        self._gather()
-        super().load(arrays)
+        tables = self.tables
+        return self.memory().proof(self.space, int(tables.dead_first[0])) if tables.proved[0] else []
 
     def check(self, done: int) -> None:
-        """Raise if a row, a cell or a number is out of range."""
-        arrays, cells, most = self.arrays(), int(self.state[0]), done * self.space.horizon
-        checked_rows(self.space, arrays["greedy"], self.columns, "engine.greedy")
-        check_ranges(
-            arrays,
-            {
-                "first": (NO_CELL, cells - 1), "before": (NO_CELL, cells - 1), "following": (0, self.space.slots - 1),
-                "count": (0, most), "visits": (0, most), "reward": (-FINITE, FINITE), "w": (-FINITE, FINITE),
-                "max_violation": (0.0, FINITE), "dead": (0, 1),
-            },
-        )  # fmt: skip
-        check_lists(arrays["first"], arrays["before"])
-        check_starts(self.space, arrays["begun"], done)
-        if not (0 <= self.proved[0] <= done and 0 <= self.proved[1] < self.space.slots):
-            raise ValueError("engine.proved: the episode or the state does not exist")
+        """Raise if loaded tables are out of range."""
+        super().check(done)
+        check_counts(self.tables.counts, self.space, done)
 
 
 @inlined
-def value_of(counts: Counts, planning: Planning, row: int, column: int, cap: float) -> float:
+def value_of(tables: Tables, row: int, column: int, cap: float) -> float:
     """Return Q of a row."""
+    counts = tables.counts
     n = counts.visits[row]
     if n == 0:
         return cap
     total, square = 0.0, 0.0
     cell = counts.first[row]
     while cell != NO_CELL:
-        part = counts.w[counts.following[cell], column + planning.shift]
+        part = tables.w[counts.following[cell], column + tables.shift]
         total += counts.count[cell] * part
         square += counts.count[cell] * part * part
         cell = counts.before[cell]
     mean = total / n
     deviation = math.sqrt(max(square / n - mean * mean, 0.0) / n)
-    return min(cap, counts.reward[row] / n - planning.lowest + mean + planning.bonus * deviation)
+    return min(cap, counts.reward[row] / n - tables.lowest + mean + tables.bonus * deviation)
 
 
 @inlined
-def dead_end(counts: Counts, planning: Planning, row: int, column: int) -> int:
+def dead_end(tables: Tables, row: int, column: int) -> int:
     """Return a dead slot that a row was observed to lead to; -1 if there is none."""
+    counts = tables.counts
     cell = counts.first[row]
-    while cell != NO_CELL and counts.dead[counts.following[cell], column + planning.shift] == 0:
+    while cell != NO_CELL and tables.dead[counts.following[cell], column + tables.shift] == 0:
         cell = counts.before[cell]
     return -1 if cell == NO_CELL else np.int64(counts.following[cell])
 
 
 @loop
-def find_witnesses(counts: Counts, planning: Planning, witness: Ints, none: int, violates: int) -> None:
+def find_witnesses(tables: Tables, witness: Ints, none: int, violates: int) -> None:
     """Set [row, column]: why a row is known to fail."""
     for row in range(witness.shape[0]):
         for column in range(witness.shape[1]):
-            led = dead_end(counts, planning, row, column) if planning.avoid_dead_ends else -1
-            witness[row, column] = violates if counts.max_violation[row] > 0.0 else led if led >= 0 else none
+            led = dead_end(tables, row, column) if tables.avoid_dead_ends else -1
+            witness[row, column] = violates if tables.counts.max_violation[row] > 0.0 else led if led >= 0 else none
 
 
 @loop
-def plan(layout: Layout, counts: Counts, planning: Planning, log: Log) -> None:
+def plan(tables: Tables, layout: Layout, log: Log) -> None:
     """Plan; ties go to the lowest row."""
-    columns = counts.greedy.shape[1]
+    columns, max_violation = tables.greedy.shape[1], tables.counts.max_violation
     for back in range(columns):
         column = columns - 1 - back
-        for place in range(planning.order.shape[0]):
-            slot = planning.order[place]
-            step = column if planning.shift == 1 else planning.slot_step[slot]
-            cap = planning.span * (layout.horizon - step)
+        for index in range(tables.order.shape[0]):
+            slot = tables.order[index]
+            step = column if tables.shift == 1 else tables.slot_step[slot]
+            cap = tables.span * (layout.horizon - step)
             best, chosen, mildest = -math.inf, np.int64(-1), layout.row_start[slot]
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                failed = counts.max_violation[row] > 0.0 or counts.forbidden[row, column] == 1
-                if failed or (planning.avoid_dead_ends and dead_end(counts, planning, row, column) >= 0):
-                    if counts.max_violation[row] < counts.max_violation[mildest]:
+                failed = max_violation[row] > 0.0 or tables.forbidden[row, column] == 1
+                if failed or (tables.avoid_dead_ends and dead_end(tables, row, column) >= 0):
+                    if max_violation[row] < max_violation[mildest]:
                         mildest = row
                     continue
-                q = value_of(counts, planning, row, column, cap)
+                q = value_of(tables, row, column, cap)
                 if q > best:
                     best, chosen = q, row
             if chosen < 0:  # everything is known to fail: value 0, and the least violation
                 best, chosen = 0.0, mildest
-                counts.dead[slot, column] = planning.avoid_dead_ends
-            counts.w[slot, column] = best
-            if counts.greedy[slot, column] != chosen:
-                counts.greedy[slot, column] = chosen
+                tables.dead[slot, column] = tables.avoid_dead_ends
+            tables.w[slot, column] = best
+            if tables.greedy[slot, column] != chosen:
+                tables.greedy[slot, column] = chosen
                 note(log, column * layout.node_stride + slot, chosen)
 
 
 @loop
-def plan_if_due(layout: Layout, counts: Counts, planning: Planning, log: Log, episode: int) -> None:
+def plan_if_due(tables: Tables, layout: Layout, generator: Words, episode: int, log: Log) -> None:
     """Plan if it is due in this episode."""
-    if episode >= counts.state[1]:
-        plan(layout, counts, planning, log)
-        counts.state[1] = episode + max(LEAST_BATCH, int(BATCH_SHARE * (episode - 1)))
+    if episode >= tables.next_plan[0]:
+        plan(tables, layout, log)
+        tables.next_plan[0] = episode + max(LEAST_BATCH, int(BATCH_SHARE * (episode - 1)))
 
 
 @loop
-def count_step(counts: Counts, row: int, following: int, reward: float, violation: float) -> None:
-    """Count a transition."""
-    counts.visits[row] += 1
-    counts.reward[row] += reward
-    counts.max_violation[row] = max(counts.max_violation[row], violation)
-    cell = counts.first[row]
-    while cell != NO_CELL and counts.following[cell] != following:
-        cell = counts.before[cell]
-    if cell == NO_CELL:
-        cell = np.int32(counts.state[0])
-        counts.state[0] += 1
-        counts.following[cell] = following
-        counts.count[cell] = 0
-        counts.before[cell] = counts.first[row]
-        counts.first[row] = cell
-    counts.count[cell] += 1
+def count_episode(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
+    """Count an episode; SUCBVI plans again after a violation, and records the first dead first state."""
+    count_path(tables.counts, path, length)
+    if tables.avoid_dead_ends:
+        for step in range(length):
+            if path.payoff[step, 1] > 0.0:
+                tables.next_plan[0] = episode + 1
+        if tables.dead[path.slot[0], 0] == 1 and tables.proved[0] == 0:
+            tables.proved[0], tables.dead_first[0] = episode, path.slot[0]
 
 
-@loop
-def count_played(counts: Counts, row: Longs, following: Longs, reward: Floats, violation: Floats) -> None:
-    """Count the transitions of an episode, [step]."""
-    for step in range(row.shape[0]):
-        count_step(counts, row[step], following[step], reward[step], violation[step])
-
-
-@loop
-def note_dead_ends(counts: Counts, planning: Planning, first: int, violated: bool, episode: int) -> None:
-    """For SUCBVI: plan again after a violation; record the first episode that began in a dead state."""
-    if planning.avoid_dead_ends and violated:
-        counts.state[1] = episode + 1
-    if counts.dead[first, 0] == 1 and counts.proved[0] == 0:
-        counts.proved[0], counts.proved[1] = episode, first
-
-
-@loop
-def learn_counting(
-    layout: Layout,
-    sampler: Sampler,
-    stride: int,
-    row_payoff: Ints,
-    #: [record, 2]: reward, total violation
-    payoff: Floats,
-    counts: Counts,
-    planning: Planning,
-    #: [step]: buffers for an episode
-    rows: Longs,
-    followings: Longs,
-    records: Longs,
-    generator: Words,
-    done: int,
-    episodes: int,
-    log: Log,
-    experience: Floats,
-    counters: Longs,
-) -> int:
-    """Run up to `episodes` episodes from done+1 on; return how many."""
-    for k in range(episodes):
-        if k > 0 and lacks_room(log, counts.greedy.size):
-            return k
-        log.head[1] = done + k + 1
-        plan_if_due(layout, counts, planning, log, done + k + 1)
-        first = draw_first(generator, sampler)
-        counts.begun[first] += 1
-        slot = first
-        earned, violated = 0.0, 0.0
-        for step in range(layout.horizon):
-            row = counts.greedy[slot, step * planning.shift]
-            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
-            rows[step], followings[step], records[step] = row, following, record
-            earned += payoff[record, 0]
-            violated += payoff[record, 1]
-            slot = following
-        for step in range(layout.horizon):
-            record = records[step]
-            count_step(counts, rows[step], followings[step], payoff[record, 0], payoff[record, 1])
-        note_dead_ends(counts, planning, first, violated > 0.0, done + k + 1)
-        note_episode(experience, counters, done, k, earned, violated)
-    return episodes
+register(Tables, begin=plan_if_due, learn=count_episode)

@@ -35,9 +35,10 @@ from peakrl.gym.adapter import Lanes, store_rules
 from peakrl.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learners import learner_from
 from peakrl.learners.assumptions.assumptions import Assumptions
-from peakrl.learners.base import LearnerSettings, alike, overwrite
+from peakrl.learners.base import LearnerSettings
 from peakrl.learners.episode import Changes
 from peakrl.learners.space import GrowingSpace, checked_rows
+from peakrl.learners.tables import alike, overwrite
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
 from peakrl.records import Arrays, Record, fields_of, kind_of, read_record, write_record

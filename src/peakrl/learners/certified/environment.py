@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from peakrl.errors import TargetError
 from peakrl.learners.assumptions.assumptions import Dynamics
-from peakrl.learners.base import alike
 from peakrl.learners.certified.confidence import KIND, UPPER, Counts, Goal
 from peakrl.learners.certified.declared import Declarations
 from peakrl.learners.certified.phases import CHALLENGE, Rounds
@@ -46,6 +45,7 @@ from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import DECLARED
 from peakrl.learners.space import GrowingSpace
+from peakrl.learners.tables import alike
 from peakrl.types import Floats, Ints, Longs
 
 JUDGED_KEPT, JUDGED_BAD = 1, 2

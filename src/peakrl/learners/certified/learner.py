@@ -24,7 +24,6 @@ from peakrl.learners.base import (
     SamplingAlgorithm,
     Task,
     compiled,
-    overwrite,
 )
 from peakrl.learners.certified.confidence import (
     DEAD_FIRST,
@@ -53,6 +52,7 @@ from peakrl.learners.certified.tables import CELLS, OPEN, UNKEPT, Params, Scratc
 from peakrl.learners.episode import Log
 from peakrl.learners.infeasibility import DECLARED, Memory, Witness
 from peakrl.learners.space import GrowingSpace
+from peakrl.learners.tables import overwrite
 from peakrl.sampling import Words
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.learners.base import alike
 from peakrl.learners.space import GrowingSpace
+from peakrl.learners.tables import alike
 from peakrl.types import Bytes, Floats, Ints, Longs
 
 #: Why an entry is ruled out: it is not, it violated, or (>= 0) the dead slot that it led to.

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from peakrl.errors import SettingsError
 from peakrl.learners.cmdp_limits import Budget
+from peakrl.learners.counting_planner import NO_CELL, CountingPlanner, Counts
 from peakrl.learners.space import Space
-from peakrl.learners.ucbvi import NO_CELL, CountingPlanner, Counts
 from peakrl.planning.lagrangian import Boxes
 from peakrl.planning.occupancy import Flow, flow
 from peakrl.reachability import reachable_nodes

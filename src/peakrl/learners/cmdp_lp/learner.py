@@ -32,7 +32,7 @@ from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
-from peakrl.learners.base import FINITE, Episode, Task, check_ranges, compiled, used
+from peakrl.learners.base import Episode, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.cmdp_lp.empirical_model import (
     Box,
@@ -44,9 +44,11 @@ from peakrl.learners.cmdp_lp.empirical_model import (
     infeasible_by_counts,
 )
 from peakrl.learners.cmdp_lp.rollout import Mixture, Path, draw_rows, follow_plan
+from peakrl.learners.counting_planner import CountingPlanner
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
-from peakrl.learners.ucbvi import UCBVI, CountingPlanner
+from peakrl.learners.tables import FINITE
+from peakrl.learners.ucbvi import UCBVI
 from peakrl.planning.backward import value_of_mixture
 from peakrl.planning.lagrangian import NONE_FORBIDDEN, Within, best_plan, best_within
 from peakrl.planning.occupancy import most_reward, policy_weights, row_weights

@@ -19,7 +19,6 @@ from peakrl.learners.assumptions.assumptions import (
 )
 from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import (
-    FINITE,
     Choices,
     Episode,
     LearnerSettings,
@@ -54,6 +53,7 @@ from peakrl.learners.posterior_sampling.kernel import (
     make_plan,
 )
 from peakrl.learners.space import checked_rows
+from peakrl.learners.tables import FINITE
 from peakrl.planning.backward import LEAST_COST
 from peakrl.sampling import Words, seed_state
 from peakrl.types import Floats, Longs

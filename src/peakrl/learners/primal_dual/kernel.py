@@ -33,8 +33,8 @@ from typing import NamedTuple
 import numpy as np
 
 from peakrl.jit import inlined, loop
+from peakrl.learners.counting_planner import NO_CELL, Counts, count_step
 from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
-from peakrl.learners.ucbvi import NO_CELL, Counts, count_step
 from peakrl.sampling import Words, draw_first, uniform
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
-from peakrl.learners.base import FINITE, Episode, Task, check_ranges, compiled, used
+from peakrl.learners.base import Episode, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import Budget
 from peakrl.learners.cmdp_lp.empirical_model import infeasible_by_counts
+from peakrl.learners.counting_planner import NO_CELL, CountingPlanner
 from peakrl.learners.coverage import Outcomes
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
@@ -28,7 +29,8 @@ from peakrl.learners.primal_dual.kernel import (
     follow,
     learn_primal_dual,
 )
-from peakrl.learners.ucbvi import NO_CELL, UCBVI, CountingPlanner
+from peakrl.learners.tables import FINITE
+from peakrl.learners.ucbvi import UCBVI
 from peakrl.sampling import Words, seed_state
 from peakrl.types import Floats, Longs
 

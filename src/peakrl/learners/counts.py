@@ -1,0 +1,104 @@
+"""Counted transitions: how often each row was taken, and where it led.
+
+The next slots of a row are a linked list of cells, the newest first: `first[row]` is the newest cell, `before[cell]`
+leads to the older ones.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from peakrl.jit import loop
+from peakrl.learners.coverage import Outcomes, collect
+from peakrl.learners.episode import Path
+from peakrl.learners.space import Space
+from peakrl.learners.tables import table
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Ints, Longs
+
+NO_CELL = -1
+
+
+class TransitionCounts(NamedTuple):
+    """Counted transitions."""
+
+    #: [row]: visits, sum of rewards, largest violation observed, newest cell.
+    visits: Annotated[Longs, table("row", low=0, high="steps")]
+    reward: Annotated[Floats, table("row")]
+    max_violation: Annotated[Floats, table("row", low=0.0)]
+    first: Annotated[Ints, table("row", fill=NO_CELL, low=NO_CELL, below="cell")]
+    #: [cell]: next slot, count, the cell before.
+    following: Annotated[Ints, table("cell", low=0, below="slot")]
+    count: Annotated[Longs, table("cell", low=0, high="steps")]
+    before: Annotated[Ints, table("cell", fill=NO_CELL, low=NO_CELL, below="cell")]
+    #: Number of cells.
+    cells: Annotated[Longs, table(1, counts="cell")]
+    #: [slot]: episodes that began in it.
+    begun: Annotated[Longs, table("slot", low=0, high="done")]
+
+
+@loop
+def count_step(counts: TransitionCounts, row: int, following: int, reward: float, violation: float) -> None:
+    """Count a transition."""
+    counts.visits[row] += 1
+    counts.reward[row] += reward
+    counts.max_violation[row] = max(counts.max_violation[row], violation)
+    cell = np.int64(counts.first[row])
+    while cell != NO_CELL and counts.following[cell] != following:
+        cell = np.int64(counts.before[cell])
+    if cell == NO_CELL:
+        cell = counts.cells[0]
+        counts.cells[0] += 1
+        counts.following[cell] = following
+        counts.count[cell] = 0
+        counts.before[cell] = counts.first[row]
+        counts.first[row] = cell
+    counts.count[cell] += 1
+
+
+@loop
+def count_path(counts: TransitionCounts, path: Path, length: int) -> None:
+    """Count the steps of an episode."""
+    counts.begun[path.slot[0]] += 1
+    for step in range(length):
+        count_step(counts, path.row[step], path.following[step], path.payoff[step, 0], path.payoff[step, 1])
+
+
+def cells_of(model: TabularModel | None) -> int:
+    """Return the largest number of cells: one for each outcome of a row of a model; unknown, hence 0, otherwise."""
+    if model is None:
+        return 0
+    sizes = np.diff(model.layout.outcome_start)
+    return int(sizes[model.layout.row_distribution].sum())
+
+
+def counted_outcomes(counts: TransitionCounts) -> Outcomes:
+    """Return the counted transitions by row."""
+    rows, cells = np.arange(len(counts.first), dtype=np.int32), slice(int(counts.cells[0]))
+    return collect(counts.first, counts.before[cells], counts.following[cells], counts.count[cells], rows, counts.begun)
+
+
+def check_counts(counts: TransitionCounts, space: Space, done: int) -> None:
+    """Raise ValueError unless loaded lists of cells end, and `begun` counts the first states of `done` episodes."""
+    check_lists(counts.first, counts.before[: int(counts.cells[0])])
+    offers = np.diff(space.layout.row_start) > 0
+    if counts.begun[~offers].any() or int(counts.begun.sum()) != done:
+        raise ValueError(f"engine.begun must count the first states of {done:,} episodes")
+
+
+def check_lists(first: Ints, following: Ints) -> None:
+    """Raise ValueError unless linked lists end: every cell has at most one predecessor, and a first cell has none."""
+    used_cells = np.concatenate([first, following])
+    used_cells = used_cells[used_cells >= 0]
+    if len(np.unique(used_cells)) != len(used_cells) or len(used_cells) != len(following):
+        raise ValueError("the lists of counted outcomes share a cell, or leave one out")
+    cells = first[first >= 0]
+    reached = 0
+    while len(cells):  # one cell of every list at a time
+        reached += len(cells)
+        cells = following[cells]
+        cells = cells[cells >= 0]
+    if reached != len(following):
+        raise ValueError("a list of counted outcomes does not end")

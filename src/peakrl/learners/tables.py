@@ -1,0 +1,222 @@
+"""Tables of a learner: declared once, in the named tuple that its kernels get.
+
+    class Tables(NamedTuple):
+        #: [row]: the largest violation observed
+        max_violation: Annotated[Floats, table("row", low=0.0)]
+        #: [slot, column]: the greedy row
+        greedy: Annotated[Longs, table("slot", "column", rows=True)]
+        #: counted transitions, a named tuple of tables as well
+        counts: TransitionCounts
+        #: a constant
+        bonus: float
+
+`TableStore` allocates the arrays, grows them, collects the tuple, saves and loads them and checks what it has loaded:
+type, shape, and the range of every value, because kernels trust their tables.
+
+The axes of a table are numbers or names; the algorithm says how long a named axis is. Only the first axis may grow. An
+axis that kernels append to has a counter, a table of its own:
+
+        #: [cell]: next slot
+        following: Annotated[Ints, table("cell", low=0, below="slot")]
+        #: number of cells in use
+        cells: Annotated[Longs, table(1, counts="cell")]
+
+Kernels get all cells that are allocated, files only those in use. Of other tables kernels get exactly what is in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakrl.types import Longs
+
+#: The largest finite number.
+FINITE = float(np.finfo(np.float64).max)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """How a table is allocated, and which values it may hold."""
+
+    axes: tuple[str | int, ...]
+    fill: float
+    #: Range of the values; a name stands for a number that is known when a file is checked.
+    low: float
+    high: float | str
+    #: Values are indices of this axis.
+    below: str | None
+    #: Values are rows of the slot, the first of them at the beginning.
+    rows: bool
+    #: The one value is the number of used elements of this axis.
+    counts: str | None
+    stored: bool
+    #: Name of a size that is 0 if the table is not used; it is then empty.
+    when: str | None
+
+
+def table(
+    *axes: str | int,
+    fill: float = 0,
+    low: float = -FINITE,
+    high: float | str = FINITE,
+    below: str | None = None,
+    rows: bool = False,
+    counts: str | None = None,
+    stored: bool = True,
+    when: str | None = None,
+) -> Declaration:
+    """Declare a table with these axes; see `Declaration`."""
+    return Declaration(axes, fill, 0 if counts else low, high, below, rows, counts, stored, when)
+
+
+@cache
+def fields(kind: type) -> dict[str, tuple[np.dtype[Any], Declaration] | type | None]:
+    """Return for each field of a named tuple: type and declaration, another tuple of tables, or None (a constant)."""
+    found: dict[str, tuple[np.dtype[Any], Declaration] | type | None] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        declared = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Declaration)]
+        if declared:
+            found[name] = np.dtype(get_args(get_args(hint.__origin__)[1])[0]), declared[0]
+        else:
+            nested = isinstance(hint, type) and hasattr(hint, "_fields") and any(fields(hint).values())
+            found[name] = hint if nested else None
+    return found
+
+
+def declarations(kind: type) -> Iterator[tuple[str, np.dtype[Any], Declaration]]:
+    """Return name, type and declaration of all tables, those of nested tuples included."""
+    for name, field in fields(kind).items():
+        if isinstance(field, type):
+            yield from declarations(field)
+        elif field is not None:
+            yield name, *field
+
+
+class TableStore(Generic[T]):
+    """The arrays of a named tuple of tables."""
+
+    def __init__(self, kind: type[T], sizes: Mapping[str, int], **constants: Any) -> None:
+        self.kind, self.sizes, self.constants = kind, dict(sizes), constants
+        self._declared = {name: (dtype, how) for name, dtype, how in declarations(kind)}
+        self._counters = {how.counts: name for name, (_, how) in self._declared.items() if how.counts}
+        self._arrays = {name: np.empty(self._shape(how, 0), dtype) for name, (dtype, how) in self._declared.items()}
+
+    def _shape(self, how: Declaration, size: int) -> tuple[int, ...]:
+        return (size, *(axis if isinstance(axis, int) else self.sizes[axis] for axis in how.axes[1:]))
+
+    def _size(self, how: Declaration) -> int:
+        if how.when is not None and not self.sizes[how.when]:
+            return 0
+        axis = how.axes[0]
+        return axis if isinstance(axis, int) else self.sizes[axis]
+
+    def grow(self, **sizes: int) -> None:
+        """Set the lengths of axes and enlarge their tables; `tables` is another tuple from then on."""
+        self.sizes.update(sizes)
+        for name, (_, how) in self._declared.items():
+            self._arrays[name] = enlarged(self._arrays[name], self._size(how), how.fill)
+        self.tables = self._collected(self.kind)
+
+    def reserve(self, more: int) -> None:
+        """Ensure room for so many more elements of every axis that kernels append to."""
+        needed = {axis: int(self._arrays[name][0]) + more for axis, name in self._counters.items()}
+        if any(size > self.sizes[axis] for axis, size in needed.items()):
+            self.grow(**{axis: max(size, 2 * self.sizes[axis]) for axis, size in needed.items()})
+
+    def set(self, **constants: Any) -> None:
+        """Replace constants; `tables` is another tuple from then on."""
+        self.constants.update(constants)
+        self.tables = self._collected(self.kind)
+
+    def fill_rows(self, first: int, row_start: Longs) -> None:
+        """Set tables of rows to the first row of each slot from `first` on."""
+        for name, (_, how) in self._declared.items():
+            if how.rows:
+                self._arrays[name][first : self.sizes["slot"]] = row_start[first:-1, None]
+
+    def _collected(self, kind: type) -> Any:
+        values = {}
+        for name, field in fields(kind).items():
+            if field is None:
+                values[name] = self.constants[name]
+            elif isinstance(field, type):
+                values[name] = self._collected(field)
+            else:
+                values[name] = self._arrays[name][: self._size(field[1])]
+        return kind(**values)
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def _used(self, name: str, how: Declaration) -> NDArray[Any]:
+        """Return the part of an array that is in use."""
+        counter = self._counters.get(str(how.axes[0]))
+        return self._arrays[name][: self._size(how) if counter is None else int(self._arrays[counter][0])]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the tables for a file, by name."""
+        kept = ((name, how) for name, (_, how) in self._declared.items() if how.stored)
+        return {name: self._used(name, how) for name, how in kept if how.when is None or self.sizes[how.when]}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore the tables from a file; axes that kernels append to take their length from it."""
+        for axis, name in self._counters.items():
+            overwrite(self._arrays[name], arrays[name], f"engine.{name}")
+            first = next(other for other, (_, how) in self._declared.items() if how.axes[0] == axis)
+            if self._arrays[name][0] != len(arrays[first]):
+                raise ValueError(f"engine.{name} does not match engine.{first}")
+            self.grow(**{axis: max(len(arrays[first]), self.sizes[axis])})
+        for name, array in self.arrays().items():
+            overwrite(array, arrays[name], f"engine.{name}")
+
+    def check(self, row_start: Longs, numbers: Mapping[str, float]) -> None:
+        """Raise ValueError if a loaded value is out of its range; bounds may name `numbers` and constants."""
+        known = {**self.constants, **numbers}
+        for name, array in self.arrays().items():
+            how = self._declared[name][1]
+            if how.rows:
+                check_rows(array, row_start, f"engine.{name}")
+                continue
+            high = known[how.high] if isinstance(how.high, str) else how.high
+            if how.below is not None:
+                counter = self._counters.get(how.below)
+                high = (self.sizes[how.below] if counter is None else int(self._arrays[counter][0])) - 1
+            if array.size and not (array.min() >= how.low and array.max() <= high):  # NaN is neither
+                raise ValueError(f"engine.{name}: values must lie in [{how.low:g}, {high:g}]")
+
+
+def enlarged(array: NDArray[Any], size: int, fill: float) -> NDArray[Any]:
+    """Return an array with at least `size` elements, new ones `fill`: first exactly that many, later twice as many."""
+    if size <= len(array):
+        return array
+    larger = np.full((max(size, 2 * len(array)), *array.shape[1:]), fill, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def alike(like: NDArray[Any], array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return `array`, or raise if its type or shape differs from `like`."""
+    if array.dtype != like.dtype or array.shape != like.shape:
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, not {like.dtype} of shape {like.shape}")
+    return array
+
+
+def overwrite(target: NDArray[Any], source: NDArray[Any], name: str) -> None:
+    """Copy bytes: one table holds integers in columns of floats."""
+    target.view(np.uint8)[...] = alike(target, source, name).view(np.uint8)
+
+
+def check_rows(rows: NDArray[Any], row_start: Longs, name: str) -> None:
+    """Raise ValueError unless `rows` [slot, column], of the first slots or all, belong to their slots."""
+    if rows.dtype != np.int64 or rows.ndim != 2 or len(rows) >= len(row_start):
+        raise ValueError(f"{name} is {rows.dtype} of shape {rows.shape}")
+    start = row_start[: len(rows) + 1, None]
+    offers = start[1:] > start[:-1]  # the rows of states without actions are never used
+    if (((rows < start[:-1]) | (rows >= start[1:])) & offers).any():
+        raise ValueError(f"{name}: a row does not belong to its state")
