@@ -106,7 +106,14 @@ class Request:
     def run(self, tasks: Iterable[Task], title: str) -> list[Result]:
         """Return the results of tasks; those on disk are not computed again."""
         named = [replace(task, name=task_name(task)) for task in tasks]
-        return run_tasks(named, self.folder / "records", self.workers, self.engine, progress=self.progress, title=title)
+        return run_tasks(
+            named,
+            self.folder / "records",
+            workers=self.workers,
+            engine=self.engine,
+            progress=self.progress,
+            title=title,
+        )
 
     def run_groups(self, groups: Mapping[Key, Sequence[Task]], title: str) -> dict[Key, list[Result]]:
         """Return the results of groups of tasks, by the same keys."""

@@ -20,9 +20,8 @@ from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.records import read_record, streamed_record, write_record
 from peakrl.report.page import Page
 from peakrl.storage import Disk, read_file, write_file
-from peakrl.sweeps.store import Store
+from peakrl.sweeps.store import Result, Store, Task
 from peakrl.sweeps.summary import write_csv, write_parquet
-from peakrl.sweeps.tasks import Task
 from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
@@ -117,7 +116,7 @@ def test_a_write_that_fails_anywhere_leaves_the_old_file_or_the_new_one(tmp_path
     writers = {
         tmp_path / "run": lambda: run.save(tmp_path / "run"),
         tmp_path / "policy": lambda: policy.save(tmp_path / "policy"),
-        store.path(task.key): lambda: store.write(task, {"value": 1.5}, {"curve": np.arange(3.0)}, 0.1),
+        store.path(task.key): lambda: store.write(Result(task, {"value": 1.5}, {"curve": np.arange(3.0)}, 0.1)),
         tmp_path / "table.csv": lambda: policy.to_csv(tmp_path / "table.csv"),
         tmp_path / "model": lambda: model.save(tmp_path / "model"),
         tmp_path / "safe": lambda: safe_set(model).save(tmp_path / "safe"),

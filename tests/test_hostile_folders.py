@@ -14,9 +14,8 @@ from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError
 from peakrl.records import kind_of
 from peakrl.storage import read_file
-from peakrl.sweeps.store import MARKER, Store
+from peakrl.sweeps.store import MARKER, Result, Store, Task
 from peakrl.sweeps.summary import read_records
-from peakrl.sweeps.tasks import Task
 from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
@@ -66,7 +65,7 @@ def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, name, store, t
     with pytest.raises(StorageError, match="remove it"), store.claim(TASK.key), store.mark(TASK.key):
         pass
     assert (tmp_path / "precious").read_text() == "years of work"
-    assert store.last_words(TASK.key) is None or what == "link"
+    assert not store.timed_out(TASK.key)
 
 
 def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(store, tmp_path):
@@ -78,9 +77,9 @@ def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(s
         place.symlink_to(tmp_path / "home")
     deeds = [
         lambda: store.mark(TASK.key).__enter__(),
-        lambda: store.forget([TASK.key]),
+        lambda: store.unmark(TASK.key),
         lambda: store.keep_names({"problems": {}, "settings": {}}),
-        lambda: store.write(TASK, {"value": 1.0}, {}, 0.1),
+        lambda: store.write(Result(TASK, {"value": 1.0}, {}, 0.1)),
         lambda: store.put(TASK.key, b"result"),
     ]
     for deed in deeds:

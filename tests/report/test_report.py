@@ -29,10 +29,9 @@ from peakrl.report.page import Page, default_place, embedded, make_page, write_p
 from peakrl.report.policy_blocks import explorer, field_count, kept_slots, map_blocks
 from peakrl.report.sections import answer_of, section_of
 from peakrl.sweeps.grid import read_plan
-from peakrl.sweeps.learning import FUNCTION, learn_run
-from peakrl.sweeps.store import Store
+from peakrl.sweeps.learning import learn_run
+from peakrl.sweeps.store import Result, Store
 from peakrl.sweeps.summary import read_records
-from peakrl.sweeps.tasks import split_result
 from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
@@ -493,14 +492,14 @@ def test_a_sweep_is_told_run_by_run_and_its_curves_are_means_over_seeds(tmp_path
         "problems": [{"kind": "scheduling_example", "number": 1}], "settings": [{"learner": "SafeQ"}],
     })  # fmt: skip
     store = Store.create(tmp_path)
-    runs = [split_result(learn_run(dict(task.config)), FUNCTION) for task in plan.tasks]
-    for task, run in zip(plan.tasks, runs, strict=True):
-        store.write(task, *run, 1.0)
+    runs = [Result.of(task, learn_run(dict(task.config)), 1.0) for task in plan.tasks]
+    for run in runs:
+        store.write(run)
     taken = Taken(make_page(tmp_path).html())
     records = read_records(tmp_path)
     head, *rows = taken.tables["sweep-runs"]
     assert [row[head.index("averaged gap")] for row in rows] == [repr(record["averaged_gap"]) for record in records]
     (chart,) = (value for key, value in taken.data.items() if key.endswith("-value"))
-    mean = np.mean([arrays["history_value"] for _, arrays in runs], axis=0)
+    mean = np.mean([run.arrays["history_value"] for run in runs], axis=0)
     assert chart["series"][0]["y"] == pytest.approx(mean.tolist(), rel=1e-6)
     assert chart["series"][1]["y"] == [records[0]["optimum"]] * 2

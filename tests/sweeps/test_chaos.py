@@ -57,7 +57,7 @@ def workers_of(process: int) -> list[int]:
         with contextlib.suppress(OSError):
             parent = path.read_text().partition("PPid:")[2].split()[0]
             command = (path.parent / "cmdline").read_bytes()
-            if int(parent) == process and b"peakrl.sweeps.worker" in command:
+            if int(parent) == process and b"peakrl.sweeps.executor" in command:
                 found.append(int(path.parent.name))
     return found
 

@@ -18,8 +18,8 @@ from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import learner_from
 from peakrl.problems import scheduling_example
 from peakrl.sweeps.grid import SweepReport
+from peakrl.sweeps.store import Result, Task
 from peakrl.sweeps.summary import reaching, read_records, summarize, write_csv, write_parquet
-from peakrl.sweeps.tasks import Result, Task
 
 SWEEP = """
 name = "small"

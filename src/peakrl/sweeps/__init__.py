@@ -13,6 +13,6 @@ result is in the folder is not run again. A task that cannot be run is a `SweepE
 
 from peakrl.errors import SweepError
 from peakrl.sweeps.executor import local_workers, run_tasks
-from peakrl.sweeps.tasks import Result, Task
+from peakrl.sweeps.store import Result, Task
 
 __all__ = ["Result", "SweepError", "Task", "local_workers", "run_tasks"]

@@ -29,14 +29,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peakrl.checks import MOST_EPISODES, check_count
+from peakrl.checks import LARGEST_SEED, MOST_EPISODES, check_count
 from peakrl.errors import ProblemError, SweepError
 from peakrl.gym.env_spec import EnvironmentSpec, described_target
 from peakrl.learners import DEFAULT
@@ -44,18 +44,9 @@ from peakrl.specs.problem_file import parsed
 from peakrl.specs.registry import unknown_key
 from peakrl.specs.spec import located
 from peakrl.specs.user_code import Trust, is_name, permit
-from peakrl.sweeps.executor import Completion, Failure, complete, missing_tasks
-from peakrl.sweeps.learning import (
-    FUNCTION,
-    describe_environment,
-    describe_problem,
-    digest_of_run,
-    undescribed,
-    undigested,
-    with_source,
-)
-from peakrl.sweeps.store import MARKER, Store
-from peakrl.sweeps.tasks import Result, Task, check_plain
+from peakrl.sweeps.executor import Failure, complete, missing_tasks
+from peakrl.sweeps.learning import FUNCTION, described, digest_of_run, undigested, with_source
+from peakrl.sweeps.store import MARKER, Result, Store, Task, check_plain
 from peakrl.training.spec_file import learner_settings
 
 KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
@@ -66,30 +57,33 @@ MOST_CHOICES, MOST_RUNS = 100_000, 1_000_000
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A problem or settings by name."""
+
+    name: str
+    #: Name without the suffix of the grid.
+    entry: str
+    config: dict[str, Any]
+    #: Is the configuration complete? False if it depends on code that was not run.
+    known: bool = True
+
+
+@dataclass(frozen=True)
 class Entry:
     """A problem or settings of the file, before anything is built or any code has run."""
 
     name: str
     #: Name without the suffix of the grid.
     entry: str
-    #: Key in the file.
-    where: str
-    values: Mapping[str, Any]
     #: The code that it names, each with its key.
     code: Sequence[tuple[str, Any]]
-    #: Problems: is the seed of the run a parameter?
-    follow: bool = False
+    #: Return the configuration; if False, without running code.
+    configure: Callable[[bool], dict[str, Any]]
 
-
-@dataclass(frozen=True)
-class Choice:
-    """A problem or settings by name."""
-
-    name: str
-    entry: str
-    config: dict[str, Any]
-    #: Is the configuration complete? False if it depends on code that was not run.
-    known: bool = True
+    def choice(self, *, run_code: bool) -> Choice:
+        """Return the problem or settings with its configuration."""
+        known = run_code or not self.code
+        return Choice(self.name, self.entry, self.configure(known), known)
 
 
 @dataclass(frozen=True)
@@ -134,11 +128,10 @@ def read_plan(
         table, base, name = read_table(path), path.absolute().parent, path.stem
     check_keys(table, KEYS, "")
     name = text(table, "name", "name", name)
-    wanted = list(named(table, "problems", problems_wanted)), list(named(table, "settings", settings_wanted))
+    entries = list(named(table, "problems", base)), list(named(table, "settings", base))
     if run_code and not isinstance(source, Mapping):
-        permit(source, [code for one in (*wanted[0], *wanted[1]) for code in one.code], trust)
-    problems = tuple(problem_choice(one, base, run_code=run_code) for one in wanted[0])
-    settings = tuple(settings_choice(one, base, run_code=run_code) for one in wanted[1])
+        permit(source, [code for entry in itertools.chain(*entries) for code in entry.code], trust)
+    problems, settings = (tuple(entry.choice(run_code=run_code) for entry in some) for some in entries)
     target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
     tasks, unknown = plan_tasks(table, problems, settings, base)
     return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks, unknown)
@@ -146,10 +139,8 @@ def read_plan(
 
 def read_table(path: Path) -> dict[str, Any]:
     """Return the content of a sweep file."""
-    try:
+    with refused():
         table = parsed(path, "sweep file")
-    except ProblemError as error:
-        raise SweepError(str(error)) from None
     if not isinstance(table, dict):
         raise SweepError(f"{path} is not a table; a sweep has problems, settings, episodes and seeds")
     if isinstance(table.get("problem"), Mapping) and "problems" not in table:
@@ -167,71 +158,63 @@ def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
 # --- problems and settings ---
 
 
-def named(table: Mapping[str, Any], key: str, expand: Any) -> Iterator[Entry]:
-    """Yield the entries of a list of tables; names must differ."""
-    entries = table.get(key)
-    if not isinstance(entries, list | tuple) or not entries:
-        raise SweepError(f"{key} is {'missing' if entries is None else 'empty'}: give at least one [[{key}]] table")
+def named(table: Mapping[str, Any], key: str, base: Path) -> Iterator[Entry]:
+    """Yield the problems or settings of a list of tables; names must differ."""
+    tables = table.get(key)
+    if not isinstance(tables, list | tuple) or not tables:
+        raise SweepError(f"{key} is {'missing' if tables is None else 'empty'}: give at least one [[{key}]] table")
     seen: dict[str, str] = {}
-    for index, entry in enumerate(entries):
+    for index, given in enumerate(tables):
         where = f"{key}[{index}]"
-        if not isinstance(entry, Mapping):
-            raise SweepError(f"{where} is {entry!r}; it must be a table")
-        check_plain(entry, where)
-        for wanted in expand(entry, where):
-            if wanted.name in seen:
-                raise SweepError(f"{where}.name: {wanted.name!r} is already the name of {seen[wanted.name]}")
-            seen[wanted.name] = where
-            yield wanted
+        if not isinstance(given, Mapping):
+            raise SweepError(f"{where} is {given!r}; it must be a table")
+        check_plain(given, where)
+        for entry in (problem_entries if key == "problems" else settings_entries)(given, where, base):
+            if entry.name in seen:
+                raise SweepError(f"{where}.name: {entry.name!r} is already the name of {seen[entry.name]}")
+            seen[entry.name] = where
+            yield entry
 
 
-def problems_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Entry]:
-    """Yield the problems of an entry."""
-    kind = text(entry, "kind", f"{where}.kind")
-    name = text(entry, "name", f"{where}.name", kind)
-    follow = entry.get("follow_seed", False)
+def problem_entries(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Entry]:
+    """Yield the problems of a table."""
+    kind = text(given, "kind", f"{where}.kind")
+    name = text(given, "name", f"{where}.name", kind)
+    follow = given.get("follow_seed", False)
     if not isinstance(follow, bool):
         raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
-    for suffix, parameters in combinations(entry, ("kind", "name", "follow_seed"), where):
+    for suffix, parameters in combinations(given, ("kind", "name", "follow_seed"), where):
         with refused(), located(where):
             spec = described_target({"kind": kind, **parameters})
         if follow and isinstance(spec, EnvironmentSpec):
             raise SweepError(f"{where}.follow_seed: environments are always reset with seeds of the run")
-        yield Entry(name + suffix, name, where, spec.as_dict(), spec.code(where), follow)
+
+        def configure(known: bool, spec: Any = spec) -> dict[str, Any]:
+            with refused(), located(where):
+                if known:
+                    return described(spec, base, follow_seed=follow)
+                return undigested(spec, follow_seed=follow)
+
+        yield Entry(name + suffix, name, spec.code(where), configure)
 
 
-def settings_wanted(entry: Mapping[str, Any], where: str) -> Iterator[Entry]:
-    """Yield the settings of an entry."""
-    learner = text(entry, "learner", f"{where}.learner", DEFAULT)
-    preset = f".{entry['preset']}" if "preset" in entry else ""
-    name = text(entry, "name", f"{where}.name", learner + preset)
-    for suffix, parameters in combinations(entry, ("learner", "name"), where):
+def settings_entries(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Entry]:
+    """Yield the settings of a table."""
+    learner = text(given, "learner", f"{where}.learner", DEFAULT)
+    preset = f".{given['preset']}" if "preset" in given else ""
+    name = text(given, "name", f"{where}.name", learner + preset)
+    for suffix, parameters in combinations(given, ("learner", "name"), where):
         values = {"learner": learner, **parameters}
+
+        def configure(known: bool, values: dict[str, Any] = values) -> dict[str, Any]:
+            if not known:
+                return dict(values)
+            with refused():
+                # Without default values: new settings of later versions do not change the keys of these runs.
+                return with_source(learner_settings(values, where, base).brief(), base)
+
         code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []
-        yield Entry(name + suffix, name, where, values, code)
-
-
-def problem_choice(wanted: Entry, base: Path, *, run_code: bool) -> Choice:
-    """Return a problem with its configuration."""
-    with refused(), located(wanted.where):
-        spec, unbuilt = described_target(wanted.values), bool(wanted.code) and not run_code
-        if isinstance(spec, EnvironmentSpec):
-            config = undescribed(spec) if unbuilt else describe_environment(spec, base)
-        elif unbuilt:
-            config = undigested(spec, follow_seed=wanted.follow)
-        else:
-            config = describe_problem(spec, follow_seed=wanted.follow, folder=base)
-        return Choice(wanted.name, wanted.entry, config, known=not unbuilt)
-
-
-def settings_choice(wanted: Entry, base: Path, *, run_code: bool) -> Choice:
-    """Return settings with their configuration."""
-    if wanted.code and not run_code:
-        return Choice(wanted.name, wanted.entry, dict(wanted.values), known=False)
-    with refused():
-        settings = learner_settings(wanted.values, wanted.where, base)
-    # Without default values: new settings of later versions do not change the keys of these runs.
-    return Choice(wanted.name, wanted.entry, with_source(settings.brief(), base))
+        yield Entry(name + suffix, name, code, configure)
 
 
 @contextmanager
@@ -342,7 +325,7 @@ def seed_list(given: Any, where: str) -> list[int]:
         first = whole(given.get("first", 0), f"{where}.first", 0, 2**63)
         return list(range(first, first + whole(given.get("count"), f"{where}.count", 1, MOST_RUNS)))
     if isinstance(given, Iterable) and not isinstance(given, str):
-        return whole_numbers(list(given), where, 0, 2**64 - 1)
+        return whole_numbers(list(given), where, 0, LARGEST_SEED)
     return list(range(whole(given, where, 1, MOST_RUNS)))
 
 
@@ -457,9 +440,9 @@ def sweep(
     plan = read_plan(source, folder, trust=trust)
     store = Store.create(plan.folder)
     store.keep_names(plan.names())
-    done: Completion = complete(
-        plan.tasks, plan.folder, workers, engine, retries, time_limit, progress, plan.name, address=address,
-        search=plan.search,
+    done = complete(
+        plan.tasks, plan.folder, workers=workers, engine=engine, address=address, retries=retries,
+        time_limit=time_limit, progress=progress, title=plan.name, search=plan.search,
     )  # fmt: skip
     return SweepReport(plan, done.found, done.made, tuple(done.failures), ())
 

@@ -2,7 +2,7 @@
 
     gap = optimum - value        for the last policy and the averaged one
 
-A problem, {"kind": ..., "parameters": {...}}, carries the digest of its compiled model and of the source file that it
+A problem, {"kind": ..., "parameters": {...}}, carries the digest of its compiled model and of the source files that it
 names, so that results of an older version are not reused. With `follow_seed` the seed of the run is a parameter of the
 problem; the digest is then that of seed 0, and runs whose problem is made by code carry the digest of their own model.
 
@@ -25,16 +25,16 @@ from peakrl.certificates.certify import policy_on_table
 from peakrl.certificates.episodes import stream_of
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate, simulate
-from peakrl.gym.env_spec import KIND, EnvironmentSpec, LearningTarget
 from peakrl.gym.env_spec import KIND as ENVIRONMENT
+from peakrl.gym.env_spec import EnvironmentSpec, LearningTarget
 from peakrl.learners import learner_from
 from peakrl.learners.base import LearnerSettings
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.specs.spec import ProblemSpec
 from peakrl.specs.user_code import source_digest
-from peakrl.sweeps.tasks import canonical
-from peakrl.sweeps.worker import FOLDER
+from peakrl.sweeps.executor import FOLDER
+from peakrl.sweeps.store import canonical
 from peakrl.tabular import TabularModel
 from peakrl.training.history import History
 from peakrl.training.learn import Record, is_sampled, learn
@@ -43,38 +43,181 @@ from peakrl.training.trainer import LearningRun
 FUNCTION = "peakrl.sweeps.learning:learn_run"
 #: Key among settings that cannot be a parameter of a learner.
 SOURCE = "source file"
+#: New episodes for the last policy without a table: a share of the training episodes, within limits.
+SHARE, FEWEST, MOST = 0.1, 100, 1000
+
+
+# A run --------------------------------------------------------------------------------------------------------------
 
 
 def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     """Learn once and return the values and arrays to store."""
-    episodes, seed, points = config["episodes"], config["seed"], config["points"]
-    if config["problem"]["kind"] == ENVIRONMENT:
-        return environment_result(config, learner_of(config["settings"], Path(FOLDER.get())), FOLDER.get())
+    episodes, seed, points, folder = config["episodes"], config["seed"], config["points"], FOLDER.get()
+    settings = learner_of(config["settings"], Path(folder))
     follow = seed if config["problem"].get("follow_seed") else 0
-    model, best = prepared(canonical(config["problem"], "problem"), follow, FOLDER.get())
-    if model.digest != config.get("model", model.digest):
-        raise SweepError(f"the problem of seed {seed} has changed since the sweep was started: start it again")
-    settings = learner_of(config["settings"], Path(FOLDER.get()))
-    run = learn(model, settings, episodes=episodes, seed=seed, history=interval(points, episodes, model))
-    last, mean = evaluate(model, run.policy), evaluate(model, run.averaged_policy)
-    history = run.history.columns() if len(run.history) else {}
+    spec, table, best = prepared(canonical(config["problem"], "problem"), follow, folder)
+    if isinstance(spec, EnvironmentSpec):
+        target = spec.open_again(folder, table)
+        run = learn(target.subject, settings, episodes=episodes, seed=seed)
+        averaged = {
+            "averaged_value": float(run.history.averaged_value[-1]),
+            "averaged_violation": float(run.history.averaged_violation[-1]),
+            "averaged_violation_probability": run.violations / run.episodes,
+        }
+        curve = sampled_curve(run.history, points)
+        if table is None:
+            last = sampled_metrics(run, target)
+        else:
+            last = exact_metrics(table, policy_on_table(table, run.policy))
+    else:
+        assert table is not None  # problems are compiled
+        if table.digest != config.get("model", table.digest):
+            raise SweepError(f"the problem of seed {seed} has changed since the sweep was started: start it again")
+        run = learn(table, settings, episodes=episodes, seed=seed, history=interval(points, episodes, table))
+        averaged = {f"averaged_{name}": value for name, value in exact_metrics(table, run.averaged_policy).items()}
+        columns = run.history.columns() if len(run.history) else {}
+        curve = {f"history_{name}": np.ascontiguousarray(column) for name, column in columns.items()}
+        last = exact_metrics(table, run.policy)
     return {
-        "value": last.value,
-        "violation": last.violation,
-        "violation_probability": last.violation_probability,
-        "averaged_value": mean.value,
-        "averaged_violation": mean.violation,
-        "averaged_violation_probability": mean.violation_probability,
-        "optimum": best.value,
-        "least_violation": best.violation,
-        "problem_feasible": best.feasible,
-        "gap": best.value - last.value,
-        "averaged_gap": best.value - mean.value,
+        **last,
+        **averaged,
+        "optimum": None if best is None else best.value,
+        "least_violation": None if best is None else best.violation,
+        "problem_feasible": None if best is None else best.feasible,
+        "gap": None if best is None else best.value - last["value"],
+        "averaged_gap": None if best is None else best.value - averaged["averaged_value"],
         "violations": run.violations,
         "last_violation_episode": run.last_violation_episode,
         "feasible": run.feasible,
-        **{f"history_{name}": np.ascontiguousarray(column) for name, column in history.items()},
+        **curve,
     }
+
+
+def exact_metrics(table: TabularModel, policy: Any) -> dict[str, Any]:
+    """Return the exact metrics of a policy."""
+    found = evaluate(table, policy)
+    return {
+        "value": found.value,
+        "violation": found.violation,
+        "violation_probability": found.violation_probability,
+    }
+
+
+def sampled_metrics(run: LearningRun, target: LearningTarget) -> dict[str, Any]:
+    """Return the metrics of the last policy in new episodes, with intervals."""
+    episodes = int(np.clip(SHARE * run.episodes, FEWEST, MOST))
+    seen = simulate(target.subject, run.policy, episodes=episodes, seed=stream_of(run.seed))
+    return {
+        "sampled": episodes,
+        "value": seen.value,
+        "value_low": seen.value_interval.low,
+        "value_high": seen.value_interval.high,
+        "violation": seen.violation,
+        "violation_probability": seen.violation_frequency,
+        "violation_probability_high": seen.violation_frequency_interval.high,
+    }
+
+
+def interval(points: int, episodes: int, model: TabularModel) -> Record:
+    """Return the interval for about `points` points of history; "none" if the exact curve is too expensive."""
+    if points == 0 or is_sampled("auto", episodes, model):
+        return "none"
+    return max(1, -(-episodes // points))
+
+
+def sampled_curve(history: History, points: int) -> dict[str, Any]:
+    """Return a sampled curve of about `points` means over consecutive episodes."""
+    if points == 0 or not len(history):
+        return {}
+    means = history.stretches(points)
+    return {
+        "sampled_curve": True,
+        "history_episode": means.episode,
+        "history_value": means.value,
+        "history_violation": means.violation,
+        "history_value_margin": means.value_margin,
+        "history_violation_margin": means.violation_margin,
+    }
+
+
+# Problems and settings as configurations ----------------------------------------------------------------------------
+
+
+def described(spec: ProblemSpec | EnvironmentSpec, folder: Path, *, follow_seed: bool = False) -> dict[str, Any]:
+    """Return the configuration of a problem or an environment, after building it, with all digests."""
+    config = undigested(spec, follow_seed=follow_seed)
+    if isinstance(spec, EnvironmentSpec):
+        return config | environment_digests(spec, spec.open(folder), folder)
+    first = seeded(spec, 0, follow=follow_seed)
+    built = first.build(folder)
+    # The content of a file of jobs replaces its name.
+    read = {} if spec.runs_code or built.spec is None else built.spec
+    config["parameters"] = {name: read.get(name, value) for name, value in spec.parameters.items()}
+    source = spec.source_digest(folder)
+    return config | {"model": first.compile(folder).digest} | ({"source": source} if source else {})
+
+
+def undigested(spec: ProblemSpec | EnvironmentSpec, *, follow_seed: bool = False) -> dict[str, Any]:
+    """Return the configuration of a problem or an environment without digests."""
+    config = {"kind": spec.kind, "parameters": dict(spec.parameters)}
+    return config | ({"follow_seed": True} if follow_seed else {})
+
+
+def environment_digests(spec: EnvironmentSpec, target: LearningTarget, folder: Path) -> dict[str, str]:
+    """Return the digests of the table and the source files of an environment."""
+    digest = {} if target.table is None else {"model": target.table.digest}
+    return digest | spec.source_digests(folder)
+
+
+def digest_of_run(config: Mapping[str, Any], seed: int, folder: Path) -> dict[str, str]:
+    """Return {"model": digest} of a run whose problem follows the seed and is made by code, else {}."""
+    if not (config.get("follow_seed") and ProblemSpec(config["kind"], config["parameters"]).runs_code):
+        return {}
+    return {"model": compiled_problem(config, seed, folder).digest}
+
+
+@lru_cache(maxsize=8)
+def prepared(
+    problem: str, seed: int, folder: str
+) -> tuple[ProblemSpec | EnvironmentSpec, TabularModel | None, Solution[Policy] | None]:
+    """Return the problem or environment of a configuration, its model and the optimum.
+
+    Cached, since workers often repeat a problem.
+    """
+    config = json.loads(problem)
+    spec: ProblemSpec | EnvironmentSpec
+    if config["kind"] == ENVIRONMENT:
+        spec = EnvironmentSpec(config["parameters"])
+        target = spec.open(folder)
+        if undigested(spec) | environment_digests(spec, target, Path(folder)) != config:
+            raise changed(spec)
+        table = target.table
+    else:
+        spec = ProblemSpec(config["kind"], config["parameters"])
+        table = compiled_problem(config, seed, folder)
+    return spec, table, None if table is None else solve(table)
+
+
+def compiled_problem(config: Mapping[str, Any], seed: int, folder: str | Path = ".") -> TabularModel:
+    """Return the model of a configuration; `seed` is that of the run, for problems that follow it."""
+    spec = ProblemSpec(config["kind"], config["parameters"])
+    if spec.source_digest(folder) != config.get("source"):
+        raise changed(spec)
+    follow = config.get("follow_seed", False)
+    model = seeded(spec, seed, follow=follow).compile(folder)
+    if not follow and model.digest != config.get("model", model.digest):
+        raise changed(spec)
+    return model
+
+
+def changed(spec: ProblemSpec | EnvironmentSpec) -> SweepError:
+    """Return the error for a problem that has changed."""
+    return SweepError(f"the problem {spec.as_dict()} has changed since the sweep was started: start it again")
+
+
+def seeded(spec: ProblemSpec, seed: int, *, follow: bool) -> ProblemSpec:
+    """Return the problem of a run."""
+    return spec.with_parameters({"seed": seed}) if follow else spec
 
 
 def with_source(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -90,165 +233,3 @@ def learner_of(settings: dict[str, Any], folder: Path) -> LearnerSettings:
     if with_source(plain, folder) != settings:
         raise SweepError(f"{plain['learner']} has changed since the sweep was started: start it again")
     return learner_from(plain, folder)
-
-
-@lru_cache(maxsize=8)
-def prepared(problem: str, seed: int, folder: str) -> tuple[TabularModel, Solution[Policy]]:
-    """Return the compiled model and its optimum; cached, since workers often repeat a problem."""
-    model = compiled_problem(json.loads(problem), seed, folder)
-    return model, solve(model)
-
-
-def interval(points: int, episodes: int, model: TabularModel) -> Record:
-    """Return the interval for about `points` points of history; "none" if the exact curve is too expensive."""
-    if points == 0 or is_sampled("auto", episodes, model):
-        return "none"
-    return max(1, -(-episodes // points))
-
-
-# --- environments ---
-
-#: New episodes for the last policy without a table: a share of the training episodes, within limits.
-SHARE, FEWEST, MOST = 0.1, 100, 1000
-
-
-def describe_environment(spec: EnvironmentSpec, folder: Path) -> dict[str, Any]:
-    """Return the configuration of an environment, with the digests of its table and source files."""
-    return described_as(spec, spec.open(folder), folder)
-
-
-def described_as(spec: EnvironmentSpec, target: LearningTarget, folder: Path) -> dict[str, Any]:
-    """Return the configuration of an open environment."""
-    digest = {} if target.table is None else {"model": target.table.digest}
-    return undescribed(spec) | digest | spec.source_digests(folder)
-
-
-def undescribed(spec: EnvironmentSpec) -> dict[str, Any]:
-    """Return the configuration of an environment without digests."""
-    return {"kind": KIND, "parameters": dict(spec.parameters)}
-
-
-@lru_cache(maxsize=8)
-def prepared_environment(
-    described: str, folder: str
-) -> tuple[EnvironmentSpec, TabularModel | None, Solution[Policy] | None]:
-    """Return an environment, its table and the optimum; cached, since workers often repeat an environment."""
-    config = json.loads(described)
-    spec = EnvironmentSpec(config["parameters"])
-    target = spec.open(folder)
-    if described_as(spec, target, Path(folder)) != config:
-        raise SweepError(f"{config['parameters']} has changed since the sweep was started: start it again")
-    return spec, target.table, None if target.table is None else solve(target.table)
-
-
-def environment_result(config: Mapping[str, Any], settings: LearnerSettings, folder: str) -> dict[str, Any]:
-    """Learn once on an environment and return the values and arrays to store."""
-    spec, table, best = prepared_environment(canonical(config["problem"], "problem"), folder)
-    target = spec.open_again(folder, table)
-    run = learn(target.subject, settings, episodes=config["episodes"], seed=config["seed"])
-    judged = sampled_metrics(run, target) if table is None or best is None else exact_metrics(run, table, best)
-    return judged | {
-        "averaged_value": float(run.history.averaged_value[-1]),
-        "averaged_violation": float(run.history.averaged_violation[-1]),
-        "averaged_violation_probability": run.violations / run.episodes,
-        "violations": run.violations,
-        "last_violation_episode": run.last_violation_episode,
-        "feasible": run.feasible,
-        **curve(run.history, config["points"]),
-    }
-
-
-def exact_metrics(run: LearningRun, table: TabularModel, best: Solution[Policy]) -> dict[str, Any]:
-    """Return the exact metrics of the last policy on the table."""
-    last = evaluate(table, policy_on_table(table, run.policy))
-    return {
-        "value": last.value,
-        "violation": last.violation,
-        "violation_probability": last.violation_probability,
-        "optimum": best.value,
-        "least_violation": best.violation,
-        "problem_feasible": best.feasible,
-        "gap": best.value - last.value,
-        "averaged_gap": best.value - float(run.history.averaged_value[-1]),
-    }
-
-
-def sampled_metrics(run: LearningRun, target: LearningTarget) -> dict[str, Any]:
-    """Return the metrics of the last policy in new episodes, with intervals; the optimum is unknown."""
-    episodes = int(np.clip(SHARE * run.episodes, FEWEST, MOST))
-    seen = simulate(target.subject, run.policy, episodes=episodes, seed=stream_of(run.seed))
-    return {
-        "sampled": episodes,
-        "value": seen.value,
-        "value_low": seen.value_interval.low,
-        "value_high": seen.value_interval.high,
-        "violation": seen.violation,
-        "violation_probability": seen.violation_frequency,
-        "violation_probability_high": seen.violation_frequency_interval.high,
-        **dict.fromkeys(("optimum", "least_violation", "problem_feasible", "gap", "averaged_gap")),
-    }
-
-
-def curve(history: History, points: int) -> dict[str, Any]:
-    """Return a sampled curve of about `points` means over consecutive episodes."""
-    if points == 0 or not len(history):
-        return {}
-    means = history.stretches(points)
-    return {
-        "sampled_curve": True,
-        "history_episode": means.episode,
-        "history_value": means.value,
-        "history_violation": means.violation,
-        "history_value_margin": means.value_margin,
-        "history_violation_margin": means.violation_margin,
-    }
-
-
-# --- problems ---
-
-
-def describe_problem(spec: ProblemSpec, *, follow_seed: bool, folder: Path) -> dict[str, Any]:
-    """Return the configuration of a problem, after building it."""
-    first = seeded(spec, 0, follow=follow_seed)
-    built = first.build(folder)
-    # The content of a file of jobs replaces its name.
-    read = {} if spec.runs_code or built.spec is None else built.spec
-    config = undigested(spec, follow_seed=follow_seed)
-    config["parameters"] = {name: read.get(name, value) for name, value in spec.parameters.items()}
-    source = spec.source_digest(folder)
-    return config | {"model": first.compile(folder).digest} | ({"source": source} if source else {})
-
-
-def undigested(spec: ProblemSpec, *, follow_seed: bool) -> dict[str, Any]:
-    """Return the configuration of a problem without digests."""
-    config = {"kind": spec.kind, "parameters": dict(spec.parameters)}
-    return config | ({"follow_seed": True} if follow_seed else {})
-
-
-def digest_of_run(config: Mapping[str, Any], seed: int, folder: Path) -> dict[str, str]:
-    """Return {"model": digest} of a run whose problem follows the seed and is made by code, else {}."""
-    if not (config.get("follow_seed") and ProblemSpec(config["kind"], config["parameters"]).runs_code):
-        return {}
-    return {"model": compiled_problem(config, seed, folder).digest}
-
-
-def compiled_problem(config: Mapping[str, Any], seed: int, folder: str | Path = ".") -> TabularModel:
-    """Return the model of a configuration; `seed` is that of the run, for problems that follow it."""
-    spec = ProblemSpec(config["kind"], config["parameters"])
-    if spec.source_digest(folder) != config.get("source"):
-        raise changed(spec)
-    follow = config.get("follow_seed", False)
-    model = seeded(spec, seed, follow=follow).compile(folder)
-    if not follow and model.digest != config.get("model", model.digest):
-        raise changed(spec)
-    return model
-
-
-def changed(spec: ProblemSpec) -> SweepError:
-    """Return the error for a problem that has changed."""
-    return SweepError(f"the problem {spec.as_dict()} has changed since the sweep was started: start it again")
-
-
-def seeded(spec: ProblemSpec, seed: int, *, follow: bool) -> ProblemSpec:
-    """Return the problem of a run."""
-    return spec.with_parameters({"seed": seed}) if follow else spec

@@ -1,9 +1,14 @@
-"""A folder of results, named by their keys.
+"""Tasks, their results, and a folder of results that are named by the keys of their tasks.
+
+    key    = BLAKE2b(canonical JSON of function, configuration, result-schema version, kernel-source digest)
+    digest = BLAKE2b(canonical JSON of the scalars, then name, type, shape and bytes of every array)
+
+Equal keys mean the same task, equal digests the same result; the run time is part of neither.
 
     FOLDER/peakrl-results.json   result schema, and a token that identifies the folder
     FOLDER/runs/ab/ab12...run    one file per result, written atomically
     FOLDER/names/...json         names of the problems and settings of sweeps
-    FOLDER/running/ab12...       process of a task; stays if the process dies
+    FOLDER/running/ab12...       a task with a time limit; stays, with a traceback, if the limit ended its process
     FOLDER/claims                one byte of this file is locked for each running task
 
 A claim is a lock of the operating system and ends with the process that holds it. It prevents two sweeps that share the
@@ -13,24 +18,170 @@ folder from running the same task; on file systems without locks both run it, wi
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import math
 import os
-import socket
-import threading
 import uuid
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import PeakError, StorageError
-from peakrl.records import fields_of, read_record, write_record
+from peakrl.errors import PeakError, StorageError, SweepError
+from peakrl.records import FileKind, Record
 from peakrl.storage import from_json, read_file, write_file
-from peakrl.sweeps.tasks import RESULT_SCHEMA, Result, Task, digest_of, kernel_digest, packed, unpacked
 
-KIND = "run result"
+#: Increase this when the meaning of stored results changes.
+RESULT_SCHEMA = 1
+RESULT = FileKind("run result", RESULT_SCHEMA)
 MARKER = "peakrl-results.json"
+
+Scalar = bool | int | float | str | None
+
+
+# Tasks and results --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A call of `function` ("module:name") with `config`, which is plain JSON."""
+
+    function: str
+    config: Mapping[str, Any]
+    #: Name for messages; not part of the key.
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        module, colon, name = str(self.function).partition(":")
+        if not (module and colon and name):
+            raise SweepError(f'function is {self.function!r}; it must be given as "module:name"')
+        if not isinstance(self.config, Mapping):
+            raise SweepError(f"config is {self.config!r}; it must be a mapping of plain JSON values")
+        # Normalised (tuples become lists): the function gets what the key was computed from.
+        object.__setattr__(self, "config", json.loads(canonical(self.config, f"config of {self.function}")))
+
+    @cached_property
+    def key(self) -> str:
+        """The digest that identifies the task."""
+        named = {
+            "config": self.config,
+            "function": self.function,
+            "kernels": kernel_digest(),
+            "schema": RESULT_SCHEMA,
+        }
+        return digest_of(canonical(named, "task").encode())
+
+    def __str__(self) -> str:
+        return self.name or f"{self.function} {self.key[:10]}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Task) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The result of a task: scalars and arrays by name."""
+
+    task: Task
+    values: dict[str, Any]
+    arrays: dict[str, NDArray[Any]] = field(repr=False)
+    #: Wall time; not part of the digest.
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, task: Task, returned: Any, seconds: float) -> Result:
+        """Return the result of a task whose function returned a mapping of scalars and arrays."""
+        if not isinstance(returned, Mapping):
+            raise SweepError(f"{task.function} returned {type(returned).__name__}; it must return a dict")
+        values: dict[str, Scalar] = {}
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, item in returned.items():
+            if isinstance(item, np.ndarray) and item.ndim:
+                arrays[str(name)] = item
+            elif isinstance(item, np.ndarray | np.generic):
+                values[str(name)] = item.item()
+            elif item is None or isinstance(item, bool | int | float | str):
+                values[str(name)] = item
+            else:
+                raise SweepError(
+                    f"{task.function} returned {name!r} as {type(item).__name__}; it must be a number, text, None or "
+                    "an array"
+                )
+        return cls(task, values, arrays, seconds)
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the result."""
+        parts = [canonical(packed(self.values), "values").encode()]
+        for name, array in sorted(self.arrays.items()):
+            parts.append(f"{name} {array.dtype.str} {array.shape}".encode())
+            parts.append(np.ascontiguousarray(array).tobytes())
+        return digest_of(*parts)
+
+
+@cache
+def kernel_digest() -> str:
+    """Return the digest of the kernel sources, read once per process."""
+    from peakrl.jit import source_digest
+
+    return source_digest()
+
+
+def digest_of(*parts: bytes) -> str:
+    """Return a digest of byte strings and their lengths."""
+    digest = hashlib.blake2b(digest_size=20)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+def canonical(value: Any, what: str) -> str:
+    """Return JSON with sorted keys and no spaces, the same for equal values."""
+    check_plain(value, what)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+
+def check_plain(value: Any, what: str) -> None:
+    """Raise, with the name of the entry, unless `value` is plain JSON."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise SweepError(f"{what}: the key {key!r} is not a string")
+            check_plain(item, f"{what}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            check_plain(item, f"{what}[{index}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise SweepError(f"{what} is {value}; it must be finite")
+    elif not (value is None or isinstance(value, bool | int | float | str)) or isinstance(value, np.generic):
+        raise SweepError(
+            f"{what} is {value!r} ({type(value).__name__}); it must be plain JSON: text, numbers, true, false, "
+            "null, lists and tables"
+        )
+
+
+def packed(values: Mapping[str, Scalar]) -> dict[str, Any]:
+    """Return scalars as strict JSON, which has no NaN and no infinities."""
+    return {
+        name: {"not finite": repr(item)} if isinstance(item, float) and not math.isfinite(item) else item
+        for name, item in values.items()
+    }
+
+
+def unpacked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo `packed`."""
+    return {name: float(item["not finite"]) if isinstance(item, dict) else item for name, item in values.items()}
+
+
+# The folder ---------------------------------------------------------------------------------------------------------
 
 
 class Store:
@@ -47,15 +198,13 @@ class Store:
             for part in ("runs", "running"):
                 (store.folder / part).mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:  # ValueError: invalid name
-            raise StorageError(
-                f"cannot create the folder {folder}: {getattr(error, 'strerror', None) or error}"
-            ) from error
-        with store._locked(-1):  # two sweeps may start at once
+            why = getattr(error, "strerror", None) or error
+            raise StorageError(f"cannot create the folder {folder}: {why}") from error
+        with store._locked(1 << 62, wait=True):  # two sweeps may start at once
             if not (store.folder / MARKER).exists():
                 marker = {"kind": "peakrl results", "schema": RESULT_SCHEMA, "token": uuid.uuid4().hex}
                 write_file(store._prepared(store.folder / MARKER), json.dumps(marker, indent=1).encode() + b"\n")
-        store.check()
-        return store
+        return cls.open(folder)
 
     @classmethod
     def open(cls, folder: str | Path) -> Store:
@@ -63,25 +212,18 @@ class Store:
         store = cls(folder)
         if not os.path.exists(store.folder / MARKER):  # unlike Path.exists, False for invalid names
             raise StorageError(f"{folder} is not a folder of results: it has no {MARKER}; `peakrl sweep` creates one")
-        store.check()
-        return store
-
-    def check(self) -> None:
-        """Raise unless this peakrl can read and write the folder's results."""
-        schema = self.marker().get("schema")
+        schema = store.marker().get("schema")
         if schema != RESULT_SCHEMA:
             raise StorageError(
-                f"{self.folder / MARKER}: schema is {schema!r}; this peakrl writes schema {RESULT_SCHEMA}: "
+                f"{store.folder / MARKER}: schema is {schema!r}; this peakrl writes schema {RESULT_SCHEMA}: "
                 "use another folder"
             )
+        return store
 
     def marker(self) -> dict[str, Any]:
         """The description of the folder."""
         path = self.folder / MARKER
-        try:
-            marker = from_json(read_file(path))
-        except (ValueError, RecursionError) as error:
-            raise StorageError(f"{path} cannot be read: {error}") from error
+        marker = read_json(path)
         if not isinstance(marker, dict) or marker.get("kind") != "peakrl results":
             raise StorageError(f"{path} is not the description of a folder of results")
         return marker
@@ -103,59 +245,36 @@ class Store:
         """The keys of all results."""
         return {path.stem for path in (self.folder / "runs").glob("??/*.run")}
 
-    def write(self, task: Task, values: dict[str, Any], arrays: dict[str, NDArray[Any]], seconds: float) -> None:
+    def write(self, result: Result) -> None:
         """Store a result."""
-        manifest = {
-            "schema": RESULT_SCHEMA,
+        task = result.task
+        plain = {
             "key": task.key,
             "kernels": kernel_digest(),
             "function": task.function,
             "config": dict(task.config),
-            "values": packed(values),
-            "seconds": seconds,
+            "values": packed(result.values),
+            "seconds": result.seconds,
         }
-        write_record(self._prepared(self.path(task.key)), KIND, manifest, arrays)
+        RESULT.write(self._prepared(self.path(task.key)), Record(plain, result.arrays))
 
     def put(self, key: str, data: bytes) -> None:
         """Store a result given as the bytes of its file."""
         write_file(self._prepared(self.path(key)), data)
 
-    def _prepared(self, path: Path) -> Path:
-        """Create the folder of a new file, and remove a link in its place; return the path."""
-        self._check_links(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_symlink():
-                path.unlink()
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}") from error
-        return path
-
-    def _check_links(self, path: Path) -> None:
-        """Raise if a subfolder on the path is a link, which could lead to files outside of the folder."""
-        for folder in path.relative_to(self.folder).parents:
-            if folder.parts and (self.folder / folder).is_symlink():
-                raise StorageError(
-                    f"{self.folder / folder} is a link, and nothing is written through it; only {self.folder} "
-                    "itself may be a link"
-                )
-
     def read(self, key: str) -> Result:
         """Return the result of `key`."""
-        path = self.path(key)
         try:
-            manifest, arrays = read_record(path, KIND)
+            with RESULT.reading(self.path(key)) as record:
+                plain = record.plain
+                task = Task(plain["function"], plain["config"])
+                if plain["key"] != key:
+                    raise ValueError(f"it contains the run {plain['key']!r}")
+                # The kernel digest may have changed since: use the stored key.
+                task.__dict__["key"] = key
+                return Result(task, unpacked(plain["values"]), record.arrays, float(plain["seconds"]))
         except StorageError as error:
             raise StorageError(f"{error}; remove the file to run it again") from error
-        with fields_of(path):
-            task = Task(manifest["function"], manifest["config"])
-            if manifest["key"] != key:
-                raise ValueError(f"it contains the run {manifest['key']!r}")
-            # The kernel digest may have changed since: use the stored key.
-            task.__dict__["key"] = key
-            return Result(task, unpacked(manifest["values"]), arrays, float(manifest["seconds"]))
-
-    # --- names ---
 
     def keep_names(self, names: dict[str, Any]) -> None:
         """Store the names of the problems and settings of a sweep."""
@@ -169,24 +288,26 @@ class Store:
         found = []
         paths = (self.folder / "names").glob("*.json")
         for path in sorted(paths, key=lambda path: (-written(path), path.name)):
-            try:
-                found.append(checked_names(from_json(read_file(path))))
-            except (ValueError, RecursionError) as error:
-                raise StorageError(f"{path} cannot be read: {error}") from error
+            names = read_json(path)
+            for part in ("problems", "settings"):
+                called = names.get(part) if isinstance(names, dict) else None
+                if not isinstance(called, dict) or not all(isinstance(config, dict) for config in called.values()):
+                    raise StorageError(f"{path} cannot be read: it contains no names of {part}")
+            found.append(names)
         return found
 
-    # --- claims ---
+    # Running tasks ---------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[bool]:
         """Hold the claim on `key` while the block runs; False if another process holds it."""
         # 60 bits of the key: two keys that share them would merely wait for each other.
-        with self._locked(int(key[:15], 16)) as claimed:
+        with self._locked(int(key[:15], 16), wait=False) as claimed:
             yield claimed
 
     @contextlib.contextmanager
-    def _locked(self, byte: int) -> Iterator[bool]:
-        """Lock one byte of the claims file; -1 waits for byte 2^62, any other returns at once."""
+    def _locked(self, byte: int, *, wait: bool) -> Iterator[bool]:
+        """Lock one byte of the claims file; False if another process holds it."""
         try:
             import fcntl
         except ImportError:  # pragma: no cover (no such locks on this system)
@@ -195,10 +316,7 @@ class Store:
         with self._own_file("claims", os.O_APPEND) as file:
             locked = True
             try:
-                if byte < 0:
-                    fcntl.lockf(file, fcntl.LOCK_EX, 1, 1 << 62)
-                else:
-                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+                fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
             except (BlockingIOError, PermissionError):
                 locked = False
             except OSError:
@@ -206,8 +324,35 @@ class Store:
             yield locked
 
     @contextlib.contextmanager
+    def mark(self, key: str) -> Iterator[IO[str]]:
+        """Open a file for the traceback of a task that exceeds its time limit; remove it if the task ends."""
+        with self._own_file(f"running/{key}", os.O_TRUNC) as file:
+            try:
+                yield file
+            finally:
+                self.unmark(key)
+
+    def timed_out(self, key: str) -> bool:
+        """Did a task exceed its time limit?"""
+        try:
+            return read_file(self.folder / "running" / key).startswith(b"Timeout (")
+        except StorageError:
+            return False
+
+    def unmark(self, key: str) -> None:
+        """Remove the mark of a task."""
+        path = self.folder / "running" / key
+        self._check_links(path)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot remove {path}: {error.strerror}") from error
+
+    # Folders of others, whose links may lead to files outside of them ------------------------------------------------
+
+    @contextlib.contextmanager
     def _own_file(self, name: str, flags: int) -> Iterator[IO[str]]:
-        """Open a file of the folder for writing; never a link or a pipe, in case the folder is not trusted."""
+        """Open a file of the folder for writing; never a link or a pipe."""
         path = self.folder / name
         self._check_links(path)
         plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -219,38 +364,33 @@ class Store:
         with file:
             yield file
 
-    @contextlib.contextmanager
-    def mark(self, key: str) -> Iterator[IO[str]]:
-        """Write a note about the process of `key` while the block runs; it stays if the process dies."""
-        name = f"running/{key}"
-        path = self.folder / name
-        with self._own_file(name, os.O_TRUNC) as file:
-            file.write(f"process {os.getpid()} on {socket.gethostname()}\n0x{threading.get_ident():016x}\n")
-            file.flush()
-            try:
-                yield file
-            finally:
-                path.unlink(missing_ok=True)
-
-    def last_words(self, key: str) -> LastWords | None:
-        """Return the note of a task; None if there is none."""
+    def _prepared(self, path: Path) -> Path:
+        """Create the folder of a new file, and remove a link in its place; return the path."""
+        self._check_links(path)
         try:
-            text = read_file(self.folder / "running" / key).decode(errors="replace")
-        except StorageError:
-            return None
-        where, _, rest = text.partition("\n")
-        thread, _, trace = rest.partition("\n")
-        return LastWords(where, location_of(trace, thread), trace.startswith("Timeout ("))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_symlink():
+                path.unlink()
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        return path
 
-    def forget(self, keys: Container[str]) -> None:
-        """Remove notes of earlier sweeps."""
-        self._check_links(self.folder / "running" / "any")
-        for path in (self.folder / "running").iterdir():
-            if path.name in keys:
-                try:
-                    path.unlink(missing_ok=True)
-                except OSError as error:
-                    raise StorageError(f"cannot remove {path}: {error.strerror}") from error
+    def _check_links(self, path: Path) -> None:
+        """Raise if a subfolder on the path is a link."""
+        for folder in path.relative_to(self.folder).parents:
+            if folder.parts and (self.folder / folder).is_symlink():
+                raise StorageError(
+                    f"{self.folder / folder} is a link, and nothing is written through it; only {self.folder} "
+                    "itself may be a link"
+                )
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file, or raise StorageError."""
+    try:
+        return from_json(read_file(path))
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error
 
 
 def written(path: Path) -> int:
@@ -261,35 +401,9 @@ def written(path: Path) -> int:
         return 0
 
 
-class LastWords(NamedTuple):
-    """What is known about a task whose process died."""
-
-    #: Process and machine.
-    where: str
-    #: The line of code at the time limit; empty otherwise.
-    location: str
-    timed_out: bool
-
-
-def location_of(trace: str, thread: str) -> str:
-    """Return the innermost line of `thread` in a traceback of all threads, without folders."""
-    lines = trace.partition(f"Thread {thread}")[2].splitlines()[1:]
-    innermost = lines[0].strip().removeprefix("File ") if lines else ""
-    return innermost.rpartition("/")[2].replace('"', "")
-
-
 def visible(folder: str | Path, token: str) -> bool:
     """Is `folder` on this machine the store with this token?"""
     try:
         return Store(folder).token == token
     except PeakError:
         return False
-
-
-def checked_names(names: Any) -> dict[str, Any]:
-    """Return checked names of problems and settings."""
-    for part in ("problems", "settings"):
-        called = names.get(part) if isinstance(names, dict) else None
-        if not isinstance(called, dict) or not all(isinstance(config, dict) for config in called.values()):
-            raise ValueError(f"it contains no names of {part}")
-    return dict(names)

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from peakrl.checks import check_confidence, check_number
+from peakrl.checks import LARGEST_SEED, check_confidence, check_number, real, whole
 from peakrl.errors import SettingsError, StorageError
 from peakrl.evaluation.statistics import (
     ENOUGH_RUNS,
@@ -34,11 +34,10 @@ from peakrl.evaluation.statistics import (
     improvement_probability,
     interquartile_mean,
 )
-from peakrl.records import fields_of
+from peakrl.records import Field, Record, content_of
 from peakrl.storage import replacing
 from peakrl.sweeps.learning import FUNCTION
-from peakrl.sweeps.store import Store, written
-from peakrl.sweeps.tasks import Result, canonical
+from peakrl.sweeps.store import Result, Store, canonical, written
 from peakrl.types import Floats
 
 #: With fewer seeds the intervals of value and violation are too narrow.
@@ -53,7 +52,7 @@ RUN = ("problem", "settings", "episodes", "seed")
 #: Prefix of the columns of a curve.
 CURVE_PREFIX = "history_"
 
-Record = dict[str, Any]
+Row = dict[str, Any]
 Read = TypeVar("Read")
 
 
@@ -93,14 +92,14 @@ class Comparison:
     probability: Estimate
 
 
-def read_records(folder: str | Path, epsilon: float | None = None) -> list[Record]:
+def read_records(folder: str | Path, epsilon: float | None = None) -> list[Row]:
     """Return one flat record per run of the folder, sorted; the latest result of each configuration."""
     epsilon = None if epsilon is None else check_number(epsilon, "epsilon", least=0)
     records = each_run(folder, lambda result, labels: record_of(result, labels, epsilon))
     return sorted(records, key=lambda record: (*(record[name] for name in RUN), record["key"]))
 
 
-def read_curves(folder: str | Path) -> list[Record]:
+def read_curves(folder: str | Path) -> list[Row]:
     """Return one flat record for each recorded point of each run of the folder, in the order of `read_records`."""
     runs = sorted(each_run(folder, curve_of), key=lambda points: [points[0][name] for name in RUN] if points else [])
     points = list(itertools.chain.from_iterable(runs))
@@ -119,7 +118,7 @@ def each_run(folder: str | Path, read: Callable[[Result, Labels], Read]) -> list
         if result.task.function == FUNCTION:
             # Results of older kernels and models have the same configuration apart from the digest.
             config = {name: value for name, value in result.task.config.items() if name != "model"}
-            with fields_of(store.path(key)):
+            with content_of(store.path(key)):
                 check_result(result)
                 chosen[canonical(config, "config")] = read(result, labels)
     if not chosen:
@@ -127,14 +126,14 @@ def each_run(folder: str | Path, read: Callable[[Result, Labels], Read]) -> list
     return list(chosen.values())
 
 
-def named(result: Result, labels: Labels) -> Record:
+def named(result: Result, labels: Labels) -> Row:
     """Return the columns that identify a run."""
     config = result.task.config
     names = labels.of("problems", config["problem"]), labels.of("settings", config["settings"])
     return dict(zip(RUN, (*names, config["episodes"], config["seed"]), strict=True))
 
 
-def curve_of(result: Result, labels: Labels) -> list[Record]:
+def curve_of(result: Result, labels: Labels) -> list[Row]:
     """Return the points of the learning curve of a run."""
     columns = {
         name[len(CURVE_PREFIX) :]: column for name, column in result.arrays.items() if name.startswith(CURVE_PREFIX)
@@ -144,7 +143,7 @@ def curve_of(result: Result, labels: Labels) -> list[Record]:
     return [run | dict(zip(columns, point, strict=True)) for point in zip(*values, strict=True)]
 
 
-def record_of(result: Result, labels: Labels, epsilon: float | None) -> Record:
+def record_of(result: Result, labels: Labels, epsilon: float | None) -> Row:
     """Return the flat record of a run."""
     values, optimum = result.values, result.values["optimum"]
     eps = RELATIVE * max(1.0, abs(optimum or 0.0)) if epsilon is None else epsilon
@@ -201,10 +200,10 @@ class Labels:
         return self._names.get((part, content), content)
 
 
-def summarize(records: Sequence[Record], *, confidence: float = 0.95) -> tuple[list[Group], list[Comparison]]:
+def summarize(records: Sequence[Row], *, confidence: float = 0.95) -> tuple[list[Group], list[Comparison]]:
     """Return the groups of runs and their pairwise comparisons."""
     check_confidence(confidence)
-    by_cell: dict[tuple[str, int], dict[str, list[Record]]] = {}
+    by_cell: dict[tuple[str, int], dict[str, list[Row]]] = {}
     for record in records:
         cell = by_cell.setdefault((record["problem"], record["episodes"]), {})
         cell.setdefault(record["settings"], []).append(record)
@@ -219,7 +218,7 @@ def summarize(records: Sequence[Record], *, confidence: float = 0.95) -> tuple[l
     return groups, comparisons
 
 
-def group_of(problem: str, settings: str, episodes: int, runs: Sequence[Record], confidence: float) -> Group:
+def group_of(problem: str, settings: str, episodes: int, runs: Sequence[Row], confidence: float) -> Group:
     """Summarize the runs of one learner on one problem."""
 
     def middle(name: str) -> Estimate:
@@ -250,7 +249,7 @@ def share(count: int, total: int, confidence: float) -> Estimate:
     return Estimate(count / total, *clopper_pearson(count, total, confidence))
 
 
-def ranked(learners: Mapping[str, Sequence[Record]]) -> dict[str, Floats]:
+def ranked(learners: Mapping[str, Sequence[Row]]) -> dict[str, Floats]:
     """Return the rank of each run among all: better runs have higher ranks, equal runs equal ones."""
     scores = {
         name: [(-round(run["violation"] / TINY), round(run["value"] / TINY)) for run in runs]
@@ -263,7 +262,7 @@ def ranked(learners: Mapping[str, Sequence[Record]]) -> dict[str, Floats]:
 # --- files ---
 
 
-def write_csv(records: Sequence[Record], path: str | Path) -> None:
+def write_csv(records: Sequence[Row], path: str | Path) -> None:
     """Write one row per record; missing values are empty cells."""
     import csv
     import io
@@ -278,7 +277,7 @@ def write_csv(records: Sequence[Record], path: str | Path) -> None:
     write_file(path, text.getvalue().encode())
 
 
-def write_parquet(records: Sequence[Record], path: str | Path) -> None:
+def write_parquet(records: Sequence[Row], path: str | Path) -> None:
     """Write one row per record; needs pyarrow."""
     import importlib
 
@@ -312,61 +311,49 @@ NUMBERS = (
 SAMPLED = ("sampled", "value_low", "value_high", "violation_probability_high")
 #: None for environments without a table.
 OPTIMA = ("optimum", "least_violation", "gap", "averaged_gap")
+#: Largest number of a valid result.
+MOST = 1e300
 #: Columns of a stored curve.
-CURVE = ("history_episode", "history_value", "history_violation")
+CURVE = {
+    "history_episode": Field(np.int64, "point", low=0),
+    "history_value": Field(np.float64, "point", low=-MOST, high=MOST),
+    "history_violation": Field(np.float64, "point", low=-MOST, high=MOST),
+}
 
 
 def check_result(result: Result) -> None:
     """Raise ValueError if a stored result is not valid."""
     config, values = result.task.config, result.values
-    for name in ("problem", "settings"):
-        expect(isinstance(config[name], Mapping), f"config.{name}")
-    for name in ("episodes", "seed"):
-        expect(is_count(config[name]), f"config.{name}")
-    for name in NUMBERS:
-        expect(is_number(values[name]), name)
-    unknown = values["optimum"] is None
-    for name in OPTIMA:
-        expect(values[name] is None if unknown else is_number(values[name]), name)
-    expect(
-        values["problem_feasible"] is None if unknown else isinstance(values["problem_feasible"], bool),
-        "problem_feasible",
-    )
-    for name in SAMPLED:
-        expect(values.get(name) is None or is_number(values[name]), name)
-    expect(is_count(values.get("sampled")) if unknown else values.get("sampled") is None, "sampled")
-    expect(isinstance(values.get("sampled_curve", False), bool), "sampled_curve")
-    expect(values["feasible"] is None or isinstance(values["feasible"], bool), "feasible")
-    expect(is_count(values["violations"]), "violations")
-    expect(
-        values["last_violation_episode"] is None or is_count(values["last_violation_episode"]), "last_violation_episode"
-    )
-    expect(math.isfinite(result.seconds), "seconds")
-    if CURVE[0] in result.arrays:
-        check_curve(result.arrays)
-
-
-def check_curve(arrays: Mapping[str, Any]) -> None:
-    """Raise ValueError if a stored curve is not valid."""
-    episode = arrays[CURVE[0]]
-    expect(episode.ndim == 1 and len(episode) > 0 and episode.dtype.kind in "iu", CURVE[0])
-    expect(bool((np.diff(episode.astype(np.float64)) > 0).all()), CURVE[0])
-    for name in CURVE[1:]:
-        column = arrays[name]
-        expect(column.dtype.kind == "f" and column.shape == episode.shape and bool(np.isfinite(column).all()), name)
+    unknown, last = values["optimum"] is None, values["last_violation_episode"]
+    feasible, problem_feasible = values["feasible"], values["problem_feasible"]
+    right = {f"config.{name}": isinstance(config[name], Mapping) for name in ("problem", "settings")}
+    right |= {f"config.{name}": is_count(config[name]) for name in ("episodes", "seed")}
+    right |= {name: is_number(values[name]) for name in NUMBERS}
+    right |= {name: values[name] is None if unknown else is_number(values[name]) for name in OPTIMA}
+    right |= {name: values.get(name) is None or is_number(values[name]) for name in SAMPLED}
+    right |= {
+        "problem_feasible": problem_feasible is None if unknown else isinstance(problem_feasible, bool),
+        "sampled": is_count(values.get("sampled")) if unknown else values.get("sampled") is None,
+        "sampled_curve": isinstance(values.get("sampled_curve", False), bool),
+        "feasible": feasible is None or isinstance(feasible, bool),
+        "violations": is_count(values["violations"]),
+        "last_violation_episode": last is None or is_count(last),
+        "seconds": math.isfinite(result.seconds),
+    }
+    if "history_episode" in result.arrays:
+        episode = Record({}, result.arrays).checked(CURVE)["history_episode"]
+        right["history_episode"] = len(episode) > 0 and bool((episode[1:] > episode[:-1]).all())
+    for name, valid in right.items():
+        if not valid:
+            raise ValueError(f"{name} is not valid")
 
 
 def is_number(value: Any) -> bool:
     """Is it a finite number?"""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    return abs(real(value)) <= MOST
 
 
 def is_count(value: Any) -> bool:
     """Is it an integer of 64 bits, not negative?"""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
-
-
-def expect(right: bool, what: str) -> None:
-    """Raise ValueError unless the value is valid."""
-    if not right:
-        raise ValueError(f"{what} is not valid")
+    number = whole(value)
+    return number is not None and 0 <= number <= LARGEST_SEED

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from peakrl.errors import StorageError, SweepError
-from peakrl.sweeps import tasks as tasks_module
-from peakrl.sweeps.store import MARKER, Store, visible
-from peakrl.sweeps.tasks import Result, Task, split_result
+from peakrl.sweeps import store as store_module
+from peakrl.sweeps.store import MARKER, Result, Store, Task, visible
 
 
 def make_result(**changes: object) -> Result:
@@ -40,7 +40,7 @@ def test_any_change_of_content_changes_the_key(other: Task) -> None:
 @pytest.mark.parametrize("name", ["kernel_digest", "RESULT_SCHEMA"])
 def test_other_kernels_or_another_schema_change_every_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Task("m:f", {"a": 1}).key
-    monkeypatch.setattr(tasks_module, name, (lambda: "other") if name == "kernel_digest" else 99)
+    monkeypatch.setattr(store_module, name, (lambda: "other") if name == "kernel_digest" else 99)
     assert Task("m:f", {"a": 1}).key != before
 
 
@@ -66,7 +66,7 @@ def test_a_function_needs_a_module_and_a_name(name: str) -> None:
 
 def test_a_stored_result_comes_back_as_it_was(tmp_path: Path) -> None:
     store, result = Store.create(tmp_path), make_result()
-    store.write(result.task, result.values, result.arrays, 1.25)
+    store.write(replace(result, seconds=1.25))
     read = store.read(result.task.key)
     assert read.digest == result.digest
     assert read.seconds == 1.25
@@ -88,10 +88,11 @@ def test_a_digest_tells_results_apart_but_not_how_long_they_took() -> None:
 
 
 def test_scalars_and_arrays_are_told_apart() -> None:
-    values, arrays = split_result({"a": np.float64(2), "b": np.array(3), "c": np.ones(2), "d": None}, "m:f")
-    assert values == {"a": 2.0, "b": 3, "d": None}
-    assert type(values["a"]) is float
-    assert list(arrays) == ["c"]
+    returned = {"a": np.float64(2), "b": np.array(3), "c": np.ones(2), "d": None}
+    result = Result.of(Task("m:f", {}), returned, 1.0)
+    assert result.values == {"a": 2.0, "b": 3, "d": None}
+    assert type(result.values["a"]) is float
+    assert list(result.arrays) == ["c"]
 
 
 def test_a_folder_of_another_schema_is_refused_by_name(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_a_folder_without_results_is_not_opened(tmp_path: Path) -> None:
 
 def test_a_damaged_result_is_named(tmp_path: Path) -> None:
     store, result = Store.create(tmp_path), make_result()
-    store.write(result.task, result.values, result.arrays, 1.0)
+    store.write(result)
     path = store.path(result.task.key)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(StorageError, match=f"{path.name} is damaged.*remove the file"):
