@@ -42,7 +42,7 @@ from peakrl.compile import Target, as_model
 from peakrl.errors import SettingsError
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.planning import Solution, solve, solve_cmdp
-from peakrl.planning.backward import Pays, induction, pays_of, value_of, value_step
+from peakrl.planning.backward import induction, pays_of, value_of, value_step
 from peakrl.planning.cmdp import AnySolution
 from peakrl.planning.solution import at_start, may_violate, row_costs
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
@@ -180,8 +180,9 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     if penalty is None:
         penalty = default_penalty(model, slack)
     slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
+    pays = pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
     table = np.zeros(*table_form(model))
-    found = induction(model, modified(model, slack, penalty), table=table)
+    found = induction(model, pays, table=table)
     policy = Policy(model, Choices(model, table))
     violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
     reason = None
@@ -190,6 +191,12 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
             f"the modified optimum has an expected violation of {violation:.6g}: violations are free up to the slack "
             f"of {slack:g} and cost {penalty / max(model.num_constraints, 1):.6g} for each unit beyond it"
         )
+
+    def tables() -> tuple[Floats, Floats]:
+        """Return [node]: the modified value, and the expected violation under the modified optimum's policy."""
+        costs = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
+        return induction(model, pays, values=True).values, costs
+
     return Solution(
         model=model,
         value=at_start(model, found.first_values),
@@ -197,19 +204,8 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
         feasible=reason is None,
         policy=policy,
         _reason=reason,
-        _tables=lambda: modified_tables(model, slack, penalty, policy),
+        _tables=tables,
     )
-
-
-def modified(model: TabularModel, slack: float, penalty: float) -> Pays:
-    """Return the modified rewards of a model."""
-    return pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
-
-
-def modified_tables(model: TabularModel, slack: float, penalty: float, policy: Policy) -> tuple[Floats, Floats]:
-    """Return [node]: the modified value, and the expected violation under the modified optimum's policy."""
-    costs = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
-    return induction(model, modified(model, slack, penalty), values=True).values, costs
 
 
 def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
@@ -310,11 +306,12 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return every number as a value that JSON can represent."""
-        return {
-            "name": self.name,
-            "slack": self.slack,
-            "penalty": self.penalty,
-            "sizes": dict(self.sizes),
+        plain = (
+            "name", "slack", "penalty", "sizes", "free_violation", "value_won", "exact", "smallest_violation",
+            "random_outcomes", "deterred_by_rule", "epsilon", "promised_value_gap", "promised_violation",
+            "failure_probability", "constant",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in plain} | {
             "checks": [asdict(check) for check in self.checks],
             "feasible": self.optimum.feasible,
             "reason": self.optimum.reason,
@@ -323,19 +320,8 @@ class Audit:
             "modified_value": self.modified.value,
             "modified_policy_value": float(self.modified_evaluation.value),
             "relaxed_value": self.relaxed.value if self.relaxed is not None and self.relaxed.feasible else None,
-            "free_violation": self.free_violation,
             "free_violation_probability": float(self.modified_evaluation.violation_probability),
-            "value_won": self.value_won,
-            "exact": self.exact,
-            "deterred_violation": finite_or_none(self.deterred_violation),
-            "smallest_violation": self.smallest_violation,
-            "random_outcomes": self.random_outcomes,
-            "deterred_by_rule": self.deterred_by_rule,
-            "epsilon": self.epsilon,
-            "promised_value_gap": self.promised_value_gap,
-            "promised_violation": self.promised_violation,
-            "failure_probability": self.failure_probability,
-            "constant": self.constant,
+            "deterred_violation": self.deterred_violation if math.isfinite(self.deterred_violation) else None,
             "plan": None if self.plan is None else asdict(self.plan),
         }
 
@@ -348,48 +334,41 @@ class Audit:
         )
 
     def __str__(self) -> str:
+        optima = {"original, V*": f"{self.optimum.value:.9g}"}
+        if not self.optimum.feasible:
+            optima["  at the smallest expected violation"] = f"{self.optimum.violation:.9g}"
+        optima["modified, W*"] = f"{self.modified.value:.9g}"
+        if self.relaxed is not None:
+            relaxed = f"{self.relaxed.value:.9g}" if self.relaxed.feasible else f"none: {self.relaxed.reason}"
+            optima["relaxed, V*_xi"] = relaxed
+        note = " (for deterministic outcomes)" if self.random_outcomes else ""
+        effect = {
+            "permitted violation per episode": f"{self.free_violation:.9g}",
+            "  probability of any violation": f"{self.modified_evaluation.violation_probability:.6g}",
+            "value gained by it": f"{self.value_won:.9g}",
+            "modified optimum is the optimum": "yes" if self.exact else "no",
+            "violations above this never pay": f"{self.deterred_violation:.6g}{note}",
+            "smallest violation in the model": (
+                "none" if self.smallest_violation is None else f"{self.smallest_violation:.6g}"
+            ),
+        }
+        theorem = {"requires a slack above 0": "-"}
+        if self.plan is not None:
+            theorem = {
+                "guarantees a value within": f"{self.promised_value_gap:.6g}",
+                "  and a violation within": f"{self.promised_violation:.6g}",
+                "  with probability": f"{1 - self.failure_probability:g}",
+                f"episodes, with the constant c = {self.constant:g}": f"{self.plan.episodes:.6g}",
+                "  required by its regret bound": f"{self.plan.regret_episodes:.6g}",
+                "  with 1/slater^2 included": f"{self.plan.strict_episodes:.6g}",
+            }
         lines = [f"Audit of {self.name!r} with slack {self.slack:g} and penalty {self.penalty:g}"]
         lines += ["", "Size"] + [f"  {label:<22}{count:,}" for label, count in self.sizes.items()]
         lines += ["", "Assumptions"]
         lines += [f"  {'yes' if check.holds else 'NO':<5}{check.name}: {check.detail}" for check in self.checks]
-        lines += ["", "Optima"] + [f"  {label:<44}{text}" for label, text in self._optima()]
-        lines += ["", "Effect of the slack"] + [f"  {label:<44}{text}" for label, text in self._slack_lines()]
-        lines += ["", "Theorem 1"] + [f"  {label:<44}{text}" for label, text in self._theorem_lines()]
+        for title, rows in (("Optima", optima), ("Effect of the slack", effect), ("Theorem 1", theorem)):
+            lines += ["", title] + [f"  {label:<44}{text}" for label, text in rows.items()]
         return "\n".join(lines)
-
-    def _optima(self) -> list[tuple[str, str]]:
-        lines = [("original, V*", f"{self.optimum.value:.9g}")]
-        if not self.optimum.feasible:
-            lines.append(("  at the smallest expected violation", f"{self.optimum.violation:.9g}"))
-        lines.append(("modified, W*", f"{self.modified.value:.9g}"))
-        if self.relaxed is not None:
-            relaxed = f"{self.relaxed.value:.9g}" if self.relaxed.feasible else f"none: {self.relaxed.reason}"
-            lines.append(("relaxed, V*_xi", relaxed))
-        return lines
-
-    def _slack_lines(self) -> list[tuple[str, str]]:
-        smallest = "none" if self.smallest_violation is None else f"{self.smallest_violation:.6g}"
-        note = " (for deterministic outcomes)" if self.random_outcomes else ""
-        return [
-            ("permitted violation per episode", f"{self.free_violation:.9g}"),
-            ("  probability of any violation", f"{self.modified_evaluation.violation_probability:.6g}"),
-            ("value gained by it", f"{self.value_won:.9g}"),
-            ("modified optimum is the optimum", "yes" if self.exact else "no"),
-            ("violations above this never pay", f"{self.deterred_violation:.6g}{note}"),
-            ("smallest violation in the model", smallest),
-        ]
-
-    def _theorem_lines(self) -> list[tuple[str, str]]:
-        if self.plan is None:
-            return [("requires a slack above 0", "-")]
-        return [
-            ("guarantees a value within", f"{self.promised_value_gap:.6g}"),
-            ("  and a violation within", f"{self.promised_violation:.6g}"),
-            ("  with probability", f"{1 - self.failure_probability:g}"),
-            (f"episodes, with the constant c = {self.constant:g}", f"{self.plan.episodes:.6g}"),
-            ("  required by its regret bound", f"{self.plan.regret_episodes:.6g}"),
-            ("  with 1/slater^2 included", f"{self.plan.strict_episodes:.6g}"),
-        ]
 
 
 def audit_slack(
@@ -422,12 +401,25 @@ def audit_slack(
     # The theorem assumes rewards of range 1 and constraints bounded by 1; at H = 1 epsilon is doubled.
     epsilon = 6 * model.horizon * count * slack / bound * (2 if model.horizon == 1 else 1)
     violations = -model.payoffs.constraints[model.payoffs.constraints < 0]
+    plan = None if slack == 0 else pac_plan(
+        epsilon=epsilon, failure_probability=failure_probability, constant=constant, states=model.max_states,
+        actions=model.max_actions, horizon=model.horizon, constraints=count,
+    )  # fmt: skip
     return Audit(
         name=model.name,
         slack=slack,
         penalty=penalty,
         checks=tuple(check_assumptions(model, slack, optimum)),
-        sizes=model_sizes(model),
+        sizes={
+            "horizon": model.horizon,
+            "states": model.num_states,
+            "pairs": model.num_pairs,
+            "constraints": model.num_constraints,
+            "max states per step": model.max_states,
+            "max actions": model.max_actions,
+            "stored outcomes": len(model.layout.outcome_next),
+            "bytes": model.nbytes,
+        },
         optimum=optimum,
         modified=charged,
         relaxed=solve_relaxed(model, slack) if wants_relaxed else None,
@@ -440,17 +432,7 @@ def audit_slack(
         promised_violation=epsilon * bound,
         failure_probability=failure_probability,
         constant=constant,
-        plan=None
-        if slack == 0
-        else pac_plan(
-            epsilon=epsilon,
-            failure_probability=failure_probability,
-            states=model.max_states,
-            actions=model.max_actions,
-            horizon=model.horizon,
-            constraints=count,
-            constant=constant,
-        ),
+        plan=plan,
     )
 
 
@@ -460,14 +442,10 @@ def check_assumptions(model: TabularModel, slack: float, optimum: Solution[Polic
     margin = 1e-9 * max(1.0, abs(lo), abs(hi))
     seen = f"{reward.min():.6g} to {reward.max():.6g}"
     inside = bool(reward.min() >= lo - margin and reward.max() <= hi + margin)
-    shift = (
-        "as they are"
-        if lo >= 0
-        else f"after a shift by {-lo:.6g} per step, which does not change the order of policies"
-    )
+    shift = f"after a shift by {-lo:.6g} per step, which does not change the order of policies"
     checks = [
         Check("rewards stay in their declared range", inside, f"{seen}, declared {lo:.6g} to {hi:.6g}"),
-        Check("rewards are at least 0", inside, shift),
+        Check("rewards are at least 0", inside, "as they are" if lo >= 0 else shift),
     ]
     for name, bound, values in zip(
         model.constraint_names, model.constraint_bounds, model.payoffs.constraints.T, strict=True
@@ -503,22 +481,3 @@ def check_constraint(name: str, bound: float, least: float, most: float, slack: 
         detail = f"its violations reach {-least:.6g}" + ("" if -least > slack else ", so none is charged")
         checks.append(Check(f"{name!r} can exceed the slack", -least > slack, detail))
     return checks
-
-
-def model_sizes(model: TabularModel) -> dict[str, int]:
-    """Return the sizes of a model."""
-    return {
-        "horizon": model.horizon,
-        "states": model.num_states,
-        "pairs": model.num_pairs,
-        "constraints": model.num_constraints,
-        "max states per step": model.max_states,
-        "max actions": model.max_actions,
-        "stored outcomes": len(model.layout.outcome_next),
-        "bytes": model.nbytes,
-    }
-
-
-def finite_or_none(number: float) -> float | None:
-    """Return a number that JSON can represent."""
-    return number if math.isfinite(number) else None

@@ -120,7 +120,7 @@ def test_any_parameter_of_a_problem_is_an_option_of_solve_before_and_after_its_n
     [
         ((), "name one problem"),
         (("energy-harvesting", "--jobs", "jobs.csv"), "name one problem"),
-        (("chess",), "no built-in problem has that name; there are energy-harvesting, fading-channel"),
+        (("chess",), "no built-in problem has that name; there are battery-robot, energy-harvesting"),
         (("energy-harvesting", "--peak-power", "-1"), "peak_power is -1"),
         (("energy-harvesting", "--log-base", "1"), "log_base is 1"),
         (("energy-harvesting", "--peek-power=1"), "problem.peek_power is not a key here; do you mean peak_power?"),
