@@ -26,7 +26,7 @@ which exceeds every possible cost for realistic K. The defaults are therefore 0.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,68 +34,15 @@ from pydantic import Field
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions.limits import allowed_rows, avoidable
-from peakrl.learners.base import Choices, Episode, SamplingAlgorithm, Task, check_ranges, compiled, used
+from peakrl.learners.base import TabularAlgorithm, Task
 from peakrl.learners.cmdp_limits import BudgetSettings
-from peakrl.learners.episode import Log, lacks_room, note, note_episode, take_row
-from peakrl.learners.growable import Table
-from peakrl.learners.space import checked_rows
-from peakrl.learners.tables import FINITE
-from peakrl.sampling import Words, draw_first
-from peakrl.types import Floats, Ints, Layout, Longs, Sampler
-
-
-class Tables(NamedTuple):
-    """Tables of Triple-Q."""
-
-    #: [entry]
-    q: Floats
-    #: [entry, cost]
-    cost: Floats
-    #: [entry]: visits in this frame
-    visits: Ints
-    #: [slot, column]
-    greedy: Longs
-    #: [cost]: Z, and the sum of C_0(s_0,a_0) over the episodes of the frame.
-    queue: Floats
-    estimate: Floats
-
-
-class Rules(NamedTuple):
-    """Constants derived from settings and sizes."""
-
-    #: Strides of the layout; 1 if a column is a step, 0 if slots belong to steps.
-    node_stride: int
-    entry_stride: int
-    shift: int
-    row_start: Longs
-    slot_step: Longs
-    #: Episodes of a frame.
-    frame: int
-    chi: float
-    eta: float
-    #: B, and [cost] B_j.
-    bonus: float
-    cost_bonus: Floats
-    lift: float
-    #: [step]
-    cap: Floats
-    #: [cost]: d.
-    limit: Floats
-    #: Number of costs of a step.
-    quantities: int
-    by_step: bool
-
-
-class Path(NamedTuple):
-    """[step]: an episode. Charges are [step, quantity]."""
-
-    slot: Longs
-    row: Longs
-    reward: Floats
-    charge: Floats
-
+from peakrl.learners.episode import Log, Path, note, register
+from peakrl.learners.tables import table
+from peakrl.types import Floats, Ints, Layout, Longs
 
 FRAME_EXPONENT, QUEUE_EXPONENT = 0.6, 0.2
+#: The first column of `Path.payoff` with a cost, after reward and violation.
+COSTS = 2
 
 
 class TripleQ(BudgetSettings):
@@ -120,231 +67,170 @@ class TripleQ(BudgetSettings):
         return "frame"
 
 
-class TripleQLearner(SamplingAlgorithm):
+class Tables(NamedTuple):
+    """Tables of Triple-Q, and constants derived from settings and sizes."""
+
+    #: [entry]
+    q: Annotated[Floats, table("entry", low=-math.inf)]
+    #: [entry, cost]
+    cost: Annotated[Floats, table("entry", "cost", low=0.0)]
+    #: [entry]: visits in this frame
+    visits: Annotated[Ints, table("entry", low=0, high="frame")]
+    #: [slot, column]
+    greedy: Annotated[Longs, table("slot", "column", rows=True)]
+    #: [cost]: Z, and the sum of C_0(s_0,a_0) over the episodes of the frame.
+    queue: Annotated[Floats, table("cost", low=0.0)]
+    estimate: Annotated[Floats, table("cost", low=0.0)]
+    #: [slot]: its step, if slots belong to steps.
+    slot_step: Annotated[Longs, table("slot", stored=False)]
+    #: 1 if a column is a step, 0 if slots belong to steps.
+    shift: int
+    #: Episodes of a frame.
+    frame: int
+    chi: float
+    eta: float
+    #: B, and [cost] B_j.
+    bonus: float
+    cost_bonus: Floats
+    lift: float
+    #: [step]
+    cap: Floats
+    #: [cost]: d.
+    limit: Floats
+    #: Number of costs of a step.
+    quantities: int
+    by_step: bool
+
+
+class TripleQLearner(TabularAlgorithm[Tables]):
     """Q-tables of reward and of each cost, and queues."""
 
     starts_first = True
 
     def __init__(self, task: Task, settings: TripleQ) -> None:
-        super().__init__(task)
-        self.budget = settings.budget(task.sizes)
-        costs, horizon = len(self.budget.limits), task.sizes.horizon
-        self.by_entry = {
-            "q": Table(0.0, np.float64), "cost": Table(0.0, np.float64, costs), "visits": Table(0, np.int32)
-        }  # fmt: skip
-        self.by_slot = {"greedy": Table(0, np.int64, self.columns)}
-        #: Z, and the sums of the frame.
-        self.queue, self.estimate = np.zeros(costs), np.zeros(costs)
-        slot, row = (np.zeros(horizon, np.int64) for _ in range(2))
-        self.path = Path(slot, row, np.zeros(horizon), np.zeros((horizon, self.budget.quantities)))
-        self.constants = self._constants(settings)
-        if task.model is not None:
-            self.payoff = np.stack([task.model.payoffs.reward, task.model.record_violation], axis=1)
-            self.charges = self.budget.charges(task.model.payoffs.constraints)
-
-    def _constants(self, settings: TripleQ) -> dict[str, Any]:
-        sizes, episodes, budget = self.task.sizes, self.task.episodes, self.budget
+        sizes, episodes = task.sizes, task.episodes
+        self.budget = budget = settings.budget(sizes)
         iota = math.log(math.sqrt(2 * sizes.states * sizes.actions * sizes.horizon) * episodes)
         eta, unit = episodes**QUEUE_EXPONENT, sizes.horizon * math.sqrt(max(iota, 0.0))
-        return {
-            "frame": max(1, round(episodes**FRAME_EXPONENT)), "chi": eta, "eta": eta,
-            "bonus": settings.bonus / 4 * unit * sizes.span, "cost_bonus": settings.bonus / 4 * unit * budget.ranges,
-            "lift": 2 * settings.lift * sizes.horizon**2 * unit * sizes.span / eta,
-            "cap": sizes.reward_range[1] * np.arange(sizes.horizon, 0, -1.0),
-            "limit": budget.limits - settings.tightening, "quantities": budget.quantities, "by_step": budget.by_step,
-        }  # fmt: skip
+        super().__init__(
+            task, Tables, {"cost": len(budget.limits)}, shift=int(task.space.shared),
+            frame=max(1, round(episodes**FRAME_EXPONENT)), chi=eta, eta=eta,
+            bonus=settings.bonus / 4 * unit * sizes.span, cost_bonus=settings.bonus / 4 * unit * budget.ranges,
+            lift=2 * settings.lift * sizes.horizon**2 * unit * sizes.span / eta,
+            cap=sizes.reward_range[1] * np.arange(sizes.horizon, 0, -1.0),
+            limit=budget.limits - settings.tightening, quantities=budget.quantities, by_step=budget.by_step,
+        )  # fmt: skip
 
-    def grow(self, first: int, log: Log) -> None:
-        """Enlarge the tables; new entries start at the largest value and at cost 0."""
-        space = self.space
-        before = self.by_entry["q"].size // self.columns
-        for table in self.by_entry.values():
-            table.grow(space.rows * self.columns)
-        self.by_slot["greedy"].grow(space.slots)
-        start = space.layout.row_start
-        self.by_slot["greedy"].room[first : space.slots] = start[first:-1, None]
-        cap, q = self.constants["cap"], self.by_entry["q"].used
+    def payoffs(self, reward: Floats, violation: Floats, constraints: Floats) -> Floats:
+        """[.., column]: reward, violation, costs."""
+        return np.column_stack([reward, violation, self.budget.charges(constraints)])
+
+    @property
+    def log_room(self) -> int:
+        """The end of a frame may change every node, after the path of its last episode did."""
+        return self.space.slots * self.columns + self.space.horizon
+
+    def start(self, first: int, first_row: int, log: Log) -> None:
+        """New entries start at the largest value and at cost 0."""
+        space, tables = self.space, self.tables
+        tables.slot_step[first:] = space.slot_step[first:]
         if space.shared:
-            q[:] = np.repeat(cap, space.rows)
+            tables.q[:] = np.repeat(tables.cap, space.rows)
         else:
-            q[before:] = cap[space.slot_step[space.slot_of_row[before:]]]
-        rooms = {name: table.room for name, table in (self.by_entry | self.by_slot).items()}
-        self.tables = Tables(queue=self.queue, estimate=self.estimate, **rooms)
-        # Copies: the arrays of a model are read-only, which would compile another specialisation.
-        places: dict[str, Any] = {"row_start": np.array(start), "slot_step": np.array(space.slot_step)}
-        places |= {"node_stride": space.layout.node_stride, "entry_stride": space.layout.entry_stride}
-        self.rules = Rules(shift=int(space.shared), **places, **self.constants)
+            tables.q[first_row:] = tables.cap[space.slot_step[space.slot_of_row[first_row:]]]
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
         """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
-        start = self.space.layout.row_start
+        start, tables = self.layout.row_start, self.tables
         low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
         best, _ = allowed_rows(start[low:], forbidden, first)
-        q = self.by_entry["q"].used.reshape(self.columns, -1)
-        q[:, first:].T[avoidable(start[low:], forbidden, first)] = -np.inf
-        greedy = self.by_slot["greedy"].used[low:]
-        greedy[:] = np.where(best >= 0, best, greedy)
-
-    def choices(self) -> Choices:
-        """The greedy rows."""
-        return Choices.by_column(self.tables.greedy)
-
-    def learn(self, played: Episode, episode: int, log: Log) -> None:
-        """Learn from an episode."""
-        length, path = played.length, self.path
-        path.slot[:length], path.row[:length] = played.slot[:length], played.row[:length]
-        path.reward[:length] = played.reward[:length]
-        path.charge[:length] = self.budget.charges(played.constraints[:length])
-        learn_path(self.tables, self.rules, path, length, log, episode)
-
-    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
-        """Run episodes of the model, fewer if the log is full."""
-        model = compiled(self.task)
-        return learn_triple_q(
-            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff, self.charges,
-            self.tables, self.rules, self.path, generator, done, episodes, log, experience, counters,
-        )  # fmt: skip
+        tables.q.reshape(self.columns, -1)[:, first:].T[avoidable(start[low:], forbidden, first)] = -np.inf
+        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
 
     # Results -------------------------------------------------------------------------------------------------
 
     def multipliers(self) -> Floats:
         """[cost]: Z/eta."""
-        return self.queue / float(self.constants["eta"])
-
-    def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: the greedy rows."""
-        return self.by_slot["greedy"].used.copy()
+        return self.tables.queue / self.tables.eta
 
     def values(self) -> Floats:
         """[entry]: Q minus the priced costs."""
-        value = self.by_entry["q"].used - self.by_entry["cost"].used @ self.multipliers()
+        value = self.tables.q - self.tables.cost @ self.multipliers()
         return self.space.entries_of(value.reshape(self.columns, -1).T)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written, by name."""
-        return used(self.by_entry | self.by_slot) | {"queue": self.queue, "estimate": self.estimate}
-
-    def check(self, done: int) -> None:
-        """Raise if a row or a number is out of range."""
-        arrays = self.arrays()
-        checked_rows(self.space, arrays["greedy"], self.columns, "engine.greedy")
-        check_ranges(
-            arrays,
-            {"q": (-np.inf, FINITE), "visits": (0, self.constants["frame"])}
-            | dict.fromkeys(("cost", "queue", "estimate"), (0.0, FINITE)),
-        )
 
 
 @inlined
-def greedy_row(tables: Tables, rules: Rules, step: int, slot: int) -> int:
+def greedy_row(tables: Tables, layout: Layout, step: int, slot: int) -> int:
     """Return the row of the largest Q minus priced costs."""
-    best, chosen = -math.inf, rules.row_start[slot]
-    for row in range(rules.row_start[slot], rules.row_start[slot + 1]):
-        entry = step * rules.entry_stride + row
+    best, chosen = -math.inf, layout.row_start[slot]
+    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+        entry = step * layout.entry_stride + row
         value = tables.q[entry]
         for j in range(tables.queue.shape[0]):
-            value -= tables.queue[j] / rules.eta * tables.cost[entry, j]
+            value -= tables.queue[j] / tables.eta * tables.cost[entry, j]
         if value > best:
             best, chosen = value, row
     return np.int64(chosen)
 
 
 @loop
-def choose(tables: Tables, rules: Rules, step: int, slot: int, log: Log) -> None:
+def choose(tables: Tables, layout: Layout, step: int, slot: int, log: Log) -> None:
     """Update the greedy row of a node."""
-    row, column = greedy_row(tables, rules, step, slot), step * rules.shift
+    row, column = greedy_row(tables, layout, step, slot), step * tables.shift
     if tables.greedy[slot, column] != row:
         tables.greedy[slot, column] = row
-        note(log, step * rules.node_stride + slot, row)
+        note(log, step * layout.node_stride + slot, row)
 
 
 @loop
-def update(tables: Tables, rules: Rules, path: Path, length: int) -> None:
+def update(tables: Tables, layout: Layout, path: Path, length: int) -> None:
     """Learn from an episode, first step first, so that every step uses the old values of the next."""
     costs = tables.queue.shape[0]
     for j in range(costs):
         tables.estimate[j] += tables.cost[path.row[0], j]
     for step in range(length):
-        entry = step * rules.entry_stride + path.row[step]
+        entry = step * layout.entry_stride + path.row[step]
         last = step + 1 == length
-        ahead = entry if last else (step + 1) * rules.entry_stride + path.row[step + 1]
+        ahead = entry if last else (step + 1) * layout.entry_stride + path.row[step + 1]
         tables.visits[entry] += 1
-        alpha = (rules.chi + 1.0) / (rules.chi + tables.visits[entry])
+        alpha = (tables.chi + 1.0) / (tables.chi + tables.visits[entry])
         width = math.sqrt(alpha)
-        target = path.reward[step] + (0.0 if last else tables.q[ahead]) + rules.bonus * width
+        target = path.payoff[step, 0] + (0.0 if last else tables.q[ahead]) + tables.bonus * width
         tables.q[entry] = (1.0 - alpha) * tables.q[entry] + alpha * target
         for j in range(costs):
-            when = j // rules.quantities if rules.by_step else step
+            when = j // tables.quantities if tables.by_step else step
             if when >= step:
-                charge = path.charge[step, j % rules.quantities] if when == step else 0.0
-                target = charge + (0.0 if last else tables.cost[ahead, j]) - rules.cost_bonus[j] * width
+                charge = path.payoff[step, COSTS + j % tables.quantities] if when == step else 0.0
+                target = charge + (0.0 if last else tables.cost[ahead, j]) - tables.cost_bonus[j] * width
                 tables.cost[entry, j] = max(0.0, (1.0 - alpha) * tables.cost[entry, j] + alpha * target)
 
 
 @loop
-def end_frame(tables: Tables, rules: Rules, log: Log) -> None:
+def end_frame(tables: Tables, layout: Layout, log: Log) -> None:
     """Update the queues and lift the reward table."""
     for j in range(tables.queue.shape[0]):
-        tables.queue[j] = max(0.0, tables.queue[j] + tables.estimate[j] / rules.frame - rules.limit[j])
+        tables.queue[j] = max(0.0, tables.queue[j] + tables.estimate[j] / tables.frame - tables.limit[j])
     tables.estimate[:] = 0.0
     tables.visits[:] = 0
-    for slot in range(rules.row_start.shape[0] - 1):
-        if rules.row_start[slot + 1] == rules.row_start[slot]:
+    for slot in range(layout.row_start.shape[0] - 1):
+        if layout.row_start[slot + 1] == layout.row_start[slot]:
             continue
         for column in range(tables.greedy.shape[1]):
-            step = column if rules.shift == 1 else rules.slot_step[slot]
-            for row in range(rules.row_start[slot], rules.row_start[slot + 1]):
-                entry = step * rules.entry_stride + row
-                tables.q[entry] = min(rules.cap[step], tables.q[entry] + rules.lift)
-            choose(tables, rules, step, slot, log)
+            step = column if tables.shift == 1 else tables.slot_step[slot]
+            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                entry = step * layout.entry_stride + row
+                tables.q[entry] = min(tables.cap[step], tables.q[entry] + tables.lift)
+            choose(tables, layout, step, slot, log)
 
 
 @loop
-def learn_path(tables: Tables, rules: Rules, path: Path, length: int, log: Log, episode: int) -> None:
+def learn(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode; end the frame if it is its last."""
-    update(tables, rules, path, length)
+    update(tables, layout, path, length)
     for step in range(length):
-        choose(tables, rules, step, path.slot[step], log)
-    if episode % rules.frame == 0:
-        end_frame(tables, rules, log)
+        choose(tables, layout, step, path.slot[step], log)
+    if episode % tables.frame == 0:
+        end_frame(tables, layout, log)
 
 
-@loop
-def learn_triple_q(
-    layout: Layout,
-    sampler: Sampler,
-    stride: int,
-    row_payoff: Ints,
-    #: [record, 2]: reward, total violation
-    payoff: Floats,
-    #: [record, quantity]
-    charges: Floats,
-    tables: Tables,
-    rules: Rules,
-    path: Path,
-    generator: Words,
-    done: int,
-    episodes: int,
-    log: Log,
-    experience: Floats,
-    counters: Longs,
-) -> int:
-    """Run up to `episodes` episodes from done+1 on; return how many."""
-    for k in range(episodes):
-        if k > 0 and lacks_room(log, tables.greedy.size + layout.horizon):
-            return k
-        slot = draw_first(generator, sampler)
-        earned, violated = 0.0, 0.0
-        for step in range(layout.horizon):
-            row = tables.greedy[slot, step * rules.shift]
-            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
-            path.slot[step], path.row[step], path.reward[step] = slot, row, payoff[record, 0]
-            for c in range(charges.shape[1]):
-                path.charge[step, c] = charges[record, c]
-            earned += payoff[record, 0]
-            violated += payoff[record, 1]
-            slot = following
-        log.head[1] = done + k + 2
-        learn_path(tables, rules, path, layout.horizon, log, done + k + 1)
-        note_episode(experience, counters, done, k, earned, violated)
-    return episodes
+register(Tables, learn=learn)
