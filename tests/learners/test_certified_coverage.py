@@ -12,14 +12,14 @@ from helpers.model_environment import ModelEnvironment
 from peakrl import Assumptions, Policy, compile_model, evaluate, solve
 from peakrl.gym.constrained_env import adapt
 from peakrl.learners import Certified
-from peakrl.learners.certified import phases as rounds
-from peakrl.learners.certified.bounds import beta, upper_mean
-from peakrl.learners.certified.confidence import EPISODES, FROZEN, LEFT, LOWER, UPPER, VIOLATION
-from peakrl.learners.certified.declared import ModelDeclarations
-from peakrl.learners.certified.episodes import GAUGED, VIOLATED, play_episodes
-from peakrl.learners.certified.learner import certify_model
-from peakrl.learners.certified.tables import BEFORE, OPEN
+from peakrl.learners.certified.bounds import LOWER, UPPER, VIOLATION, beta, upper_mean
+from peakrl.learners.certified.declared import OnModel
+from peakrl.learners.certified.episodes import play_episodes
+from peakrl.learners.certified.phases import Goal, Rounds
+from peakrl.learners.certified.tables import GAUGED, OPEN, VIOLATED
+from peakrl.learners.certified.values import first_value
 from peakrl.learners.episode import Log
+from peakrl.learners.space import ModelSpace
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import Trainer
 
@@ -105,7 +105,9 @@ class Watched:
 
     def __init__(self, model, truth, p, seed, epsilons=(1e-6,), sabotage=None):
         self.model, self.truth = model, truth
-        self.rounds = certify_model(model, epsilons, p, False, ModelDeclarations())
+        space = ModelSpace(model)
+        self.rounds = Rounds(space, OnModel(space, Assumptions()), Goal(epsilons, p, relative=False))
+        self.rounds.grow(0)
         if sabotage is not None:
             sabotage(self.rounds)
         self.generator = seed_state(np.uint64(seed))
@@ -117,38 +119,44 @@ class Watched:
 
     def play(self, episodes):
         r, model = self.rounds, self.model
-        while r.stop_reason is None and r.status[EPISODES] < episodes:
-            count, issued = int(r.status[LEFT]), len(r.issued)
+        while r.stop_reason is None and r.status.episodes < episodes:
+            count, issued = r.status.left, len(r.issued)
             play_episodes(
                 model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-                r.structure, r.params, r.tables, r.scratch, r.rows, r.live, r.gauge, r.evidence,
-                self.generator, int(r.status[EPISODES]), count, NO_LOG, 0, np.empty((0, 2)), np.zeros(2, np.int64),
+                r.tables, r.rows, r.live, r.gauge, self.generator, r.status.episodes, count, NO_LOG,
+                0, np.empty((0, 2)), np.zeros(2, np.int64),
             )  # fmt: skip
             self.compare()
             r.played(count)
             self.compare()
             for line in r.issued[issued:]:
-                judged = evaluate(model, Policy(model, r.candidate.copy()))
+                judged = evaluate(model, self.policy())
                 gap = self.truth.best.value - judged.value
                 self.false |= bool(gap > line["epsilon"] or judged.violation > line["epsilon"])
         return self
 
+    def policy(self):
+        """The candidate."""
+        space = self.rounds.space
+        return Policy(self.model, space.nodes_of(self.rounds.tables.candidate))
+
     def compare(self):
-        r, truth, off = self.rounds, self.truth, 1e-9
+        r, t, truth, off = self.rounds, self.rounds.tables, self.truth, 1e-9
         possible = truth.q > -math.inf
-        high, dead = rounds.first_value(r.structure, r.params, r.tables, r.scratch, 0.02)
-        self.failed["upper"] |= bool((r.tables.upper[possible] < truth.q[possible] - off).any())
-        self.failed["upper"] |= bool((r.tables.witness[possible] != OPEN).any())
+        high, dead = first_value(t, 0.02)
+        self.failed["upper"] |= bool((t.upper.T.ravel()[possible] < truth.q[possible] - off).any())
+        self.failed["upper"] |= bool((t.witness.T.ravel()[possible] != OPEN).any())
         self.failed["upper"] |= dead == OPEN and bool(high < truth.best.value - off)
-        if not r.status[FROZEN] or r.stop_reason:
+        if not r.status.frozen or r.stop_reason:
             return
-        values = truth.policy_values(r.candidate)
-        judged = evaluate(self.model, Policy(self.model, r.candidate.copy()))
+        policy = self.policy()
+        values, judged = truth.policy_values(policy.rows), evaluate(self.model, policy)
         self.failed["return"] |= r.return_low() > judged.value + off
-        self.failed["lower"] |= bool((r.lower_values_now()[r.nodes] > values[r.nodes] + off).any())
-        self.failed["violation"] |= r.chance_high() < judged.violation / r.goal.violation - off
-        if r.evidence.counts[GAUGED] > 0:
-            self.failed["gaps"] |= r.gap_high() < truth.mean_largest_gap(r.candidate, r.evidence.gap) - off
+        true = values.reshape(-1, self.model.num_slots).T
+        self.failed["lower"] |= bool((r.lower_values_now()[t.slots] > true[t.slots] + off).any())
+        self.failed["violation"] |= r.chance_high() < judged.violation / r.facts.violation - off
+        if t.counts[GAUGED] > 0:
+            self.failed["gaps"] |= r.gap_high() < truth.mean_largest_gap(policy.rows, t.gap.T.ravel()) - off
 
 
 def failures(model, p, runs, episodes, epsilons=(0.4, 0.1), sabotage=None):
@@ -193,14 +201,14 @@ def test_no_part_fails_more_often_than_its_share_in_many_runs(name, p):
 
 def returns_kept(learner):
     """Judge a new candidate by the returns of the one before it."""
-    freeze = learner._freeze
+    freeze = learner.freeze
 
     def keeping(rows):
-        counts, returns = learner.evidence.counts.copy(), learner.evidence.returns.copy()
+        counts, returns = learner.tables.counts.copy(), learner.tables.returns.copy()
         freeze(rows)
-        learner.evidence.counts[:], learner.evidence.returns[:] = counts, returns
+        learner.tables.counts[:], learner.tables.returns[:] = counts, returns
 
-    learner._freeze = keeping
+    learner.freeze = keeping
 
 
 def test_judging_a_candidate_by_the_returns_of_another_fails_more_often_than_its_share():
@@ -213,25 +221,24 @@ def test_judging_a_candidate_by_the_returns_of_another_fails_more_often_than_its
 
 def whole_level_for_each(learner):
     """Let every bet on upper values fail as if it were the only one, and as often as not."""
-    learner.params = learner.params._replace(log_share=np.zeros_like(learner.params.log_share))
+    learner.tables = learner.tables._replace(log_share=np.zeros_like(learner.tables.log_share))
 
 
 def old_samples_kept(learner):
     """Judge a candidate's lower values by the samples that it was chosen by, with a level above 1."""
-    freeze = learner._freeze
+    freeze = learner.freeze
 
     def keeping(rows):
         freeze(rows)
-        learner.tables.distribution[:, BEFORE] = 0
         learner.tables.cell_before[:] = 0
 
-    learner._freeze = keeping
-    learner.lower_logs = lambda: np.full(len(learner.structure.row_start) - 1, -learner.share(LOWER / 3) - 0.7)
+    learner.freeze = keeping
+    learner.lower_logs = lambda: np.full(learner.space.slots, -learner.share(LOWER / 3) - 0.7)
 
 
 def attempts_not_counted(learner):
     """Let every attempt at small gaps fail as often as it likes."""
-    learner._attempt_share = lambda attempt: -math.log(2)
+    learner.attempt_share = lambda attempt: -math.log(2)
 
 
 def violations_forgotten(learner):
@@ -239,7 +246,7 @@ def violations_forgotten(learner):
     chance = learner.chance_high
 
     def forgetting():
-        learner.evidence.counts[VIOLATED] = 0
+        learner.tables.counts[VIOLATED] = 0
         return chance()
 
     learner.chance_high = forgetting
@@ -275,7 +282,7 @@ def upper_bound_on_environment(model, seed, episodes, *, complete):
     active.advance(1)
     if complete:
         rounds = active.algorithm.rounds
-        rounds._params = rounds.params = rounds.params._replace(complete=True)
+        rounds.tables = rounds.tables._replace(complete=True)
     active.advance(episodes - 1)
     return active.algorithm.certificate().optimum_high
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import gymnasium
 import numpy as np
@@ -30,9 +30,7 @@ from peakrl.certificates.verify import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.gym.adapter import Observed
 from peakrl.learners import Certified
-from peakrl.learners.certified.confidence import KIND
-from peakrl.learners.certified.episodes import GAUGED
-from peakrl.learners.certified.phases import CANDIDATE, CHALLENGE, OPTIMISTIC
+from peakrl.learners.certified.tables import CANDIDATE, CHALLENGE, GAUGED, OPTIMISTIC, TOP
 from peakrl.learners.episode import Log
 from peakrl.training.trainer import Trainer
 
@@ -90,15 +88,15 @@ def like_environment(model, met, seed, episodes):
     settings, env = met.settings, met._trainer
     active = Trainer(model, settings, planned=episodes, seed=seed, every=0, average=False)
     rounds, theirs = active.algorithm.rounds, env.algorithm.rounds
-    shares, slots = np.full(len(rounds.params.log_share), 50.0), np.full(model.num_slots, 50.0)
+    shares, slots = np.full(len(rounds.tables.log_share), 50.0), np.full(model.num_slots, 50.0)
     weights = theirs.lower_logs()
     for slot, _, place, rows in pairs(model, env):
         slots[place] = weights[slot]
         for row, own in rows:
-            shares[own] = theirs.params.log_share[theirs.structure.distribution_of_row[row]]
-    shares[-1] = theirs.params.log_share[-1]
-    rounds.params = rounds.params._replace(complete=False, joint=True, log_share=shares)
-    rounds.goal = replace(rounds.goal, certain=False)
+            shares[own + 1] = theirs.tables.log_share[theirs.tables.distribution_of_row[row]]
+    shares[0] = theirs.tables.log_share[0]
+    rounds.tables = rounds.tables._replace(complete=False, joint=True, log_share=shares)
+    rounds.facts = replace(rounds.facts, certain=False)
     rounds.lower_logs = lambda: slots
     active.advance(episodes)
     return active
@@ -121,26 +119,28 @@ def pairs(model, env):
 def different(model, env, active, apart=0.0):
     """What differs between the tables of the two, by more than `apart`, in all states that were met."""
     mine, theirs, found = active.algorithm.rounds, env.algorithm.rounds, []
-    for name in ("status", "bounds", "passed"):
-        one, two = getattr(mine, name), getattr(theirs, name)
-        if name == "status" and one[-1] >= 0:
-            one, two = one[:-1], two[:-1]  # which slot is dead, in numbers of its own
-        found += [] if np.allclose(one, two, rtol=apart, atol=apart) else [(name, one, two)]
+
+    def numbers(rounds):
+        issued = [value for line in rounds.issued for value in line.values()]
+        # Without the slot that is dead, in numbers of its own.
+        return np.array([*astuple(rounds.status)[:-1], *astuple(rounds.bounds), *issued])
+
+    own, other = numbers(mine), numbers(theirs)
+    if own.shape != other.shape or not np.allclose(own, other, rtol=apart, atol=apart):
+        found.append((own, other))
     for name in ("counts", "returns", "gaps", "scale"):
-        same = np.allclose(getattr(mine.evidence, name), getattr(theirs.evidence, name), rtol=apart, atol=apart)
+        same = np.allclose(getattr(mine.tables, name), getattr(theirs.tables, name), rtol=apart, atol=apart)
         found += [] if same else [name]
     for slot, step, place, rows in pairs(model, env):
         for h in range(model.horizon) if model.stationary else [step]:
-            node, other = h * mine.structure.node_stride + place, h * theirs.structure.node_stride + slot
-            if not model.reachable[node]:
+            if not model.reachable[h * model.layout.node_stride + place]:
                 continue
-            tables = [(mine.tables.value[node], theirs.tables.value[other])]
-            tables += [(mine.tables.dead[node], theirs.tables.dead[other])]
-            if mine.evidence.scale[2] >= 0:  # gaps have been frozen
-                tables += [(mine.evidence.gap[node], theirs.evidence.gap[other])]
-            for row, own in rows:
-                entry, theirs_entry = h * mine.structure.entry_stride + own, h * theirs.structure.entry_stride + row
-                tables.append((mine.tables.upper[entry], theirs.tables.upper[theirs_entry]))
+            column, one, two = h * model.stationary, mine.tables, theirs.tables
+            tables = [(one.value[place, column], two.value[slot, column])]
+            tables += [(one.dead[place, column], two.dead[slot, column])]
+            if one.scale[TOP] >= 0:  # gaps have been frozen
+                tables += [(one.gap[place, column], two.gap[slot, column])]
+            tables += [(one.upper[own, column], two.upper[row, column]) for row, own in rows]
             found += [(h, place, pair) for pair in tables if abs(pair[0] - pair[1]) > apart]
     return found
 
@@ -300,9 +300,9 @@ def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_tha
         distributions, [[1.2, -1.0], [1.0, 0.9]], np.ones((1, 2, 2)), 3, initial=[0.99, 0.01], reward_range=(-1.0, 1.3)
     )
     run = certified(ModelEnvironment(model, 1), 0.4, 3000, relative=False, seed=1, assumptions=UNKNOWN)
-    evidence = run._trainer.algorithm.rounds.evidence
-    assert evidence.gap.max() == evidence.scale[2] > 3 * (1.3 + 1.0)
-    assert evidence.gaps.sum() == evidence.counts[GAUGED] > 0
+    tables = run._trainer.algorithm.rounds.tables
+    assert tables.gap.max() == tables.scale[TOP] > 3 * (1.3 + 1.0)
+    assert tables.gaps.sum() == tables.counts[GAUGED] > 0
     run.save(tmp_path / "run")
     assert peakrl.load(tmp_path / "run").episodes == run.episodes
 
@@ -406,7 +406,7 @@ def test_the_log_tells_what_every_episode_followed():
 @pytest.mark.parametrize("kind", [OPTIMISTIC, CHALLENGE, CANDIDATE])
 def test_what_is_done_in_a_state_that_waits_is_what_is_done_there_once_it_is_entered(kind):
     learner = certified(ConstrainedEnv(gymnasium.make("FrozenLake-v1"), **LAKE), 0.5, 60, relative=False)._learned
-    learner.rounds.status[KIND] = kind
+    learner.rounds.status.kind = kind
     for state, offer in ((100, (0, 1, 2, 3)), (101, (2,)), (102, (1, 3))):
         slot = learner.space.add(2, Observed(state, offer))
         taken = learner.space.first_row(slot) + min(learner.place_when_new(), len(offer) - 1)

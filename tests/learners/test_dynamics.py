@@ -140,7 +140,7 @@ def test_what_a_map_leads_to_may_be_worth_anything_until_it_is_met():
     run = peakrl.learn(Fork(), Certified(0.01), episodes=1, assumptions=declared, history="none")
     rounds, untried = run._trainer.algorithm.rounds, 1  # the row of action 1 in state 0, which was met first
     rounds.settle()
-    assert rounds.fresh().upper[untried] >= 1.0
+    assert rounds.fresh().upper[untried, 0] >= 1.0
 
 
 def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):

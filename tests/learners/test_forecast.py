@@ -9,9 +9,8 @@ import pytest
 
 import peakrl
 from helpers.certified_problems import rare_catastrophe
-from peakrl.learners.certified.confidence import ESTIMATE, FROZEN
-from peakrl.learners.certified.episodes import PLAYED
 from peakrl.learners.certified.phases import AHEAD, SIZES, TELLING, Forecast
+from peakrl.learners.certified.tables import PLAYED
 from peakrl.training.trainer import Trainer
 
 SPREAD = Forecast.of(mean=50.0, deviation=3.0, least=0.0, log_share=8.0, safe=0.0)
@@ -66,7 +65,7 @@ def test_a_share_of_an_estimate_of_nothing_is_no_aim_to_plan_for() -> None:
     active = Trainer(rare_catastrophe(), settings, planned=200, seed=0, every=0, average=False)
     active.advance(200)
     rounds = active.learned().rounds
-    assert rounds.status[FROZEN]
-    assert rounds.evidence.counts[PLAYED] >= TELLING
-    rounds.bounds[ESTIMATE] = 0.0
-    assert rounds._returns_forecast() is None
+    assert rounds.status.frozen
+    assert rounds.tables.counts[PLAYED] >= TELLING
+    rounds.bounds.estimate = 0.0
+    assert rounds.returns_forecast() is None

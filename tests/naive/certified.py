@@ -39,9 +39,9 @@ class Counted:
     """What was seen, by step, state and action in labels: read off a learner's tables by way of its model."""
 
     def __init__(self, learner):
-        self.r, self.model = learner.rounds, learner.space.model
+        self.t, self.model = learner.rounds.tables, learner.space.model
         self.steps = range(self.model.horizon)
-        self.joint = bool(self.r.params.joint)
+        self.joint = bool(self.t.joint)
 
     def states(self, step):
         if step == self.model.horizon:
@@ -51,19 +51,20 @@ class Counted:
 
     def samples(self, row, fresh=False):
         """Counter of (next slot, reward of the outcome) of a row; `fresh`: those since the candidate was frozen."""
-        t, distribution = self.r.tables, int(self.r.structure.distribution_of_row[row])
-        base, seen = int(self.r.structure.cell_start[distribution]), Counter()
-        for cell in range(base, base + int(t.distribution[distribution, 1])):
+        t, seen = self.t, Counter()
+        cell = int(t.cell_first[t.distribution_of_row[row]])
+        while cell >= 0:
             count = int(t.cell_count[cell]) - (int(t.cell_before[cell]) if fresh else 0)
             if count:
                 seen[int(t.cell_next[cell]), float(t.cell_reward[cell]) if self.joint else 0.0] += count
+            cell = int(t.cell_after[cell])
         return seen
 
     def fails(self, row):
-        return self.r.tables.max_violation[self.r.structure.group_of_row[row]] > 0
+        return self.t.max_violation[self.t.group_of_row[row]] > 0
 
     def reward(self, row):
-        return float(self.r.tables.reward[row]) if self.r.tables.known[row] else None
+        return float(self.t.reward[row]) if self.t.known[row] else None
 
 
 def upper_values(seen, most, log_share):

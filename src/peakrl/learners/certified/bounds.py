@@ -15,15 +15,25 @@ Computed about c = mean U_i, with t_i = (c - U_i)/(nu - c), so that nothing canc
 
 The minimum is at F(nu) = beta/n, or at B where F(B) <= beta/n. 1/sqrt(F) is nearly linear in nu: a secant finds it in
 one to four evaluations. nu stays below B + 10 sqrt(n) (B - min U_i).
+
+The failure probability p is shared: p_U = 0.6 p, p_L = 0.2 p (a third each for L, the lower values and the gaps),
+p_C = 0.2 p. If it is not known in advance how many bounds there will be, the i-th has the weight
+
+    omega_i = 2^-k / ((k+1)(k+2))   for 2^k <= i < 2^(k+1),   which sum to 1.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from peakrl.jit import loop
 from peakrl.types import Floats, Longs
 
+#: Shares of the failure probability: upper values, lower values, violation.
+UPPER, LOWER, VIOLATION = 0.6, 0.2, 0.2
 #: 1/sqrt(F) may be off by this share; phi is flat at its minimum, so that the bound is off by its square.
 ROUGH, FINE = 2e-2, 1e-5
 MOST_STEPS = 40
@@ -121,3 +131,18 @@ def upper_mean(
             break
         before, before_y, nu = nu, y, following
     return best, best_nu
+
+
+def mixed_bound(values: Floats, counts: NDArray[np.int64], total: float, bound: float, log_share: float) -> float:
+    """Return the upper bound of a mean by both kinds of bets, half the share for each."""
+    half = log_share + math.log(2)
+    seen = np.flatnonzero(counts)
+    values, counts, total = values[seen], counts[seen], float(total)
+    high, _ = upper_mean(values, counts, len(seen), total, bound, half, beta(total, half), -math.inf, FINE)
+    return high
+
+
+def log_weight(index: Longs) -> Floats:
+    """Return log(1/omega_i), i = 1, 2, .."""
+    k = np.floor(np.log2(index))
+    return np.asarray(k * math.log(2) + np.log((k + 1) * (k + 2)))

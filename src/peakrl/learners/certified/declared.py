@@ -1,29 +1,47 @@
-"""Declarations as the certified learner uses them: checked on models, trusted for environments."""
+"""Declarations as the certified learner uses them: checked on models, trusted for environments.
+
+How many bounds share p_U, one for each distribution and step and one for the first state:
+
+    model          (number of distributions) (H-1) + 1, or pairs instead of distributions if dynamics are declared
+    environment    S A (H-1) + 1 if there are at most S states and A actions; otherwise the i-th distribution in the
+                   order of first visits has the weight omega_i (`bounds`), that of the first state being the first
+
+H instead of H-1 if rewards depend on the outcome, and 1 instead of H-1 if every distribution belongs to one step. The
+lower values share their part in the same way, by states. If s' = g(s, a, noise) is declared, all noises so far count
+for every pair, also for one discovered later: its bound is one of a number that is fixed from the start, so S must be
+known.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from peakrl.errors import SettingsError
+from peakrl.errors import SettingsError, TargetError
 from peakrl.gym.adapter import Rules
 from peakrl.learners.assumptions.assumptions import (
     ROUNDING,
     Assumptions,
-    Declared,
-    Dependence,
-    Function,
+    Dynamics,
     check_max_reward,
     distributions_of_rows,
     make_groups,
     pair_label,
 )
-from peakrl.learners.space import ModelSpace
-from peakrl.tabular import TabularModel
-from peakrl.types import Floats, Ints
+from peakrl.learners.certified.bounds import UPPER, log_weight
+from peakrl.learners.space import GrowingSpace, ModelSpace, Space
+from peakrl.types import Floats, Ints, Longs
 
+#: In place of the next slot if declared dynamics lead to a state that was not visited.
+UNMET = -1
+#: The distribution of the noise, if dynamics are declared.
+NOISE = 1
 #: A larger declared number of states is ignored: weights by the order of first visits give tighter bounds.
 MOST_STATES = 1 << 20
 #: Tolerance for the probabilities of one noise in different rows.
@@ -31,46 +49,76 @@ CLOSE = 1e-9
 
 
 @dataclass(frozen=True)
-class Declarations:
-    """Declarations about an environment."""
+class Facts:
+    """What is known about a target before the first episode."""
 
-    #: The highest reward of a step (of steps without a violation, if that is declared).
+    #: The range of a step's reward, and the highest one (of steps without a violation, if that is declared).
+    reward_range: tuple[float, float]
     most: float
+    #: The largest violation of an episode.
+    violation: float
     #: May rewards depend on more than step, state and action? Then bounds are on reward plus next value.
     joint: bool
     deterministic: bool
-    #: Does a pair violate always or never?
+    #: Does a pair violate always or never, so that one observation decides?
     certain: bool
-    #: Is everything safe that is not declared to fail?
+    #: Is everything safe that is not declared to fail (`Assumptions.support`, `safe_policy`)?
     safe: bool
-    #: Upper bound on the number of states; None: not specified.
-    states: int | None
-    depends_on: Dependence | None
-    #: (step, state, action) -> reward; None if rewards are observed.
-    rewards: Function | None
-    #: (step, state, action) -> key of the pairs that share a distribution of the next state; None: each has its own.
-    distribution_key: Function | None
-    #: The next state as a function of state, action and noise, and the noises; None if it is not declared.
-    dynamics: Declared | None = None
+    #: Number of noises, if dynamics are declared.
+    noises: int = 0
+    #: Are states discovered online? Then the upper bound on their number (None: not specified) and that of actions.
+    growing: bool = False
+    states: int | None = None
+    actions: int | None = None
 
 
-@dataclass(frozen=True)
-class ModelDeclarations:
-    """Declarations about a model, as arrays by row."""
+class Declared(ABC):
+    """Declarations about the rows of a space, and how many bounds share the failure probability."""
 
-    #: [row]: pairs with the same number share the distribution of the next state; None: each has its own.
-    distribution_of_row: Ints | None = None
-    #: [row]: pairs with the same number share their constraints.
-    group_of_row: Ints | None = None
-    #: [row]: the reward, if it is known in advance.
-    rewards: Floats | None = None
-    max_reward: float | None = None
-    deterministic: bool = False
-    #: [row, noise]: the next slot.
-    noise_next: Ints | None = None
-    #: Are the constraints declared, and is safety declared?
-    constraints: bool = False
-    safe: bool = False
+    facts: Facts
+    #: Number of bounds that share p_U, without the one on the first state, and of lower values; None: weights.
+    upper_bets: int | None
+    lower_bets: int | None
+    #: Number of steps with bounds of their own, for weights.
+    steps: int = 1
+    #: Upper bound on the number of cells; 0 if it is not known.
+    cells: int = 0
+
+    @abstractmethod
+    def rows(self, first: int) -> tuple[Longs, Longs, Floats | None]:
+        """Return distribution, group and declared reward (None: not declared) of the rows from `first` on."""
+
+    @abstractmethod
+    def lead(self, noise_next: Ints, first: int) -> None:
+        """Set [row, noise] the next slots of the noises from, and to, the slots from `first` on."""
+
+    def upper_logs(self, distributions: Longs, failure_probability: float) -> Floats:
+        """Return log(1/d) of the upper bounds on distributions."""
+        whole = UPPER * failure_probability
+        if self.upper_bets is None:
+            return (
+                math.log(1 / whole)
+                + log_weight(distributions + 1)
+                + np.where(distributions > 0, math.log(self.steps), 0.0)
+            )
+        bets = self.upper_bets + 1
+        # Two formulas that may differ in the last digit.
+        share = math.log(1 / whole) + math.log(bets) if self.facts.growing else math.log(bets / whole)
+        return np.full(len(distributions), share)
+
+    def lower_logs(self, slots: int, ends: int) -> Floats:
+        """[slot]: log of the number of lower bounds that share d, or of the inverse weight."""
+        if self.lower_bets is None:
+            return log_weight(np.maximum(np.arange(slots) - ends + 1, 1)) + math.log(self.steps)
+        return np.full(slots, math.log(self.lower_bets))
+
+
+def pairs(space: Space, first: int) -> Iterator[tuple[int, Any, Any]]:
+    """Yield step (0 if all steps share it), state and action of the rows from `first` on."""
+    slots, steps = space.slot_of_row, space.slot_step
+    for row in range(first, space.rows):
+        slot = int(slots[row])
+        yield 0 if space.shared else int(steps[slot]), space.state_of_slot(slot), space.action_of_row(row)
 
 
 def declares_safety(assumptions: Assumptions) -> bool:
@@ -78,8 +126,22 @@ def declares_safety(assumptions: Assumptions) -> bool:
     return assumptions.support is not None or assumptions.safe_policy is not None
 
 
-def environment_declarations(rules: Rules, assumptions: Assumptions) -> Declarations:
-    """Return the declarations about an environment; raise for those that the learner cannot use there."""
+def check_noises(assumptions: Assumptions) -> int:
+    """Return the number of noises; raise if declared dynamics have none."""
+    if assumptions.dynamics is None:
+        return 0
+    if not assumptions.dynamics[1]:
+        raise SettingsError("dynamics names no noises; it must be (function of state, action and noise, noises)")
+    if assumptions.deterministic:
+        raise SettingsError("dynamics is declared, but deterministic says that there is no noise. Leave one out")
+    return len(assumptions.dynamics[1])
+
+
+# Environments -----------------------------------------------------------------------------------------------------
+
+
+def environment_facts(rules: Rules, assumptions: Assumptions) -> Facts:
+    """Return what is known about an environment; raise for declarations that the learner cannot use there."""
     if rules.constraints.bounds is None:
         raise SettingsError(
             "constraint_bounds is not given: a certificate bounds the violation, so pass constraint_bounds=, the "
@@ -99,75 +161,159 @@ def environment_declarations(rules: Rules, assumptions: Assumptions) -> Declarat
                 f"{name} is declared, but rewards may depend on the outcome: declare rewards as well, a function of "
                 "(step, state, action), or True if a reward depends on step, state and action only"
             )
-    if assumptions.dynamics is not None:
-        check_noises(assumptions)
-        if rules.states is None:
-            raise SettingsError(
-                "dynamics needs an upper bound on the number of states, since noises from before the first visit "
-                "to a state count for it too: declare Assumptions(states=...)"
-            )
+    noises = check_noises(assumptions)
+    if noises and rules.states is None:
+        raise SettingsError(
+            "dynamics needs an upper bound on the number of states, since noises from before the first visit "
+            "to a state count for it too: declare Assumptions(states=...)"
+        )
     lo, hi = rules.reward_range
     most = hi if assumptions.max_reward is None else min(hi, assumptions.max_reward)
     if most < lo:
         raise SettingsError(f"max_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
-    return Declarations(
+    useful = rules.states is not None and (rules.states <= MOST_STATES or noises > 0)
+    return Facts(
+        reward_range=(lo, hi),
         most=most,
+        violation=rules.horizon * math.fsum(rules.constraints.bounds),
         joint=joint,
         deterministic=deterministic,
         certain=deterministic or assumptions.constraints is not None,
         safe=declares_safety(assumptions),
-        states=known_states(rules.states, assumptions),
-        depends_on=assumptions.constraint_depends_on,
-        rewards=assumptions.rewards if callable(assumptions.rewards) else None,
-        distribution_key=assumptions.shared_transitions if callable(assumptions.shared_transitions) else None,
-        dynamics=assumptions.dynamics,
+        noises=noises,
+        growing=True,
+        states=rules.states if useful else None,
+        actions=len(rules.actions),
     )
 
 
-def known_states(states: int | None, assumptions: Assumptions) -> int | None:
-    """Return the upper bound on the number of states; None if it is not given or too large to help."""
-    useful = states is not None and (states <= MOST_STATES or assumptions.dynamics is not None)
-    return states if useful else None
+class OnEnvironment(Declared):
+    """Declarations about an environment."""
+
+    def __init__(self, space: GrowingSpace, assumptions: Assumptions) -> None:
+        facts = self.facts = environment_facts(space.rules, assumptions)
+        self.space, self.assumptions = space, assumptions
+        self._dynamics = None if assumptions.dynamics is None else Dynamics(assumptions.dynamics, space)
+        #: Numbers of the keys of distributions and groups that several rows share, in the order of first visits.
+        self._distributions: dict[Hashable, int] = {}
+        self._groups: dict[Hashable, int] = {}
+        #: By (step, state): the (row, noise) that lead to it, if it was not visited.
+        self._unmet: dict[tuple[int, Hashable], list[tuple[int, int]]] = {}
+        self.steps = max(1, space.horizon if facts.joint else space.horizon - 1) if space.shared else 1
+        self.upper_bets = self.lower_bets = None
+        if facts.states is not None and facts.actions is not None:
+            steps = self.steps if space.shared else space.horizon
+            self.upper_bets, self.lower_bets = facts.states * facts.actions * steps, facts.states * steps
+
+    def rows(self, first: int) -> tuple[Longs, Longs, Floats | None]:
+        """Return distribution, group and declared reward (None: not declared) of the rows from `first` on."""
+        self._check_number()
+        space, given = self.space, self.assumptions
+        groups = np.arange(first, space.rows)
+        distributions, rewards, numbers = groups + 1, None, self._distributions
+        if self._dynamics is not None:
+            distributions[:] = NOISE
+        elif callable(given.shared_transitions):
+            shared = [(pair[0], given.shared_transitions(*pair)) for pair in pairs(space, first)]
+            distributions[:] = [numbers.setdefault(key, len(numbers) + 1) for key in shared]
+        if given.constraint_depends_on is not None:
+            states, actions = space.slot_state[space.slot_of_row[first:]].tolist(), space.row_action[first:].tolist()
+            same = {"pair": zip(states, actions, strict=True), "state": states, "action": actions}
+            keys = same[given.constraint_depends_on]
+            groups[:] = [self._groups.setdefault(key, len(self._groups)) for key in keys]
+        if callable(given.rewards):
+            rewards = np.array([float(given.rewards(*pair)) for pair in pairs(space, first)])
+        return distributions, groups, rewards
+
+    def _check_number(self) -> None:
+        """Raise if there are more states (at a step, if steps have their own) than declared."""
+        most = self.facts.states
+        for met in self.space.lookup:
+            if most is not None and len(met) > most:
+                newest = next(itertools.islice(met, most, None))
+                raise TargetError(f"state {newest!r} is one more than the {most} declared states")
+
+    def lead(self, noise_next: Ints, first: int) -> None:
+        """Set [row, noise] the next slots of the noises from, and to, the slots from `first` on."""
+        space = self.space
+        assert self._dynamics is not None
+        for slot in range(first, space.slots):
+            step = int(space.slot_step[slot])
+            for row, noise in self._unmet.pop((step, space.labels[slot]), ()):
+                noise_next[row, noise] = slot
+            after = 0 if space.shared else step + 1
+            if after == space.horizon and not space.shared:
+                continue  # the last step leads to its end, and the noise is unknown
+            for row in range(space.first_row(slot), space.first_row(slot) + len(space.offers[slot])):
+                for state, noise in self._dynamics.reached(row).items():
+                    noise_next[row, noise] = after if state is None else space.lookup[after].get(state, UNMET)
+                    if noise_next[row, noise] == UNMET:
+                        self._unmet.setdefault((after, state), []).append((row, noise))
 
 
-def check_noises(assumptions: Assumptions) -> None:
-    """Raise if declared dynamics have no noises."""
-    assert assumptions.dynamics is not None
-    if not assumptions.dynamics[1]:
-        raise SettingsError("dynamics names no noises; it must be (function of state, action and noise, noises)")
-    if assumptions.deterministic:
-        raise SettingsError("dynamics is declared, but deterministic says that there is no noise. Leave one out")
+# Models -----------------------------------------------------------------------------------------------------------
 
 
-def declared_on_model(model: TabularModel, assumptions: Assumptions) -> ModelDeclarations:
-    """Return the declarations about a model as arrays; raise if one is false."""
-    check_max_reward(model, assumptions.max_reward)
-    groups = None
-    if assumptions.constraint_depends_on is not None:
-        groups = make_groups(ModelSpace(model), assumptions.constraint_depends_on, model).of_row
-    distributions = None if assumptions.shared_transitions is None else distributions_of_rows(model, assumptions)
-    if distributions is not None and model.payoffs.stride > 0 and not assumptions.deterministic:
-        raise SettingsError(
-            "shared_transitions is declared, but rewards depend on the outcome: pairs of one group would have to share "
-            "the joint distribution of reward and next state, which it does not say. Leave it out"
+class OnModel(Declared):
+    """Declarations about a model; raises if one is false."""
+
+    def __init__(self, space: ModelSpace, assumptions: Assumptions) -> None:
+        model = space.model
+        check_max_reward(model, assumptions.max_reward)
+        depends_on, rows = assumptions.constraint_depends_on, np.arange(model.num_rows)
+        self._groups = rows if depends_on is None else make_groups(space, depends_on, model).of_row.astype(np.int64)
+        shared = bool(assumptions.shared_transitions)
+        distributions = distributions_of_rows(model, assumptions).astype(np.int64) if shared else rows
+        by_outcome, deterministic = model.payoffs.stride > 0, bool(assumptions.deterministic)
+        if shared and by_outcome and not deterministic:
+            raise SettingsError(
+                "shared_transitions is declared, but rewards depend on the outcome: pairs of one group would have to "
+                "share the joint distribution of reward and next state, which it does not say. Leave it out"
+            )
+        self._rewards = declared_rewards(space, assumptions)
+        noises = check_noises(assumptions)
+        self._noise_next = declared_dynamics(space, assumptions) if noises else None
+        least, most = model.reward_range
+        self.facts = Facts(
+            reward_range=(least, most),
+            most=most if assumptions.max_reward is None else min(most, assumptions.max_reward),
+            violation=model.horizon * float(sum(model.constraint_bounds)),
+            joint=by_outcome and not deterministic,
+            deterministic=deterministic,
+            certain=deterministic or not by_outcome or assumptions.constraints is not None,
+            safe=declares_safety(assumptions),
+            noises=noises,
         )
-    return ModelDeclarations(
-        distributions, groups, declared_rewards(model, assumptions), assumptions.max_reward,
-        bool(assumptions.deterministic), declared_map(model, assumptions), assumptions.constraints is not None,
-        declares_safety(assumptions),
-    )  # fmt: skip
+        # A cell for each outcome; stored distributions that are declared equal may differ in their number of outcomes.
+        sizes = np.zeros(int(distributions.max()) + 1, np.int64)
+        np.maximum.at(sizes, distributions, np.diff(model.layout.outcome_start)[model.layout.row_distribution])
+        self.cells = (noises or int(sizes.sum())) + model.num_slots
+        self._distributions = np.full(model.num_rows, NOISE) if noises else distributions + 1
+        bets, steps = model.num_rows if noises else len(sizes), 1
+        if model.stationary:
+            steps = model.horizon if self.facts.joint else model.horizon - 1
+        self.upper_bets, self.lower_bets = bets * steps, max(1, model.num_slots * steps)
+
+    def rows(self, first: int) -> tuple[Longs, Longs, Floats | None]:
+        """Return distribution, group and declared reward (None: not declared) of all rows."""
+        return self._distributions, self._groups, self._rewards
+
+    def lead(self, noise_next: Ints, first: int) -> None:
+        """Set [row, noise] the next slots of the noises."""
+        assert self._noise_next is not None
+        noise_next[...] = self._noise_next
 
 
-def declared_rewards(model: TabularModel, assumptions: Assumptions) -> Floats | None:
+def declared_rewards(space: ModelSpace, assumptions: Assumptions) -> Floats | None:
     """[row]: the declared rewards, or None."""
+    model = space.model
     if not assumptions.rewards:
         return None
     if model.payoffs.stride > 0:
         raise SettingsError("rewards are declared, but they depend on the outcome. Leave rewards out")
     if assumptions.rewards is True:
         return model.row_reward
-    space = ModelSpace(model)
-    declared = np.array([float(assumptions.rewards(*pair_of(space, row))) for row in range(model.num_rows)])
+    declared = np.array([float(assumptions.rewards(*pair)) for pair in pairs(space, 0)])
     wrong = np.flatnonzero(~(np.abs(declared - model.row_reward) <= ROUNDING * np.maximum(1.0, np.abs(declared))))
     if wrong.size:
         row = int(wrong[0])
@@ -177,60 +323,30 @@ def declared_rewards(model: TabularModel, assumptions: Assumptions) -> Floats | 
     return declared
 
 
-def pair_of(space: ModelSpace, row: int) -> tuple[int, Any, Any]:
-    """Return step, state and action of a row; step 0 if all steps share it."""
-    slot = int(space.slot_of_row[row])
-    step = 0 if space.shared else int(space.slot_step[slot])
-    return step, space.state_of_slot(slot), space.action_of_row(row)
-
-
-def declared_map(model: TabularModel, assumptions: Assumptions) -> Ints | None:
-    """[row, noise]: the declared next slot, or None."""
-    if assumptions.dynamics is None:
-        return None
-    rule, noises = assumptions.dynamics
+def declared_dynamics(space: ModelSpace, assumptions: Assumptions) -> Ints:
+    """[row, noise]: the declared next slot; raise unless the noise has one distribution in all rows."""
+    model, layout = space.model, space.model.layout
     if model.payoffs.stride > 0:
         raise SettingsError("dynamics is declared, but rewards depend on the outcome. Leave dynamics out")
-    check_noises(assumptions)
-    space, slots = ModelSpace(model), next_slots(model)
-    following = np.empty((model.num_rows, len(noises)), np.int32)
-    for row in range(model.num_rows):
-        step, state, action = pair_of(space, row)
-        for number, noise in enumerate(noises):
-            reached = rule(state, action, noise)
-            following[row, number] = slots.get((0 if space.shared else step + 1, reached), -1)
-            if following[row, number] < 0:
+    assert assumptions.dynamics is not None
+    dynamics, noises = Dynamics(assumptions.dynamics, space), assumptions.dynamics[1]
+    slots = {(int(step), model.state_of_slot(slot)): slot for slot, step in enumerate(model.step_of_slot)}
+    following, distribution = np.empty((model.num_rows, len(noises)), np.int32), None
+    for row, (step, state, action) in enumerate(pairs(space, 0)):
+        for reached, noise in dynamics.reached(row).items():
+            following[row, noise] = slots.get((0 if space.shared else step + 1, reached), UNMET)
+            if following[row, noise] == UNMET:
                 raise SettingsError(
-                    f"dynamics leads from state {state!r}, action {action!r} by noise {noise!r} to {reached!r}, "
-                    "which is not a state there"
+                    f"dynamics leads from state {state!r}, action {action!r} by noise {noises[noise]!r} to "
+                    f"{reached!r}, which is not a state there"
                 )
-    check_map(model, following)
-    return following
-
-
-def next_slots(model: TabularModel) -> dict[tuple[int, Any], int]:
-    """Return the slot of each state by step; step 0 if all steps share it."""
-    if model.stationary:
-        return {(0, model.state_of_slot(slot)): slot for slot in range(model.num_slots)}
-    found: dict[tuple[int, Any], int] = {}
-    ranges = model.layout.step_slots.tolist()
-    for step, (first, last) in enumerate(ranges):
-        found |= {(step, model.state_of_slot(slot)): slot for slot in range(first, last)}
-    after = max(last for _, last in ranges)
-    return found | {(model.horizon, model.state_of_slot(slot)): slot for slot in range(after, model.num_slots)}
-
-
-def check_map(model: TabularModel, following: Ints) -> None:
-    """Raise unless the next state of every row determines the noise, with one distribution of the noise for all."""
-    layout, distribution = model.layout, np.full(following.shape[1], -1.0)
-    for row in range(model.num_rows):
-        where = pair_label(model, row)
-        if len(set(following[row].tolist())) < following.shape[1]:
-            raise SettingsError(f"dynamics: at {where} two noises lead to one state, which must determine the noise")
         d = layout.row_distribution[row]
         outcomes = slice(layout.outcome_start[d], layout.outcome_start[d + 1])
         chance = dict(zip(layout.outcome_next[outcomes].tolist(), layout.outcome_probability[outcomes], strict=True))
         own = np.array([chance.pop(int(slot), 0.0) for slot in following[row]])
-        distribution = own if distribution[0] < 0 else distribution
+        distribution = own if distribution is None else distribution
         if chance or (np.abs(own - distribution) > CLOSE).any():
-            raise SettingsError(f"dynamics: at {where} the next state does not have the declared distribution")
+            raise SettingsError(
+                f"dynamics: at {pair_label(model, row)} the next state does not have the declared distribution"
+            )
+    return following

@@ -13,166 +13,134 @@ max_h g_h(s_h), rounded up to such a grid over [0, max g], with 0 exact.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from peakrl.jit import loop
-from peakrl.learners.certified.tables import CELLS, OPEN, SAMPLES, Params, Scratch, Structure, Tables
-from peakrl.learners.certified.values import forbid, note_change, refresh, update_entry
+from peakrl.learners.certified.tables import (
+    FIRST,
+    GAUGED,
+    GRID,
+    LEAST,
+    MOST,
+    OPEN,
+    PLAYED,
+    SQUARES,
+    SUM,
+    TOP,
+    VIOLATED,
+    Tables,
+)
+from peakrl.learners.certified.values import forbid, refresh_noted, update_entry
 from peakrl.learners.episode import Log, lacks_room, note_episode, take_row
 from peakrl.sampling import Words, draw_first
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
-#: Steps of the grids on which returns and gaps are counted.
-GRID = 1 << 16
 #: An entry is updated when the samples of its distribution have grown by this factor.
 GROWTH = 1.05
-#: `Evidence.counts`: episodes of the frozen candidate, those that violated, episodes since the gaps were frozen.
-PLAYED, VIOLATED, GAUGED = 0, 1, 2
-
-
-class Evidence(NamedTuple):
-    """Statistics of the episodes of the frozen candidate."""
-
-    counts: Longs
-    #: [GRID + 1]: histogram of returns; return = low + width * index.
-    returns: Longs
-    #: [GRID + 1]: histogram of largest gaps; gap = top * index / GRID.
-    gaps: Longs
-    #: [node]: g as frozen.
-    gap: Floats
-    #: [5]: least return, most return, largest g, sum of returns, sum of their squares.
-    scale: Floats
 
 
 @loop
-def note_sample(
-    structure: Structure, params: Params, tables: Tables, distribution: int, following: int, reward: float
-) -> None:
+def note_sample(t: Tables, distribution: int, following: int, reward: float) -> None:
     """Count one sample of a distribution; a new pair of next slot and reward takes a new cell."""
-    base, size = structure.cell_start[distribution], tables.distribution[distribution, CELLS]
-    tables.distribution[distribution, SAMPLES] += 1
-    for i in range(base, base + size):
-        if tables.cell_next[i] == following and (not params.joint or tables.cell_reward[i] == reward):
-            tables.cell_count[i] += 1
+    t.samples[distribution] += 1
+    cell = t.cell_first[distribution]
+    while cell >= 0:
+        if t.cell_next[cell] == following and (not t.joint or t.cell_reward[cell] == reward):
+            t.cell_count[cell] += 1
             return
-    tables.cell_next[base + size] = following
-    tables.cell_reward[base + size] = reward
-    tables.cell_count[base + size] = 1
-    tables.distribution[distribution, CELLS] = size + 1
+        cell = t.cell_after[cell]
+    cell = t.cells[0]
+    t.cells[0] += 1
+    t.cell_distribution[cell] = distribution
+    t.cell_next[cell] = following
+    t.cell_reward[cell] = reward
+    t.cell_count[cell] = 1
+    if t.cell_first[distribution] < 0:
+        t.cell_first[distribution] = cell
+    else:
+        t.cell_after[t.cell_last[distribution]] = cell
+    t.cell_last[distribution] = cell
 
 
 @loop
-def note_noise(structure: Structure, tables: Tables, distribution: int, row: int, following: int) -> None:
+def note_noise(t: Tables, distribution: int, row: int, following: int) -> None:
     """Count the noise that led from a row to `following`; at the last step of an environment it may be unknown."""
-    for noise in range(structure.noises):
-        if structure.noise_next[row * structure.noises + noise] == following:
-            tables.distribution[distribution, SAMPLES] += 1
-            tables.cell_count[structure.cell_start[distribution] + noise] += 1
+    for noise in range(t.noises):
+        if t.noise_next[row, noise] == following:
+            t.samples[distribution] += 1
+            t.cell_count[noise] += 1
             return
 
 
 @loop
-def count_path(structure: Structure, params: Params, tables: Tables, path: Scratch, length: int) -> None:
+def count_path(t: Tables, length: int) -> None:
     """Count the samples of an episode and record its rewards and tested groups."""
-    first = tables.distribution.shape[0] - 1
-    note_sample(structure, params, tables, first, path.slot[0], 0.0)
+    note_sample(t, np.int64(FIRST), t.path_slot[0], 0.0)
     for step in range(length):
-        row, distribution = path.row[step], np.int64(structure.distribution_of_row[path.row[step]])
-        if structure.noises > 0:
-            note_noise(structure, tables, distribution, row, path.following[step])
+        row = t.path_row[step]
+        distribution = np.int64(t.distribution_of_row[row])
+        if t.noises > 0:
+            note_noise(t, distribution, row, t.path_next[step])
         else:
-            note_sample(
-                structure,
-                params,
-                tables,
-                distribution,
-                path.following[step],
-                path.earned[step] if params.joint else 0.0,
-            )
-        if not params.joint:
-            tables.known[row] = 1
-            tables.reward[row] = path.earned[step]
-        tables.tested[structure.group_of_row[row]] = 1
+            note_sample(t, distribution, t.path_next[step], t.path_reward[step] if t.joint else 0.0)
+        if not t.joint:
+            t.known[row] = 1
+            t.reward[row] = t.path_reward[step]
+        t.tested[t.group_of_row[row]] = 1
 
 
 @loop
-def learn_path(
-    structure: Structure,
-    params: Params,
-    tables: Tables,
-    path: Scratch,
-    length: int,
-    live: bool,
-    log: Log,
-) -> None:
+def learn_path(t: Tables, length: int, live: bool, log: Log) -> None:
     """Learn from the `length` steps of an episode.
 
     `live`: the greedy rows are followed, so their changes are logged.
     """
-    count_path(structure, params, tables, path, length)
-    for back in range(length):
-        step = length - 1 - back
-        slot, row = path.slot[step], path.row[step]
-        node, entry = step * structure.node_stride + slot, step * structure.entry_stride + row
-        distribution = structure.distribution_of_row[row]
-        grown = params.deterministic or tables.distribution[distribution, SAMPLES] >= GROWTH * tables.updated[entry]
-        if tables.witness[entry] != OPEN or not grown:
-            continue
-        before = tables.greedy[node]
-        update_entry(structure, params, tables, path, step, row)
-        refresh(structure, tables, step, slot)
-        note_change(tables, node, before, live, log)
+    count_path(t, length)
+    for step in range(length - 1, -1, -1):
+        row, column = t.path_row[step], step * t.shift
+        grown = t.deterministic or t.samples[t.distribution_of_row[row]] >= GROWTH * t.updated[row, column]
+        if t.witness[row, column] == OPEN and grown:
+            update_entry(t, step, row)
+            refresh_noted(t, column, t.path_slot[step], live, log)
 
 
 @loop
-def forbid_path(structure: Structure, tables: Tables, path: Scratch, length: int, live: bool, log: Log) -> None:
+def forbid_path(t: Tables, length: int, live: bool, log: Log) -> None:
     """Rule out the groups that violated in an episode."""
     for step in range(length):
-        if path.violated[step] > 0.0:
-            group = np.int64(structure.group_of_row[path.row[step]])
-            forbid(structure, tables, group, path.violated[step], live, log)
+        if t.path_violation[step] > 0.0:
+            forbid(t, np.int64(t.group_of_row[t.path_row[step]]), t.path_violation[step], live, log)
 
 
 @loop
-def note_evidence(structure: Structure, evidence: Evidence, path: Scratch, length: int) -> None:
+def note_evidence(t: Tables, length: int) -> None:
     """Count one episode of the frozen candidate: its return, whether it violated, its largest gap."""
     total, violated, gap = 0.0, 0.0, 0.0
     for step in range(length):
-        total += path.earned[step]
-        violated += path.violated[step]
-        gap = max(gap, evidence.gap[step * structure.node_stride + path.slot[step]])
-    least, most, top = evidence.scale[0], evidence.scale[1], evidence.scale[2]
-    place = np.int64(math.floor((total - least) / (most - least) * GRID)) if most > least else np.int64(0)
-    evidence.returns[min(max(place, np.int64(0)), np.int64(GRID))] += 1
-    evidence.scale[3] += total
-    evidence.scale[4] += total * total
-    evidence.counts[PLAYED] += 1
+        total += t.path_reward[step]
+        violated += t.path_violation[step]
+        gap = max(gap, t.gap[t.path_slot[step], step * t.shift])
+    least, most, top = t.scale[LEAST], t.scale[MOST], t.scale[TOP]
+    index = np.int64(math.floor((total - least) / (most - least) * GRID)) if most > least else np.int64(0)
+    t.returns[min(max(index, np.int64(0)), np.int64(GRID))] += 1
+    t.scale[SUM] += total
+    t.scale[SQUARES] += total * total
+    t.counts[PLAYED] += 1
     if violated > 0.0:
-        evidence.counts[VIOLATED] += 1
+        t.counts[VIOLATED] += 1
     if top >= 0.0:
-        evidence.gaps[np.int64(math.ceil(gap / top * GRID)) if top > 0.0 else 0] += 1
-        evidence.counts[GAUGED] += 1
+        t.gaps[np.int64(math.ceil(gap / top * GRID)) if top > 0.0 else 0] += 1
+        t.counts[GAUGED] += 1
 
 
 @loop
-def take_episode(
-    structure: Structure,
-    params: Params,
-    tables: Tables,
-    path: Scratch,
-    length: int,
-    live: bool,
-    gauge: bool,
-    evidence: Evidence,
-    log: Log,
-) -> None:
-    """Learn from the episode in `path`."""
+def take_episode(t: Tables, length: int, live: bool, gauge: bool, log: Log) -> None:
+    """Learn from the episode in the tables; `gauge`: it is one of the frozen candidate."""
     if gauge:
-        note_evidence(structure, evidence, path, length)
-    forbid_path(structure, tables, path, length, live, log)
-    learn_path(structure, params, tables, path, length, live, log)
+        note_evidence(t, length)
+    forbid_path(t, length, live, log)
+    learn_path(t, length, live, log)
 
 
 @loop
@@ -183,16 +151,12 @@ def play_episodes(
     row_payoff: Ints,
     #: [record, 2]: reward and total violation.
     payoff: Floats,
-    structure: Structure,
-    params: Params,
-    tables: Tables,
-    path: Scratch,
-    #: [node]: the rows that are followed; `tables.greedy` itself if `live`.
+    t: Tables,
+    #: [slot, column]: the rows that are followed; `t.greedy` itself if `live`.
     followed: Ints,
     live: bool,
     #: Are these episodes of the frozen candidate?
     gauge: bool,
-    evidence: Evidence,
     generator: Words,
     done: int,
     episodes: int,
@@ -211,18 +175,18 @@ def play_episodes(
             return k
         slot = draw_first(generator, sampler)
         earned, violated = 0.0, 0.0
-        for step in range(layout.horizon):
-            row = np.int64(followed[step * layout.node_stride + slot])
+        for step in range(t.horizon):
+            row = np.int64(followed[slot, step * t.shift])
             record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
-            path.slot[step] = slot
-            path.row[step] = row
-            path.following[step] = following
-            path.earned[step] = payoff[record, 0]
-            path.violated[step] = payoff[record, 1]
+            t.path_slot[step] = slot
+            t.path_row[step] = row
+            t.path_next[step] = following
+            t.path_reward[step] = payoff[record, 0]
+            t.path_violation[step] = payoff[record, 1]
             earned += payoff[record, 0]
             violated += payoff[record, 1]
             slot = following
         note_episode(experience, counters, done, k, earned, violated)
         log.head[1] = done + k + 2
-        take_episode(structure, params, tables, path, layout.horizon, live, gauge, evidence, log)
+        take_episode(t, t.horizon, live, gauge, log)
     return episodes

@@ -1,33 +1,28 @@
 """The certificate of a certified learner, with the counts and returns from which it can be computed again.
 
 Everything follows from the evidence by the formulas of `bounds`, `values`, `gaps`, `confidence` and `phases`;
-`certificates.verify_learned` computes it in independent code. Arrays have the names of the tables.
+`certificates.verify_learned` computes it in independent code. Arrays have the names of the tables; nodes and entries
+are ordered by step, cells by distribution, and the distribution of the first state is the last one.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.learners.assumptions.assumptions import Assumptions
 from peakrl.learners.certified.bounds import FINE
-from peakrl.learners.certified.confidence import ATTEMPTS, EPISODES, FROZEN, POLICIES, Counts
-from peakrl.learners.certified.environment import GrowingRounds
-from peakrl.learners.certified.episodes import PLAYED, VIOLATED
 from peakrl.learners.certified.phases import Rounds
-from peakrl.learners.certified.tables import OPEN
+from peakrl.learners.certified.tables import FIRST, OPEN, PLAYED, TOP, VIOLATED
 from peakrl.learners.certified.values import first_value
 from peakrl.learners.infeasibility import DECLARED
+from peakrl.learners.space import GrowingSpace
+from peakrl.types import Longs
 
-if TYPE_CHECKING:
-    from peakrl.learners.certified.learner import CertifiedLearner
-
-#: Tables in the evidence.
-COUNTED = ("distribution", "cell_next", "cell_reward", "cell_count", "known", "reward", "tested", "max_violation")
-STRUCTURE = ("row_start", "distribution_of_row", "group_of_row", "cell_start")
 #: What each declaration means, for `rests_on`.
 WORDS = {
     "shared_transitions": "declared: pairs of one group share the distribution of the next state",
@@ -42,66 +37,60 @@ WORDS = {
 }
 
 
-def certificate(learner: CertifiedLearner) -> Certificate:
+def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[float, ...]) -> Certificate:
     """Return the certificate for the smallest epsilon or, if it is not reached, the current bounds."""
-    r = learner.rounds
-    if isinstance(r, GrowingRounds):
-        r.settle()
-    bounds = bounds_now(learner)
-    epsilon = learner.settings.epsilon[-1]
-    if learner.settings.relative:
+    r.settle()
+    bounds, epsilon = bounds_now(r), r.goal.epsilons[-1]
+    if r.goal.relative:
         epsilon *= max(bounds["value_low"] or 0.0, -(bounds["optimum_high"] or 0.0), 0.0)
-    reason = shortfall(learner, bounds, epsilon)
+    reason = shortfall(r, bounds, epsilon)
     return Certificate(
         holds=reason is None,
         kind="learned",
         epsilon=epsilon,
-        failure_probability=learner.settings.failure_probability,
-        episodes=int(r.status[EPISODES]),
-        rests_on=rests_on(learner),
+        failure_probability=r.goal.failure_probability,
+        episodes=r.status.episodes,
+        rests_on=rests_on(r, assumptions),
         reason=reason,
-        subject=f"the policy learned on {learner.space.states().name!r}",
-        evidence=evidence_of(learner),
+        subject=f"the policy learned on {r.space.states().name!r}",
+        evidence=evidence_of(r, constraint_bounds),
         **bounds,
     )
 
 
-def bounds_now(learner: CertifiedLearner) -> dict[str, float | None]:
+def bounds_now(r: Rounds) -> dict[str, float | None]:
     """Return every bound from the current counts."""
-    r = learner.rounds
-    high, dead = first_value(r.structure, r.params, r.fresh(apart=True), r.scratch, FINE)
-    least = r.goal.least * r.structure.horizon
-    low = max(r.return_low(), least) if r.status[FROZEN] else least
-    chance = r.chance_high() if r.status[FROZEN] else 1.0
-    by_gaps = r.gap_high() if r.status[FROZEN] else math.inf
-    feasible = dead == OPEN and learner.feasible() is None
+    high, dead = first_value(r.fresh(apart=True), FINE)
+    low, chance, by_gaps = r.facts.reward_range[0] * r.space.horizon, 1.0, math.inf
+    if r.status.frozen:
+        low, chance, by_gaps = max(r.return_low(), low), r.chance_high(), r.gap_high()
+    feasible = dead == OPEN and r.status.dead_first == OPEN
     return {
         "value_low": low,
         "value_high": high if feasible and chance == 0.0 else None,
         "optimum_high": high if feasible else None,
         "gap": min(high - low, by_gaps) if feasible else None,
-        "violation_high": chance * r.goal.violation,
+        "violation_high": chance * r.facts.violation,
         "violation_probability_high": chance,
     }
 
 
-def shortfall(learner: CertifiedLearner, bounds: dict[str, float | None], epsilon: float) -> str | None:
+def shortfall(r: Rounds, bounds: dict[str, float | None], epsilon: float) -> str | None:
     """Return why the certificate does not hold, or None."""
     gap, violation = bounds["gap"], bounds["violation_high"]
     if gap is None:
         return "no policy satisfies every constraint: from an observed first state a violation is certain"
-    if not gap + learner.rounds.tolerance <= epsilon:
+    if not gap + r.tolerance <= epsilon:
         return f"the policy may lie {gap:.6g} below the best safe one, more than {epsilon:g}"
     if violation is None or not violation <= epsilon:
         return f"the violation may be {violation}, more than {epsilon:g}"
     return None
 
 
-def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
+def rests_on(r: Rounds, assumptions: Assumptions) -> tuple[str, ...]:
     """Return the assumptions of the certificate, a sentence each."""
-    states, assumptions = learner.space.states(), learner.task.assumptions
-    growing = isinstance(learner.rounds, GrowingRounds)
-    known = "horizon" if growing else "states, actions, horizon"
+    states, declared = r.space.states(), assumptions.declared()
+    known = "horizon" if r.facts.growing else "states, actions, horizon"
     lines = [
         "episodes are independent, and what follows depends on nothing but step, state and action",
         f"{known} ({states.horizon}), reward range and constraint bounds of {states.name!r}",
@@ -110,89 +99,94 @@ def rests_on(learner: CertifiedLearner) -> tuple[str, ...]:
     ]
     if states.stationary:
         lines.append("dynamics, rewards and constraints do not depend on the step")
-    if isinstance(learner.rounds, GrowingRounds):
-        lines += environment_lines(learner.rounds)
-    declared = assumptions.declared()
+    if isinstance(r.space, GrowingSpace):
+        lines += environment_lines(r, r.space)
     return (
         *lines,
         *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name) not in (None, False)),
     )
 
 
-def environment_lines(r: GrowingRounds) -> list[str]:
+def environment_lines(r: Rounds, space: GrowingSpace) -> list[str]:
     """Return the assumptions that are specific to environments."""
-    lines = ["observations are states (the process is Markov), and resets are independent"]
-    if r.declared.states is not None:
-        where = "" if r.space.shared else " at a step"
-        lines.append(f"there are at most {r.declared.states:,} states{where}")
-    else:
-        lines.append("the number of states is not bounded")
-    if not r.goal.least <= 0.0 <= r.params.most:
-        lines.append(f"no episode ends before its {r.structure.horizon} steps: the steps left out would earn 0")
-    tolerances = r.space.rules.constraints.tolerances or ()
+    lines, states = ["observations are states (the process is Markov), and resets are independent"], r.facts.states
+    where = "" if space.shared else " at a step"
+    lines.append(
+        "the number of states is not bounded" if states is None else f"there are at most {states:,} states{where}"
+    )
+    if not r.facts.reward_range[0] <= 0.0 <= r.facts.most:
+        lines.append(f"no episode ends before its {space.horizon} steps: the steps left out would earn 0")
+    tolerances = space.rules.constraints.tolerances or ()
     if any(tolerances):
         shown = ", ".join(f"{tolerance:g}" for tolerance in tolerances)
         lines.append(f"a constraint counts as satisfied down to {shown} below 0, as declared")
     return lines
 
 
-def evidence_of(learner: CertifiedLearner) -> Evidence:
+def evidence_of(r: Rounds, constraint_bounds: tuple[float, ...]) -> Evidence:
     """Return the numbers from which the certificate can be verified."""
-    r, goal, space = learner.rounds, learner.rounds.goal, learner.space
-    growing = isinstance(r, GrowingRounds)
+    t, facts, status = r.tables, r.facts, r.status
     plain: dict[str, Any] = {
-        "horizon": space.horizon,
-        "stationary": bool(space.shared),
-        "reward_range": [float(goal.least), float(goal.most)],
-        "max_reward": float(r.params.most),
-        "constraint_bounds": list(map(float, learner.task.sizes.constraint_bounds)),
-        "joint": bool(r.params.joint),
-        "certain": bool(goal.certain),
-        "safe": bool(goal.safe),
-        "deterministic": bool(r.params.deterministic),
-        "ends": int(space.ends),
-        "complete": bool(r.params.complete),
-        "states": r.declared.states if isinstance(r, GrowingRounds) else None,
-        "actions": r.actions if isinstance(r, GrowingRounds) and r.declared.states is not None else None,
-        "growing": growing,
-        "noises": int(r.structure.noises),
-        "epsilon": float(learner.settings.epsilon[-1]),
-        "relative": learner.settings.relative,
-        "frozen": bool(r.status[FROZEN]),
-        "policies": int(r.status[POLICIES]),
-        "attempts": int(r.status[ATTEMPTS]),
-        "played": int(r.evidence.counts[PLAYED]),
-        "violated": int(r.evidence.counts[VIOLATED]),
-        "top": float(r.evidence.scale[2]),
+        "horizon": t.horizon,
+        "stationary": bool(r.space.shared),
+        "reward_range": list(map(float, facts.reward_range)),
+        "max_reward": float(t.most),
+        "constraint_bounds": list(map(float, constraint_bounds)),
+        "joint": bool(t.joint),
+        "certain": facts.certain,
+        "safe": facts.safe,
+        "deterministic": bool(t.deterministic),
+        "ends": int(r.space.ends),
+        "complete": bool(t.complete),
+        "states": facts.states,
+        "actions": facts.actions if facts.states is not None else None,
+        "growing": facts.growing,
+        "noises": facts.noises,
+        "epsilon": float(r.goal.epsilons[-1]),
+        "relative": r.goal.relative,
+        "frozen": bool(status.frozen),
+        "policies": status.policies,
+        "attempts": status.attempts,
+        "played": int(t.counts[PLAYED]),
+        "violated": int(t.counts[VIOLATED]),
+        "top": float(t.scale[TOP]),
         "tolerance": float(r.tolerance),
     }
-    arrays = {name: array.copy() for name, array in counted(r).items()}
-    for name in (
-        "distribution",
-        "then_distribution",
-    ):  # samples; those before the candidate was frozen stand cell by cell
-        arrays[name] = np.ascontiguousarray(arrays[name][:, :1])
-    arrays["slot_step"] = np.array(space.slot_step, np.int64)
+    return Evidence(plain, evidence_arrays(r))
+
+
+def evidence_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
+    """Return the tables of the evidence, in the order of models."""
+    t, slots, rows = r.tables, r.space.slots, r.space.rows
+    last = int(r.space.shared)  # nodes after the last step
+    arrays = {name: getattr(t, name)[:rows].copy() for name in ("known", "then_known", "reward", "group_of_row")}
+    arrays |= {name: getattr(t, name)[: r.groups].copy() for name in ("tested", "max_violation", "then_max_violation")}
+    arrays |= {name: np.pad(getattr(t, name)[:slots].T, ((0, last), (0, 0))).ravel() for name in ("candidate", "gap")}
+    arrays["forbidden"] = (t.witness[:rows].T == DECLARED).astype(np.int8).ravel()
+    arrays["noise_next"] = t.noise_next[:rows].ravel()
+    arrays["row_start"] = t.row_start[: slots + 1].copy()
+    arrays["slot_step"] = np.array(r.space.slot_step, np.int64)
+    arrays["distribution_of_row"] = t.distribution_of_row[:rows] - np.int32(1)
     for name in ("returns", "gaps"):
-        column = getattr(r.evidence, name)
+        column = getattr(t, name)
         seen = np.flatnonzero(column)
         arrays |= {f"{name}_index": seen, f"{name}_count": column[seen]}
-    return Evidence(plain, arrays)
+    return arrays | cell_arrays(r)
 
 
-def counted(r: Rounds) -> dict[str, NDArray[Any]]:
-    """Return the tables of the evidence, without unused room."""
-    if isinstance(r, GrowingRounds):
-        compact = r.compact()
-        names = (*COUNTED, *STRUCTURE, *Counts._fields, "candidate", "gap")
-        forbidden = (compact["witness"] == DECLARED).astype(np.int8)
-        return {name: compact[name] for name in names} | {"noise_next": r.noise_next.copy(), "forbidden": forbidden}
-    own = {name: getattr(r.tables, name) for name in COUNTED} | {name: getattr(r.structure, name) for name in STRUCTURE}
-    own |= {"noise_next": r.structure.noise_next, "candidate": r.candidate, "gap": r.evidence.gap}
-    own["forbidden"] = (r.tables.witness == DECLARED).astype(np.int8)
-    return own | r.frozen_counts._asdict()
-
-
-def cells_before(r: Rounds) -> NDArray[np.int64]:
-    """[cell]: the samples from before the candidate was frozen, in the same order."""
-    return r.compact()["cell_before"] if isinstance(r, GrowingRounds) else r.tables.cell_before
+def cell_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
+    """Return the cells and the samples of each distribution; one without samples has an empty cell."""
+    t = r.tables
+    owner: Longs = t.cell_distribution[: t.cells[0]].astype(np.int64)
+    empty = np.setdiff1d(np.arange(r.distributions), owner)
+    owner = (np.append(owner, empty) - 1) % r.distributions  # that of the first state, 0, comes last
+    assert FIRST == 0
+    order = np.argsort(owner, kind="stable")
+    start = np.searchsorted(owner[order], np.arange(r.distributions))
+    arrays: dict[str, NDArray[Any]] = {"cell_start": start}
+    for name in ("cell_next", "cell_reward", "cell_count", "then_count", "then_before"):
+        column = getattr(t, name)[: t.cells[0]]
+        arrays[name] = np.append(column, np.zeros(len(empty), column.dtype))[order]
+    arrays["distribution"] = np.add.reduceat(arrays["cell_count"], start)[:, None]
+    arrays["then_distribution"] = np.add.reduceat(arrays["then_count"], start)[:, None]
+    return arrays

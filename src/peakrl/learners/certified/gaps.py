@@ -34,121 +34,96 @@ import numpy as np
 
 from peakrl.jit import loop
 from peakrl.learners.certified.bounds import FINE, beta, upper_mean
-from peakrl.learners.certified.tables import BEFORE, CELLS, OPEN, SAMPLES, UNMET, Params, Scratch, Structure, Tables
+from peakrl.learners.certified.declared import UNMET
+from peakrl.learners.certified.tables import FIRST, OPEN, Tables
 from peakrl.learners.certified.values import least_violating, next_slot
 from peakrl.types import Floats, Ints
 
 
 @loop
 def counted_moments(
-    structure: Structure,
-    tables: Tables,
-    joint: bool,
-    value: Floats,
-    estimate: Floats,
-    step: int,
-    row: int,
-    unmet: float,
+    t: Tables, joint: bool, value: Floats, estimate: Floats, step: int, row: int, unmet: float
 ) -> tuple[float, float, float]:
     """Return mean and variance of V_{h+1}(s') over the samples of a row's distribution, and the mean of E_{h+1}(s').
 
     If the reward depends on the outcome, it is included. V and E of a state that was not visited are `unmet`.
     """
-    distribution = np.int64(structure.distribution_of_row[row])
-    base, total = structure.cell_start[distribution], tables.distribution[distribution, SAMPLES]
+    distribution, column = np.int64(t.distribution_of_row[row]), (step + 1) * t.shift
+    total, cell = t.samples[distribution], t.cell_first[distribution]
     mean, square, plain = 0.0, 0.0, 0.0
-    for i in range(tables.distribution[distribution, CELLS]):
-        count = tables.cell_count[base + i]
+    while cell >= 0:
+        count = t.cell_count[cell]
         if count > 0:
-            following = next_slot(structure, tables, row, distribution, i)
-            node = (step + 1) * structure.node_stride + following
-            reward = tables.cell_reward[base + i] if joint else 0.0
-            after = reward + (unmet if following == UNMET else value[node])
+            following = next_slot(t, row, cell)
+            reward = t.cell_reward[cell] if joint else 0.0
+            after = reward + (unmet if following == UNMET else value[following, column])
             mean += count * after
             square += count * after**2
-            plain += count * (reward + (unmet if following == UNMET else estimate[node]))
+            plain += count * (reward + (unmet if following == UNMET else estimate[following, column]))
+        cell = t.cell_after[cell]
     mean /= total
     return mean, max(square / total - mean * mean, 0.0), plain / total
 
 
 @loop
-def fallback(structure: Structure, tables: Tables, step: int, slot: int) -> int:
+def fallback(t: Tables, column: int, slot: int) -> int:
     """Return a row for a node without a pair that was tried and is not ruled out."""
     open_row = -1
-    for row in range(structure.row_start[slot], structure.row_start[slot + 1]):
-        if tables.witness[step * structure.entry_stride + row] == OPEN:
-            if tables.tested[structure.group_of_row[row]]:
+    for row in range(t.row_start[slot], t.row_start[slot + 1]):
+        if t.witness[row, column] == OPEN:
+            if t.tested[t.group_of_row[row]]:
                 return row
             open_row = row if open_row < 0 else open_row
-    return open_row if open_row >= 0 else least_violating(structure, tables, slot)
+    return open_row if open_row >= 0 else least_violating(t, slot)
 
 
 @loop
-def plan_candidate(
-    structure: Structure, params: Params, tables: Tables, least: float, rows: Ints, value: Floats, estimate: Floats
-) -> None:
-    """Set rows, V and E [node] of the policy; `least` is the lowest reward of a step."""
-    for step in range(structure.horizon - 1, -1, -1):
-        low = least * (structure.horizon - step - 1)
-        for i in range(structure.step_first[step], structure.step_last[step]):
-            slot = np.int64(structure.slots[i])
-            if structure.row_start[slot] == structure.row_start[slot + 1]:
-                continue
+def plan_candidate(t: Tables, rows: Ints, value: Floats, estimate: Floats) -> None:
+    """Set rows, V and E [slot, column] of the policy."""
+    for step in range(t.horizon - 1, -1, -1):
+        low, column = t.least * (t.horizon - step - 1), step * t.shift
+        for i in range(t.step_slots[step, 0], t.step_slots[step, 1]):
+            slot = np.int64(t.slots[i])
             best, plain, choice = -math.inf, 0.0, -1
-            for row in range(structure.row_start[slot], structure.row_start[slot + 1]):
-                samples = tables.distribution[structure.distribution_of_row[row], SAMPLES]
-                read = (params.joint or tables.known[row]) and tables.tested[structure.group_of_row[row]]
-                if tables.witness[step * structure.entry_stride + row] != OPEN or samples == 0 or not read:
+            for row in range(t.row_start[slot], t.row_start[slot + 1]):
+                samples = t.samples[t.distribution_of_row[row]]
+                read = (t.joint or t.known[row]) and t.tested[t.group_of_row[row]]
+                if t.witness[row, column] != OPEN or samples == 0 or not read:
                     continue
-                mean, variance, estimated = counted_moments(
-                    structure, tables, params.joint, value, estimate, step, row, low
-                )  # fmt: skip
-                doubt = (
-                    0.0 if params.deterministic else math.sqrt(variance / samples) + (mean - low) / (2 * samples + 2)
-                )
-                own = 0.0 if params.joint else tables.reward[row]
+                mean, variance, estimated = counted_moments(t, t.joint, value, estimate, step, row, low)
+                doubt = 0.0 if t.deterministic else math.sqrt(variance / samples) + (mean - low) / (2 * samples + 2)
+                own = 0.0 if t.joint else t.reward[row]
                 if own + mean - doubt > best:
                     best, plain, choice = own + mean - doubt, own + estimated, row
-            node = step * structure.node_stride + slot
             if choice < 0:
-                choice = fallback(structure, tables, step, slot)
-                best = plain = low + least
-            rows[node], value[node], estimate[node] = choice, best, plain
+                choice = fallback(t, column, slot)
+                best = plain = low + t.least
+            rows[slot, column], value[slot, column], estimate[slot, column] = choice, best, plain
 
 
 @loop
-def estimate_policy(
-    structure: Structure, params: Params, tables: Tables, least: float, rows: Ints, estimate: Floats
-) -> None:
-    """Set E [node] of a policy on the counted transitions; a step without samples counts as `least`."""
-    for step in range(structure.horizon - 1, -1, -1):
-        for i in range(structure.step_first[step], structure.step_last[step]):
-            slot = np.int64(structure.slots[i])
-            if structure.row_start[slot] == structure.row_start[slot + 1]:
-                continue
-            node = step * structure.node_stride + slot
-            row = np.int64(rows[node])
-            if tables.distribution[structure.distribution_of_row[row], SAMPLES] == 0 or not (
-                params.joint or tables.known[row]
-            ):
-                estimate[node] = least * (structure.horizon - step)
+def estimate_policy(t: Tables, rows: Ints, estimate: Floats) -> None:
+    """Set E [slot, column] of a policy on the counted transitions; a step without samples earns the least reward."""
+    for step in range(t.horizon - 1, -1, -1):
+        rest, column = t.least * (t.horizon - step - 1), step * t.shift
+        for i in range(t.step_slots[step, 0], t.step_slots[step, 1]):
+            slot = np.int64(t.slots[i])
+            row = np.int64(rows[slot, column])
+            if t.samples[t.distribution_of_row[row]] == 0 or not (t.joint or t.known[row]):
+                estimate[slot, column] = t.least * (t.horizon - step)
             else:
-                rest = least * (structure.horizon - step - 1)
-                _, _, plain = counted_moments(structure, tables, params.joint, estimate, estimate, step, row, rest)
-                estimate[node] = plain + (0.0 if params.joint else tables.reward[row])
+                _, _, plain = counted_moments(t, t.joint, estimate, estimate, step, row, rest)
+                estimate[slot, column] = plain + (0.0 if t.joint else t.reward[row])
 
 
 @loop
-def counted_mean(structure: Structure, tables: Tables, value: Floats) -> float:
-    """Return the mean of a table [node] over the observed first states."""
-    distribution = tables.distribution.shape[0] - 1
-    total = 0.0
-    for i in range(
-        structure.cell_start[distribution],
-        structure.cell_start[distribution] + tables.distribution[distribution, CELLS],
-    ):
-        total += tables.cell_count[i] * value[tables.cell_next[i]]
-    return total / max(tables.distribution[distribution, SAMPLES], 1)
+def counted_mean(t: Tables, value: Floats) -> float:
+    """Return the mean of a table [slot, column] over the observed first states."""
+    total, cell = 0.0, t.cell_first[FIRST]
+    while cell >= 0:
+        total += t.cell_count[cell] * value[t.cell_next[cell], 0]
+        cell = t.cell_after[cell]
+    return total / max(t.samples[FIRST], 1)
 
 
 #: Not a literal False, for which numba would compile `counted_moments` again.
@@ -156,113 +131,90 @@ NOT_JOINT = np.bool_(False)
 
 
 @loop
-def least_following(
-    structure: Structure,
-    params: Params,
-    tables: Tables,
-    scratch: Scratch,
-    step: int,
-    row: int,
-    low: Floats,
-    floor: float,
-    log_share: float,
-) -> float:
+def least_following(t: Tables, step: int, row: int, low: Floats, floor: float, log_share: float) -> float:
     """Return the lower bound of the next value after a row, from new samples; `floor` bounds every next value."""
-    distribution = np.int64(structure.distribution_of_row[row])
-    samples = tables.distribution[distribution, SAMPLES] - tables.distribution[distribution, BEFORE]
-    if step == structure.horizon - 1 and not params.joint:
+    distribution, column = np.int64(t.distribution_of_row[row]), (step + 1) * t.shift
+    if step == t.horizon - 1 and not t.joint:
         return 0.0
-    if samples == 0 and not params.deterministic:
+    size, samples, cell = 0, 0, t.cell_first[distribution]
+    while cell >= 0:
+        t.sample_count[size] = t.cell_count[cell] - t.cell_before[cell]
+        following = next_slot(t, row, cell)
+        after = t.least * (t.horizon - step - 1) if following == UNMET else low[following, column]
+        t.sample_value[size] = -after - (t.cell_reward[cell] if t.joint else 0.0)
+        samples += t.sample_count[size]
+        size += 1
+        cell = t.cell_after[cell]
+    if t.deterministic:
+        return -t.sample_value[0] if t.samples[distribution] > 0 else floor
+    if samples == 0:
         return floor
-    base, size = structure.cell_start[distribution], tables.distribution[distribution, CELLS]
-    for i in range(size):
-        scratch.count[i] = tables.cell_count[base + i] - tables.cell_before[base + i]
-        following = next_slot(structure, tables, row, distribution, i)
-        rest = params.least * (structure.horizon - step - 1)
-        after = rest if following == UNMET else low[(step + 1) * structure.node_stride + following]
-        scratch.value[i] = -after - (tables.cell_reward[base + i] if params.joint else 0.0)
-    if params.deterministic:
-        return -scratch.value[0] if tables.distribution[distribution, SAMPLES] > 0 else floor
     total = np.float64(samples)
     bet = beta(total, log_share)
-    bound, _ = upper_mean(scratch.value, scratch.count, size, total, -floor, bet, bet, -math.inf, FINE)
+    bound, _ = upper_mean(t.sample_value, t.sample_count, size, total, -floor, bet, bet, -math.inf, FINE)
     return -bound
 
 
 @loop
 def lower_values(
-    structure: Structure,
-    params: Params,
-    tables: Tables,
-    scratch: Scratch,
+    t: Tables,
     rows: Ints,
-    least: float,
     #: [slot]: log(1/d) of one bet.
     log_share: Floats,
     low: Floats,
 ) -> None:
-    """Set LL [node] of the frozen policy `rows`."""
+    """Set LL [slot, column] of the frozen policy `rows`."""
     floor = 0.0
-    for step in range(structure.horizon - 1, -1, -1):
-        lowest = math.inf
-        rest = least * (structure.horizon - step - 1)
-        for i in range(structure.step_first[step], structure.step_last[step]):
-            slot = np.int64(structure.slots[i])
-            if structure.row_start[slot] == structure.row_start[slot + 1]:
-                continue
-            node = step * structure.node_stride + slot
-            row = np.int64(rows[node])
-            if not params.joint and not tables.known[row]:
-                low[node] = least + rest
+    for step in range(t.horizon - 1, -1, -1):
+        lowest, column = math.inf, step * t.shift
+        rest = t.least * (t.horizon - step - 1)
+        for i in range(t.step_slots[step, 0], t.step_slots[step, 1]):
+            slot = np.int64(t.slots[i])
+            row = np.int64(rows[slot, column])
+            if not t.joint and not t.known[row]:
+                low[slot, column] = t.least + rest
             else:
-                under = (least if params.joint else 0.0) + (floor if params.complete else rest)
-                follows = least_following(
-                    structure, params, tables, scratch, step, row, low, under, log_share[slot]
-                )  # fmt: skip
-                low[node] = max(least + rest, follows + (0.0 if params.joint else tables.reward[row]))
-            lowest = min(lowest, low[node])
-        floor = min(lowest, 0.0) if structure.ends > 0 else lowest
+                under = (t.least if t.joint else 0.0) + (floor if t.complete else rest)
+                follows = least_following(t, step, row, low, under, log_share[slot])
+                low[slot, column] = max(t.least + rest, follows + (0.0 if t.joint else t.reward[row]))
+            lowest = min(lowest, low[slot, column])
+        floor = min(lowest, 0.0) if t.ends > 0 else lowest
 
 
 @loop
-def other_action(structure: Structure, tables: Tables, step: int, slot: int, row: int) -> tuple[float, int]:
+def other_action(t: Tables, column: int, slot: int, row: int) -> tuple[float, int]:
     """Return the largest U of the other actions that are not ruled out, and its row (-1: none)."""
     best, choice = -math.inf, -1
-    for other in range(structure.row_start[slot], structure.row_start[slot + 1]):
-        entry = step * structure.entry_stride + other
-        if other != row and tables.witness[entry] == OPEN and tables.upper[entry] > best:
-            best, choice = tables.upper[entry], other
+    for other in range(t.row_start[slot], t.row_start[slot + 1]):
+        if other != row and t.witness[other, column] == OPEN and t.upper[other, column] > best:
+            best, choice = t.upper[other, column], other
     return best, choice
 
 
 @loop
 def measure_gaps(
-    structure: Structure,
-    params: Params,
-    tables: Tables,
+    t: Tables,
     rows: Ints,
     low: Floats,
     gap: Floats,
-    #: [node]: D, to be filled; it must hold 0 after the last step and at ends.
+    #: [slot, column]: D, to be filled; it must hold 0 after the last step and at ends.
     stopping: Floats,
     challenger: Ints,
 ) -> float:
-    """Set g, D and the challenger's rows [node]; return the largest g."""
+    """Set g, D and the challenger's rows [slot, column]; return the largest g."""
     top = 0.0
-    for step in range(structure.horizon - 1, -1, -1):
-        for i in range(structure.step_first[step], structure.step_last[step]):
-            slot = np.int64(structure.slots[i])
-            if structure.row_start[slot] == structure.row_start[slot + 1]:
-                continue
-            node = step * structure.node_stride + slot
-            row = np.int64(rows[node])
-            best, other = other_action(structure, tables, step, slot, row)
-            gap[node] = max(0.0, best - low[node]) if other >= 0 and not tables.dead[node] else 0.0
-            top = max(top, gap[node])
+    for step in range(t.horizon - 1, -1, -1):
+        unmet, column = (t.most - t.least) * (t.horizon - step - 1), step * t.shift
+        for i in range(t.step_slots[step, 0], t.step_slots[step, 1]):
+            slot = np.int64(t.slots[i])
+            row = np.int64(rows[slot, column])
+            best, other = other_action(t, column, slot, row)
+            here = max(0.0, best - low[slot, column]) if other >= 0 and not t.dead[slot, column] else 0.0
+            top = max(top, here)
             later = 0.0
-            if tables.distribution[structure.distribution_of_row[row], SAMPLES] > 0:
-                unmet = (params.most - params.least) * (structure.horizon - step - 1)
-                later, _, _ = counted_moments(structure, tables, NOT_JOINT, stopping, stopping, step, row, unmet)
-            stopping[node] = max(gap[node], later)
-            challenger[node] = other if gap[node] > 0.0 and gap[node] >= later else row
+            if t.samples[t.distribution_of_row[row]] > 0:
+                later, _, _ = counted_moments(t, NOT_JOINT, stopping, stopping, step, row, unmet)
+            gap[slot, column] = here
+            stopping[slot, column] = max(here, later)
+            challenger[slot, column] = other if here > 0.0 and here >= later else row
     return top

@@ -31,39 +31,34 @@ guides the next episodes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from peakrl.learners.certified.bounds import FINE, ROUGH
-from peakrl.learners.certified.confidence import (
-    ATTEMPTS,
-    CANDIDATES,
-    CHALLENGES,
-    CHANCE_HIGH,
-    DEAD_FIRST,
-    EPISODES,
-    ESTIMATE,
-    FROZEN,
-    GAP,
-    HIGH,
-    KIND,
-    KIND_OF_GAP,
-    LEFT,
-    LINE,
-    LOW,
-    LOWER,
-    PASSED,
-    POLICIES,
-    VIOLATED_HIGH,
-    VIOLATION,
-    Goal,
-    Proofs,
-)
-from peakrl.learners.certified.episodes import GAUGED, PLAYED
+from peakrl.learners.certified.bounds import FINE, LOWER, ROUGH, VIOLATION
+from peakrl.learners.certified.confidence import Proofs
+from peakrl.learners.certified.declared import Declared
 from peakrl.learners.certified.gaps import counted_mean, estimate_policy, measure_gaps, plan_candidate
-from peakrl.learners.certified.tables import BEFORE, OPEN, SAMPLES, Params, Scratch, Structure, Tables
+from peakrl.learners.certified.tables import (
+    CANDIDATE,
+    CHALLENGE,
+    GAUGED,
+    JUDGED_BAD,
+    LEAST,
+    OPEN,
+    OPTIMISTIC,
+    PLAYED,
+    SQUARES,
+    SUM,
+    TOP,
+    Tables,
+)
 from peakrl.learners.certified.values import first_value, sweep
+from peakrl.learners.space import Space
+from peakrl.learners.tables import alike
 from peakrl.types import Floats, Ints
 
 #: The grids of n and of f in the forecast.
@@ -112,233 +107,247 @@ PART = 1 / 3
 EFFORT, EFFORT_LEAST = 0.15, 200
 #: Returns needed to estimate the variance of a candidate's returns.
 TELLING = 50
-#: Kinds of episodes.
-OPTIMISTIC, CHALLENGE, CANDIDATE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What to certify."""
+
+    epsilons: tuple[float, ...]
+    failure_probability: float
+    relative: bool
+
+
+@dataclass
+class Bounds:
+    """The latest bounds on the candidate."""
+
+    optimum_high: float
+    #: Estimated value of the candidate, which proves nothing.
+    estimate: float = -math.inf
+    value_low: float = -math.inf
+    violation_high: float = math.inf
+    violation_probability_high: float = 1.0
+    gap: float = math.inf
+    #: Which of the two certificates gives the gap.
+    by: float = 0.0
 
 
 class Rounds(Proofs):
     """Blocks of episodes and the reviews between them."""
 
-    def __init__(
-        self, structure: Structure, params: Params, tables: Tables, scratch: Scratch, goal: Goal, nodes: int
-    ) -> None:
-        super().__init__(structure, params, tables, scratch, goal, nodes)
+    def __init__(self, space: Space, declared: Declared, goal: Goal) -> None:
+        super().__init__(space, declared, goal.failure_probability)
+        self.goal, self.bounds = goal, Bounds(space.horizon * declared.facts.most)
+        #: Certified bounds, in the order of the epsilons.
+        self.issued: list[dict[str, float]] = []
         #: Reviews so far.
         self.reviews = 0
-        self.status[LEFT] = FIRST_DETERMINISTIC if params.deterministic else FIRST
-        self.stop_reason: str | None = None
+        self.status.left = FIRST_DETERMINISTIC if declared.facts.deterministic else FIRST
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why no more episodes are needed."""
+        if self.status.dead_first != OPEN:
+            return "infeasible"
+        return "certified" if len(self.issued) == len(self.goal.epsilons) else None
 
     # Episodes ------------------------------------------------------------------------------------------------
 
     @property
     def live(self) -> bool:
         """Are the next episodes greedy in U?"""
-        return bool(self.status[KIND] == OPTIMISTIC)
+        return self.status.kind == OPTIMISTIC
 
     @property
     def gauge(self) -> bool:
         """Are the next episodes evidence for the frozen candidate?"""
-        return bool(self.status[KIND] == CANDIDATE and self.status[FROZEN])
+        return self.status.kind == CANDIDATE and bool(self.status.frozen)
 
     @property
     def rows(self) -> Ints:
-        """[node]: the rows that the next episode follows."""
-        return self.tables.greedy if self.live else self.followed
+        """[slot, column]: the rows that the next episode follows."""
+        return self.tables.greedy if self.live else self.tables.followed
 
     def played(self, episodes: int) -> None:
         """Count episodes; at the end of a block start the next one, or review."""
         status = self.status
-        status[EPISODES] += episodes
-        status[LEFT] -= episodes
-        if status[LEFT] > 0:
+        status.episodes += episodes
+        status.left -= episodes
+        if status.left > 0:
             return
-        if status[CHALLENGES] > 0:
-            self._block(CHALLENGE, int(status[CHALLENGES]), self.challenger)
-            status[CHALLENGES] = 0
-        elif status[CANDIDATES] > 0:
-            self._block(CANDIDATE, int(status[CANDIDATES]), self.candidate)
-            status[CANDIDATES] = 0
+        if status.challenges > 0:
+            self._block(CHALLENGE, status.challenges, self.tables.challenger)
+            status.challenges = 0
+        elif status.candidates > 0:
+            self._block(CANDIDATE, status.candidates, self.tables.candidate)
+            status.candidates = 0
         else:
             self.review()
 
     def _block(self, kind: int, episodes: int, rows: Ints | None = None) -> None:
-        self.status[KIND], self.status[LEFT] = kind, episodes
+        self.status.kind, self.status.left = kind, episodes
         if rows is not None:
-            self.followed[:] = rows
+            self.tables.followed[:] = rows
 
     def _round(self) -> None:
         """Plan a round of all three kinds; if nothing is random, one episode of the candidate suffices."""
-        if self.params.deterministic:
+        status = self.status
+        if self.facts.deterministic:
             self._block(OPTIMISTIC, FIRST_DETERMINISTIC - 1)
-            self.status[CHALLENGES], self.status[CANDIDATES] = 0, 1
+            status.challenges, status.candidates = 0, 1
             return
-        episodes = max(FIRST, int(self._growth() * self.status[EPISODES]))
-        part = max(1, int(PART * episodes)) if self.status[FROZEN] else 0
+        episodes = max(FIRST, int(self._growth() * status.episodes))
+        part = max(1, int(PART * episodes)) if status.frozen else 0
         self._block(OPTIMISTIC, max(1, episodes - 2 * part))
-        self.status[CHALLENGES] = self.status[CANDIDATES] = part
+        status.challenges = status.candidates = part
 
     def _growth(self) -> float:
         """Return the next round as a share of all episodes so far: less if that may suffice (gaps fall like K^-1/2)."""
-        if not self.status[FROZEN]:
+        if not self.status.frozen:
             return SHARE
-        beyond = float(self.bounds[GAP]) / max(self.aim(), 1e-300)
+        beyond = self.bounds.gap / max(self.aim(), 1e-300)
         return min(SHARE, max(1.05 * (beyond * beyond - 1.0), 0.2 * SHARE))
 
     def _finish(self, episodes: int) -> None:
         """Plan episodes of the candidate alone."""
-        self.status[CHALLENGES] = self.status[CANDIDATES] = 0
-        self._block(CANDIDATE, episodes, self.candidate)
+        self.status.challenges = self.status.candidates = 0
+        self._block(CANDIDATE, episodes, self.tables.candidate)
 
     # Reviews -------------------------------------------------------------------------------------------------
 
     def review(self) -> None:
         """Update every bound, issue certificates, and plan the next episodes."""
+        self.settle()
+        self.sort_cells()
         self.reviews += 1
-        sweep(self.structure, self.params, self.tables, self.scratch, ROUGH)
-        high, dead = first_value(self.structure, self.params, self.tables, self.scratch, ROUGH)
+        sweep(self.tables, ROUGH)
+        high, dead = first_value(self.tables, ROUGH)
         if dead != OPEN:
-            self.status[DEAD_FIRST] = dead
-            self.stop_reason = "infeasible"
+            self.status.dead_first = int(dead)
             return
-        self.bounds[HIGH] = high
+        self.bounds.optimum_high = high
         self._choose(high)
-        if not self.status[FROZEN]:
+        if not self.status.frozen:
             self._round()
             return
-        while self.status[PASSED] < len(self.goal.epsilons) and self._certified():
-            self.status[PASSED] += 1
-        if self.status[PASSED] == len(self.goal.epsilons):
-            self.stop_reason = "certified"
-            return
-        self._plan()
+        while self.stop_reason is None and self._certified():
+            self._issue()
+        if self.stop_reason is None:
+            self._plan()
+
+    def _wanted(self) -> float:
+        """Return the current epsilon."""
+        return self.goal.epsilons[min(len(self.issued), len(self.goal.epsilons) - 1)]
 
     def epsilon(self) -> float:
         """Return the gap to reach, in units of value; 0 for a relative one without a bound on the value yet."""
-        wanted = self.goal.epsilons[min(int(self.status[PASSED]), len(self.goal.epsilons) - 1)]
         if not self.goal.relative:
-            return wanted
-        return wanted * max(float(self.bounds[LOW]), -float(self.bounds[HIGH]), 0.0)
-
-    def forecast(self) -> float:
-        """Estimate the episodes left: gaps fall like K^-1/2, the bound on the violation like 1/K."""
-        done, aim = int(self.status[EPISODES]), self.aim()
-        gap = float(self.bounds[GAP]) if self.status[FROZEN] else float(self.bounds[HIGH] - self.bounds[ESTIMATE])
-        if not (aim > 0.0 and math.isfinite(gap)):
-            return math.inf
-        safe = float(self.bounds[VIOLATED_HIGH]) / aim if self.status[FROZEN] else 0.0
-        beyond = max((gap / aim) ** 2, safe)
-        return max(0.0, done * (beyond - 1.0)) if math.isfinite(beyond) else math.inf
+            return self._wanted()
+        return self._wanted() * max(self.bounds.value_low, -self.bounds.optimum_high, 0.0)
 
     def aim(self) -> float:
         """Return the gap to reach for planning; a relative one uses the estimated value."""
-        if not self.goal.relative:
-            return self.epsilon()
-        wanted = self.goal.epsilons[min(int(self.status[PASSED]), len(self.goal.epsilons) - 1)]
-        return wanted * abs(float(self.bounds[ESTIMATE]))
+        return self._wanted() * abs(self.bounds.estimate) if self.goal.relative else self._wanted()
+
+    def forecast(self) -> float:
+        """Estimate the episodes left: gaps fall like K^-1/2, the bound on the violation like 1/K."""
+        bounds, aim = self.bounds, self.aim()
+        gap = bounds.gap if self.status.frozen else bounds.optimum_high - bounds.estimate
+        if not (aim > 0.0 and math.isfinite(gap)):
+            return math.inf
+        safe = bounds.violation_high / aim if self.status.frozen else 0.0
+        beyond = max((gap / aim) ** 2, safe)
+        return max(0.0, self.status.episodes * (beyond - 1.0)) if math.isfinite(beyond) else math.inf
 
     def _choose(self, high: float) -> None:
         """Keep the candidate, or replace it."""
-        nodes = len(self.candidate)
-        rows, value, estimate = np.zeros(nodes, np.int32), np.zeros(nodes), np.zeros(nodes)
-        plan_candidate(self.structure, self.params, self.tables, self.goal.least, rows, value, estimate)
-        best = counted_mean(self.structure, self.tables, estimate)
-        if not self.status[FROZEN]:
-            self.bounds[ESTIMATE] = best
-        if not self.status[FROZEN] and high - best > ARM * self.aim():
-            self.candidate[:] = rows
+        t, frozen = self.tables, self.status.frozen
+        rows, value, estimate = np.zeros_like(t.candidate), np.zeros_like(t.value), np.zeros_like(t.value)
+        plan_candidate(t, rows, value, estimate)
+        best = counted_mean(t, estimate)
+        if not frozen:
+            self.bounds.estimate = best
+        if not frozen and high - best > ARM * self.aim():
+            t.candidate[:] = rows
             return
-        now = self._estimate(self.candidate)
-        if not self.status[FROZEN] or self._known_bad() or self._sooner(high, best, now):
-            self._freeze(rows)
+        now = self._estimate()
+        if not frozen or self.known_bad() or self._sooner(high, best, now):
+            self.freeze(rows)
             now = best
-        self.bounds[ESTIMATE] = now
+        self.bounds.estimate = now
 
     def _sooner(self, high: float, best: float, now: float) -> bool:
         """Return whether a new candidate of value `best` is forecast to be certified before the current one."""
         if best - now <= STICK * self.aim():
             return False
-        forecast = self._returns_forecast()
+        forecast = self.returns_forecast()
         if forecast is None:
             return True
-        done, aim, seen = int(self.status[EPISODES]), self.aim(), int(self.evidence.counts[PLAYED])
+        done, aim, seen = self.status.episodes, self.aim(), int(self.tables.counts[PLAYED])
         other = forecast.totals(done, aim, high, best, best, 0, PART).min()
         return bool(other < forecast.totals(done, aim, high, best, now, seen, PART).min())
 
-    def _returns_forecast(self) -> Forecast | None:
+    def returns_forecast(self) -> Forecast | None:
         """Return the forecast for the candidate; None if it has too few returns or nothing is random."""
-        total, scale, aim = int(self.evidence.counts[PLAYED]), self.evidence.scale, self.aim()
-        if total < TELLING or self.params.deterministic or not aim > 0.0:
+        total, scale, aim = int(self.tables.counts[PLAYED]), self.tables.scale, self.aim()
+        if total < TELLING or self.facts.deterministic or not aim > 0.0:
             return None
-        mean = float(scale[3]) / total
-        deviation = math.sqrt(max(float(scale[4]) / total - mean * mean, 0.0))
+        mean = float(scale[SUM]) / total
+        deviation = math.sqrt(max(float(scale[SQUARES]) / total - mean * mean, 0.0))
         share = self.share(LOWER / 3) + math.log(2)
-        safe = 0.0 if self.keeps() else self.goal.violation * (self.share(VIOLATION) + math.log(2)) / aim
-        return Forecast.of(mean, deviation, float(scale[0]), share, safe)
+        safe = 0.0 if self.keeps() else self.facts.violation * (self.share(VIOLATION) + math.log(2)) / aim
+        return Forecast.of(mean, deviation, float(scale[LEAST]), share, safe)
 
-    def _estimate(self, rows: Ints) -> float:
-        estimate = np.zeros(len(rows))
-        estimate_policy(self.structure, self.params, self.tables, self.goal.least, rows, estimate)
-        return counted_mean(self.structure, self.tables, estimate)
+    def _estimate(self) -> float:
+        """Return the estimated value of the candidate."""
+        estimate = np.zeros_like(self.tables.value)
+        estimate_policy(self.tables, self.tables.candidate, estimate)
+        return counted_mean(self.tables, estimate)
 
-    def _known_bad(self) -> bool:
-        """Return whether the candidate takes an action that is ruled out in a state that is not dead."""
-        entries = self.node_step * self.structure.entry_stride + self.candidate[self.nodes]
-        ruled_out = self.tables.witness[entries] != OPEN
-        return bool((ruled_out & (self.tables.dead[self.nodes] == 0)).any())
-
-    def _freeze(self, rows: Ints) -> None:
-        """Freeze a candidate: its evidence starts now."""
-        self.candidate[:] = rows
-        self.status[FROZEN] = 1
-        self.status[POLICIES] += 1
-        self.tables.distribution[:, BEFORE] = self.tables.distribution[:, SAMPLES]
-        self.tables.cell_before[:] = self.tables.cell_count
-        evidence = self.evidence
-        evidence.counts[:] = 0
-        evidence.returns[:] = 0
-        evidence.gaps[:] = 0
-        evidence.gap[:] = 0.0
-        evidence.scale[2:] = -1.0, 0.0, 0.0
-        self.bounds[LOW], self.bounds[GAP] = -math.inf, math.inf
-        self.challenger[:] = rows
+    def freeze(self, rows: Ints) -> None:
+        """Freeze a candidate: its evidence starts now, and what is known now determines its actions in new states."""
+        t = self.tables
+        self.status.frozen = 1
+        self.status.policies += 1
+        t.candidate[:] = t.challenger[:] = rows
+        t.cell_before[:] = t.cell_count
+        t.counts[:] = t.returns[:] = t.gaps[:] = 0
+        t.gap[:] = 0.0
+        t.scale[TOP:] = -1.0, 0.0, 0.0
+        t.judged[:] = np.where(t.max_violation > 0, JUDGED_BAD, t.tested)
+        self.bounds.value_low, self.bounds.gap = -math.inf, math.inf
 
     # Certificates -------------------------------------------------------------------------------------------
 
     def _certified(self) -> bool:
-        """Update the bounds; issue and return True if the candidate is certified for the current epsilon."""
+        """Update the bounds; return whether the candidate is certified for the current epsilon."""
         bounds = self.bounds
-        bounds[LOW] = self.return_low()
-        bounds[CHANCE_HIGH] = self.chance_high()
-        bounds[VIOLATED_HIGH] = bounds[CHANCE_HIGH] * self.goal.violation
-        by_gap = self.gap_high()
-        bounds[GAP] = min(bounds[HIGH] - bounds[LOW], by_gap)
-        bounds[KIND_OF_GAP] = 2.0 if by_gap < bounds[HIGH] - bounds[LOW] else 1.0
+        bounds.value_low = self.return_low()
+        bounds.violation_probability_high = self.chance_high()
+        bounds.violation_high = bounds.violation_probability_high * self.facts.violation
+        by_value, by_gap = bounds.optimum_high - bounds.value_low, self.gap_high()
+        bounds.gap, bounds.by = min(by_value, by_gap), 2.0 if by_gap < by_value else 1.0
         limit = self.epsilon() - self.tolerance
-        if bounds[GAP] > limit or bounds[VIOLATED_HIGH] > self.epsilon():
+        if bounds.gap > limit or bounds.violation_high > self.epsilon():
             return False
         if by_gap > limit:
-            high, _ = first_value(self.structure, self.params, self.fresh(), self.scratch, FINE)
-            if high - bounds[LOW] > limit:
+            high, _ = first_value(self.fresh(), FINE)
+            if high - bounds.value_low > limit:
                 return False
-            bounds[HIGH], bounds[GAP] = high, high - bounds[LOW]
-        self._issue()
+            bounds.optimum_high, bounds.gap = high, high - bounds.value_low
         return True
 
     def _issue(self) -> None:
-        status = self.status
-        more = self.epsilon(), status[EPISODES], status[POLICIES], status[ATTEMPTS]
-        self.passed[status[PASSED]] = [*self.bounds, *more]
-
-    @property
-    def issued(self) -> list[dict[str, float]]:
-        """Certified bounds, in the order of the epsilons."""
-        return [dict(zip(LINE, line, strict=True)) for line in self.passed[: self.status[PASSED]].tolist()]
+        s = self.status
+        more = {"epsilon": self.epsilon(), "episodes": s.episodes, "candidate": s.policies, "attempt": s.attempts}
+        self.issued.append({name: float(value) for name, value in (asdict(self.bounds) | more).items()})
 
     # Plans ---------------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
         """Plan the next episodes for a frozen candidate that is not certified yet."""
-        alone = 0 if self.params.deterministic else (self._last_episodes() or self._try_gaps())
+        alone = 0 if self.facts.deterministic else (self._last_episodes() or self._try_gaps())
         if alone > 0:
             self._finish(alone)
         else:
@@ -346,10 +355,10 @@ class Rounds(Proofs):
 
     def _last_episodes(self) -> int:
         """Return the number of episodes of the candidate alone that come next; 0 to continue the search."""
-        forecast, done = self._returns_forecast(), int(self.status[EPISODES])
+        forecast, done = self.returns_forecast(), self.status.episodes
         if forecast is None:
             return 0
-        high, value, seen = float(self.bounds[HIGH]), float(self.bounds[ESTIMATE]), int(self.evidence.counts[PLAYED])
+        high, value, seen = self.bounds.optimum_high, self.bounds.estimate, int(self.tables.counts[PLAYED])
         totals = forecast.totals(done, self.aim(), high, value, value, seen, PART)
         rest = float(totals[0]) - done
         if not 0.0 < rest < math.inf or totals.min() < totals[0]:
@@ -358,29 +367,49 @@ class Rounds(Proofs):
 
     def _try_gaps(self) -> int:
         """Freeze the gaps if few enough episodes of the candidate may certify them; return how many, or 0."""
-        low = self.lower_values_now()
-        gap, stopping, challenger = np.zeros_like(low), np.zeros_like(low), np.zeros(len(low), np.int32)
-        aim, next_share = self.aim(), self._attempt_share(int(self.status[ATTEMPTS]) + 1) + math.log(2)
-        effort = EFFORT * int(self.status[EPISODES]) + EFFORT_LEAST
+        t, low = self.tables, self.lower_values_now()
+        gap, stopping, challenger = np.zeros_like(t.gap), np.zeros_like(low), np.zeros_like(t.challenger)
+        aim, next_share = self.aim(), self.attempt_share(self.status.attempts + 1) + math.log(2)
+        effort = EFFORT * self.status.episodes + EFFORT_LEAST
 
-        def episodes_needed(tables: Tables) -> float:
-            top = measure_gaps(self.structure, self.params, tables, self.candidate, low, gap, stopping, challenger)
-            mean = counted_mean(self.structure, self.tables, stopping)
-            if not self.params.complete:  # a state that was not visited may have the largest possible gap
-                top = max(top, self.structure.horizon * (self.params.most - self.goal.least))
-            self._largest = top
+        def measured(tables: Tables) -> tuple[float, float]:
+            """Return the largest gap, and the episodes needed to certify the gaps."""
+            top = measure_gaps(tables, t.candidate, low, gap, stopping, challenger)
+            mean = counted_mean(t, stopping)
+            if not t.complete:  # a state that was not visited may have the largest possible gap
+                top = max(top, t.horizon * (t.most - t.least))
             margin = 0.95 * aim - 1.1 * mean
-            return max(top * next_share, 1e-300) / margin if margin > 0.0 else math.inf
+            return top, max(top * next_share, 1e-300) / margin if margin > 0.0 else math.inf
 
-        good = episodes_needed(self.tables) <= effort
-        self.challenger[:] = challenger
-        needed = episodes_needed(self.fresh()) if good else math.inf
+        _, needed = measured(t)
+        t.challenger[:] = challenger
         if needed > effort:
             return 0
-        self.status[ATTEMPTS] += 1
-        self.evidence.gap[:] = gap
-        self.evidence.scale[2] = self._largest
-        self.evidence.gaps[:] = 0
-        self.evidence.counts[GAUGED] = 0
-        self.frozen_counts.take(self.tables)
+        top, needed = measured(self.fresh())
+        if needed > effort:
+            return 0
+        self.status.attempts += 1
+        t.gap[:], t.scale[TOP] = gap, top
+        t.gaps[:] = t.counts[GAUGED] = 0
+        t.then_count[:], t.then_before[:] = t.cell_count, t.cell_before
+        t.then_known[:], t.then_max_violation[:] = t.known, t.max_violation
         return int(min(effort, 1.25 * needed + EFFORT_LEAST))
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def kept(self) -> dict[str, NDArray[Any]]:
+        """Return everything that was learned, by name."""
+        lines = [list(line.values()) for line in self.issued]
+        bounds = np.array(astuple(self.bounds))
+        return super().kept() | {"bounds": bounds, "passed": np.array(lines).reshape(-1, len(bounds) + 4)}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `kept` returned, for the same states; raise ValueError if it does not fit."""
+        super().restore(arrays)
+        self.bounds = Bounds(*alike(self.kept()["bounds"], arrays["bounds"], "engine.bounds").tolist())
+        names = [*asdict(self.bounds), "epsilon", "episodes", "candidate", "attempt"]
+        lines = arrays["passed"].reshape(-1, len(names)).tolist()
+        self.issued = [dict(zip(names, line, strict=True)) for line in lines]
+        due = self.status.left == 0 and self.stop_reason is None
+        if len(lines) > len(self.goal.epsilons) or min(astuple(self.status)[:-1]) < 0 or due:
+            raise ValueError("engine.status is out of range")
