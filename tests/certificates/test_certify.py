@@ -252,7 +252,6 @@ def test_an_argument_that_cannot_be_is_named():
         ({"failure_probability": 1.0}, "failure_probability is 1.0; it must lie between 0 and 1"),
         ({"episodes": 0}, "episodes is 0; it must be a whole number from 1 to "),
         ({"seed": -1}, "seed is -1"),
-        ({"horizon": 3}, "horizon: only for environments; a model has it already"),
     ]:
         with pytest.raises(SettingsError, match=words):
             peakrl.certify(MODEL, peakrl.solve(MODEL).policy, **arguments)

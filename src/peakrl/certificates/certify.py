@@ -19,7 +19,8 @@ import math
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import singledispatch
+from typing import Any
 
 import numpy as np
 
@@ -42,15 +43,10 @@ from peakrl.evaluation.environments import Unknown
 from peakrl.evaluation.exact import Evaluation, evaluate
 from peakrl.evaluation.simulation import most_kept
 from peakrl.planning import Solution, solve
-from peakrl.policy.mixture import AnyPolicy
+from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
-
-if TYPE_CHECKING:
-    from peakrl.policy.mixture import AveragedPolicy
-    from peakrl.tabular import TabularModel
-
 
 #: Limits of what is computed without a request: outcomes for the optimum (about a second), changes times nodes for an
 #: averaged policy (some seconds), and the same at once.
@@ -82,6 +78,7 @@ ROUNDING = 1e-12
 LEAST = math.ulp(0.0)
 
 
+@singledispatch
 def certify(
     target: Any,
     policy: AnyPolicy | AnyRule,

@@ -4,24 +4,48 @@ The check of its kind returns every number of the certificate that follows from 
 known to be possible, and the scale of its values; a ValueError names what is invalid. `verify` compares these numbers
 with those in the file. No check can detect forged evidence: model, episodes and bounds that are forged to fit each
 other.
+
+exact      The file contains a model, whose arrays must have the stored digest, and a policy. A pass backward under the
+           policy gives value, violation and the probability of any; the same with "or" instead of sums, independent of
+           underflow, whether any is possible. Another pass gives the optimum: an action is viable if it violates in no
+           outcome (f < 0) and leads to viable states only; the best viable one is taken.
+sampled    The file contains the return and the violation of each episode, and the declarations. The bounds are those of
+           `evaluation.bounds`, computed in their plain form with another search for nu.
+learned    The certificate of a learner that stopped by itself: `verify_learned`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from peakrl.certificates import verify_exact, verify_learned, verify_sampled
+from peakrl.certificates import verify_learned
 from peakrl.certificates.certificate import Certificate
 from peakrl.errors import StorageError
 from peakrl.records import fields_of
+from peakrl.types import Floats
 
-#: Relative difference of two computations of one number; products below SMALL have lost digits.
+Read = Mapping[str, Any]
+#: The numbers of a certificate, whether it may violate, and how large its values can be.
+Checked = tuple[dict[str, float | None], bool, float]
+#: Relative difference of two computations of one number (also how far sums of probabilities may be from 1); products
+#: below SMALL have lost digits.
 APART, SMALL = 1e-9, 1e-280
 VALUES = ("value_low", "value_high", "optimum_high", "gap")
-CHECKS = {"exact": verify_exact.check, "sampled": verify_sampled.check, "learned": verify_learned.check}
+#: A gap below this part of the optimum is rounding.
+NOTHING = 1e-12
+#: The parts of a model's digest, in this order.
+HEAD = ("horizon", "stationary", "constraint_names", "reward_range", "constraint_bounds")
+MEANING = ("stage_start", "slot_state", "row_start", "row_action", "row_distribution", "outcome_start", "outcome_next",
+           "outcome_probability", "row_payoff", "reward", "constraints", "first_slot", "first_probability")  # fmt: skip
 
 
 def verify(path: str | Path) -> Certificate:
@@ -66,3 +90,230 @@ def judged(stored: Certificate, violates: bool) -> str | None:
     if stored.violation_high is None or not stored.violation_high <= stored.epsilon:
         return f"the violation may be {stored.violation_high}, more than {stored.epsilon:g}"
     return None
+
+
+# Model ----------------------------------------------------------------------------------------------------------------
+
+
+def require(sound: Any, words: str) -> None:
+    """Raise a ValueError unless a condition holds."""
+    if not sound:
+        raise ValueError(words)
+
+
+def read_model(plain: Read, arrays: Read) -> SimpleNamespace:
+    """Return the arrays of a model; a ValueError names what is invalid."""
+    own = {name: arrays[f"model.{name}"] for name in MEANING}
+    m = SimpleNamespace(**own, **{name: plain[name] for name in ("horizon", "stationary", "stride")})
+    m.reward_range, m.slots, m.rows = tuple(map(float, plain["reward_range"])), len(m.slot_state), len(m.row_action)
+    size = np.diff(m.outcome_start)
+    sums = np.add.reduceat(m.outcome_probability, m.outcome_start[:-1])
+    sound = [
+        digest_of(m, plain) == plain["digest"], m.stride in (0, 1), len(m.row_start) == m.slots + 1,
+        np.diff(m.row_start) >= 0, size > 0,
+        *(array >= 0 for name, array in own.items() if name not in ("reward", "constraints")),
+        len(m.stage_start) == (1 if m.stationary else m.horizon) + 1, np.diff(m.stage_start) > 0,
+        m.stage_start[0] == 0, m.stage_start[-1] <= m.slots,
+        (m.row_start[0], m.row_start[-1]) == (0, m.rows),
+        (m.outcome_start[0], m.outcome_start[-1]) == (0, len(m.outcome_next)),
+        m.row_payoff + m.stride * (size[m.row_distribution] - 1) < len(m.reward), len(m.reward) == len(m.constraints),
+        abs(np.append(sums, m.first_probability.sum()) - 1) < APART, np.isfinite(m.reward), np.isfinite(m.constraints),
+    ]  # fmt: skip
+    require(all(map(np.all, sound)), "the arrays do not have the stored digest, or are not a valid model")
+    stages = np.stack([m.stage_start[:-1], m.stage_start[1:]], axis=1)
+    spans = np.array([used(m, first, last) for first, last in stages])
+    m.step_slots, m.step_distributions = (np.repeat(ends, m.horizon // len(ends), axis=0) for ends in (stages, spans))
+    return with_payoffs(m, np.maximum(-m.constraints, 0.0).sum(axis=1), size[m.row_distribution])
+
+
+def used(m: SimpleNamespace, first: int, last: int) -> tuple[int, int]:
+    """Return the first and one past the last distribution of the rows of slots first .. last - 1."""
+    chosen = m.row_distribution[m.row_start[first] : m.row_start[last]]
+    return int(chosen.min()), int(chosen.max()) + 1
+
+
+def digest_of(m: SimpleNamespace, plain: Read) -> str:
+    """Return the fingerprint of a model's numbers: names, types, shapes and contents of its arrays."""
+    head = {name: plain[name] for name in HEAD} | {"payoffs_by_outcome": m.stride > 0}
+    digest = hashlib.blake2b(json.dumps(head).encode(), digest_size=16)
+    for name in MEANING:
+        array = getattr(m, name)
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def with_payoffs(m: SimpleNamespace, violated: Any, sizes: Any) -> SimpleNamespace:
+    """Add what a row pays, or each outcome if payoffs depend on it; a row then has its own distribution."""
+    if m.stride == 0:
+        m.row_set, m.set_start, m.step_sets = m.row_distribution, m.outcome_start, m.step_distributions
+        m.row_pay, m.row_violation = m.reward[m.row_payoff], violated[m.row_payoff]
+        m.pay, m.violation = np.zeros((2, len(m.outcome_next)))
+        return m
+    owner, m.set_start = np.repeat(np.arange(m.rows), sizes), np.append(0, np.cumsum(sizes))
+    within = np.arange(len(owner)) - m.set_start[owner]
+    outcome, record = m.outcome_start[m.row_distribution][owner] + within, m.row_payoff[owner] + within
+    m.outcome_probability, m.outcome_next = m.outcome_probability[outcome], m.outcome_next[outcome]
+    m.row_pay, m.row_violation, m.pay, m.violation = *np.zeros((2, m.rows)), m.reward[record], violated[record]
+    m.row_set, m.step_sets = np.arange(m.rows), m.row_start[m.step_slots]
+    return m
+
+
+def ahead(m: SimpleNamespace, step: int, after: Any, rows: Any) -> Any:
+    """[4, row, policy]: value, violation, probability of any, above 0 if any can be; `after` has it by slot."""
+    first, last = m.step_sets[step]
+    part, begin = slice(m.set_start[first], m.set_start[last]), m.set_start[first:last] - m.set_start[first]
+    likely, violated = m.outcome_probability[part, None], m.violation[part, None]
+    value, violation, chance, risk = after[:, m.outcome_next[part]]
+    then = np.stack([m.pay[part, None] + value, violated + violation, np.where(violated > 0, 1.0, chance)]) * likely
+    can = ((violated > 0) | (risk > 0)) & (likely > 0)
+    now = np.add.reduceat(np.append(then, [can], axis=0), begin, axis=1)
+    now, own = now[:, m.row_set[rows] - first, np.arange(rows.shape[1])], m.row_violation[rows]
+    now[0], now[1], now[2:] = now[0] + m.row_pay[rows], now[1] + own, np.where(own > 0, 1.0, now[2:])
+    return now
+
+
+def best_of(m: SimpleNamespace) -> float | None:
+    """Return the value of the best policy that never violates; None if there is none."""
+    after = np.zeros((4, m.slots, 1))
+    for step in reversed(range(m.horizon)):
+        first, last = m.step_slots[step]
+        start = m.row_start[first : last + 1]
+        now = ahead(m, step, after, np.arange(start[0], start[-1])[:, None])
+        acting = np.flatnonzero(np.diff(start) > 0)
+        best = np.maximum.reduceat(np.where(now[3] > 0, -np.inf, now[0]), start[acting] - start[0])
+        after[0, acting + first], after[3, acting + first] = np.where(best > -np.inf, best, 0.0), best == -np.inf
+    lost = after[3, m.first_slot].any()
+    return None if lost else float(m.first_probability @ after[0, m.first_slot, 0])
+
+
+# Exact ----------------------------------------------------------------------------------------------------------------
+
+
+def check_exact(stored: Any, plain: Read, arrays: Read) -> Checked:
+    """Return the numbers of an exact certificate, whether it may violate, and how large its values can be."""
+    m = read_model(plain["model"], arrays)
+    totals = sum(followed(m, shares, table) for shares, table in tables_of(m, plain["policy"], arrays))
+    value, violation, chance, risk = totals.tolist()
+    least = 5e-324 * (risk > 0)  # a possible event has a positive probability, also if it underflows
+    most = m.horizon * m.reward_range[1]  # an upper bound for all policies; "solved": for those that never violate
+    highest = best_of(m) if plain["optimum"] == "solved" else most
+    gap = None if highest is None else highest - value
+    gap = 0.0 if gap is not None and abs(gap) <= NOTHING * max(1.0, abs(value)) else gap
+    found = {"failure_probability": 0.0, "value_low": value, "value_high": value, "optimum_high": highest, "gap": gap,
+             "violation_high": max(violation, least), "violation_probability_high": min(1.0, max(chance, least)),
+             "episodes": 0}  # fmt: skip
+    return found, risk > 0, m.horizon * max(map(abs, m.reward_range))
+
+
+def tables_of(m: SimpleNamespace, plain: Read, arrays: Read) -> Iterator[tuple[Any, Any]]:
+    """Yield the policies that are mixed, some at a time: their shares, and rows [node, policy] or weights [entry]."""
+    if plain["form"] == "stochastic":
+        yield np.ones(1), arrays["policy.weights"]
+    elif plain["form"] == "deterministic":
+        yield np.ones(1), arrays["policy.rows"][:, None]
+    else:
+        require(plain["form"] == "averaged", f"the policy has the unknown form {plain['form']!r}")
+        count, rows = int(plain["episodes"]), arrays["policy.first"].copy()
+        episode, node, row = (arrays[f"policy.change_{name}"] for name in ("episode", "node", "row"))
+        require(count >= 1 and (np.diff(episode) >= 0).all(), "the changes of the policy are not in order")
+        since = np.unique(np.append(np.clip(episode, 1, count + 1), [1, count + 1]))
+        ends = np.searchsorted(episode, since, side="right")  # changes up to each of these episodes
+        count_at_once = max(1, min(256, 4_000_000 // (len(rows) + len(m.outcome_next))))
+        for first in range(0, len(since) - 1, count_at_once):
+            batch = since[first : first + count_at_once + 1]
+            table = np.empty((len(rows), len(batch) - 1), np.int64)
+            for index in range(len(batch) - 1):
+                now = slice(ends[first + index - 1] if first + index else 0, ends[first + index])
+                rows[node[now]] = row[now]
+                table[:, index] = rows
+            yield np.diff(batch) / count, table
+
+
+def followed(m: SimpleNamespace, shares: Any, table: Any) -> Any:
+    """Return value, violation, the probability of any, and above 0 if there can be any, under policies in shares."""
+    after = np.zeros((4, m.slots, len(shares)))
+    for step in reversed(range(m.horizon)):
+        slots, begin, rows, weights = chosen(m, step, table)
+        now = ahead(m, step, after, rows)
+        now[:3], now[3] = now[:3] * weights, now[3] * (weights > 0)
+        after[:, slots] = np.add.reduceat(now, begin, axis=1)
+    first = after[:, m.first_slot]
+    totals = np.einsum("csk,s,k->c", first, m.first_probability, shares)
+    totals[3] = first[3, m.first_probability > 0].max()
+    return totals
+
+
+def chosen(m: SimpleNamespace, step: int, table: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the slots of a step, where each one's rows begin, the rows that may be taken [row, policy], how likely."""
+    first, last = m.step_slots[step]
+    slots = np.flatnonzero(np.diff(m.row_start[first : last + 1]) > 0) + first
+    if table.ndim == 2:
+        rows = table[slots + step * m.slots * bool(m.stationary)].astype(np.int64)
+        inside = (rows >= m.row_start[slots, None]) & (rows < m.row_start[slots + 1, None])
+        require(inside.all(), "the policy takes something that is not an action")
+        return slots, np.arange(len(slots)), rows, np.ones((len(slots), 1))
+    rows = np.arange(m.row_start[first], m.row_start[last])
+    weights, begin = table[rows + step * m.rows * bool(m.stationary)], m.row_start[slots] - rows[0]
+    sums = abs(np.add.reduceat(weights, begin) - 1)
+    require((weights >= 0).all() and (sums < APART).all(), "the policy's probabilities are invalid")
+    return slots, begin, rows[:, None], weights[:, None]
+
+
+# Sampled --------------------------------------------------------------------------------------------------------------
+
+
+def check_sampled(stored: Any, plain: Read, arrays: Read) -> Checked:
+    """Return the numbers of a sampled certificate, whether a violation was observed, and the range of its values."""
+    returns, violations = (arrays[name].astype(np.float64) for name in ("returns", "violations"))
+    low, high, most = ends(plain)
+    inside = (low <= returns) & (returns <= high) & (violations >= 0) & (violations <= most)
+    if returns.shape != violations.shape or not inside.all() or not 0 < stored.failure_probability < 1:
+        raise ValueError("an episode is outside of the declared range")
+    part = stored.failure_probability / (4 if most else 2)
+    slip = 2.0**-48 * (plain["horizon"] + 16) * max(abs(low), abs(high))
+    found: dict[str, float | None] = {
+        "episodes": len(returns),
+        "value_low": max(low, -highest_mean(-returns, -low, part) - slip),
+        "value_high": min(high, highest_mean(returns, high, part) + slip),
+        "violation_high": None if math.isinf(most) else highest_mean(violations, most, part) if most else 0.0,
+        "violation_probability_high": highest_mean((violations > 0).astype(np.float64), 1.0, part) if most else 0.0,
+        "optimum_high": high,
+    }
+    if plain["optimum"] == "solved":
+        model = read_model(plain["model"], arrays)
+        if (model.horizon, list(model.reward_range)) != (plain["horizon"], plain["reward_range"]):
+            raise ValueError("the declarations differ from the model")
+        found["optimum_high"] = best_of(model)
+    best, least = found["optimum_high"], found["value_low"]
+    found["gap"] = None if best is None or least is None else best - least
+    return found, bool((violations > 0).any()), high - low
+
+
+def ends(plain: Read) -> tuple[float, float, float]:
+    """Return the least and the largest return of an episode, and its largest violation, as declared; with rounding."""
+    horizon, (low, high), bounds = int(plain["horizon"]), map(float, plain["reward_range"]), plain["constraint_bounds"]
+    room = APART * max(1.0, abs(low), abs(high))
+    if plain["may_end_early"]:
+        low, high = min(low, 0.0), max(high, 0.0)
+    most = math.inf if bounds is None else horizon * (1 + APART) * math.fsum(map(float, bounds))
+    return horizon * (low - room), horizon * (high + room), most
+
+
+def highest_mean(values: Floats, most: float, failure: float) -> float:
+    """Return the bound of `evaluation.bounds`, by narrowing down the best nu from both sides."""
+    count, one = len(values), math.log(2.0 / failure)
+    if count == 0:
+        return most
+
+    def bound(room: float, price: float) -> float:
+        return most + room - math.exp(float(np.log(most - values + room).mean()) - price / count)
+
+    spread = max(most - float(values.min()), 1e-300)
+    price, low, high = one + 0.5 * math.log(math.pi * (count + 0.5)), 1e-9 * spread, 10 * math.sqrt(count) * spread
+    for _ in range(40):
+        left, right = low * (high / low) ** 0.382, low * (high / low) ** 0.618
+        low, high = (low, right) if bound(left, price) < bound(right, price) else (left, high)
+    return min(most, bound(0.0, one), bound(low, price))
+
+
+CHECKS = {"exact": check_exact, "sampled": check_sampled, "learned": verify_learned.check}
