@@ -14,7 +14,7 @@ from peakrl import Assumptions, TabularModel, compile_model, learn, learn_many, 
 from peakrl.cli.train import report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, TripleQ, WeiMDP
-from peakrl.planning.cmdp import step_budget
+from peakrl.planning.cmdp import limited_costs
 from peakrl.planning.min_cost import least_by_step, least_cost
 from peakrl.planning.occupancy import flow, least_excess
 from peakrl.report.analysis import RunAnalysis
@@ -53,7 +53,7 @@ def test_the_least_cost_is_that_of_the_planner_and_of_linear_programming(seed, s
     model = compile_model(random_problem(seed, stationary=stationary, horizon=3, constraints=2, safe_action=False))
     assert least_cost(model, model.row_violation.sum(axis=1)) == pytest.approx(solve(model).violation, abs=1e-12)
     paths = flow(model)
-    costs = step_budget(model, paths, np.zeros((3, 2))).costs
+    costs = limited_costs(model, paths, "per_step")
     for step in range(3):
         for constraint in range(2):
             line = 2 * step + constraint

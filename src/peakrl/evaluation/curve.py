@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from peakrl.jit import inlined, loop
 from peakrl.numerics import times
 from peakrl.policy.tables import first_rows
+from peakrl.space import starts_of
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs
 
@@ -86,19 +87,6 @@ class Curve(NamedTuple):
     evaluated: NDArray[np.bool_]
 
 
-def start_curve(
-    layout: Layout,
-    row_reward: Floats,
-    row_violation: Floats,
-    first_slot: Ints,
-    first_probability: Floats,
-    rows: Ints,
-) -> Curve:
-    """Return the tables of `policy_curve` at the policy `rows`; `row_violation` [row] is the sum over constraints."""
-    payoffs = np.stack([row_reward, row_violation], axis=1)
-    return new_curve(layout, payoffs, np.empty((len(payoffs), 0)), first_slot, first_probability, rows)
-
-
 def may_vanish(layout: Layout, row_payoffs: Floats, first_probability: Floats) -> bool:
     """Return whether a product of all probabilities of an episode and a payoff may underflow."""
     payoffs = np.abs(row_payoffs[row_payoffs != 0.0])
@@ -111,7 +99,7 @@ def users_of_slots(layout: Layout) -> tuple[Longs, Ints]:
     """Return for each slot the distributions that may lead to it: start [slot + 1], distribution."""
     owner = np.repeat(np.arange(len(layout.outcome_start) - 1, dtype=np.int32), np.diff(layout.outcome_start))
     counts = np.bincount(layout.outcome_next, minlength=len(layout.row_start) - 1)
-    return np.concatenate([[0], np.cumsum(counts)]), owner[np.argsort(layout.outcome_next, kind="stable")]
+    return starts_of(counts), owner[np.argsort(layout.outcome_next, kind="stable")]
 
 
 def new_curve(
@@ -126,7 +114,7 @@ def new_curve(
     """Return tables for the policy `rows` ([node]; copied). `dense` stores (M | p); None decides by size."""
     quantities, sizes = row_payoffs.shape[1], np.diff(layout.step_distributions, axis=1).ravel()
     padded = -(-(sizes + quantities) // GROUP) * GROUP
-    link_start = np.concatenate(([0], np.cumsum(padded))).astype(np.int64)
+    link_start = starts_of(padded)
     cells, width = int(link_start[-1]), int(padded.max())
     if dense is None:
         stored = len(layout.outcome_next)
@@ -437,9 +425,10 @@ class PolicyCurve:
     def tables(self) -> Curve:
         """Tables of the current policy, built on first use."""
         if self._tables is None:
-            model, violation = self.model, self.model.row_violation.sum(axis=1)
+            model, no_margins = self.model, np.empty((self.model.num_rows, 0))
+            payoffs = np.stack([model.row_reward, model.row_violation.sum(axis=1)], axis=1)
             first = (model.first_slot, model.first_probability)
-            self._tables = start_curve(model.layout, model.row_reward, violation, *first, self.rows)
+            self._tables = new_curve(model.layout, payoffs, no_margins, *first, self.rows)
             self.rows = self._tables.rows
         return self._tables
 

@@ -16,7 +16,7 @@ Lagrange multiplier (`planning.lagrangian`), several by a linear program (`plann
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,20 +39,6 @@ FORMS = ("total", "per_constraint", "per_step", "chance", "union_chance")
 AnySolution = Solution[Policy | StochasticPolicy]
 #: [entry]: the policy; and for each limit the value of another unit, and how much of it is used.
 Found = tuple[Floats, Floats, Floats]
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits on expected sums."""
-
-    #: Description of the limited quantity.
-    what: str
-    #: [limit], in the shape of the multipliers.
-    limits: Floats
-    #: Sparse, [limit, x]
-    costs: Any
-    #: [limit]: the name in messages.
-    names: tuple[str, ...]
 
 
 def solve_cmdp(
@@ -160,28 +146,28 @@ def priced(model: TabularModel, form: str, limits: Floats, exact: Solution[Polic
 
 def programmed(model: TabularModel, form: str, limits: Floats, exact: Solution[Policy]) -> Found | str:
     """Return the optimum within several limits, or the reason why they are infeasible."""
-    paths = flow(model)
-    budget = BUDGETS[form](model, paths, limits)
-    lo, hi = model.reward_range
-    found = most_reward(paths, model.row_reward[paths.rows] - lo, budget.costs, limits.ravel(), hi - lo)
+    paths, (lo, hi) = flow(model), model.reward_range
+    costs = limited_costs(model, paths, form)
+    found = most_reward(paths, model.row_reward[paths.rows] - lo, costs, limits.ravel(), hi - lo)
     if found is None:
-        return why_not(paths, budget)
+        return why_not(model, form, paths, costs, limits.ravel())
     weights = policy_weights(row_weights(model, exact.policy.rows), paths, found.shares)
     return weights, found.multipliers, found.used
 
 
-def why_not(paths: Flow, budget: Budget) -> str:
+def why_not(model: TabularModel, form: str, paths: Flow, costs: Any, limits: Floats) -> str:
     """Return why limits are infeasible: the least excess, and the binding limits."""
-    limits = budget.limits.ravel()
-    excess, binding = least_excess(paths, budget.costs, limits)
-    named = [budget.names[index] for index in binding[:3].tolist()]
+    excess, binding = least_excess(paths, costs, limits)
+    places = (divmod(index, model.num_constraints) for index in binding[:3].tolist())
+    at = " at step {}" if form == "per_step" else ""
+    named = [repr(model.constraint_names[constraint]) + at.format(step) for step, constraint in places]
     more = f" and {len(binding) - 3} more" if len(binding) > 3 else ""
     because = f", because of {', '.join(named)}{more}" if named else ""
     if len(set(limits.tolist())) == 1:
         limit = float(limits[0])
         least = f"the least feasible limit is {least_words(limit + excess)}"
-        return f"no policy limits {budget.what} to {limit:g}: {least}{because}"
-    return f"no policy satisfies the limits on {budget.what}: each would have to be larger by {excess:.6g}{because}"
+        return f"no policy limits {WHAT[form]} to {limit:g}: {least}{because}"
+    return f"no policy satisfies the limits on {WHAT[form]}: each would have to be larger by {excess:.6g}{because}"
 
 
 # Limited quantities -------------------------------------------------------------------------------------------------
@@ -223,28 +209,15 @@ WHAT = {
 }
 
 
-def constraint_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
-    """Return limits on each constraint, for an episode."""
-    from scipy import sparse
-
-    names = tuple(repr(name) for name in model.constraint_names)
-    return Budget(WHAT["per_constraint"], limits, sparse.csr_array(model.row_violation[paths.rows].T), names)
-
-
-def step_budget(model: TabularModel, paths: Flow, limits: Floats) -> Budget:
-    """Return limits on each constraint at each step."""
+def limited_costs(model: TabularModel, paths: Flow, form: str) -> Any:
+    """Return sparse [limit, x]: the violation of each constraint; with `per_step` at each step."""
     from scipy import sparse
 
     violation = model.row_violation[paths.rows]
     column, constraint = np.nonzero(violation)
-    lines = paths.steps[column] * model.num_constraints + constraint
-    costs = sparse.csr_array((violation[column, constraint], (lines, column)), shape=(limits.size, len(paths.rows)))
-    names = tuple(f"{name!r} at step {step}" for step in range(model.horizon) for name in model.constraint_names)
-    return Budget(WHAT["per_step"], limits, costs, names)
-
-
-#: By form, for several limits.
-BUDGETS = {"per_constraint": constraint_budget, "per_step": step_budget}
+    steps, each = (model.horizon, paths.steps[column]) if form == "per_step" else (1, 0)
+    lines, shape = each * model.num_constraints + constraint, (steps * model.num_constraints, len(paths.rows))
+    return sparse.csr_array((violation[column, constraint], (lines, column)), shape=shape)
 
 
 class Flagged(Problem):

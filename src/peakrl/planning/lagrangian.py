@@ -324,9 +324,7 @@ class Search:
         rows = [plan.rows.copy() for plan in (above, below)]
         sides = [np.full(chain.num_nodes, side, np.int8) for side in (0, 1)]
         for side in (0, 1):
-            away = ~reached_by(
-                layout, self.boxes, chain.num_nodes, chain.first_slot, rows[side], sides[side], orders
-            )  # fmt: skip
+            away = ~self.reached(rows[side], sides[side], orders)
             rows[side][away], sides[side][away] = best.rows[away], 2
         changed = np.flatnonzero((rows[0] != rows[1]) | (sides[0] != sides[1]))
 
@@ -338,10 +336,8 @@ class Search:
             return own_rows, own_sides
 
         def cost_of(count: int) -> float:
-            tables = worth_of(
-                layout, self.boxes, chain.num_nodes, self.reward, self.cost, *composed(count), orders
-            )  # fmt: skip
-            return self.at_start(tables[1])
+            own = (layout, self.boxes, chain.num_nodes, self.reward, self.cost)
+            return self.at_start(worth_of(*own, *composed(count), orders)[1])
 
         last = passing(cost_of, len(changed), self.most_used)
         dearer, cheaper = cost_of(last - 1), cost_of(last)
@@ -351,18 +347,18 @@ class Search:
         for part, own_rows, own_sides in parts:
             if part > 0.0:
                 weights += part * row_weights(chain, own_rows)
-                reached |= reached_by(
-                    layout, self.boxes, chain.num_nodes, chain.first_slot, own_rows, own_sides, orders
-                )  # fmt: skip
+                reached |= self.reached(own_rows, own_sides, orders)
         return Within(weights, reached, price, share * dearer + (1.0 - share) * cheaper)
 
     def alone(self, plan: Plan, price: float) -> Within:
         """Return the result of a single plan."""
-        chain, side = self.chain, np.zeros(self.chain.num_nodes, np.int8)
-        reached = reached_by(
-            chain.layout, self.boxes, chain.num_nodes, chain.first_slot, plan.rows, side, plan.order[None]
-        )  # fmt: skip
-        return Within(row_weights(chain, plan.rows), reached, price, plan.cost)
+        reached = self.reached(plan.rows, np.zeros(self.chain.num_nodes, np.int8), plan.order[None])
+        return Within(row_weights(self.chain, plan.rows), reached, price, plan.cost)
+
+    def reached(self, rows: Ints, sides: Bytes, orders: Ints) -> NDArray[np.bool_]:
+        """Return [node]: whether given choices can lead there."""
+        chain = self.chain
+        return reached_by(chain.layout, self.boxes, chain.num_nodes, chain.first_slot, rows, sides, orders)
 
 
 def passing(cost_of: Callable[[int], float], count: int, limit: float) -> int:

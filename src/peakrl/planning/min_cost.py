@@ -50,8 +50,17 @@ def at_first(chain: Chain, cost: Floats) -> float:
 def before(layout: Layout, step: int, after: Floats, charge: Floats | None) -> Floats:
     """[slot]: C of a step, 0 elsewhere, given C of the step after; without `charge` nothing is charged."""
     low, high = layout.step_slots[step]
+    first, last = layout.step_distributions[step]
+    begin, end = layout.outcome_start[first], layout.outcome_start[last]
+    start = layout.row_start[low : high + 1]
     cost = np.zeros(len(after))
-    cost[low:high] = least_at(layout, step, after, charge)
+    offering = np.flatnonzero(np.diff(start))
+    if len(offering):
+        outcomes = layout.outcome_probability[begin:end] * after[layout.outcome_next[begin:end]]
+        ahead = np.add.reduceat(outcomes, layout.outcome_start[first:last] - begin)
+        rows = ahead[layout.row_distribution[start[0] : start[-1]] - first]
+        rows = rows if charge is None else rows + charge[start[0] : start[-1]]
+        cost[low + offering] = np.minimum.reduceat(rows, start[offering] - start[0])
     return cost
 
 
@@ -70,20 +79,3 @@ def most_words(most: float) -> str:
     """Return a maximum in six digits, rounded down so that it can be attained."""
     words = f"{most:.6g}"
     return words if within(float(words), most) else f"{Context(6, ROUND_FLOOR).create_decimal(most):g}"
-
-
-def least_at(layout: Layout, step: int, after: Floats, charge: Floats | None) -> Floats:
-    """[slot of the step]: C, given C of the step after [slot]; without `charge` nothing is charged."""
-    low, high = layout.step_slots[step]
-    first, last = layout.step_distributions[step]
-    begin, end = layout.outcome_start[first], layout.outcome_start[last]
-    start = layout.row_start[low : high + 1]
-    least = np.zeros(high - low)
-    offering = np.flatnonzero(np.diff(start))
-    if len(offering):
-        outcomes = layout.outcome_probability[begin:end] * after[layout.outcome_next[begin:end]]
-        ahead = np.add.reduceat(outcomes, layout.outcome_start[first:last] - begin)
-        rows = ahead[layout.row_distribution[start[0] : start[-1]] - first]
-        rows = rows if charge is None else rows + charge[start[0] : start[-1]]
-        least[offering] = np.minimum.reduceat(rows, start[offering] - start[0])
-    return least
