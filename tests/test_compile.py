@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peakrl
-from benchmarks.models import PlainQueues
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import Outcome, Problem, compile_model
-from peakrl.compile import explore
 from peakrl.errors import ProblemError
 
 
@@ -226,11 +224,3 @@ def test_a_zero_keeps_its_sign_whatever_came_before_it():
 def test_a_truth_value_is_refused_also_where_its_number_was_seen_before():
     with pytest.raises(ProblemError, match="action 1: constraints must be numbers"):
         compile_model(Signed([2.0, 2.0], [(1.0,), (True,)]))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_the_short_way_for_plain_outcomes_gives_the_same_model(seed, monkeypatch):
-    problems = (random_problem(seed, states=5, horizon=4, stationary=seed % 2 == 0), PlainQueues(2))
-    quick = [explore(problem).digest for problem in problems]
-    monkeypatch.setattr("peakrl.compile.merge_plain", lambda *_: None)
-    assert [explore(problem).digest for problem in problems] == quick

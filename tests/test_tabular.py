@@ -302,7 +302,9 @@ def test_bounds_are_read_off_the_data_where_they_are_not_given():
     arguments = (np.eye(2)[:, None], [[-1.5], [2.5]], [[[-3.0], [2.0]], [[0.0], [0.0]]], 2)
     model = TabularModel.from_arrays(*arguments)
     assert (model.reward_range, model.constraint_bounds) == ((-1.5, 2.5), (3.0, 1.0))
-    model = TabularModel.from_arrays(*arguments, reward_range=(-2, 3), constraint_bounds=(4, 5), constraint_names="xy")
+    model = TabularModel.from_arrays(
+        *arguments, reward_range=(-2, 3), constraint_bounds=(4, 5), constraint_names=["x", "y"]
+    )
     assert (model.reward_range, model.constraint_bounds) == ((-2.0, 3.0), (4.0, 5.0))
     assert model.constraint_names == ("x", "y")
 
@@ -442,7 +444,7 @@ def spoil(name, *place, value):
         ({"transitions": [[[0.5, 0.5]], [[1.0]]]}, "transitions must be an array of numbers"),
         ({"transitions": sparse.eye(2).tocsr()}, "sparse transitions have shape"),
         ({"transitions": [sparse.eye(2), sparse.eye(3)]}, r"transitions of action 1 have shape \(3, 3\)"),
-        ({"rewards": np.zeros((2, 3))}, r"rewards have shape \(2, 3\); they must be \(2, 2\) or \(3, 2, 2\)"),
+        ({"rewards": np.zeros((2, 3))}, r"rewards have shape \(2, 3\); the shape must be \(2, 2\) or \(3, 2, 2\)"),
         ({"rewards": [[1.0], [1.0, 2.0]]}, "rewards must be an array of numbers"),
         (spoil("rewards", 1, 1, value=math.inf), "rewards, state 1, action 1: inf"),
         ({"reward_range": (0.5, 1.0)}, "rewards, state 0, action 0: 0.0 lies outside reward_range"),
@@ -453,7 +455,7 @@ def spoil(name, *place, value):
             {**spoil("constraints", 0, 0, 1, value=-3.0), "constraint_bounds": (2.0,)},
             "state 0, action 1: -3.0 exceeds",
         ),
-        ({"constraint_bounds": (1.0, 1.0)}, "constraint_bounds has 2 numbers for 1 constraints"),
+        ({"constraint_bounds": (1.0, 1.0)}, "constraint_bounds of 'arrays' has 2 numbers for 1 constraints"),
         ({"constraint_names": ("a", "b")}, "must be 1 different names"),
         ({"initial": 2}, "initial state 2 is outside 0..1"),
         ({"initial": [0.5, 0.6]}, "of initial sum to 1.1"),

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from peakrl.checks import LARGEST, ROUNDING
-from peakrl.compile import constraint_bounds, first_distribution, guard_memory, reward_range
+from peakrl.compile import first_distribution, guard_memory
 from peakrl.errors import ProblemError
-from peakrl.from_arrays import Rows, unique_lists
 from peakrl.jit import inlined, kernel, loop
 from peakrl.problem import NO_TRUTH_VALUES, Header, Outcome, Problem, header_of
+from peakrl.ragged import shared_lists
 from peakrl.space import starts_of
 from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Ints, Longs, Payoffs
@@ -205,7 +205,6 @@ class ArrayProblem(Problem):
 MOST_CODES = 1 << 30
 #: Number of states that are queried at once.
 MOST_STATES = 1 << 13
-NO_PAIRS: Longs = np.empty(0, np.int64)
 FORM = "Outcome(probability, next_state, reward, constraints), each part a number or one for each state"
 Bools = NDArray[np.bool_]
 Fields = tuple[Longs, ...]
@@ -459,7 +458,7 @@ class Layers:
         lists, list_start = shared_lists(first, following, probability, ends)
         shared = self.problem.stationary
         return assemble(
-            with_bounds(self.header, payoffs),
+            self.header,
             state_labels=list(zip(*(field.tolist() for field in self.fields(names)), strict=True)),
             slot_state=slot_state, action_labels=self.actions, row_action=action, row_start=row_start,
             row_distribution=lists[0], outcome_start=lists[1], outcome_next=lists[2], outcome_probability=lists[3],
@@ -491,24 +490,6 @@ def limits_of(header: Header, low: list[int], size: list[int]) -> Limits:
     return Limits(np.array(low, np.int64), np.array(size, np.int64), np.array(least), np.array(most))
 
 
-def shared_lists(start: Longs, following: Ints, probability: Floats, ends: list[int]) -> tuple[Any, Longs]:
-    """Store equal next-state lists of a range of rows once; return them and the first list of each range."""
-    index, outcome_ends, members, chances, counts = [], [np.zeros(1, np.int64)], [], [], [0]
-    begin = 0
-    for end in ends:
-        here = slice(int(start[begin]), int(start[end]))
-        stretch = start[begin : end + 1] - start[begin]
-        rows = Rows(NO_PAIRS, NO_PAIRS, stretch, following[here], probability[here])
-        own, stops, picked, weights = unique_lists(rows)
-        index.append(own + counts[-1])
-        outcome_ends.append(stops + outcome_ends[-1][-1])
-        members.append(picked)
-        chances.append(weights)
-        counts.append(counts[-1] + len(stops))
-        begin = end
-    return tuple(np.concatenate(each) for each in (index, outcome_ends, members, chances)), np.array(counts)
-
-
 def ranges_of(problem: ArrayProblem, name: str) -> tuple[list[int], list[int]]:
     """Return the lowest value and the number of values of each field."""
     try:
@@ -521,13 +502,6 @@ def ranges_of(problem: ArrayProblem, name: str) -> tuple[list[int], list[int]]:
     if float(np.prod(np.array(sizes, np.float64))) > MOST_CODES:
         raise ProblemError(f"state_ranges of {name!r} allow more than {MOST_CODES:,} states: narrow the ranges")
     return [low for low, _ in ranges], sizes
-
-
-def with_bounds(header: Header, payoffs: Payoffs) -> Header:
-    """Return a header with declared bounds, or else those of the payoffs."""
-    return header._replace(
-        reward_range=reward_range(header, payoffs), constraint_bounds=constraint_bounds(header, payoffs)
-    )
 
 
 def in_order_of_occurrence(codes: Longs) -> tuple[Longs, Longs]:

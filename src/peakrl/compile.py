@@ -8,21 +8,21 @@ finished jobs is the step), and every problem that depends on the step, is store
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from peakrl.checks import AT_MOST, LARGEST, ROUNDING, bound_above, check_distribution, check_each, is_usual
+from peakrl.checks import AT_MOST, LARGEST, ROUNDING, check_distribution, check_each, is_usual
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.memory import check_tables
-from peakrl.problem import NO_RANGE, NO_TRUTH_VALUES, Header, Outcome, Problem, header_of
+from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of
 from peakrl.progress import Progress
 from peakrl.space import StateSpace
 from peakrl.storage import SHARE, available_memory
 from peakrl.tabular import TabularModel, assemble
-from peakrl.types import Floats, Payoffs
+from peakrl.types import Payoffs
 
 #: Approximate bytes of Python objects and arrays while a model is built, for the memory limit.
 BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
@@ -30,59 +30,159 @@ BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
 NUMBERS = "the reward must be a number and the constraints a sequence of numbers, such as (1.0,)"
 NO_NUMBERS = {bool, np.bool_, str}
 PLAIN = {float, int}
-#: Next slots and their probabilities.
-Key = tuple[tuple[int, ...], tuple[float, ...]]
-#: At most this many validated payoffs are cached.
-MOST_KNOWN = 100_000
+#: A reward and the values of the constraints.
+Payoff = tuple[float, ...]
+#: Number of states of a stationary problem that are queried at a second step.
+ASKED_AGAIN = 20
+#: Memory use is checked after so many actions of a state, and after its last action.
+PAUSE = 256
+#: Returns the slot of a state; the second argument begins the message of an error.
+SlotOf = Callable[[Hashable, object], Any]
 
 
-class Builder:
-    """Collects slots, rows, shared distributions and payoff records while a problem is explored."""
+class Search:
+    """The breadth-first search: collects slots, rows, shared distributions and payoff records."""
 
-    def __init__(self, header: Header) -> None:
-        self.header = header
-        self.lo, self.hi = header.reward_range
+    def __init__(self, problem: Problem, memory_limit: float) -> None:
+        self.problem, self.limit, self.header = problem, memory_limit, header_of(problem)
+        self.stationary = bool(getattr(problem, "stationary", False))
+        self.lo, self.hi = self.header.reward_range
         size = max(1.0, abs(self.lo), abs(self.hi))
         self.reward_tolerance = ROUNDING * size if math.isfinite(size) else 0.0
         #: Rewards and constraint values within these limits are valid.
         self.least = max(self.lo - self.reward_tolerance, -LARGEST)
         self.most = min(self.hi + self.reward_tolerance, LARGEST)
-        self.limits = tuple(min(bound * (1 + ROUNDING), LARGEST) for bound in header.constraint_bounds)
-        self.known_payoffs: dict[tuple[Any, tuple[Any, ...]], tuple[float, ...]] = {}
+        self.limits = tuple(min(bound * (1 + ROUNDING), LARGEST) for bound in self.header.constraint_bounds)
+        #: [slot]: its state; and the slots of the states of the next layer, or of all states of a stationary problem.
+        self.slots: list[Hashable] = []
+        self.index: dict[Hashable, int] = {}
         self.row_start = [0]
         self.row_action: list[int] = []
         self.row_distribution: list[int] = []
         self.row_payoff: list[int] = []
         self.actions: dict[Hashable, int] = {}
-        self.distributions: dict[Key, int] = {}
+        #: {next slots and their probabilities: distribution}
+        self.distributions: dict[tuple[tuple[int, ...], tuple[float, ...]], int] = {}
         self.outcome_start = [0]
         self.outcome_next: list[int] = []
         self.outcome_probability: list[float] = []
         #: Payoffs of a row: one record if they do not depend on the outcome, else one for each outcome.
-        self.payoff_keys: dict[tuple[tuple[float, ...], ...], int] = {}
+        self.payoff_keys: dict[tuple[Payoff, ...], int] = {}
         self.outcome_dependent = False
         #: Upper bound on the number of stored rewards and constraint values.
         self.numbers = 0
 
-    def plain_payoff(self, reward: Any, constraints: tuple[Any, ...]) -> tuple[float, ...] | None:
-        """Return (reward, constraints...) of plain numbers within their limits; None if `payoff` must check them."""
-        limits = self.limits
-        if len(constraints) != len(limits) or not self.least <= reward <= self.most:
-            return None
-        for value, limit in zip(constraints, limits, strict=True):
-            if not -limit <= value <= limit:
-                return None
-        payoff = (float(reward), *map(float, constraints))
-        # A payoff with a 0 is not cached: 0.0 and -0.0 are equal keys.
-        if 0.0 not in payoff and len(self.known_payoffs) < MOST_KNOWN:
-            self.known_payoffs[reward, constraints] = payoff
-        return payoff
+    def model(self, progress: bool) -> TabularModel:
+        """Search, and return the model."""
+        name = self.header.name
+        first_probability, first_states = first_distribution(self.problem, name)
+        first_slots = [self.slot_of(state, "initial()") for state in first_states]
+        if len(set(first_slots)) < len(first_slots):
+            raise ProblemError(f"initial() of {name!r} names a state twice")
+        layer_start, distribution_start = [0, len(self.slots)], [0]
+        with Progress("Compiling", unit="pairs", enabled=progress) as bar:
+            for step in range(self.header.horizon):
+                if not self.stationary:  # next slots of different layers differ, so distributions do as well
+                    self.index, self.distributions = {}, {}
+                for slot in range(layer_start[step], layer_start[step + 1]):
+                    self.expand(step, self.slots[slot])
+                    if len(self.row_start) % 256 == 0:
+                        bar.reach(len(self.row_action), states=len(self.slots), step=step)
+                layer_start.append(len(self.slots))
+                distribution_start.append(len(self.outcome_start) - 1)
+        self.row_start.extend([len(self.row_action)] * (len(self.slots) + 1 - len(self.row_start)))
+        shared = self.stationary and self.revisits(layer_start)
+        labels: dict[Hashable, int] = {}
+        model = assemble(
+            self.header,
+            slot_state=[labels.setdefault(state, len(labels)) for state in self.slots],
+            state_labels=list(labels),
+            action_labels=list(self.actions),
+            row_action=self.row_action,
+            row_start=self.row_start,
+            row_distribution=self.row_distribution,
+            outcome_start=self.outcome_start,
+            outcome_next=self.outcome_next,
+            outcome_probability=self.outcome_probability,
+            payoffs=self.payoffs(),
+            first_slot=first_slots,
+            first_probability=first_probability,
+            layer_start=None if shared else layer_start,
+            distribution_start=None if shared else distribution_start,
+        )
+        if shared:
+            self.check_stationary(model)
+        return model
+
+    def slot_of(self, state: Hashable, where: object) -> int:
+        """Return the slot of a state, a new one if it has none; `where` begins the message of an error."""
+        try:
+            slot = self.index.get(state)
+        except TypeError:
+            raise ProblemError(f"{where}: state {state!r} is not hashable; use a tuple or a frozen dataclass") from None
+        if slot is None:
+            slot = self.index[state] = len(self.slots)
+            self.slots.append(state)
+        return slot
+
+    def expand(self, step: int, state: Hashable) -> None:
+        """Store every action of a state with its outcomes."""
+        where = place = Place(step, state)
+        seen: set[Hashable] = set()
+        try:
+            for action in iterate(self.problem.actions(step, state), place, "actions"):
+                where = Place(step, state, action)
+                refuse_action(action, seen, where)
+                seen.add(action)
+                outcomes = each_outcome(self.problem.outcomes(step, state, action), where)
+                self.add_row(action, self.merge(outcomes, where, self.slot_of))
+                if len(seen) % PAUSE == 0:
+                    self.guard_memory(step)
+        except PeakError:
+            raise
+        except Exception as error:  # raised by the user's code: pass it on with a note
+            error.add_note(f"{self.header.name!r} raised this when it was queried at {where}")
+            raise
+        if not seen:
+            raise ProblemError(f"{place}: no action is on offer before the horizon; offer one that leads nowhere new")
+        self.row_start.append(len(self.row_action))
+        self.guard_memory(step)
+
+    def merge(self, outcomes: Iterable[Any], where: Place, slot_of: SlotOf) -> dict[tuple[Any, Payoff], float]:
+        """Return {(next slot, payoff): probability} of validated outcomes; equal outcomes are added up."""
+        merged: dict[tuple[Any, Payoff], float] = {}
+        total, payoff, before = 0.0, None, Outcome(0.0, None, 0.0)
+        for each in outcomes:
+            outcome = each if isinstance(each, Outcome) else as_outcome(each, where)
+            given, following, reward, constraints = outcome
+            try:
+                probability = given if type(given) is float else float(given)
+            except (TypeError, ValueError, OverflowError):
+                raise ProblemError(f"{where}: probability {given!r} is not a number") from None
+            if not 0.0 <= probability <= 1.0 + ROUNDING:
+                raise ProblemError(f"{where}: probability {probability} is not a number from 0 to 1")
+            total += probability
+            if payoff is None or reward is not before.reward or constraints is not before.constraints:
+                payoff, before = self.payoff(outcome, where), outcome  # often all outcomes have the same
+            if probability > 0.0:
+                key = (slot_of(following, where), payoff)
+                merged[key] = merged[key] + probability if key in merged else probability
+        if total == 0.0:
+            raise ProblemError(f"{where}: outcomes() gave nothing that can happen; probabilities must sum to 1")
+        if abs(total - 1.0) > ROUNDING:
+            raise ProblemError(f"{where}: probabilities sum to {total:.12g}, not to 1")
+        return merged
 
     def payoff(self, outcome: Outcome, where: object) -> tuple[float, ...]:
         """Return (reward, constraints...) of an outcome, or raise with a message that begins with `where`."""
         header = self.header
         earned: Any = outcome.reward
         given = outcome.constraints
+        plain = (
+            type(given) is tuple and len(given) == len(self.limits) and PLAIN.issuperset(map(type, (earned, *given)))
+        )
+        if plain and self.least <= earned <= self.most and all(map(within, given, self.limits)):
+            return (float(earned), *map(float, given))
         try:
             reward = float(earned)
             values = list(map(float, given))
@@ -105,8 +205,8 @@ class Builder:
                 raise ProblemError(f"{where}: constraint {name!r} is {value}, beyond its bound of {bound}")
         return (reward, *values)
 
-    def add_row(self, action: Hashable, merged: dict[tuple[int, tuple[float, ...]], float]) -> None:
-        """Store a pair whose outcomes are {(next slot, payoff): probability}."""
+    def add_row(self, action: Hashable, merged: dict[tuple[int, Payoff], float]) -> None:
+        """Store a pair whose outcomes are {(next slot, payoff): probability}; equal distributions are stored once."""
         items = sorted(merged.items()) if len(merged) > 1 else merged.items()
         key = (tuple([slot for (slot, _), _ in items]), tuple([chance for _, chance in items]))
         records = tuple([payoff for (_, payoff), _ in items])
@@ -114,48 +214,18 @@ class Builder:
             records = records[:1]
         else:
             self.outcome_dependent = True
-        self.add_record(action, key, records)
-
-    def add_plain_row(self, action: Hashable, merged: dict[int, float], payoff: tuple[float, ...]) -> None:
-        """Store a pair whose outcomes {next slot: probability} all have the same payoff."""
-        if len(merged) > 1:
-            order = sorted(merged)
-            self.add_record(action, (tuple(order), tuple([merged[slot] for slot in order])), (payoff,))
-        else:
-            self.add_record(action, (tuple(merged), tuple(merged.values())), (payoff,))
-
-    def add_record(self, action: Hashable, key: Key, records: tuple[tuple[float, ...], ...]) -> None:
-        """Store a pair with its next slots, their probabilities, and one payoff or one for each outcome."""
-        self.row_distribution.append(self.distribution(key))
+        distribution = self.distributions.get(key)
+        if distribution is None:
+            distribution = self.distributions[key] = len(self.outcome_start) - 1
+            self.outcome_next.extend(key[0])
+            self.outcome_probability.extend(key[1])
+            self.outcome_start.append(len(self.outcome_next))
+        self.row_distribution.append(distribution)
         known = self.payoff_keys.setdefault(records, len(self.payoff_keys))
         if known == len(self.payoff_keys) - 1:
             self.numbers += len(records) * len(records[0])
         self.row_payoff.append(known)
         self.row_action.append(self.actions.setdefault(action, len(self.actions)))
-
-    def distribution(self, key: Key) -> int:
-        """Return the index of a next-slot distribution; equal ones are stored once."""
-        index = self.distributions.get(key)
-        if index is None:
-            index = len(self.outcome_start) - 1
-            self.distributions[key] = index
-            self.outcome_next.extend(key[0])
-            self.outcome_probability.extend(key[1])
-            self.outcome_start.append(len(self.outcome_next))
-        return index
-
-    def used(self, states: int) -> int:
-        """Return about how many bytes are used."""
-        kept = len(self.row_action) * BYTES_A_ROW + len(self.outcome_next) * BYTES_AN_OUTCOME
-        return states * BYTES_A_STATE + kept + self.numbers * BYTES_A_NUMBER
-
-    def end_slot(self) -> None:
-        """End the rows of the current slot."""
-        self.row_start.append(len(self.row_action))
-
-    def end_layer(self) -> None:
-        """End a layer; distributions are shared within a layer only, since the next slots of layers differ."""
-        self.distributions.clear()
 
     def payoffs(self) -> Payoffs:
         """Return the payoff records: one for each row, or one for each outcome if any row needs that."""
@@ -179,62 +249,50 @@ class Builder:
             table = np.array(records, np.float64)
         return Payoffs(int(self.outcome_dependent), row_payoff.astype(np.int32), table[:, 0], table[:, 1:])
 
+    def revisits(self, layer_start: list[int]) -> bool:
+        """Does some state with actions occur at two steps? (Slots are numbered by their first step.)"""
+        depth = np.repeat(np.arange(len(layer_start) - 1), np.diff(layer_start))
+        rows_depth = np.repeat(depth, np.diff(self.row_start))
+        starts = np.array(self.outcome_start[:-1])[self.row_distribution]
+        # The nearest next slot of a row is enough: outcomes are sorted by slot, so by depth.
+        nearest = depth[np.array(self.outcome_next)[starts]]
+        return bool((nearest != rows_depth + 1).any())
 
-def built(
-    builder: Builder,
-    slots: list[Hashable],
-    first_slots: Sequence[int],
-    first_probability: Floats,
-    layer_start: list[int],
-    distribution_start: list[int],
-    shared: bool,
-) -> TabularModel:
-    """Return the model of what was collected; if `shared`, one set of slots serves every step."""
-    labels: dict[Hashable, int] = {}
-    slot_state = [labels.setdefault(state, len(labels)) for state in slots]
-    payoffs = builder.payoffs()
-    return assemble(
-        builder.header._replace(
-            reward_range=reward_range(builder.header, payoffs),
-            constraint_bounds=constraint_bounds(builder.header, payoffs),
-        ),
-        state_labels=list(labels),
-        slot_state=slot_state,
-        action_labels=list(builder.actions),
-        row_action=builder.row_action,
-        row_start=builder.row_start,
-        row_distribution=builder.row_distribution,
-        outcome_start=builder.outcome_start,
-        outcome_next=builder.outcome_next,
-        outcome_probability=builder.outcome_probability,
-        payoffs=payoffs,
-        first_slot=first_slots,
-        first_probability=first_probability,
-        layer_start=None if shared else layer_start,
-        distribution_start=None if shared else distribution_start,
-    )
+    def check_stationary(self, model: TabularModel) -> None:
+        """Query a few states again at the last step at which they occur: the answer must equal that at the first."""
+        met = model.reachable.reshape(-1, model.num_slots)[: model.horizon]
+        for slot in np.linspace(0, model.num_slots - 1, min(model.num_slots, ASKED_AGAIN), dtype=int).tolist():
+            steps = np.flatnonzero(met[:, slot])
+            if len(steps) > 1:
+                state, first, last = model.state_of_slot(slot), int(steps[0]), int(steps[-1])
+                if self.answers_of(first, state) != self.answers_of(last, state):
+                    raise ProblemError(
+                        f"state {state!r} has other actions or outcomes at step {last} than at step {first}, but "
+                        f"{model.name!r} declares stationary = True; leave that out if anything depends on the step"
+                    )
 
+    def answers_of(self, step: int, state: Hashable) -> list[tuple[Hashable, Any]]:
+        """Return the actions of a state, each with its outcomes; probabilities are rounded."""
+        answers: list[tuple[Hashable, Any]] = []
+        for action in self.problem.actions(step, state):
+            where = Place(step, state, action)
+            outcomes = each_outcome(self.problem.outcomes(step, state, action), where)
+            merged = self.merge(outcomes, where, lambda following, _: following)
+            answers.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
+        return answers
 
-def reward_range(header: Header, payoffs: Payoffs) -> tuple[float, float]:
-    """Return the declared range, or that of the reachable outcomes."""
-    if header.reward_range != NO_RANGE:
-        return header.reward_range
-    return float(payoffs.reward.min()), float(payoffs.reward.max())
+    def guard_memory(self, step: int) -> None:
+        """Raise if the model so far, with all Python objects, takes more than the memory limit."""
+        states, rows = len(self.slots), len(self.row_action)
+        more = len(self.outcome_next) * BYTES_AN_OUTCOME + self.numbers * BYTES_A_NUMBER
+        guard_memory(self.header.name, states, rows, step, self.limit, more)
 
 
-def constraint_bounds(header: Header, payoffs: Payoffs) -> tuple[float, ...]:
-    """Return the declared bounds, or those of the reachable outcomes (1 if all values are 0)."""
-    largest = np.abs(payoffs.constraints).max(axis=0, initial=0.0).tolist()
-    declared = zip(header.constraint_bounds, largest, strict=True)
-    return tuple(bound if math.isfinite(bound) else bound_above(seen) for bound, seen in declared)
+def within(value: float, limit: float) -> bool:
+    """Is a number at most `limit` in size?"""
+    return -limit <= value <= limit
 
 
-#: Number of states of a stationary problem that are queried at a second step.
-ASKED_AGAIN = 20
-#: Memory use is checked after so many actions of a state, and after its last action.
-PAUSE = 256
-#: Returns the slot of a state; the second argument begins the message of an error.
-SlotOf = Callable[[Hashable, object], Any]
 #: What solvers take: a problem or its model. A space without known dynamics is an error.
 Target = Problem | StateSpace
 
@@ -307,74 +365,7 @@ def check_limit(given: Any) -> float:
 
 def explore(problem: Problem, *, progress: bool = False, memory_limit: float = math.inf) -> TabularModel:
     """Compile by querying one state after another."""
-    header = header_of(problem)
-    builder = Builder(header)
-    stationary = bool(getattr(problem, "stationary", False))
-    first_probability, first_states = first_distribution(problem, header.name)
-    index: dict[Hashable, int] = {}
-    slots: list[Hashable] = []
-
-    def slot_of(state: Hashable, where: object) -> int:
-        try:
-            slot = index.get(state)
-        except TypeError:
-            raise ProblemError(f"{where}: state {state!r} is not hashable; use a tuple or a frozen dataclass") from None
-        if slot is None:
-            slot = index[state] = len(slots)
-            slots.append(state)
-        return slot
-
-    first_slots = [slot_of(state, "initial()") for state in first_states]
-    if len(set(first_slots)) < len(first_slots):
-        raise ProblemError(f"initial() of {header.name!r} names a state twice")
-    layer_start = [0, len(slots)]
-    distribution_start = [0]
-    with Progress("Compiling", unit="pairs", enabled=progress) as bar:
-        for step in range(header.horizon):
-            if not stationary:
-                index = {}
-            for slot in range(layer_start[step], layer_start[step + 1]):
-                for _ in expand(problem, builder, step, slots[slot], index, slot_of):
-                    used = builder.used(len(slots))
-                    if used > memory_limit:
-                        refuse_size(header.name, len(slots), len(builder.row_action), step, used, memory_limit)
-                if len(builder.row_start) % 256 == 0:
-                    bar.reach(len(builder.row_action), states=len(slots), step=step)
-            if not stationary:
-                builder.end_layer()
-            layer_start.append(len(slots))
-            distribution_start.append(len(builder.outcome_start) - 1)
-    builder.row_start.extend([len(builder.row_action)] * (len(slots) + 1 - len(builder.row_start)))
-    shared = stationary and revisits(builder, layer_start)
-    model = built(builder, slots, first_slots, first_probability, layer_start, distribution_start, shared)
-    if shared:
-        check_stationary(problem, builder, model)
-    return model
-
-
-def check_stationary(problem: Problem, builder: Builder, model: TabularModel) -> None:
-    """Query a few states again at the last step at which they occur: the answer must equal that at the first."""
-    met = model.reachable.reshape(-1, model.num_slots)[: model.horizon]
-    for slot in np.linspace(0, model.num_slots - 1, min(model.num_slots, ASKED_AGAIN), dtype=int).tolist():
-        steps = np.flatnonzero(met[:, slot])
-        if len(steps) > 1:
-            state, first, last = model.state_of_slot(slot), int(steps[0]), int(steps[-1])
-            if answers_of(problem, builder, first, state) != answers_of(problem, builder, last, state):
-                raise ProblemError(
-                    f"state {state!r} has other actions or outcomes at step {last} than at step {first}, but "
-                    f"{model.name!r} declares stationary = True; leave that out if anything depends on the step"
-                )
-
-
-def answers_of(problem: Problem, builder: Builder, step: int, state: Hashable) -> list[tuple[Hashable, Any]]:
-    """Return the actions of a state, each with its outcomes; probabilities are rounded."""
-    answers: list[tuple[Hashable, Any]] = []
-    for action in problem.actions(step, state):
-        where = Place(step, state, action)
-        outcomes = each_outcome(problem.outcomes(step, state, action), where)
-        merged = merge(outcomes, builder, where, {}, lambda following, _: following)
-        answers.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
-    return answers
+    return Search(problem, memory_limit).model(progress)
 
 
 def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Hashable]]:
@@ -405,36 +396,6 @@ class Place:
         return f"step {self.step}, state {self.state!r}{shown}"
 
 
-def expand(
-    problem: Problem, builder: Builder, step: int, state: Hashable, index: dict[Hashable, int], slot_of: SlotOf
-) -> Iterator[None]:
-    """Store every action of a state with its outcomes; yield after the last, and in between if there are many."""
-    where = place = Place(step, state)
-    seen: set[Hashable] = set()
-    try:
-        for action in iterate(problem.actions(step, state), place, "actions"):
-            where = Place(step, state, action)
-            refuse_action(action, seen, where)
-            seen.add(action)
-            given = problem.outcomes(step, state, action)
-            plain = merge_plain(given, builder, where, index, slot_of) if type(given) in (list, tuple) else None
-            if plain is None:
-                builder.add_row(action, merge(each_outcome(given, where), builder, where, index, slot_of))
-            else:
-                builder.add_plain_row(action, *plain)
-            if len(seen) % PAUSE == 0:
-                yield
-    except PeakError:
-        raise
-    except Exception as error:  # raised by the user's code: pass it on with a note
-        error.add_note(f"{builder.header.name!r} raised this when it was queried at {where}")
-        raise
-    if not seen:
-        raise ProblemError(f"{place}: no action is on offer before the horizon; offer one that leads nowhere new")
-    builder.end_slot()
-    yield
-
-
 def refuse_action(action: Any, seen: set[Hashable], where: Place) -> None:
     """Raise if an action is not hashable or occurs twice."""
     try:
@@ -459,76 +420,6 @@ def iterate(given: Any, where: Place, of: str) -> Iterator[Any]:
     return iter(given) if type(given) in (list, tuple) else check_each(given, f"{where}: {of}()", of)
 
 
-def merge_plain(
-    outcomes: Any, builder: Builder, where: Place, index: Mapping[Hashable, int], slot_of: SlotOf
-) -> tuple[dict[int, float], tuple[float, ...]] | None:
-    """Return {next slot: probability} and the payoff, if all outcomes have the same payoff and nothing is unusual.
-
-    None means that `merge` must check the outcomes.
-    """
-    if not outcomes or type(outcomes[0]) is not Outcome:
-        return None
-    _, _, reward, constraints = outcomes[0]
-    if type(constraints) is not tuple or type(reward) not in PLAIN or not PLAIN.issuperset(map(type, constraints)):
-        return None
-    payoff = builder.known_payoffs.get((reward, constraints)) or builder.plain_payoff(reward, constraints)
-    if payoff is None:
-        return None
-    merged: dict[int, float] = {}
-    total = 0.0
-    for outcome in outcomes:
-        if type(outcome) is not Outcome:
-            return None
-        probability, following, earned, values = outcome
-        if values is not constraints or earned is not reward or type(probability) is not float or not probability > 0.0:
-            return None
-        total += probability
-        try:
-            slot = index[following]
-        except (KeyError, TypeError):
-            slot = slot_of(following, where)
-        merged[slot] = merged.get(slot, 0.0) + probability
-    return (merged, payoff) if abs(total - 1.0) <= ROUNDING else None
-
-
-def merge(
-    outcomes: Iterable[Any], builder: Builder, where: Place, index: Mapping[Hashable, Any], slot_of: SlotOf
-) -> dict[tuple[int, tuple[float, ...]], float]:
-    """Return {(next slot, payoff): probability} of validated outcomes; equal outcomes are added up.
-
-    `index` holds the slots of known states; `slot_of` adds others.
-    """
-    merged: dict[tuple[int, tuple[float, ...]], float] = {}
-    total, known = 0.0, builder.known_payoffs
-    for each in outcomes:
-        outcome = each if isinstance(each, Outcome) else as_outcome(each, where)
-        given, following, reward, constraints = outcome
-        try:
-            probability = given if type(given) is float else float(given)
-        except (TypeError, ValueError, OverflowError):
-            raise ProblemError(f"{where}: probability {given!r} is not a number") from None
-        if not 0.0 <= probability <= 1.0 + ROUNDING:
-            raise ProblemError(f"{where}: probability {probability} is not a number from 0 to 1")
-        total += probability
-        if type(constraints) is tuple and PLAIN.issuperset(map(type, constraints)) and type(reward) in PLAIN:
-            payoff = known.get((reward, constraints)) or builder.plain_payoff(reward, constraints)
-            payoff = payoff or builder.payoff(outcome, where)
-        else:
-            payoff = builder.payoff(outcome, where)
-        if probability > 0.0:
-            try:
-                slot = index[following]
-            except (KeyError, TypeError):
-                slot = slot_of(following, where)
-            key = (slot, payoff)
-            merged[key] = merged[key] + probability if key in merged else probability
-    if total == 0.0:
-        raise ProblemError(f"{where}: outcomes() gave nothing that can happen; probabilities must sum to 1")
-    if abs(total - 1.0) > ROUNDING:
-        raise ProblemError(f"{where}: probabilities sum to {total:.12g}, not to 1")
-    return merged
-
-
 def as_outcome(given: Any, where: Place) -> Outcome:
     """Return an Outcome, also of a plain tuple."""
     try:
@@ -538,26 +429,11 @@ def as_outcome(given: Any, where: Place) -> Outcome:
         raise ProblemError(f"{where}: {given!r} is not an {form}") from None
 
 
-def revisits(builder: Builder, layer_start: list[int]) -> bool:
-    """Does some state with actions occur at two steps? (Slots are numbered by the step at which they first occur.)"""
-    depth = np.repeat(np.arange(len(layer_start) - 1), np.diff(layer_start))
-    rows_depth = np.repeat(depth, np.diff(builder.row_start))
-    starts = np.array(builder.outcome_start[:-1])[builder.row_distribution]
-    # The nearest next slot of a row is enough: outcomes are sorted by slot, so by depth.
-    nearest = depth[np.array(builder.outcome_next)[starts]]
-    return bool((nearest != rows_depth + 1).any())
-
-
-def guard_memory(name: str, states: int, rows: int, step: int, limit: float) -> None:
-    """Raise if a model of this size would not fit."""
-    used = states * BYTES_A_STATE + rows * BYTES_A_ROW
+def guard_memory(name: str, states: int, rows: int, step: int, limit: float, more: float = 0.0) -> None:
+    """Raise if a model of this size, and `more` bytes, would not fit."""
+    used = states * BYTES_A_STATE + rows * BYTES_A_ROW + more
     if used > limit:
-        refuse_size(name, states, rows, step, used, limit)
-
-
-def refuse_size(name: str, states: int, rows: int, step: int, used: float, limit: float) -> NoReturn:
-    """Raise for a model that does not fit."""
-    raise ProblemError(
-        f"{name!r} has at least {states:,} states and {rows:,} pairs by step {step}, about {used / 1e9:.3g} GB: "
-        f"more than the limit of {limit / 1e9:.3g} GB. Coarsen the states, or raise memory_limit"
-    )
+        raise ProblemError(
+            f"{name!r} has at least {states:,} states and {rows:,} pairs by step {step}, about {used / 1e9:.3g} GB: "
+            f"more than the limit of {limit / 1e9:.3g} GB. Coarsen the states, or raise memory_limit"
+        )

@@ -7,30 +7,18 @@ layer is converted to the rows (state, action) of a compressed sparse matrix.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import (
-    AT_MOST,
-    LARGEST,
-    ROUNDING,
-    bound_above,
-    check_bounds,
-    check_count,
-    check_distribution,
-    check_each,
-    check_range,
-    check_tolerances,
-)
+from peakrl.checks import AT_MOST, LARGEST, ROUNDING, check_count, check_distribution
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS, check_tables
-from peakrl.problem import NO_TRUTH_VALUES, Header
-from peakrl.ragged import distribution_fault, number_lists, pick_lists
-from peakrl.space import check_sizes, read_only
+from peakrl.problem import NO_TRUTH_VALUES, Header, check_header
+from peakrl.ragged import distribution_fault, joined, shared_lists
+from peakrl.space import check_sizes, read_only, starts_of
 from peakrl.types import Floats, Payoffs
 
 #: Describes where a row stands, for messages.
@@ -38,89 +26,72 @@ Locate = Callable[[int], str]
 
 
 def arrays_of_model(
-    transitions: Any,
-    rewards: Any,
-    constraints: Any,
-    horizon: int,
-    *,
-    initial: Any,
-    available: Any,
-    reward_range: tuple[float, float] | None,
-    constraint_bounds: Sequence[float] | None,
-    constraint_names: Sequence[str] | None,
-    constraint_tolerances: Sequence[float] | None,
-    name: str,
+    transitions: Any, rewards: Any, constraints: Any, initial: Any, available: Any, declared: tuple[Any, ...]
 ) -> tuple[Header, dict[str, Any]]:
-    """Return the validated header and arrays of `TabularModel.from_arrays`, by the parameters of `tabular.assemble`."""
+    """Return the validated header and arrays of `TabularModel.from_arrays`, by the parameters of `tabular.assemble`.
+
+    `declared` has the arguments of `check_header`.
+    """
+    name, horizon, names, *bounds = declared
     horizon = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
     rewards = as_floats(rewards, "rewards")
     layers, by_step, states, actions = transition_layers(transitions, horizon, rewards.shape)
-    reward, reward_steps = table(rewards, (states, actions), horizon, "rewards")
+    reward, reward_steps = table(rewards, (states, actions), horizon, "rewards have")
     constraint, constraint_steps = constraint_table(constraints, (states, actions), horizon)
     mask, mask_steps = availability(available, (states, actions), horizon)
     stationary = not (by_step or reward_steps or constraint_steps or mask_steps)
-    count = constraint.shape[1]
-    steps = 1 if stationary else horizon
+    count, steps = constraint.shape[1], 1 if stationary else horizon
+    header = check_header(name, horizon, [f"constraint {i}" for i in range(count)] if names is None else names, *bounds)
+    if len(header.constraint_names) != count:
+        raise ProblemError(f"constraint_names {header.constraint_names} must be {count} different names")
 
     parts = []
     for step in range(steps):
         offered = mask[step % len(mask)].ravel()
         where = "" if stationary else f"step {step}, "
-        parts.append(select_rows(layers[step % len(layers)], offered, states, actions, where))
-    kept = [part.pairs for part in parts]
-    row_reward = joined([reward[step % len(reward)].ravel()[k] for step, k in enumerate(kept)])
+        parts.append(select_rows(layers[step % len(layers)], offered, actions, where))
+    pairs = [part.pairs for part in parts]
+    pair, ends = joined(pairs), np.cumsum([len(each) for each in pairs])
+    row_reward = joined([reward[step % len(reward)].ravel()[here] for step, here in enumerate(pairs)])
     row_constraints = joined(
-        [constraint[step % len(constraint)].reshape(count, states * actions)[:, k].T for step, k in enumerate(kept)]
+        [
+            constraint[step % len(constraint)].reshape(count, states * actions)[:, here].T
+            for step, here in enumerate(pairs)
+        ]
     )
-    pair = joined(kept)
-    step_of_row = np.repeat(np.arange(steps), [len(k) for k in kept])
 
     def locate(row: int) -> str:
-        where = "" if stationary else f"step {step_of_row[row]}, "
+        where = "" if stationary else f"step {np.searchsorted(ends, row, side='right')}, "
         return f"{where}state {pair[row] // actions}, action {pair[row] % actions}"
 
-    if constraint_names is None:
-        constraint_names = [f"constraint {i}" for i in range(count)]
-    names = tuple(str(name) for name in check_each(constraint_names, "constraint_names", "names"))
-    if len(names) != count or len(set(names)) < count:
-        raise ProblemError(f"constraint_names {names} must be {count} different names")
-    tolerances = check_tolerances(constraint_tolerances or (0.0,) * count, "constraint_tolerances", count)
-    lohi = bounded_rewards(row_reward, reward_range, locate)
-    bounds = bounded_constraints(row_constraints, constraint_bounds, names, locate)
+    check_payoffs(header, row_reward, row_constraints, locate)
     first_slot, first_probability = first_states(initial, states)
     slots = states if stationary else states * (horizon + 1)
     check_sizes(name, states=slots, pairs=len(pair), outcomes=sum(len(part.following) for part in parts))
     check_tables(name, horizon, states)
-    stacked = stack(parts, 0 if stationary else states)
-    return Header(name, horizon, names, lohi, bounds, tolerances), {
+    # In a layered model the states of step h are the slots from h * states on.
+    following = joined(
+        [part.following if stationary else part.following + np.int32((h + 1) * states) for h, part in enumerate(parts)]
+    )
+    start = starts_of(joined([np.diff(part.start) for part in parts]))
+    lists, list_start = shared_lists(start, following, joined([part.probability for part in parts]), ends.tolist())
+    row_start = starts_of(joined([np.bincount(each // actions, minlength=states) for each in pairs]))
+    return header, {
         "state_labels": range(states),
         "slot_state": np.arange(slots) % states,
         "action_labels": range(actions),
         "row_action": pair % actions,
-        "row_start": np.concatenate([stacked.row_start, np.full(slots + 1 - len(stacked.row_start), len(pair))]),
-        "row_distribution": stacked.distribution,
-        "outcome_start": stacked.outcome_start,
-        "outcome_next": stacked.following,
-        "outcome_probability": stacked.probability,
+        "row_start": np.concatenate([row_start, np.full(slots + 1 - len(row_start), len(pair))]),
+        "row_distribution": lists[0],
+        "outcome_start": lists[1],
+        "outcome_next": lists[2],
+        "outcome_probability": lists[3],
         "payoffs": Payoffs(0, np.arange(len(pair), dtype=np.int32), row_reward, row_constraints),
         "first_slot": first_slot,
         "first_probability": first_probability,
         "layer_start": None if stationary else np.arange(horizon + 1) * states,
-        "distribution_start": None if stationary else stacked.distribution_start,
+        "distribution_start": None if stationary else list_start,
     }
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of the available actions of one layer."""
-
-    #: [row]: state * A + action; and [state]: number of rows.
-    pairs: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    #: Lists of next states.
-    start: NDArray[np.int64]
-    following: NDArray[np.int32]
-    probability: Floats
 
 
 def transition_layers(given: Any, horizon: int, reward_shape: tuple[int, ...]) -> tuple[list[Any], bool, int, int]:
@@ -165,35 +136,29 @@ def as_floats(given: Any, what: str) -> Floats:
         raise ProblemError(f"{what} must be an array of numbers") from None
 
 
-def table(given: Any, shape: tuple[int, int], horizon: int, what: str) -> tuple[Floats, bool]:
-    """Return an array (steps, S, A), with one step if it does not depend on the step."""
-    array = as_floats(given, what)
+def table(array: NDArray[Any], shape: tuple[Any, ...], horizon: int, what: str) -> tuple[NDArray[Any], bool]:
+    """Return an array (steps, *shape), with one step if it does not depend on the step, and whether it does."""
     if array.shape == shape:
         return array[None], False
     if array.shape == (horizon, *shape):
         return array, True
-    raise ProblemError(f"{what} have shape {array.shape}; they must be {shape} or {(horizon, *shape)}")
+    expected = f"{shape} or {(horizon, *shape)}".replace("'", "")
+    raise ProblemError(f"{what} shape {array.shape}; the shape must be {expected}")
 
 
 def constraint_table(given: Any, shape: tuple[int, int], horizon: int) -> tuple[Floats, bool]:
-    """Return an array (steps, I, S, A)."""
+    """Return an array (steps, I, S, A), and whether it depends on the step."""
     array = as_floats(given, "constraints")
     if array.size and np.asarray(given).dtype == bool:
         raise ProblemError(f"{NO_TRUTH_VALUES}; got truth values")
     if array.shape == (0,):  # an empty list: no constraint
         array = np.zeros((0, *shape))
-    if array.ndim == 3 and array.shape[1:] == shape:
-        return array[None], False
-    if array.ndim == 4 and array.shape[0] == horizon and array.shape[2:] == shape:
-        return array, True
-    raise ProblemError(
-        f"constraints have shape {array.shape}; they must be (I, {shape[0]}, {shape[1]}) or "
-        f"({horizon}, I, {shape[0]}, {shape[1]})"
-    )
+    count = array.shape[-3] if array.ndim > 2 and array.shape[-2:] == shape else "I"
+    return table(array, (count, *shape), horizon, "constraints have")
 
 
 def availability(given: Any, shape: tuple[int, int], horizon: int) -> tuple[NDArray[np.bool_], bool]:
-    """Return a mask (steps, S, A)."""
+    """Return a mask (steps, S, A), and whether it depends on the step."""
     if given is None:
         return np.ones((1, *shape), bool), False
     try:
@@ -204,14 +169,21 @@ def availability(given: Any, shape: tuple[int, int], horizon: int) -> tuple[NDAr
         raise ProblemError("available must hold True and False (or 1 and 0)")
     if not array.any():
         raise ProblemError("available: there is no action")
-    if array.shape == shape:
-        return array[None].astype(bool), False
-    if array.shape == (horizon, *shape):
-        return array.astype(bool), True
-    raise ProblemError(f"available has shape {array.shape}; it must be {shape} or {(horizon, *shape)}")
+    return table(array.astype(bool), shape, horizon, "available has")
 
 
-def select_rows(matrix: Any, offered: NDArray[np.bool_], states: int, actions: int, where: str) -> Rows:
+class Rows(NamedTuple):
+    """The rows of the available actions of one layer."""
+
+    #: [row]: state * A + action.
+    pairs: NDArray[np.int64]
+    #: Lists of next states.
+    start: NDArray[np.int64]
+    following: NDArray[np.int32]
+    probability: Floats
+
+
+def select_rows(matrix: Any, offered: NDArray[np.bool_], actions: int, where: str) -> Rows:
     """Return the validated rows of the available actions of a layer."""
     matrix.sum_duplicates()
     pairs = np.flatnonzero(offered)
@@ -233,44 +205,26 @@ def select_rows(matrix: Any, offered: NDArray[np.bool_], states: int, actions: i
     if zeros:
         chosen.eliminate_zeros()
         start = chosen.indptr.astype(np.int64)
-    counts = np.bincount(pairs // actions, minlength=states)
-    return Rows(pairs, counts, start, chosen.indices.astype(np.int32, copy=False), chosen.data)
+    return Rows(pairs, start, chosen.indices.astype(np.int32, copy=False), chosen.data)
 
 
-def bounded_rewards(reward: Floats, given: tuple[float, float] | None, locate: Locate) -> tuple[float, float]:
-    """Return the reward range, declared or of the data; raise if a reward lies outside."""
-    bad = np.flatnonzero(~(np.abs(reward) <= LARGEST))
-    if bad.size:
-        raise ProblemError(f"rewards, {locate(int(bad[0]))}: {reward[bad[0]]} is not a finite number{AT_MOST}")
-    if given is None:
-        return float(reward.min()), float(reward.max())
-    lo, hi = check_range(given, "reward_range")
-    tolerance = ROUNDING * max(1.0, abs(lo), abs(hi))
-    bad = np.flatnonzero((reward < lo - tolerance) | (reward > hi + tolerance))
-    if bad.size:
-        raise ProblemError(f"rewards, {locate(int(bad[0]))}: {reward[bad[0]]} lies outside reward_range {(lo, hi)}")
-    return lo, hi
+def check_payoffs(header: Header, reward: Floats, constraints: Floats, locate: Locate) -> None:
+    """Raise if a reward or constraint value is not finite, or outside of the declared bounds."""
+    (lo, hi), tolerance = header.reward_range, ROUNDING * max(1.0, *map(abs, header.reward_range))
+    outside = f"lies outside reward_range {header.reward_range}"
+    check_column(reward, lo - tolerance, hi + tolerance, "rewards", outside, locate)
+    for column, name, bound in zip(constraints.T, header.constraint_names, header.constraint_bounds, strict=True):
+        most = bound * (1 + ROUNDING)
+        check_column(column, -most, most, f"constraint {name!r}", f"exceeds its bound of {bound}", locate)
 
 
-def bounded_constraints(
-    values: Floats, given: Sequence[float] | None, names: tuple[str, ...], locate: Locate
-) -> tuple[float, ...]:
-    """Return the bounds on |f_i|, declared or of the data; raise if a value exceeds them."""
-    for index, name in enumerate(names):
-        bad = np.flatnonzero(~(np.abs(values[:, index]) <= LARGEST))
-        if bad.size:
-            value = values[bad[0], index]
-            raise ProblemError(f"constraint {name!r}, {locate(int(bad[0]))}: {value} is not a finite number{AT_MOST}")
-    largest = np.abs(values).max(axis=0, initial=0.0)
-    if given is None:
-        return tuple(bound_above(float(bound)) for bound in largest)
-    bounds = check_bounds(given, "constraint_bounds", len(names))
-    for index, (name, bound) in enumerate(zip(names, bounds, strict=True)):
-        bad = np.flatnonzero(np.abs(values[:, index]) > bound * (1 + ROUNDING))
-        if bad.size:
-            value = values[bad[0], index]
-            raise ProblemError(f"constraint {name!r}, {locate(int(bad[0]))}: {value} exceeds its bound of {bound}")
-    return bounds
+def check_column(column: Floats, low: float, high: float, what: str, outside: str, locate: Locate) -> None:
+    """Raise if a number of a column is not finite, or not between low and high."""
+    endless = ~(np.abs(column) <= LARGEST)
+    for bad, words in ((endless, f"is not a finite number{AT_MOST}"), ((column < low) | (column > high), outside)):
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise ProblemError(f"{what}, {locate(row)}: {column[row]} {words}")
 
 
 def first_states(initial: Any, states: int) -> tuple[NDArray[np.int64], Floats]:
@@ -285,52 +239,3 @@ def first_states(initial: Any, states: int) -> tuple[NDArray[np.int64], Floats]:
     check_distribution(probability, "of initial")
     chosen = np.flatnonzero(probability)
     return chosen, probability[chosen]
-
-
-class Stacked(NamedTuple):
-    """The layers of a model, concatenated."""
-
-    row_start: NDArray[np.int64]
-    distribution: NDArray[np.int32]
-    outcome_start: NDArray[np.int64]
-    following: NDArray[np.int32]
-    probability: Floats
-    #: [layer + 1]: first distribution of each layer.
-    distribution_start: list[int]
-
-
-def stack(parts: list[Rows], shift: int) -> Stacked:
-    """Concatenate layers: next slots of layer h are shifted by (h+1)*shift; equal next-state lists are stored once."""
-    row_start, outcome_start = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
-    distribution, following, probability, distribution_start = [], [], [], [0]
-    rows = outcomes = 0
-    for layer, part in enumerate(parts):
-        index, ends, next_states, chances = unique_lists(part)
-        following.append(next_states if shift == 0 else next_states + np.int32((layer + 1) * shift))
-        probability.append(chances)
-        outcome_start.append(outcomes + ends)
-        distribution.append(index if layer == 0 else index + np.int32(distribution_start[-1]))
-        distribution_start.append(distribution_start[-1] + len(ends))
-        row_start.append(rows + np.cumsum(part.counts))
-        rows, outcomes = rows + len(part.pairs), outcomes + len(chances)
-    return Stacked(
-        joined(row_start),
-        joined(distribution),
-        joined(outcome_start),
-        joined(following),
-        joined(probability),
-        distribution_start,
-    )
-
-
-def unique_lists(part: Rows) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], Floats]:
-    """Return for every row the index of its next-state list; and of the distinct lists their ends and members."""
-    index, chosen = number_lists(part.start, part.following, part.probability.view(np.uint64))
-    if len(chosen) == len(index):
-        return index, part.start[1:], part.following, part.probability
-    return index, *pick_lists(part.start, part.following, part.probability, chosen)
-
-
-def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
-    """Concatenate arrays; a single one is not copied."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

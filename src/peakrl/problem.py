@@ -117,21 +117,27 @@ def header_of(problem: Any) -> Header:
     for method in ("initial", "actions", "outcomes"):
         if not callable(getattr(problem, method, None)):
             raise ProblemError(f"{problem!r} is not a Problem: it has no method {method}()")
-    name = getattr(problem, "name", "problem")
-    given = getattr(problem, "constraint_names", ())
-    if isinstance(given, str):
-        raise ProblemError(f"constraint_names of {name!r} is the string {given!r}; it must be a sequence of names")
-    horizon = check_count(getattr(problem, "horizon", None), f"horizon of {name!r}", 1, MOST_STEPS, error=ProblemError)
-    names = tuple(str(n) for n in check_each(given, f"constraint_names of {name!r}", "names"))
+    declared = ("horizon", "constraint_names", "reward_range", "constraint_bounds", "constraint_tolerances")
+    return check_header(getattr(problem, "name", "problem"), *(getattr(problem, each, None) for each in declared))
+
+
+def check_header(name: Any, horizon: Any, names: Any, rewards: Any, bounds: Any, tolerances: Any) -> Header:
+    """Return a validated header; None means not declared."""
+    if isinstance(names, str):
+        raise ProblemError(f"constraint_names of {name!r} is the string {names!r}; it must be a sequence of names")
+    horizon = check_count(horizon, f"horizon of {name!r}", 1, MOST_STEPS, error=ProblemError)
+    given = () if names is None else check_each(names, f"constraint_names of {name!r}", "names")
+    names = tuple(str(each) for each in given)
     if len(set(names)) < len(names):
         raise ProblemError(f"constraint_names of {name!r} are not distinct: {names}")
-    rewards, bounds = getattr(problem, "reward_range", None), getattr(problem, "constraint_bounds", None)
     reward_range = NO_RANGE if rewards is None else check_range(rewards, f"reward_range of {name!r}")
     constraint_bounds = (math.inf,) * len(names)
     if not undeclared(bounds):
         constraint_bounds = check_bounds(bounds, f"constraint_bounds of {name!r}", len(names))
-    given = getattr(problem, "constraint_tolerances", None)
-    tolerances = () if undeclared(given) else check_tolerances(given, f"constraint_tolerances of {name!r}", len(names))
+    if undeclared(tolerances):
+        tolerances = ()
+    else:
+        tolerances = check_tolerances(tolerances, f"constraint_tolerances of {name!r}", len(names))
     return Header(str(name), horizon, names, reward_range, constraint_bounds, tolerances)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -87,24 +88,50 @@ def pick_lists(start: Longs, following: Ints, probability: Floats, chosen: Ints)
     return ends, picked_following, picked_probability
 
 
-@kernel
+def shared_lists(
+    start: Longs, following: Ints, probability: Floats, ends: Sequence[int]
+) -> tuple[tuple[Ints, Longs, Ints, Floats], Longs]:
+    """Store equal next-slot lists once within each range of rows, which end at `ends`.
+
+    Returns the list of each row, where lists start, and their members; and the first list of each range.
+    """
+    index, stops, members, chances, counts = [], [np.zeros(1, np.int64)], [], [], [0]
+    begin = 0
+    for end in ends:
+        here, own = slice(int(start[begin]), int(start[end])), start[begin : end + 1] - start[begin]
+        number, first = number_lists(own, following[here], probability[here].view(np.uint64))
+        lists = own[1:], following[here], probability[here]
+        if len(first) < len(number):
+            lists = pick_lists(own, following[here], probability[here], first)
+        index.append(number if counts[-1] == 0 else number + np.int32(counts[-1]))
+        stops.append(lists[0] + stops[-1][-1])
+        members.append(lists[1])
+        chances.append(lists[2])
+        counts.append(counts[-1] + len(first))
+        begin = end
+    return (joined(index), joined(stops), joined(members), joined(chances)), np.array(counts)
+
+
+def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate arrays; a single one is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
 def distribution_fault(start: Longs, probability: Floats) -> tuple[int, int, float, int]:
     """Check that lists are distributions.
 
     Returns the first member that is not a finite number of at least 0, the first list that does not sum to 1 (-1 if
     there is none) with its sum, and how many members are 0.
     """
-    zeros = 0
-    for o in range(start[0], start[-1]):
-        if not 0.0 <= probability[o] < np.inf:
-            return o, -1, 0.0, 0
-        zeros += probability[o] == 0.0
-    for row in range(start.shape[0] - 1):
-        total = 0.0
-        for o in range(start[row], start[row + 1]):
-            total += probability[o]
-        if abs(total - 1.0) > ROUNDING:
-            return -1, row, total, zeros
+    bad = ~((probability >= 0.0) & (probability < np.inf))
+    if bad.any():
+        return int(np.argmax(bad)), -1, 0.0, 0
+    lists, zeros = len(start) - 1, int(np.count_nonzero(probability == 0.0))
+    totals = np.bincount(np.repeat(np.arange(lists), np.diff(start)), probability, lists)
+    wrong = np.abs(totals - 1.0) > ROUNDING
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        return -1, row, float(totals[row]), zeros
     return -1, -1, 1.0, zeros
 
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from peakrl.checks import ROUNDING
+from peakrl.checks import ROUNDING, bound_above
 from peakrl.errors import ProblemError, StorageError
 from peakrl.labels import UnstorableLabel, store_space
-from peakrl.problem import Header
+from peakrl.problem import NO_RANGE, Header
 from peakrl.records import Field, FileKind, Record
 from peakrl.space import StateSpace, check_sizes, expand, frozen, spans, starts_of
 from peakrl.types import Floats, Ints, Layout, Longs, Payoffs, Sampler
@@ -132,12 +132,8 @@ class TabularModel(StateSpace):
         """
         from peakrl.from_arrays import arrays_of_model
 
-        header, arrays = arrays_of_model(
-            transitions, rewards, constraints, horizon,
-            initial=initial, available=available, reward_range=reward_range,
-            constraint_bounds=constraint_bounds, constraint_names=constraint_names,
-            constraint_tolerances=constraint_tolerances, name=name,
-        )  # fmt: skip
+        declared = name, horizon, constraint_names, reward_range, constraint_bounds, constraint_tolerances
+        header, arrays = arrays_of_model(transitions, rewards, constraints, initial, available, declared)
         model = assemble(header, **arrays)
         refuse_stuck_states(model)
         return model
@@ -345,8 +341,10 @@ def assemble(
     """Return the model of these arrays, each as documented at the field of its name in `TabularModel`.
 
     The arrays become read-only and must not be used by the caller any more. `layer_start` and `distribution_start`
-    are [step + 1] for a layered model and None for a stationary one.
+    are [step + 1] for a layered model and None for a stationary one. Bounds that the header does not declare are those
+    of the payoffs.
     """
+    header = with_bounds(header, payoffs)
     check_sizes(header.name, states=len(slot_state), pairs=len(row_action), outcomes=len(outcome_next))
     model = TabularModel(
         *header[:5],
@@ -374,6 +372,16 @@ def assemble(
     )
     warn_of_rounding(model)
     return model
+
+
+def with_bounds(header: Header, payoffs: Payoffs) -> Header:
+    """Return a header with declared bounds, or else those of the payoffs (1 for a constraint that is always 0)."""
+    rewards, largest = header.reward_range, np.abs(payoffs.constraints).max(axis=0, initial=0.0).tolist()
+    if rewards == NO_RANGE:
+        rewards = float(payoffs.reward.min()), float(payoffs.reward.max())
+    declared = zip(header.constraint_bounds, largest, strict=True)
+    bounds = tuple(bound if math.isfinite(bound) else bound_above(seen) for bound, seen in declared)
+    return header._replace(reward_range=rewards, constraint_bounds=bounds)
 
 
 def within_tolerance(constraints: NDArray[Any], tolerances: tuple[float, ...]) -> NDArray[Any]:

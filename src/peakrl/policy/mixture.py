@@ -17,7 +17,6 @@ from peakrl.compile import Target, as_model
 from peakrl.errors import PolicyError
 from peakrl.policy.export import ActionView, Exported, Table, action_views, verdict
 from peakrl.policy.tables import Draws, Policy, Seed, StochasticPolicy
-from peakrl.reachability import NO_NODE, NO_ROW, UNORDERED, change_fault
 from peakrl.records import Record
 from peakrl.space import StateSpace, frozen
 from peakrl.tabular import TabularModel
@@ -59,13 +58,12 @@ class AveragedPolicy(Exported):
         if not len(episode) == len(node) == len(row):
             raise PolicyError("the three columns of the change list have different lengths")
         check_count(self.episodes, "episodes of an averaged policy", 1, MOST_EPISODES, error=PolicyError)
-        node_slot = np.resize(np.arange(self.model.num_slots, dtype=np.int32), self.model.num_nodes)
-        fault = change_fault(self.model.row_start, node_slot, episode, node, row)
-        if fault == UNORDERED:
+        if (episode[:1] < 1).any() or (episode[1:] < episode[:-1]).any():
             raise PolicyError("the change list must be in order of episode, from 1 on")
-        if fault == NO_NODE:
+        if ((node < 0) | (node >= self.model.num_nodes)).any():
             raise PolicyError(f"the change list names a node outside 0..{self.model.num_nodes - 1}")
-        if fault == NO_ROW:
+        start, slot = self.model.row_start, node % self.model.num_slots
+        if ((row < start[slot]) | (row >= start[slot + 1])).any():
             raise PolicyError("the change list names a row that is not an action of its state")
 
     @property

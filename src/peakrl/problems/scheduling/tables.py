@@ -20,12 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from peakrl.array_problem import shared_lists
 from peakrl.compile import guard_memory
 from peakrl.jit import kernel
 from peakrl.problem import Header
 from peakrl.problems.scheduling.jobs import Job, name_of
-from peakrl.ragged import number_lists
+from peakrl.ragged import number_lists, shared_lists
 from peakrl.schedule_labels import ScheduleStates, Words
 from peakrl.space import check_sizes, expand, frozen, starts_of
 from peakrl.tabular import TabularModel, assemble
