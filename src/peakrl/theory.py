@@ -210,13 +210,13 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
 
 def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
     """Return [slot, of the first step at least]: the expected sum of a quantity [row] under a policy."""
-    if policy.choices is None or not model.stationary:
+    if not model.stationary:
         return value_of(model.layout, model.num_nodes, quantity, policy.rows)
     ahead, here = np.zeros(model.num_slots), np.zeros(model.num_slots)
     following = np.empty(len(model.outcome_start) - 1)
     known = np.full(len(following), -1, np.int64)
     for step in range(model.horizon - 1, -1, -1):
-        rows = frozen(policy.step_rows(step), np.int32, own=True)
+        rows = frozen(policy.choices.rows(step, step + 1), np.int32, own=True)
         value_step(model.layout, step, quantity, rows, ahead, here, following, known)
         ahead, here = here, ahead
     return ahead

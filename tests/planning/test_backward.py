@@ -101,7 +101,7 @@ def test_a_plan_survives_a_file_where_a_state_that_nobody_comes_to_offers_nothin
 
 def test_hundreds_of_actions_are_told_apart():
     model = random_arrays(5, states=3, actions=400, horizon=2)
-    assert solve(model).policy.choices.of_step(0).dtype == np.uint16
+    assert solve(model).policy.choices.table.dtype == np.uint16
     rows = naive.planning.backward_tables(model)[2]
     assert all(solve(model).policy.row(step, slot) == row for (step, slot), row in rows.items())
 

@@ -54,9 +54,9 @@ def test_a_policy_of_another_problem_or_of_no_form_we_know_is_refused(tmp_path):
     write_record(path, "policy", head | {"form": "dream"}, {})
     with pytest.raises(StorageError, match="unknown form 'dream'"):
         peakrl.load(path, problem)
-    wrong = {"rows": np.full(policy.model.num_nodes, 10_000)}
+    wrong = {"choices": np.full_like(policy.choices.table, 200)}
     write_record(path, "policy", head | {"form": "deterministic"}, wrong)
-    with pytest.raises(StorageError, match="kept is damaged: row 10000"):
+    with pytest.raises(StorageError, match="kept is damaged: a choice at step 0 is not an action"):
         peakrl.load(path, problem)
 
 

@@ -248,11 +248,10 @@ def stretches(model: TabularModel, policy: Policy | StochasticPolicy) -> Iterato
     """
     if isinstance(policy, StochasticPolicy):
         yield 0, model.horizon, NO_ROWS, policy.weights
-    elif policy.choices is None or not model.stationary:
+    elif not model.stationary:
         yield 0, model.horizon, policy.rows, NO_WEIGHTS
     else:
         several = max(1, MOST_NODES // model.num_slots)
         for first in range(0, model.horizon, several):
             last = min(first + several, model.horizon)
-            rows = np.concatenate([policy.step_rows(step) for step in range(first, last)])
-            yield first, last, frozen(rows, np.int32, own=True), NO_WEIGHTS
+            yield first, last, frozen(policy.choices.rows(first, last), np.int32, own=True), NO_WEIGHTS

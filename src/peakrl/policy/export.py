@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +59,7 @@ class ActionView:
     @property
     def safe(self) -> bool | None:
         """Whether every constraint can be satisfied after it, as in `safe_set`; None if unknown."""
-        if self.violates or self.dead_end:
-            return False
-        return None if self.violates is None or self.dead_end is None else True
+        return is_safe(self.violates, self.dead_end)
 
     def __str__(self) -> str:
         parts = [f"{self.action!r}: taken with probability {self.probability:g}"]
@@ -87,41 +85,32 @@ class Learned(Protocol):
 def action_views(
     model: StateSpace, step: int, slot: int, probability: dict[int, float], values: Any = None, known: Any = None
 ) -> list[ActionView]:
-    """Return what is known of every action of a stored state; `values` and `known` are [entry] or None.
-
-    A model determines what is safe, whatever a learner has observed; without a model only observations are known.
-    """
+    """Return what is known of every action of a stored state; `values` and `known` are [entry] or None."""
     views = []
-    base = step * model.entry_stride
     for row in model.rows_of_slot(slot):
-        value = None if values is None else float(values[base + row])
-        fails = failings(model, step, row) if isinstance(model, TabularModel) else seen_failings(known, base + row)
+        value = None if values is None else float(values[step * model.entry_stride + row])
+        fails = failings(model, step, row, known)
         views.append(ActionView(model.action_of_row(row), probability.get(row, 0.0), value, *fails))
     return views
 
 
-def failings(model: TabularModel, step: int, row: int) -> tuple[bool, bool]:
-    """Return whether a row may violate immediately, and whether it may otherwise lead to an unsafe state."""
-    violates = not model.keeps[row]
-    return violates, not violates and not model.safe.row(step, row)
+def failings(model: StateSpace, step: int, row: int, known: Any = None) -> tuple[bool | None, bool | None]:
+    """Return whether a row may violate immediately, and whether it may otherwise lead to an unsafe state.
 
-
-def seen_failings(known: Any, entry: int) -> tuple[bool | None, bool | None]:
-    """Return the same from a learner's observations: True or unknown."""
-    learned = UNKNOWN if known is None else int(known[entry])
+    A model determines this, whatever a learner has observed; without a model only observations, `known`, tell.
+    """
+    if isinstance(model, TabularModel):
+        violates = not model.keeps[row]
+        return violates, not violates and not model.safe.row(step, row)
+    learned = UNKNOWN if known is None else int(known[step * model.entry_stride + row])
     return True if learned == VIOLATED else None, True if learned == DEAD_END else None
 
 
-def verdict(model: StateSpace, step: int, row: int, known: Any = None) -> bool | None:
-    """Return whether a row is safe at a step, as `ActionView.safe`; None if unknown."""
-    if isinstance(model, TabularModel):
-        return model.safe.row(step, row)
-    return False if any(seen_failings(known, step * model.entry_stride + row)) else None
-
-
-def decision(model: StateSpace, step: int, slot: int, row: int, known: Any = None) -> tuple[Any, ...]:
-    """Return a line of an export: step, state, action, and whether it is safe."""
-    return step, model.state_of_slot(slot), model.action_of_row(row), verdict(model, step, row, known)
+def is_safe(violates: bool | None, dead_end: bool | None) -> bool | None:
+    """Return whether every constraint can be satisfied after an action; None if unknown."""
+    if violates or dead_end:
+        return False
+    return None if violates is None or dead_end is None else True
 
 
 def plain(label: Any) -> Any:
@@ -158,10 +147,33 @@ class Exported(ABC):
     """Base class of policies: export of the decision of each step and state."""
 
     model: StateSpace
+    #: Name of what `_decisions` yields beside rows, if anything.
+    _column: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
+    def _decisions(self, step: int, slot: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows that may be taken, each with what `_column` names."""
+
+    @property
+    def _learned(self) -> tuple[Any, Any]:
+        """What the learner knows, [entry]: values, and `Learned.known`; None if nothing."""
+        return None, None
+
     def _table(self) -> Table:
         """Every decision, one line each."""
+        model, seen = self.model, self._learned[1]
+        lines = (
+            (
+                step,
+                model.state_of_slot(slot),
+                model.action_of_row(row),
+                *more,
+                is_safe(*failings(model, step, row, seen)),
+            )
+            for step, slot, _ in model.decisions()
+            for row, *more in self._decisions(step, slot)
+        )
+        return ("step", "state", "action", *self._column, "safe"), lines
 
     @abstractmethod
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:

@@ -51,8 +51,6 @@ def rebuilt(model: StateSpace, record: Record) -> AnyPolicy:
     """Return the policy of a record; the constructors check that it fits the model."""
     form, arrays = record.plain["form"], record.arrays
     if form == "deterministic":
-        return Policy(model, arrays["rows"])
-    if form == "choices":
         return Policy(model, Choices.checked(model, arrays["choices"]))
     if form == "stochastic":
         return StochasticPolicy(model, arrays["weights"])
@@ -70,6 +68,6 @@ def choices_table(model: StateSpace, path: str | Path | None) -> Iterator[NDArra
         yield np.zeros(shape, dtype)
         return
     ready(path)  # raises before the work begins
-    head = {"problem": model.name, "model": model.digest, "form": "choices"}
+    head = {"problem": model.name, "model": model.digest, "form": "deterministic"}
     with streamed_record(path, POLICY.name, POLICY.header() | head, "choices", shape, dtype) as table:
         yield table

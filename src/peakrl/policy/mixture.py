@@ -5,17 +5,17 @@ Also `AnyPolicy`, the union of all kinds of policies, and the check that a polic
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from peakrl.checks import MOST_EPISODES, check_count
 from peakrl.compile import Target, as_model
 from peakrl.errors import PolicyError
-from peakrl.policy.export import ActionView, Exported, Table, action_views, verdict
+from peakrl.policy.export import ActionView, Exported, action_views
 from peakrl.policy.tables import Draws, Policy, Seed, StochasticPolicy
 from peakrl.records import Record
 from peakrl.space import StateSpace, frozen
@@ -29,6 +29,8 @@ class AveragedPolicy(Exported):
 
     Stored exactly, as pi^1 and a list of changes: from an episode on, a node takes a row.
     """
+
+    _column: ClassVar = ("from_episode",)
 
     #: The model or state space it belongs to.
     model: StateSpace
@@ -143,14 +145,11 @@ class AveragedPolicy(Exported):
         here = slice(int(start[node]), int(start[node + 1]))
         return list(zip(episodes[here].tolist(), rows[here].tolist(), strict=True))
 
-    def _table(self) -> Table:
-        model = self.model
-        rows = (
-            (step, model.state_of_slot(slot), episode, model.action_of_row(row), verdict(model, step, row))
-            for step, slot, node in model.decisions()
-            for episode, row in ((1, int(self.first[node])), *self._changes_of(node))
-        )
-        return ("step", "state", "from_episode", "action", "safe"), rows
+    def _decisions(self, step: int, slot: int) -> Iterator[tuple[Any, ...]]:
+        node = step * self.model.node_stride + slot
+        yield int(self.first[node]), 1
+        for episode, row in self._changes_of(node):
+            yield row, episode
 
     def _head(self) -> dict[str, Any]:
         return super()._head() | {"episodes": self.episodes}

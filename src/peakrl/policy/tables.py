@@ -1,24 +1,25 @@
 """Policies: the action of each step and state, bound to the model they were made for.
 
 `Policy` is a table of one action for each (step, state), `StochasticPolicy` a table of probabilities. A mixture of
-policies is in `policy.mixture`. Planners store a deterministic policy as `Choices`: the index of the action among
-those of its state, row = row_start[slot] + choice, which usually needs one byte instead of the four of a row.
+policies is in `policy.mixture`. A deterministic policy is stored as `Choices`: the index of the action among those of
+its state, row = row_start[slot] + choice, which usually needs one byte instead of the four of a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import math
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.compile import Target, as_space
 from peakrl.errors import PolicyError
-from peakrl.policy.export import ActionView, Exported, Learned, Table, action_views, decision, verdict
+from peakrl.policy.export import ActionView, Exported, Learned, action_views
 from peakrl.records import Record
 from peakrl.space import StateSpace
 from peakrl.types import Floats, Ints
@@ -65,7 +66,7 @@ def table_form(space: StateSpace) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 class Choices:
-    """The choices of a deterministic policy; read-only."""
+    """The table of a deterministic policy; read-only. Planners and files pass the table, learners rows."""
 
     def __init__(self, space: StateSpace, table: NDArray[Any]) -> None:
         table.flags.writeable = False
@@ -79,17 +80,30 @@ class Choices:
         shape, dtype = table_form(space)
         if table.shape != shape or table.dtype != dtype:
             raise PolicyError(f"choices of {space!r} are {dtype} of shape {shape}, not {table.dtype} of {table.shape}")
-        choices, counts = cls(space, table), np.diff(space.row_start)
-        for step in range(space.horizon):
-            first, last = space.step_slots[step].tolist()
-            if (choices.of_step(step) >= np.maximum(counts[first:last], 1)).any():
+        most = np.maximum(np.diff(space.row_start), 1) - 1
+        for step, (first, last) in enumerate(space.step_slots.tolist()):
+            here = table[step] if space.stationary else table[first:last]
+            if (here > most[first:last]).any():
                 raise PolicyError(f"a choice at step {step} is not an action of its state")
-        return choices
+        return cls(space, table)
 
-    def of_step(self, step: int) -> NDArray[Any]:
-        """[slot of the step]: the choice."""
-        first, last = self.space.step_slots[step].tolist()
-        return self.table[step] if self.space.stationary else self.table[first:last]
+    @classmethod
+    def of_rows(cls, space: StateSpace, rows: NDArray[Any]) -> Choices:
+        """Return choices from [node] rows; raise if one is not an action of its state."""
+        if rows.shape != (space.num_nodes,):
+            raise PolicyError(f"a policy of {space!r} has {space.num_nodes} nodes, not {rows.shape}")
+        if rows.dtype.kind not in "iu":
+            raise PolicyError(f"the rows of a policy are integers, not {rows.dtype}")
+        shape, dtype = table_form(space)
+        choices = rows[: math.prod(shape)].reshape(shape) - space.row_start[:-1]
+        sizes = np.diff(space.row_start)
+        choices[..., sizes == 0] = 0
+        wrong = (choices < 0) | (choices >= np.maximum(sizes, 1))
+        if wrong.any():
+            node = int(np.flatnonzero(wrong)[0])
+            state = space.state_of_slot(node % space.num_slots)
+            raise PolicyError(f"row {rows[node]} at node {node} is not an action of state {state!r}")
+        return cls(space, choices.astype(dtype))
 
     def row(self, step: int, slot: int) -> int:
         """Return the chosen row of a stored state; -1 if it has none."""
@@ -97,58 +111,30 @@ class Choices:
         number = int(self.table[step, slot] if self.space.stationary else self.table[slot])
         return int(start[slot]) + number if start[slot + 1] > start[slot] else -1
 
-    def rows(self, step: int) -> Ints:
-        """[slot of the step]: the chosen rows; -1 if a state has none."""
-        first, last = self.space.step_slots[step].tolist()
-        start = self.space.row_start[first : last + 1]
-        rows = start[:-1].astype(np.int32)
-        rows += self.of_step(step).astype(np.int32)
-        rows[start[1:] == start[:-1]] = -1
-        return rows
+    def rows(self, begin: int, end: int) -> Ints:
+        """[slot of each step from `begin` to before `end`]: the chosen rows; -1 if a state has none."""
+        space, start = self.space, self.space.row_start
+        if space.stationary:
+            rows, slots = self.table[begin:end].astype(np.int32), slice(None)
+        else:
+            slots = slice(int(space.step_slots[begin, 0]), int(space.step_slots[end - 1, 1]))
+            rows = self.table[slots].astype(np.int32)
+        rows += start[:-1][slots].astype(np.int32)
+        rows[..., np.diff(start)[slots] == 0] = -1
+        return rows.reshape(-1)
 
     def all_rows(self) -> Ints:
-        """[node]: the chosen rows."""
-        space = self.space
-        rows = np.full(space.num_nodes, -1, np.int32)
-        for step in range(space.horizon):
-            (first, last), base = space.step_slots[step].tolist(), step * space.node_stride
-            rows[base + first : base + last] = self.rows(step)
+        """[node]: the chosen rows, -1 after the last step."""
+        rows = np.full(self.space.num_nodes, -1, np.int32)
+        known = self.rows(0, self.space.horizon)
+        rows[: len(known)] = known
         rows.flags.writeable = False
         return rows
 
 
 def first_rows(model: StateSpace) -> Ints:
     """[node]: each node's first row; -1 if a state has none."""
-    start = model.row_start
-    slots = np.where(start[1:] > start[:-1], start[:-1], -1).astype(np.int32)
-    rows = by_node(model, slots)
-    if model.stationary:
-        rows[-model.num_slots :] = -1
-    return rows
-
-
-def by_node(model: StateSpace, slots: NDArray[Any]) -> NDArray[Any]:
-    """[node]: a quantity of slots, repeated for each step of a stationary model."""
-    return slots if len(slots) == model.num_nodes else np.tile(slots, model.num_nodes // len(slots))
-
-
-def checked_rows(model: StateSpace, rows: NDArray[Any]) -> Ints:
-    """Return [node] rows, read-only, -1 if a state has none; raise if one is not an action of its state."""
-    if rows.shape != (model.num_nodes,):
-        raise PolicyError(f"a policy of {model!r} has {model.num_nodes} nodes, not {rows.shape}")
-    if rows.dtype.kind not in "iu":
-        raise PolicyError(f"the rows of a policy are integers, not {rows.dtype}")
-    start = model.row_start
-    empty = first_rows(model) < 0
-    least, most = by_node(model, start[:-1]), by_node(model, start[1:])
-    wrong = ~empty & ((rows < least) | (rows >= most))
-    if wrong.any():
-        node = int(np.flatnonzero(wrong)[0])
-        state = model.state_of_slot(node % model.num_slots)
-        raise PolicyError(f"row {rows[node]} at node {node} is not an action of state {state!r}")
-    checked: Ints = np.where(empty, -1, rows.astype(np.int64)).astype(np.int32)  # of 8 unsigned bits, -1 is 255
-    checked.flags.writeable = False
-    return checked
+    return Choices(model, np.zeros(*table_form(model))).all_rows().copy()
 
 
 class Policy(Exported):
@@ -159,23 +145,13 @@ class Policy(Exported):
         self.model = model
         #: The learner that made it, for `explain`; None if it was not learned.
         self.learned = learned
-        #: The compact form of policies from planners; None if `rows` were given.
-        self.choices = rows if isinstance(rows, Choices) else None
-        if not isinstance(rows, Choices):
-            self.rows = checked_rows(model, np.asarray(rows))
+        #: The table of decisions.
+        self.choices = rows if isinstance(rows, Choices) else Choices.of_rows(model, np.asarray(rows))
 
     @cached_property
     def rows(self) -> Ints:
         """[node]: the chosen row; -1 if a state has no actions."""
-        assert self.choices is not None
         return self.choices.all_rows()
-
-    def step_rows(self, step: int) -> Ints:
-        """[slot of the step]: the chosen rows."""
-        if self.choices is not None:
-            return self.choices.rows(step)
-        (first, last), base = self.model.step_slots[step].tolist(), step * self.model.node_stride
-        return self.rows[base + first : base + last]
 
     @classmethod
     def from_rule(cls, model: Target, rule: Rule) -> Policy:
@@ -183,7 +159,7 @@ class Policy(Exported):
         if not callable(rule):
             raise PolicyError(f"{rule!r} is not a rule; it must be a function of step and state that returns an action")
         model = as_space(model)
-        rows = first_rows(model).copy()
+        rows = first_rows(model)
         lookup: dict[tuple[int, Hashable], int] = {}
         for step, slot, node in model.decisions():
             state = model.state_of_slot(slot)
@@ -213,9 +189,7 @@ class Policy(Exported):
 
     def row(self, step: int, slot: int) -> int:
         """Return the chosen row of a stored state."""
-        if self.choices is not None:
-            return self.choices.row(step, slot)
-        return int(self.rows[step * self.model.node_stride + slot])
+        return self.choices.row(step, slot)
 
     def action(self, step: int, state: Hashable) -> Hashable:
         """Return the action at `step` in `state`; an unknown state is an error."""
@@ -231,10 +205,10 @@ class Policy(Exported):
     def explain(self, step: int, state: Hashable) -> list[ActionView]:
         """Return every action of the state with its value and whether it is known to be unsafe."""
         slot = self.model.slot_of(step, state)
-        return action_views(self.model, step, slot, {self.row(step, slot): 1.0}, *self._learned_tables)
+        return action_views(self.model, step, slot, {self.row(step, slot): 1.0}, *self._learned)
 
     @cached_property
-    def _learned_tables(self) -> tuple[Any, Any]:
+    def _learned(self) -> tuple[Any, Any]:
         return (None, None) if self.learned is None else (self.learned.values(), self.learned.known())
 
     def to_c(self, path: str | Path, *, safe_set: SafeSet | None = None, name: str | None = None) -> str:
@@ -247,23 +221,21 @@ class Policy(Exported):
 
         return write_header(self, path, safe_set, name)
 
-    def _table(self) -> Table:
-        model, known = self.model, self._learned_tables[1]
-        rows = (decision(model, step, slot, self.row(step, slot), known) for step, slot, _ in model.decisions())
-        return ("step", "state", "action", "safe"), rows
+    def _decisions(self, step: int, slot: int) -> Iterator[tuple[Any, ...]]:
+        yield (self.row(step, slot),)
 
     def _choice(self, step: int, state: Hashable) -> Hashable:
         return self.action(step, state)
 
     def _stored(self) -> Record:
-        if self.choices is not None:
-            return Record({"form": "choices"}, {"choices": self.choices.table})
-        return Record({"form": "deterministic"}, {"rows": self.rows})
+        return Record({"form": "deterministic"}, {"choices": self.choices.table})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StochasticPolicy(Exported):
     """A policy that draws its action from a distribution at each step and state."""
+
+    _column: ClassVar = ("probability",)
 
     #: The model or state space it belongs to.
     model: StateSpace
@@ -293,7 +265,7 @@ class StochasticPolicy(Exported):
     @cached_property
     def likeliest(self) -> Policy:
         """The policy of the most probable action of each step and state, the first if several are."""
-        rows, sizes = first_rows(self.model).copy(), np.diff(self.model.row_start)
+        rows, sizes = first_rows(self.model), np.diff(self.model.row_start)
         slots = np.flatnonzero(sizes)
         first, by_step = self.model.row_start[slots], self.weights.reshape(-1, self.model.num_rows)
         most = np.repeat(np.maximum.reduceat(by_step, first, axis=1), sizes[slots], axis=1)
@@ -327,15 +299,11 @@ class StochasticPolicy(Exported):
         chances = {row: float(self.weights[base + row]) for row in self.model.rows_of_slot(slot)}
         return action_views(self.model, step, slot, chances)
 
-    def _table(self) -> Table:
-        model = self.model
-        rows = (
-            (step, model.state_of_slot(slot), model.action_of_row(row), chance, verdict(model, step, row))
-            for step, slot, _ in model.decisions()
-            for row in model.rows_of_slot(slot)
-            if (chance := float(self.weights[step * model.entry_stride + row])) > 0
-        )
-        return ("step", "state", "action", "probability", "safe"), rows
+    def _decisions(self, step: int, slot: int) -> Iterator[tuple[Any, ...]]:
+        for row in self.model.rows_of_slot(slot):
+            chance = float(self.weights[step * self.model.entry_stride + row])
+            if chance > 0:
+                yield row, chance
 
     def _stored(self) -> Record:
         return Record({"form": "stochastic"}, {"weights": self.weights})
