@@ -1,7 +1,8 @@
 """Base classes of learners: settings, the task, and the life cycle of an algorithm.
 
 The settings class of a learner (`LearnerSettings`) stands beside its `Algorithm`; `peakrl.learners` lists all of them.
-An algorithm keeps its tables on a space (`learners.space`) and does not know where experience comes from:
+An algorithm keeps its tables (`learners.tables`) on a space (`learners.space`) and does not know where experience comes
+from:
 
     settings.make(task)                 once, by `learn`; the task has sizes, bounds and assumptions
     grow(first, ...)                    slots from `first` on are new: enlarge the tables
@@ -17,6 +18,9 @@ On a compiled model a `SamplingAlgorithm` offers `run`: many episodes in one ker
 gives bit for bit the same results as the calls above with the same random numbers. On environments, episodes are played
 step by step (`training.rollout`).
 
+Most algorithms are a `TabularAlgorithm`, which has all of this but the initial values of new states (`start`) and
+the results; how it learns stands in the hooks of its tables (`learners.episode`).
+
 Changes of the behaviour policy are noted in a `Log`, so that every pi^k is known: from an episode on, a node takes a
 row. Whoever calls the methods above has set that episode.
 
@@ -28,7 +32,8 @@ episode. No node is visited twice in an episode, so the trajectory has the distr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property
@@ -442,49 +447,18 @@ class Algorithm(ABC):
 
 
 class Results:
-    """Copy of an algorithm's results at one moment, for runs that are watched in progress."""
+    """Copy of an algorithm's results at one moment, with the same methods, for runs that are watched in progress."""
 
     def __init__(self, algorithm: Algorithm) -> None:
-        known, memory, visits = algorithm.known(), algorithm.memory(), algorithm.visits()
-        self._visits = None if visits is None else visits.copy()
-        self._values, self._known = algorithm.values().copy(), None if known is None else known.copy()
-        self._memory = None if memory is None else Memory(memory.witness.copy(), memory.max_violation.copy())
-        self._multipliers, self._multiplier_curve = algorithm.multipliers(), algorithm.multiplier_curve()
-        #: Expensive to compute: only available at the end of a run.
-        self._certificate: Certificate | None = None
-        self._infeasible_limits: str | None = None
+        names = ("values", "known", "visits", "memory", "multipliers", "multiplier_curve")
+        self._results = {name: deepcopy(getattr(algorithm, name)()) for name in names}
+        # Expensive to compute: only available at the end of a run.
+        self._results |= {"certificate": None, "infeasible_limits": None}
 
-    def values(self) -> Floats:
-        """As `Algorithm.values`."""
-        return self._values
-
-    def known(self) -> NDArray[np.int8] | None:
-        """As `Algorithm.known`."""
-        return self._known
-
-    def visits(self) -> Longs | None:
-        """As `Algorithm.visits`."""
-        return self._visits
-
-    def memory(self) -> Memory | None:
-        """As `Algorithm.memory`."""
-        return self._memory
-
-    def multipliers(self) -> Floats | None:
-        """As `Algorithm.multipliers`."""
-        return self._multipliers
-
-    def multiplier_curve(self) -> Floats | None:
-        """As `Algorithm.multiplier_curve`."""
-        return self._multiplier_curve
-
-    def infeasible_limits(self) -> str | None:
-        """As `Algorithm.infeasible_limits`."""
-        return self._infeasible_limits
-
-    def certificate(self) -> Certificate | None:
-        """As `Algorithm.certificate`."""
-        return self._certificate
+    def __getattr__(self, name: str) -> Callable[[], Any]:
+        if name.startswith("_") or name not in self._results:
+            raise AttributeError(f"a run that is watched has no {name}")
+        return lambda: self._results[name]
 
 
 class SamplingAlgorithm(Algorithm):
@@ -522,8 +496,7 @@ class TabularAlgorithm(SamplingAlgorithm, Generic[T]):
     @property
     def tables(self) -> T:
         """The tables that kernels get."""
-        tables: T = self.store.tables
-        return tables
+        return self.store.tables
 
     @cached_property
     def simulator(self) -> Simulator:
@@ -600,29 +573,6 @@ def check_ranges(arrays: Mapping[str, NDArray[Any]], limits: Mapping[str, tuple[
         array = arrays.get(name)
         if array is not None and array.size and not (array.min() >= least and array.max() <= most):
             raise ValueError(f"engine.{name}: values must lie in [{least:g}, {most:g}]")
-
-
-def check_lists(first: NDArray[Any], following: NDArray[Any]) -> None:
-    """Raise ValueError unless linked lists end: every cell has at most one predecessor, and a first cell has none."""
-    used_cells = np.concatenate([first, following])
-    used_cells = used_cells[used_cells >= 0]
-    if len(np.unique(used_cells)) != len(used_cells) or len(used_cells) != len(following):
-        raise ValueError("the lists of counted outcomes share a cell, or leave one out")
-    cells = first[first >= 0]
-    reached = 0
-    while len(cells):  # one cell of every list at a time
-        reached += len(cells)
-        cells = following[cells]
-        cells = cells[cells >= 0]
-    if reached != len(following):
-        raise ValueError("a list of counted outcomes does not end")
-
-
-def check_starts(space: Space, begun: NDArray[Any], done: int) -> None:
-    """Raise ValueError unless `begun` [slot] counts the first states of `done` episodes."""
-    offers = np.diff(space.layout.row_start) > 0
-    if begun.min(initial=0) < 0 or begun[~offers].any() or int(begun.sum()) != done:
-        raise ValueError(f"engine.begun must count the first states of {done:,} episodes")
 
 
 def compiled(task: Task) -> TabularModel:

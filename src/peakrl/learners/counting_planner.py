@@ -17,11 +17,10 @@ from peakrl.learners.base import (
     Episode,
     SamplingAlgorithm,
     Task,
-    check_lists,
     check_ranges,
-    check_starts,
     used,
 )
+from peakrl.learners.counts import check_lists, check_starts
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table

@@ -81,10 +81,15 @@ def counted_outcomes(counts: TransitionCounts) -> Outcomes:
 
 
 def check_counts(counts: TransitionCounts, space: Space, done: int) -> None:
-    """Raise ValueError unless loaded lists of cells end, and `begun` counts the first states of `done` episodes."""
+    """Raise ValueError unless loaded counts fit together after `done` episodes."""
     check_lists(counts.first, counts.before[: int(counts.cells[0])])
+    check_starts(space, counts.begun, done)
+
+
+def check_starts(space: Space, begun: Longs, done: int) -> None:
+    """Raise ValueError unless `begun` [slot] counts the first states of `done` episodes."""
     offers = np.diff(space.layout.row_start) > 0
-    if counts.begun[~offers].any() or int(counts.begun.sum()) != done:
+    if begun.min(initial=0) < 0 or begun[~offers].any() or int(begun.sum()) != done:
         raise ValueError(f"engine.begun must count the first states of {done:,} episodes")
 
 

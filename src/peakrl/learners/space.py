@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,51 +20,14 @@ from numpy.typing import NDArray
 from peakrl.errors import TargetError
 from peakrl.gym.adapter import Observed, Rules
 from peakrl.learners.episode import Changes
-from peakrl.learners.growable import Table
+from peakrl.learners.tables import TableStore, check_rows, table
 from peakrl.memory import BYTES_WITH_VALUES, check_tables
 from peakrl.policy.tables import first_rows
-from peakrl.space import MOST_INDICES, StateSpace, expand, frozen, spans, starts_of
+from peakrl.space import MOST_INDICES, expand, frozen, spans, starts_of
 from peakrl.spaces import ActionNumbers
 from peakrl.tabular import TabularModel
 from peakrl.types import Ints, Layout, Longs
 from peakrl.visited import VisitedStates
-
-
-class Space(Protocol):
-    """Slots and rows, as algorithms use them."""
-
-    horizon: int
-    #: Does one set of slots serve every step?
-    shared: bool
-    #: The first slots, this many, are ends of episodes.
-    ends: int
-
-    @property
-    def slots(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def slot_of_row(self) -> Ints: ...
-    @property
-    def slot_step(self) -> Longs: ...
-    @property
-    def slot_state(self) -> Ints: ...
-    @property
-    def row_action(self) -> Ints: ...
-
-    def action_number(self, row: int) -> int: ...
-    def first_row(self, slot: int) -> int: ...
-    def find(self, step: int, seen: Observed) -> int: ...
-    def add(self, step: int, seen: Observed) -> int: ...
-    def decisions(self) -> Iterable[tuple[int, int]]: ...
-    def state_of_slot(self, slot: int) -> Hashable: ...
-    def action_of_row(self, row: int) -> Hashable: ...
-    def nodes_of(self, table: NDArray[Any]) -> Ints: ...
-    def entries_of(self, table: NDArray[Any]) -> NDArray[Any]: ...
-    def ordered(self, changes: Changes) -> Changes: ...
-    def states(self) -> StateSpace: ...
 
 
 class ModelSpace:
@@ -133,6 +96,19 @@ class ModelSpace:
         return first_rows(self.model)
 
 
+class SpaceArrays(NamedTuple):
+    """Arrays of a `GrowingSpace`."""
+
+    #: [slot + 1]: the first row of each slot.
+    row_start: Annotated[Longs, table("start")]
+    #: [slot]: its step, and the number of its state (-1 for an end).
+    slot_step: Annotated[Longs, table("slot")]
+    slot_state: Annotated[Ints, table("slot", fill=-1, stored=False)]
+    #: [row]: the number of its action, and its slot.
+    row_action: Annotated[Ints, table("row")]
+    slot_of_row: Annotated[Ints, table("row", stored=False)]
+
+
 class GrowingSpace:
     """The visited states of an environment, and their actions."""
 
@@ -151,8 +127,8 @@ class GrowingSpace:
         #: [slot]: its step, for slots that are not in the arrays yet: they are copied many at a time.
         self._steps: list[int] = [0] * self.ends
         self._numbers: dict[Hashable, int] = {}
-        self._start, self._step, self._state = Table(0, np.int64), Table(0, np.int64), Table(-1, np.int32)
-        self._action, self._slot = Table(0, np.int32), Table(0, np.int32)
+        self._store = TableStore(SpaceArrays, {"slot": 0, "start": 0, "row": 0})
+        self._store.grow()
         nothing, none, start = np.empty((0, 2), np.int64), np.empty(0, np.int32), np.empty(0, np.int64)
         arrays = (nothing, nothing, start, none, start, none, np.empty(0))
         for array in arrays:
@@ -169,55 +145,39 @@ class GrowingSpace:
         """Number of rows."""
         return len(self.numbers)
 
-    def _note(self) -> None:
-        """Copy states that were added to the arrays."""
-        slots, rows, first, first_row = self.slots, self.rows, self._state.size, self._action.size
-        if first == slots:
-            return
-        for part, size in ((self._start, slots + 1), (self._step, slots), (self._state, slots)):
-            part.grow(size)
-        self._action.grow(rows)
-        self._slot.grow(rows)
-        self._start.room[first:slots], self._start.room[slots] = self.starts[first:], rows
-        self._step.room[first:slots] = self._steps
-        new = max(first, self.ends)
-        numbers = self._numbers
-        self._state.room[new:slots] = [numbers.setdefault(label, len(numbers)) for label in self.labels[new:]]
-        self._action.room[first_row:rows] = self.numbers[first_row:]
-        self._slot.room[first_row:rows] = np.repeat(
-            np.arange(first, slots), np.diff(self._start.room[first : slots + 1])
-        )
-        self._steps.clear()
+    def _noted(self) -> SpaceArrays:
+        """Return the arrays, after copying the states that were added since the last call."""
+        slots, rows, first, first_row = self.slots, self.rows, self._store.sizes["slot"], self._store.sizes["row"]
+        if first < slots:
+            self._store.grow(slot=slots, start=slots + 1, row=rows)
+            arrays, new, numbers = self._store.tables, max(first, self.ends), self._numbers
+            arrays.row_start[first:] = [*self.starts[first:], rows]
+            arrays.slot_step[first:] = self._steps
+            arrays.slot_state[new:] = [numbers.setdefault(label, len(numbers)) for label in self.labels[new:]]
+            arrays.row_action[first_row:] = self.numbers[first_row:]
+            arrays.slot_of_row[first_row:] = np.repeat(np.arange(first, slots), np.diff(arrays.row_start[first:]))
+            self._steps.clear()
+        return self._store.tables
 
     @property
     def slot_of_row(self) -> Ints:
         """[row]: its slot."""
-        self._note()
-        return self._slot.used
+        return self._noted().slot_of_row
 
     @property
     def slot_step(self) -> Longs:
         """[slot]: its step, if steps do not share slots."""
-        self._note()
-        return self._step.used
+        return self._noted().slot_step
 
     @property
     def slot_state(self) -> Ints:
         """[slot]: the number of its state; -1 for an end."""
-        self._note()
-        return self._state.used
+        return self._noted().slot_state
 
     @property
     def row_action(self) -> Ints:
         """[row]: the number of its action."""
-        self._note()
-        return self._action.used
-
-    @property
-    def _row_start(self) -> Longs:
-        """[slot + 1]: the first row of each slot."""
-        self._note()
-        return self._start.used
+        return self._noted().row_action
 
     @property
     def node_stride(self) -> int:
@@ -227,7 +187,7 @@ class GrowingSpace:
     @property
     def layout(self) -> Layout:
         """Layout for kernels."""
-        start = self._row_start
+        start = self._noted().row_start.view()
         start.flags.writeable = False
         return self._layout._replace(row_start=start)
 
@@ -282,7 +242,7 @@ class GrowingSpace:
     def _order(self) -> tuple[Longs, Longs]:
         """Return slots and rows in that order."""
         slots = self.ends + np.argsort(self.slot_step[self.ends :], kind="stable")
-        starts = self._row_start
+        starts = self._noted().row_start
         return slots, expand(starts[slots], np.diff(starts)[slots])
 
     def _new_rows(self, rows: Longs) -> Longs:
@@ -294,7 +254,7 @@ class GrowingSpace:
     def nodes_of(self, table: NDArray[Any]) -> Ints:
         """[node] of a table of rows [slot, column]; missing slots take their first row."""
         slots, order = self._order()
-        full = np.repeat(self._row_start[:-1, None], self.horizon if self.shared else 1, axis=1)
+        full = np.repeat(self._noted().row_start[:-1, None], self.horizon if self.shared else 1, axis=1)
         full[: len(table)] = table
         rows = self._new_rows(order)[full[slots]].T
         if self.shared:
@@ -329,7 +289,7 @@ class GrowingSpace:
         slots, rows = self._order()
         numbers: dict[Hashable, int] = {}
         slot_state = [numbers.setdefault(self.labels[slot], len(numbers)) for slot in slots.tolist()]
-        sizes = np.diff(self._row_start)[slots]
+        sizes = np.diff(self._noted().row_start)[slots]
         layers = None if self.shared else starts_of(np.bincount(self.slot_step[slots], minlength=rules.horizon))
         return VisitedStates(
             name=rules.name,
@@ -350,7 +310,8 @@ class GrowingSpace:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything except the labels, by name."""
-        return {"row_start": self._row_start, "slot_step": self.slot_step, "row_action": self.row_action}
+        self._noted()
+        return self._store.arrays()
 
     def load(self, labels: Sequence[Hashable], arrays: dict[str, NDArray[Any]]) -> None:
         """Restore the states from `arrays` and labels (without ends)."""
@@ -377,12 +338,13 @@ class GrowingSpace:
             self.add(step, Observed(label, offer))
 
 
+#: Slots and rows, as algorithms use them.
+Space = ModelSpace | GrowingSpace
+
+
 def checked_rows(space: Space, table: NDArray[Any], columns: int, name: str) -> NDArray[np.int64]:
     """Return a copy of rows [slot, column] from a file, for the first slots or all; raise if one is out of range."""
-    start = space.layout.row_start[: len(table) + 1, None]
-    if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != columns or len(table) > space.slots:
+    if table.ndim != 2 or table.shape[1] != columns:
         raise ValueError(f"{name} is {table.dtype} of shape {table.shape}")
-    offers = start[1:] > start[:-1]  # the rows of states without actions are never used
-    if (((table < start[:-1]) | (table >= start[1:])) & offers).any():
-        raise ValueError(f"{name}: a row does not belong to its state")
+    check_rows(table, space.layout.row_start, name)
     return np.array(table)

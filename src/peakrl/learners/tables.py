@@ -100,7 +100,10 @@ def declarations(kind: type) -> Iterator[tuple[str, np.dtype[Any], Declaration]]
 
 
 class TableStore(Generic[T]):
-    """The arrays of a named tuple of tables."""
+    """The arrays of a named tuple of tables; `grow` allocates them."""
+
+    #: The tuple that kernels get; growing replaces it.
+    tables: T
 
     def __init__(self, kind: type[T], sizes: Mapping[str, int], **constants: Any) -> None:
         self.kind, self.sizes, self.constants = kind, dict(sizes), constants
@@ -118,7 +121,7 @@ class TableStore(Generic[T]):
         return axis if isinstance(axis, int) else self.sizes[axis]
 
     def grow(self, **sizes: int) -> None:
-        """Set the lengths of axes and enlarge their tables; `tables` is another tuple from then on."""
+        """Set the lengths of axes and enlarge their tables."""
         self.sizes.update(sizes)
         for name, (_, how) in self._declared.items():
             self._arrays[name] = enlarged(self._arrays[name], self._size(how), how.fill)
@@ -131,7 +134,7 @@ class TableStore(Generic[T]):
             self.grow(**{axis: max(size, 2 * self.sizes[axis]) for axis, size in needed.items()})
 
     def set(self, **constants: Any) -> None:
-        """Replace constants; `tables` is another tuple from then on."""
+        """Replace constants."""
         self.constants.update(constants)
         self.tables = self._collected(self.kind)
 

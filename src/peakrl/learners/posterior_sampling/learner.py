@@ -24,12 +24,11 @@ from peakrl.learners.base import (
     LearnerSettings,
     SamplingAlgorithm,
     Task,
-    check_lists,
     check_ranges,
-    check_starts,
     compiled,
     used,
 )
+from peakrl.learners.counts import check_lists, check_starts
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Log
 from peakrl.learners.growable import Table
