@@ -227,7 +227,7 @@ def test_a_violating_episode_removes_a_pair_or_ends_the_proof():
         )
         for _ in range(60):
             engine, before = learner.learned(), int(learner.counters[0])
-            removed, remembered = forbidden(engine).sum(), engine.remembers
+            removed, remembered = forbidden(engine).sum(), not engine.tables.penalises[0]
             learner.advance(1)
             if remembered and learner.counters[0] > before:
                 assert forbidden(engine).sum() > removed or engine.feasible() is False

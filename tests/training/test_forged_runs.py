@@ -43,7 +43,7 @@ def forge(path, change):
         (SAFE_Q, "engine.visits", 2**31 - 1),
         (SAFE_Q, "engine.square", np.nan),
         (SAFE_Q, "engine.greedy", 10**6),
-        (SAFE_Q, "engine.status", 7),
+        (SAFE_Q, "engine.dead_first", 10**6),
         (SAFE_Q, "greedy", -1),
         (SAFE_Q, "curve.rows", 10**6),
         (SAFE_Q, "changes", 10**6),

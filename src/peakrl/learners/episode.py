@@ -269,7 +269,9 @@ def run_episodes(
                 generator, layout, simulator.sampler, simulator.stride, simulator.row_payoff, row
             )
             path.slot[step], path.row[step], path.following[step] = slot, row, following
-            for column in range(payoff.shape[1]):
+            # The two columns of every learner, without the cost of a loop.
+            path.payoff[step, 0], path.payoff[step, 1] = payoff[record, 0], payoff[record, 1]
+            for column in range(2, payoff.shape[1]):
                 path.payoff[step, column] = payoff[record, column]
             earned += payoff[record, 0]
             violated += payoff[record, 1]
