@@ -7,8 +7,8 @@ A state is a tuple of integers within declared ranges, and so one integer, its c
 The search is breadth-first as in `compile.explore`, some thousands of states of a layer at a time. The answers of the
 problem are written to arrays [action, outcome, ..., state]; `collect_rows` checks them and goes through states, actions
 and outcomes in order. A next state that has no slot yet gets the next one, so that states and rows have the order of
-`explore`. Outcomes of probability 0 are dropped; those of a row are sorted by slot, and if payoffs do not depend on the
-outcome, equal next states are merged.
+`explore`. Outcomes of probability 0 are dropped; those of a row are sorted by slot, and outcomes with the same next
+state and payoff are merged.
 """
 
 from __future__ import annotations
@@ -23,14 +23,23 @@ from numpy.typing import ArrayLike, NDArray
 from peakrl.checks import LARGEST, ROUNDING
 from peakrl.compile import first_distribution, guard_memory
 from peakrl.errors import ProblemError
-from peakrl.jit import inlined, kernel, loop
-from peakrl.problem import NO_TRUTH_VALUES, Header, Outcome, Problem, header_of
+from peakrl.jit import inlined, kernel
+from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of
 from peakrl.ragged import shared_lists
 from peakrl.space import starts_of
 from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Ints, Longs, Payoffs
 
-#: Results of `collect_rows`.
+#: Largest number of codes: the table by code takes four bytes for each.
+MOST_CODES = 1 << 30
+#: Number of states that are queried at once.
+MOST_STATES = 1 << 13
+FORM = "Outcome(probability, next_state, reward, constraints), each part a number or one for each state"
+Bools = NDArray[np.bool_]
+Fields = tuple[Longs, ...]
+#: Probability, next state and payoffs of an outcome, each a number or one for each state.
+Parts = tuple[Any, list[Any], list[Any]]
+#: What `collect_rows` may find wrong.
 NO_FAULT, NO_DISTRIBUTION, NO_PAYOFF, NO_FIELD = 0, 1, 2, 3
 
 
@@ -59,115 +68,22 @@ class Limits(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Buffers for the rows of some states."""
+    """The rows of some states."""
 
-    #: [row]: action, number of outcomes; [row, 1 + I]: payoff of the first outcome of the answer.
+    #: [state]: number of rows; [row]: action, number of outcomes.
+    rows: Longs
     action: Ints
     sizes: Ints
-    payoff: Floats
     #: [outcome]: next slot, probability, and its number in the answer.
     following: Ints
     chance: Floats
     number: Ints
     #: [new state]: its code.
     fresh: Longs
-
-
-class Counts(NamedTuple):
-    """How much `collect_rows` has found, and what is wrong, if anything."""
-
-    rows: int
-    outcomes: int
-    fresh: int
     #: Do payoffs depend on the outcome?
     dependent: bool
-    fault: int
-    #: State, action, outcome, and payoff or field that are wrong.
-    state: int
-    wrong_action: int
-    outcome: int
-    which: int
-
-
-@inlined
-def fault_of(answers: Answers, limits: Limits, s: int, a: int) -> tuple[int, int, int]:
-    """Return what is wrong with a row, its outcome, and its payoff or field."""
-    total, negative = 0.0, False
-    for o in range(answers.chance.shape[1]):
-        total += answers.chance[a, o, s]
-        negative = negative or not answers.chance[a, o, s] >= 0.0
-    if negative or not abs(total - 1.0) <= ROUNDING:
-        return NO_DISTRIBUTION, 0, 0
-    for o in range(answers.chance.shape[1]):
-        if answers.chance[a, o, s] > 0.0:
-            for q in range(answers.payoff.shape[2]):
-                if not limits.least[q] <= answers.payoff[a, o, q, s] <= limits.most[q]:
-                    return NO_PAYOFF, o, q
-            for f in range(answers.following.shape[2]):
-                if not 0 <= answers.following[a, o, f, s] - limits.low[f] < limits.size[f]:
-                    return NO_FIELD, o, f
-    return NO_FAULT, 0, 0
-
-
-@kernel
-def collect_rows(answers: Answers, limits: Limits, slot_of_code: Ints, slots: int, found: Found) -> Counts:
-    """Write the rows of all states to `found`; new states are numbered from `slots` on."""
-    rows, outcomes, fresh, dependent = 0, 0, 0, False
-    actions, most, states = answers.chance.shape
-    for s in range(states):
-        for a in range(actions):
-            if not answers.offered[a, s]:
-                continue
-            fault, outcome, which = fault_of(answers, limits, s, a)
-            if fault != NO_FAULT:
-                return Counts(rows, outcomes, fresh, dependent, fault, s, a, outcome, which)
-            begin = outcomes
-            for o in range(most):
-                if answers.chance[a, o, s] > 0.0:
-                    code = 0
-                    for f in range(answers.following.shape[2]):
-                        code = code * limits.size[f] + answers.following[a, o, f, s] - limits.low[f]
-                    if slot_of_code[code] < 0:
-                        slot_of_code[code] = slots + fresh
-                        found.fresh[fresh] = code
-                        fresh += 1
-                    insert(found, begin, outcomes, slot_of_code[code], answers.chance[a, o, s], o)
-                    for q in range(answers.payoff.shape[2]):
-                        if outcomes == begin:
-                            found.payoff[rows, q] = answers.payoff[a, o, q, s]
-                        dependent = dependent or answers.payoff[a, o, q, s] != found.payoff[rows, q]
-                    outcomes += 1
-            found.action[rows], found.sizes[rows] = a, outcomes - begin
-            rows += 1
-    return Counts(rows, outcomes, fresh, dependent, NO_FAULT, 0, 0, 0, 0)
-
-
-@inlined
-def insert(found: Found, begin: int, end: int, slot: int, chance: float, number: int) -> None:
-    """Insert an outcome into those of its row, begin .. end, after those of the same slot."""
-    at = end
-    while at > begin and found.following[at - 1] > slot:
-        found.following[at], found.chance[at] = found.following[at - 1], found.chance[at - 1]
-        found.number[at] = found.number[at - 1]
-        at -= 1
-    found.following[at], found.chance[at], found.number[at] = slot, chance, number
-
-
-@loop
-def merge_equal(sizes: Ints, following: Ints, chance: Floats) -> int:
-    """Add up the probabilities of equal next slots of a row, in place; return the number of outcomes that remain."""
-    read, write = 0, 0
-    for row in range(sizes.shape[0]):
-        begin, end = write, read + sizes[row]
-        while read < end:
-            if write > begin and following[write - 1] == following[read]:
-                chance[write - 1] += chance[read]
-            else:
-                following[write], chance[write] = following[read], chance[read]
-                write += 1
-            read += 1
-        sizes[row] = write - begin
-    return write
+    #: What is wrong, if anything; and state, action, outcome, and payoff or field.
+    fault: tuple[int, int, int, int, int]
 
 
 class ArrayProblem(Problem):
@@ -201,43 +117,21 @@ class ArrayProblem(Problem):
         return Layers(self, memory_limit).model()
 
 
-#: Largest number of codes: the table by code takes four bytes for each.
-MOST_CODES = 1 << 30
-#: Number of states that are queried at once.
-MOST_STATES = 1 << 13
-FORM = "Outcome(probability, next_state, reward, constraints), each part a number or one for each state"
-Bools = NDArray[np.bool_]
-Fields = tuple[Longs, ...]
-#: Probability, next state and payoffs of an outcome, each a number or one for each state.
-Parts = tuple[Any, list[Any], list[Any]]
-
-
 class Layer(NamedTuple):
-    """The rows of some states."""
+    """The rows of some states, as the model stores them."""
 
-    #: [state]: number of rows; [row]: action, number of outcomes.
     rows: Longs
     action: Ints
     sizes: Ints
-    #: [outcome]: next slot, probability.
     following: Ints
     probability: Floats
     #: Reward and constraints: [row, 1 + I], or [outcome, 1 + I] if they depend on the outcome.
     payoff: Floats
 
-
-class Buffers:
-    """Arrays that are reused for the next states."""
-
-    def __init__(self) -> None:
-        self.flat: dict[str, NDArray[Any]] = {}
-
-    def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return an array with arbitrary content."""
-        size = int(np.prod(shape))
-        if name not in self.flat or len(self.flat[name]) < size:
-            self.flat[name] = np.empty(size, dtype)
-        return self.flat[name][:size].reshape(shape)
+    def by_outcome(self) -> Layer:
+        """Return the same with payoffs by outcome."""
+        by_row = len(self.payoff) == len(self.sizes)
+        return self._replace(payoff=np.repeat(self.payoff, self.sizes, axis=0)) if by_row else self
 
 
 class Layers:
@@ -249,13 +143,19 @@ class Layers:
         if not self.actions or len(set(self.actions)) < len(self.actions):
             raise ProblemError(f"all_actions of {self.header.name!r} must name at least one action, and none twice")
         self.low, self.size = ranges_of(problem, self.header.name)
-        self.limits = limits_of(self.header, self.low, self.size)
+        (lo, hi), bounds = self.header.reward_range, self.header.constraint_bounds
+        tolerance = ROUNDING * max(1.0, abs(lo), abs(hi)) if np.isfinite([lo, hi]).all() else 0.0
+        widest = [min(bound * (1 + ROUNDING), LARGEST) for bound in bounds]
+        self.limits = Limits(
+            np.array(self.low, np.int64), np.array(self.size, np.int64),
+            np.array([max(lo - tolerance, -LARGEST), *(-bound for bound in widest)]),
+            np.array([min(hi + tolerance, LARGEST), *widest]),
+        )  # fmt: skip
         #: [code]: its slot, or -1.
         self.slot_of_code = np.full(int(np.prod(self.size)), -1, np.int32)
         self.codes: list[Longs] = []
         self.slots = self.rows = 0
         self.dependent = False
-        self.buffers = Buffers()
 
     def model(self) -> TabularModel:
         """Search, and return the model."""
@@ -337,30 +237,23 @@ class Layers:
     def expand(self, step: int, state: Fields) -> tuple[Layer, Longs]:
         """Query some states of a layer; return their rows, and the codes of new states."""
         answers = self.answers(step, state)
-        rows = answers.offered.sum(axis=0)
-        pairs = int(rows.sum())
-        guard_memory(self.header.name, self.slots, self.rows + pairs, step, self.limit)
-        most, paid = pairs * answers.chance.shape[1], answers.payoff.shape[2]
-        found = Found(
-            self.buffers.array("action", (pairs,), np.int32), self.buffers.array("sizes", (pairs,), np.int32),
-            self.buffers.array("paid", (pairs, paid), np.float64), self.buffers.array("slot", (most,), np.int32),
-            self.buffers.array("share", (most,), np.float64), self.buffers.array("number", (most,), np.int32),
-            self.buffers.array("fresh", (most,), np.int64),
-        )  # fmt: skip
-        counts = Counts(*collect_rows(answers, self.limits, self.slot_of_code, self.slots, found))
-        if counts.fault != NO_FAULT:
-            self.refuse(step, state, answers, counts)
-        self.slots, self.rows = self.slots + counts.fresh, self.rows + pairs
-        self.dependent = self.dependent or counts.dependent
-        many = counts.outcomes
-        payoff = by_outcome(answers, found, rows, many) if counts.dependent else found.payoff.copy()
-        outcomes = found.following[:many].copy(), found.chance[:many].copy()
-        layer = Layer(rows, found.action.copy(), found.sizes.copy(), *outcomes, payoff)
-        return layer, found.fresh[: counts.fresh].copy()
+        self.rows += int(answers.offered.sum())
+        guard_memory(self.header.name, self.slots, self.rows, step, self.limit)
+        found = Found(*collect_rows(answers, self.limits, self.slot_of_code, self.slots))
+        if found.fault[0] != NO_FAULT:
+            self.refuse(step, state, answers, *found.fault)
+        self.slots += len(found.fresh)
+        self.dependent = self.dependent or found.dependent
+        # One payoff for each row, or for each outcome.
+        row = np.repeat(np.arange(len(found.sizes)), found.sizes) if found.dependent else slice(None)
+        number = found.number if found.dependent else found.number[starts_of(found.sizes)[:-1]]
+        of_row = np.repeat(np.arange(len(found.rows)), found.rows)
+        payoff = answers.payoff[found.action[row], number, :, of_row[row]]
+        return Layer(*found[:5], payoff), found.fresh
 
     def answers(self, step: int, state: Fields) -> Answers:
         """Query every action of some states."""
-        count, paid = len(state[0]), 1 + len(self.header.constraint_names)
+        count = len(state[0])
         offered = np.stack([self.offered(step, state, action) for action in self.actions])
         if not offered.any(axis=0).all():
             where = describe(step, state, int(np.flatnonzero(~offered.any(axis=0))[0]))
@@ -368,12 +261,10 @@ class Layers:
         by_action = [self.asked(step, state, action, offered[a]) for a, action in enumerate(self.actions)]
         shape = (len(self.actions), max(map(len, by_action)))
         answers = Answers(
-            offered, self.buffers.array("chance", (*shape, count), np.float64),
-            self.buffers.array("following", (*shape, len(self.low), count), np.int64),
-            self.buffers.array("payoff", (*shape, paid, count), np.float64),
+            offered, np.zeros((*shape, count)), np.empty((*shape, len(self.low), count), np.int64),
+            np.empty((*shape, len(self.limits.least), count)),
         )  # fmt: skip
         for a, answer in enumerate(by_action):
-            answers.chance[a, len(answer) :] = 0.0
             here: Any = slice(None) if offered[a].all() else offered[a]
             for o, (chance, following, payoff) in enumerate(answer):
                 answers.chance[a, o, here] = chance
@@ -423,13 +314,14 @@ class Layers:
             raise ProblemError(f"{here}: {len(paid) - 1} constraint values; {named}")
         return chance, fields, paid
 
-    def refuse(self, step: int, state: Fields, answers: Answers, counts: Counts) -> NoReturn:
+    def refuse(
+        self, step: int, state: Fields, answers: Answers, fault: int, s: int, a: int, o: int, which: int
+    ) -> NoReturn:
         """Raise the error about a row."""
-        s, a, o, which = counts.state, counts.wrong_action, counts.outcome, counts.which
         where = f"{describe(step, state, s)}, action {self.actions[a]!r}"
-        if counts.fault == NO_FIELD:
+        if fault == NO_FIELD:
             self.refuse_field(where, which, int(answers.following[a, o, which, s]))
-        if counts.fault == NO_PAYOFF:
+        if fault == NO_PAYOFF:
             what = "the reward" if which == 0 else f"constraint {self.header.constraint_names[which - 1]!r}"
             ends = f"from {self.limits.least[which]:g} to {self.limits.most[which]:g}"
             raise ProblemError(f"{where}: {what} is {answers.payoff[a, o, which, s]}; it must be a number {ends}")
@@ -438,13 +330,10 @@ class Layers:
     def assembled(self, parts: list[Layer], starts: list[int], first_probability: Floats) -> TabularModel:
         """Build the model."""
         if self.dependent:
-            parts = [part._replace(payoff=for_each(part)) for part in parts]
+            parts = [part.by_outcome() for part in parts]
         rows, action, sizes, following, probability, payoff = (
             np.concatenate(each) for each in zip(*parts, strict=True)
         )
-        if not self.dependent:
-            left = merge_equal(sizes, following, probability)
-            following, probability = following[:left], probability[:left]
         first = starts_of(sizes)
         payoffs = Payoffs(
             int(self.dependent), (first[:-1] if self.dependent else np.arange(len(sizes))).astype(np.int32),
@@ -467,27 +356,89 @@ class Layers:
         )  # fmt: skip
 
 
-def by_outcome(answers: Answers, found: Found, rows: Longs, many: int) -> Floats:
-    """Return [outcome, 1 + I]: payoffs of the outcomes that were found."""
-    state, row = np.repeat(np.arange(len(rows)), rows), np.repeat(np.arange(len(found.sizes)), found.sizes)
-    paid: Floats = answers.payoff[found.action[row], found.number[:many], :, state[row]]
-    return paid
+@inlined
+def fault_of(answers: Answers, limits: Limits, s: int, a: int) -> tuple[int, int, int]:
+    """Return what is wrong with a row, its outcome, and its payoff or field."""
+    total, negative = 0.0, False
+    for o in range(answers.chance.shape[1]):
+        total += answers.chance[a, o, s]
+        negative = negative or not answers.chance[a, o, s] >= 0.0
+    if negative or not abs(total - 1.0) <= ROUNDING:
+        return NO_DISTRIBUTION, 0, 0
+    for o in range(answers.chance.shape[1]):
+        if answers.chance[a, o, s] > 0.0:
+            for q in range(answers.payoff.shape[2]):
+                if not limits.least[q] <= answers.payoff[a, o, q, s] <= limits.most[q]:
+                    return NO_PAYOFF, o, q
+            for f in range(answers.following.shape[2]):
+                if not 0 <= answers.following[a, o, f, s] - limits.low[f] < limits.size[f]:
+                    return NO_FIELD, o, f
+    return NO_FAULT, 0, 0
 
 
-def for_each(part: Layer) -> Floats:
-    """Return [outcome, 1 + I]: payoffs that may be by row."""
-    by_row = len(part.payoff) == len(part.sizes)
-    return np.repeat(part.payoff, part.sizes, axis=0) if by_row else part.payoff
+@kernel
+def collect_rows(answers: Answers, limits: Limits, slot_of_code: Ints, slots: int) -> Found:
+    """Return the rows of all states, up to the first fault; new states are numbered from `slots` on."""
+    actions, most, states = answers.chance.shape
+    pairs = answers.offered.sum()
+    counts, action, sizes = np.zeros(states, np.int64), np.empty(pairs, np.int32), np.empty(pairs, np.int32)
+    following, chance = np.empty(pairs * most, np.int32), np.empty(pairs * most)
+    number, fresh = np.empty(pairs * most, np.int32), np.empty(pairs * most, np.int64)
+    rows, end, new, dependent, fault = 0, 0, 0, False, (NO_FAULT, 0, 0, 0, 0)
+    for s in range(states):
+        for a in range(actions):
+            if not answers.offered[a, s] or fault[0] != NO_FAULT:
+                continue
+            kind, outcome, which = fault_of(answers, limits, s, a)
+            if kind != NO_FAULT:
+                fault = (kind, s, a, outcome, which)
+                continue
+            begin, first = end, -1
+            for o in range(most):
+                if not answers.chance[a, o, s] > 0.0:
+                    continue
+                first = o if first < 0 else first
+                dependent = dependent or not same_payoff(answers.payoff, a, o, first, s)
+                code = 0
+                for f in range(answers.following.shape[2]):
+                    code = code * limits.size[f] + answers.following[a, o, f, s] - limits.low[f]
+                if slot_of_code[code] < 0:
+                    slot_of_code[code] = slots + new
+                    fresh[new] = code
+                    new += 1
+                slot = slot_of_code[code]
+                at = end
+                while at > begin and following[at - 1] > slot:
+                    at -= 1
+                same = at
+                while same > begin and following[same - 1] == slot:
+                    if same_payoff(answers.payoff, a, o, number[same - 1], s):
+                        break
+                    same -= 1
+                if same > begin and following[same - 1] == slot:
+                    chance[same - 1] += answers.chance[a, o, s]
+                    continue
+                for later in range(end, at, -1):
+                    following[later], chance[later] = following[later - 1], chance[later - 1]
+                    number[later] = number[later - 1]
+                following[at], chance[at], number[at] = slot, answers.chance[a, o, s], o
+                end += 1
+            action[rows], sizes[rows] = a, end - begin
+            counts[s] += 1
+            rows += 1
+    return Found(
+        counts, action, sizes, following[:end].copy(), chance[:end].copy(), number[:end].copy(), fresh[:new].copy(),
+        dependent, fault,
+    )  # fmt: skip
 
 
-def limits_of(header: Header, low: list[int], size: list[int]) -> Limits:
-    """Return the limits of fields and payoffs."""
-    (lo, hi), bounds = header.reward_range, header.constraint_bounds
-    tolerance = ROUNDING * max(1.0, abs(lo), abs(hi)) if np.isfinite([lo, hi]).all() else 0.0
-    widest = [min(bound * (1 + ROUNDING), LARGEST) for bound in bounds]
-    least = [max(lo - tolerance, -LARGEST), *(-bound for bound in widest)]
-    most = [min(hi + tolerance, LARGEST), *widest]
-    return Limits(np.array(low, np.int64), np.array(size, np.int64), np.array(least), np.array(most))
+@inlined
+def same_payoff(payoff: Floats, a: int, o: int, other: int, s: int) -> bool:
+    """Do two outcomes of an action pay the same?"""
+    same = True
+    for q in range(payoff.shape[2]):
+        same = same and payoff[a, o, q, s] == payoff[a, other, q, s]
+    return same
 
 
 def ranges_of(problem: ArrayProblem, name: str) -> tuple[list[int], list[int]]:

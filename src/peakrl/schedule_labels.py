@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
-
-from peakrl.types import Longs
 
 JobName = int | str
 Words = NDArray[np.uint64]
@@ -50,7 +47,7 @@ class ScheduleStates(Sequence[ScheduleState]):
         """Are two states equal? (Parts of the clock that states do not have are ignored.)"""
         mask = (0xFFFFFFFF << 32 if self._timed else 0) | (0xFFFFFFFF if self._worst else 0)
         clock = self._clock & np.uint64(mask)
-        order = np.lexsort((clock, self._done)) if mask else self._by_mask
+        order = np.lexsort((clock, self._done))
         done, clock = self._done[order], clock[order]
         return bool(((done[1:] == done[:-1]) & (clock[1:] == clock[:-1])).any())
 
@@ -70,32 +67,3 @@ class ScheduleStates(Sequence[ScheduleState]):
             clock >> 32 if self._timed else None,
             clock & 0xFFFFFFFF if self._worst else None,
         )
-
-    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """Return the index of a state by binary search."""
-        index = self._find(value)
-        if index < 0 or index not in range(len(self))[start:stop]:
-            raise ValueError(f"{value!r} is not a state here")
-        return index
-
-    def __contains__(self, value: object) -> bool:
-        return self._find(value) >= 0
-
-    def _find(self, value: object) -> int:
-        """Return the index of a state, -1 if there is none."""
-        if not isinstance(value, tuple) or len(value) != 3 or not isinstance(value[0], tuple):
-            return -1
-        try:
-            mask = np.uint64(sum(1 << self.names.index(name) for name in value[0]))
-        except ValueError:
-            return -1
-        low = int(np.searchsorted(self._done, mask, sorter=self._by_mask))
-        high = int(np.searchsorted(self._done, mask, side="right", sorter=self._by_mask))
-        for index in self._by_mask[low:high].tolist():
-            if self[index] == value:
-                return int(index)
-        return -1
-
-    @cached_property
-    def _by_mask(self) -> Longs:
-        return np.argsort(self._done, kind="stable")

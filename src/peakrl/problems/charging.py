@@ -86,7 +86,6 @@ class VehicleCharging(Problem):
     name: str = "vehicle charging"
     constraint_names: Sequence[str] = field(default=("connection", "departure"), init=False)
     stationary: bool = field(default=False, init=False)
-    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     @cached_property
     def most_load(self) -> tuple[int, ...]:

@@ -70,7 +70,6 @@ class FlowShop(Problem):
     reward_range: tuple[float, float] = field(default=(-1.0, 0.0), init=False, repr=False)
     stationary: bool = field(default=False, init=False)
     horizon: int = field(init=False)
-    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", len(self.limits))

@@ -17,7 +17,7 @@ argmin_a |T'(T, w, a) - G|, the least such power.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -81,7 +81,6 @@ class Thermostat(Problem):
     name: str = "thermostat"
     constraint_names: Sequence[str] = field(default=("not too cold", "not too hot"), init=False)
     stationary: bool = field(default=False, init=False)
-    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     def band(self, hour: int) -> Band:
         """Return the lowest and the highest allowed temperature of an hour."""

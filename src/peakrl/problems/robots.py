@@ -129,7 +129,6 @@ class BatteryRobot(Problem):
     constraint_names: Sequence[str] = field(default=("battery", "pit"), init=False)
     reward_range: tuple[float, float] = field(default=(0.0, 1.0), init=False, repr=False)
     stationary: bool = field(default=True, init=False)
-    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def chargers(self) -> frozenset[Cell]:

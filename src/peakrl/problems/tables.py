@@ -25,14 +25,14 @@ from peakrl.checks import check_bounds, check_count, check_range, real
 from peakrl.errors import PeakError, ProblemError, StorageError
 from peakrl.memory import MOST_STEPS
 from peakrl.problem import Outcome, Problem
-from peakrl.specs.csv_table import read_csv
+from peakrl.specs.csv_table import number_cell, prefixed, read_csv, whole_cell
 from peakrl.specs.registry import problem
 from peakrl.storage import SHARE, available_memory, opened
 from peakrl.tabular import TabularModel
 
-REQUIRED, OPTIONAL = ("state", "action", "next_state", "reward"), ("probability", "step")
+TEXTS = ("state", "action", "next_state")
+REQUIRED, OPTIONAL = (*TEXTS, "reward"), ("probability", "step")
 ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _WORD = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -236,13 +236,15 @@ def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) ->
     state_of, action_of = label_maker(rows, ("state", "next_state")), label_maker(rows, ("action",))
     table: dict[tuple[int, Hashable], dict[Hashable, list[Outcome]]] = {}
     for where, cells in rows:
-        step = step_of(cells["step"], f"{where}, column 'step'", horizon) if "step" in columns else 0
-        outcome = Outcome(
-            number(cells["probability"], f"{where}, column 'probability'") if "probability" in columns else 1.0,
-            state_of(cells["next_state"]),
-            number(cells["reward"], f"{where}, column 'reward'"),
-            tuple(number(cells[name], f"{where}, column {name!r}") for name in constraints),
-        )
+        step, numbers = 0, {"probability": 1.0}
+        for name, cell in cells.items():
+            with prefixed(f"{where}, column {name!r}"):
+                if name == "step":
+                    step = whole_cell(cell, 0, horizon - 1)
+                elif name not in TEXTS:
+                    numbers[name] = number_cell(cell)
+        paid = numbers["reward"], tuple(numbers[name] for name in constraints)
+        outcome = Outcome(numbers["probability"], state_of(cells["next_state"]), *paid)
         actions = table.setdefault((step, state_of(cells["state"])), {})
         outcomes = actions.setdefault(action_of(cells["action"]), [])
         if outcomes and "probability" not in columns:
@@ -293,21 +295,3 @@ def label_maker(rows: Sequence[tuple[str, dict[str, str]]], columns: Sequence[st
     if all(_WORD.fullmatch(cells[column]) for _, cells in rows for column in columns):
         return lambda cell: int(cell) if _WORD.fullmatch(cell) else cell
     return str
-
-
-def number(cell: str, where: str) -> float:
-    """Return a finite number or raise."""
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ProblemError(f"{where}: the cell is {cell[:40]!r}; it must be a number")
-    return value
-
-
-def step_of(cell: str, where: str, horizon: int) -> int:
-    """Return a step or raise."""
-    if not _WHOLE.fullmatch(cell) or not 0 <= int(cell) < horizon:
-        raise ProblemError(f"{where}: the cell is {cell[:40]!r}; steps count from 0 to {horizon - 1}")
-    return int(cell)

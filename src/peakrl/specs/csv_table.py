@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from peakrl.errors import ProblemError, StorageError
+from peakrl.errors import PeakError, ProblemError, StorageError
 from peakrl.storage import read_file
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class CsvTable(NamedTuple):
@@ -60,3 +65,36 @@ def read_csv(path: Path, required: Sequence[str], optional: Sequence[str], of: s
     if not rows:
         raise ProblemError(f"{path}: the file has a header but no {of}s")
     return CsvTable(columns, rows)
+
+
+def whole_cell(cell: str, least: int, most: int, otherwise: str = "") -> int:
+    """Return the whole number of a cell, or raise."""
+    if not _WHOLE.fullmatch(cell) or not least <= int(cell) <= most:
+        raise ProblemError(f"the cell is {shown(cell)}; it must be a whole number from {least} to {most:,}{otherwise}")
+    return int(cell)
+
+
+def number_cell(cell: str, above: float = -math.inf) -> float:
+    """Return the finite number of a cell, or raise."""
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > above):
+        limit = f" above {above:g}" if above > -math.inf else ""
+        raise ProblemError(f"the cell is {shown(cell)}; it must be a number{limit}")
+    return number
+
+
+def shown(cell: str) -> str:
+    """Return a cell for a message."""
+    return repr(cell if len(cell) <= 40 else cell[:40] + "...") if cell else "empty"
+
+
+@contextmanager
+def prefixed(where: str) -> Iterator[None]:
+    """Begin the message of an error with `where`."""
+    try:
+        yield
+    except PeakError as error:
+        raise ProblemError(f"{where}: {error}") from None

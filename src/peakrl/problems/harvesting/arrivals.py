@@ -287,12 +287,12 @@ def recorded_sequences(given: Any, *, horizon: int, max_arrival: int) -> Longs:
     return np.ascontiguousarray(numbers[..., :horizon])
 
 
-def as_days(given: Any, largest: int) -> Longs:
-    """Return recorded arrivals [day, step]; a single day may have no first axis."""
-    days = np.atleast_2d(check_integers(given, "days", largest, otherwise=" (max_arrival)"))
-    if days.ndim != 2 or days.size == 0:
-        raise ProblemError(f"days have shape {np.shape(given)}; they must be [day, step] and not empty")
-    return days
+def as_sequences(given: Any, what: str, largest: int | None = None) -> Longs:
+    """Return recorded arrivals [sequence, step]; a single sequence may have no first axis."""
+    numbers = np.atleast_2d(check_integers(given, what, largest, otherwise=" (max_arrival)" if largest else ""))
+    if numbers.ndim != 2 or numbers.size == 0:
+        raise ProblemError(f"{what} have shape {np.shape(given)}; they must be [sequence, step] and not empty")
+    return numbers
 
 
 def whole_number(given: Any, what: str, least: int, most: int | None = None) -> int:

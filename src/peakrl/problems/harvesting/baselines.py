@@ -22,10 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import check_integers
-from peakrl.errors import PolicyError, ProblemError
+from peakrl.errors import PolicyError
 from peakrl.policy.tables import Policy
-from peakrl.problems.harvesting.arrivals import FrozenArrivals, whole_number
+from peakrl.problems.harvesting.arrivals import FrozenArrivals, as_sequences, whole_number
 from peakrl.problems.harvesting.energy import EnergyHarvesting, checked_base, checked_peak, rate
 from peakrl.problems.harvesting.known_arrivals import best_totals, taut_totals
 from peakrl.tabular import TabularModel
@@ -75,19 +74,19 @@ def balanced_policy(problem: EnergyHarvesting, model: TabularModel | None = None
 
 def greedy_rates(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
     """Return [sequence]: the total rate of the greedy rule on each row of `arrivals`."""
-    sequences = as_sequences(arrivals)
+    sequences = as_sequences(arrivals, "arrivals")
     return spend(sequences, np.full(len(sequences), math.inf), battery, peak_power, log_base)
 
 
 def balanced_rates(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
     """Return [sequence]: the total rate of spending the mean of each sequence (non-causal, real powers)."""
-    sequences = as_sequences(arrivals)
+    sequences = as_sequences(arrivals, "arrivals")
     return spend(sequences, sequences.mean(axis=1), battery, peak_power, log_base)
 
 
 def integer_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log_base: float = 2) -> Floats:
     """Return [sequence]: the largest total rate of whole powers below the peak (non-causal)."""
-    sequences = as_sequences(arrivals)
+    sequences = as_sequences(arrivals, "arrivals")
     capacity = whole_number(battery, "battery", 0)
     base = checked_base(log_base)
     top = min(math.floor(checked_peak(peak_power)), capacity + int(sequences.max()))
@@ -99,7 +98,7 @@ def convex_bound(arrivals: Any, *, battery: int = 20, peak_power: float = 8, log
 
     By dynamic water-filling (`problems.harvesting.known_arrivals`), some microseconds per sequence.
     """
-    sequences = as_sequences(arrivals)
+    sequences = as_sequences(arrivals, "arrivals")
     capacity = whole_number(battery, "battery", 0)
     peak, base = checked_peak(peak_power), checked_base(log_base)
     totals: Floats = taut_totals(sequences, float(capacity), float(peak)) / math.log(base)
@@ -116,14 +115,6 @@ def spend(sequences: Longs, target: Floats, battery: int, peak_power: float, log
         total += np.log1p(power)
         level = np.minimum(capacity, level + arrival - power)
     return total / math.log(checked_base(log_base))
-
-
-def as_sequences(arrivals: Any) -> Longs:
-    """Return whole-number arrivals [sequence, step]; a single sequence may have no first axis."""
-    sequences = np.atleast_2d(check_integers(arrivals, "arrivals"))
-    if sequences.ndim != 2 or sequences.size == 0:
-        raise ProblemError(f"arrivals have shape {np.shape(arrivals)}; they must be [sequence, step] and not empty")
-    return sequences
 
 
 # With random arrivals -----------------------------------------------------------------------------------------

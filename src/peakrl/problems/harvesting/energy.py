@@ -57,7 +57,6 @@ class EnergyHarvesting(Problem):
     reward_range: tuple[float, float] = field(init=False, repr=False)
     constraint_bounds: Sequence[float] = field(init=False, repr=False)
     stationary: bool = field(init=False, repr=False)
-    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         values = {

@@ -20,7 +20,7 @@ which would be optimal with a large battery that is never empty.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -69,7 +69,6 @@ class FadingChannel(Problem):
     name: str = "fading channel"
     constraint_names: Sequence[str] = field(default=("peak power",), init=False)
     stationary: bool = field(init=False, repr=False)
-    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stationary", self.arrivals.stationary)

@@ -29,7 +29,7 @@ import numpy as np
 from peakrl.checks import check_count, check_hours, check_number, check_numbers
 from peakrl.errors import ProblemError, StorageError
 from peakrl.policy.tables import Policy
-from peakrl.problems.harvesting.arrivals import HourlyArrivals, as_days
+from peakrl.problems.harvesting.arrivals import HourlyArrivals, as_sequences
 from peakrl.problems.harvesting.energy import EnergyHarvesting, energy_harvesting
 from peakrl.specs.csv_table import read_lines
 from peakrl.specs.registry import problem
@@ -143,7 +143,7 @@ def fit_arrivals(days: Any, *, max_arrival: int = 10, smoothing: float = 1.0) ->
     """Return the arrivals fitted to days [day, step]; formulas at the top of this module."""
     top = check_count(max_arrival, "max_arrival", 1, 1_000, error=ProblemError)
     weight = check_number(smoothing, "smoothing", above=0, error=ProblemError)
-    seen = as_days(days, top)
+    seen = as_sequences(days, "days", top)
     count, steps = seen.shape
     size = top + 1
     counted = np.array([np.bincount(seen[:, step], minlength=size) for step in range(steps)])
@@ -214,7 +214,7 @@ class JudgedDays(NamedTuple):
 
 def judge_days(problem: EnergyHarvesting, policy: Policy, days: Any) -> JudgedDays:
     """Return what `policy` earns and violates on recorded days [day, step]."""
-    seen = as_days(days, problem.arrivals.largest)
+    seen = as_sequences(days, "days", problem.arrivals.largest)
     if seen.shape[1] != problem.horizon:
         raise ProblemError(f"days hold {seen.shape[1]} steps; the problem has {problem.horizon}")
     rates, violations = np.zeros(len(seen)), np.zeros(len(seen))

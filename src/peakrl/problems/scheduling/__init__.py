@@ -27,26 +27,8 @@ from peakrl.problems.scheduling.problem import (
 from peakrl.problems.scheduling.subset_orders import best_order
 
 __all__ = [
-    "InfeasibleSchedule",
-    "Job",
-    "MachineScheduling",
-    "Schedule",
-    "best_order",
-    "draw_jobs",
-    "dt_order",
-    "dt_order_or_least_late",
-    "earliest_deadline_order",
-    "earliest_due_order",
-    "evaluate_order",
-    "gantt",
-    "infeasible_reason",
-    "machine_scheduling",
-    "order_of",
-    "order_rule",
-    "read_jobs",
-    "scheduling_example",
-    "shortest_processing_order",
-    "simulate_known_times",
-    "uniform",
-    "with_time",
-]
+    "InfeasibleSchedule", "Job", "MachineScheduling", "Schedule", "best_order", "draw_jobs", "dt_order",
+    "dt_order_or_least_late", "earliest_deadline_order", "earliest_due_order", "evaluate_order", "gantt",
+    "infeasible_reason", "machine_scheduling", "order_of", "order_rule", "read_jobs", "scheduling_example",
+    "shortest_processing_order", "simulate_known_times", "uniform", "with_time",
+]  # fmt: skip

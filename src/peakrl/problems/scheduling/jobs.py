@@ -17,15 +17,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from peakrl.checks import ROUNDING, check_count, check_number, real, whole
-from peakrl.errors import PeakError, ProblemError
+from peakrl.errors import ProblemError
 from peakrl.schedule_labels import JobName
-from peakrl.specs.csv_table import read_csv
+from peakrl.specs.csv_table import number_cell, prefixed, read_csv, whole_cell
 from peakrl.specs.registry import check_names
-
-Parsed = TypeVar("Parsed")
 
 Processing = int | Mapping[int, float] | Sequence[tuple[float, int]]
 #: (probability, time) pairs by increasing time.
@@ -34,7 +32,6 @@ Pairs = tuple[tuple[float, int], ...]
 REQUIRED, OPTIONAL = ("processing", "due", "deadline"), ("weight", "name", "release")
 #: A hyphen, or the dash into which word processors turn it.
 _RANGE = re.compile(r"([0-9]{1,12})\s*[-\u2013]\s*([0-9]{1,12})")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,12}")
 LARGEST_TIME = 10**9
 #: Largest number of times of a uniform processing time: each is an outcome of every state.
 MOST_TIMES = 10_000
@@ -240,7 +237,8 @@ def read_jobs(path: str | Path) -> tuple[Job, ...]:
         if name in places:
             raise ProblemError(f"{where}, column 'name': {name!r} is the name of {places[name]} already")
         places[name] = where.rpartition(", ")[2]
-    return _located(str(path), named_jobs, jobs)
+    with prefixed(str(path)):
+        return named_jobs(jobs)
 
 
 def _job_of_row(cells: Mapping[str, str], where: str) -> Job:
@@ -248,17 +246,10 @@ def _job_of_row(cells: Mapping[str, str], where: str) -> Job:
     values: dict[str, Any] = {"name": cells.get("name") or None}
     for column, parse in _PARSERS.items():
         if column in REQUIRED or cells.get(column):
-            values[column] = _located(f"{where}, column {column!r}", parse, cells[column])
-    # The only remaining error involves two columns: the deadline and the processing time.
-    return _located(f"{where}, column 'deadline'", lambda: Job(**values))
-
-
-def _located(where: str, make: Callable[..., Parsed], *arguments: Any) -> Parsed:
-    """Call `make`; begin the message of its error with `where`."""
-    try:
-        return make(*arguments)
-    except PeakError as error:
-        raise ProblemError(f"{where}: {error}") from None
+            with prefixed(f"{where}, column {column!r}"):
+                values[column] = parse(cells[column])
+    with prefixed(f"{where}, column 'deadline'"):  # the only remaining error involves the processing time as well
+        return Job(**values)
 
 
 def _range_of(text: str) -> Processing | None:
@@ -267,27 +258,16 @@ def _range_of(text: str) -> Processing | None:
     return uniform(int(matched[1]), int(matched[2])) if matched else None
 
 
-def _whole(cell: str, least: int = 1, otherwise: str = "") -> int:
-    if not _WHOLE.fullmatch(cell):
-        shown = repr(cell if len(cell) <= 40 else cell[:40] + "...") if cell else "empty"
-        raise ProblemError(f"the cell is {shown}; it must be a whole number{otherwise}")
-    return check_count(int(cell), "the cell", least, LARGEST_TIME, error=ProblemError)
-
-
-def _weight(cell: str) -> float:
-    try:
-        number = float(cell)
-    except ValueError:
-        number = math.nan
-    return check_number(number, "the cell", above=0, error=ProblemError)
+def _time(cell: str, otherwise: str = "") -> int:
+    return whole_cell(cell, 1, LARGEST_TIME, otherwise)
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
-    "processing": lambda cell: _range_of(cell) or _whole(cell, otherwise=" or a range such as 2-4"),
-    "due": _whole,
-    "deadline": _whole,
-    "weight": _weight,
-    "release": lambda cell: _whole(cell, least=0),
+    "processing": lambda cell: _range_of(cell) or _time(cell, " or a range such as 2-4"),
+    "due": _time,
+    "deadline": _time,
+    "weight": lambda cell: number_cell(cell, above=0),
+    "release": lambda cell: whole_cell(cell, 0, LARGEST_TIME),
 }
 
 
@@ -308,7 +288,8 @@ def _job_of_table(entry: Any, where: str) -> Job:
     if not isinstance(entry, Mapping):
         raise ProblemError(f"{where} is {entry!r}; it must be a table with {', '.join(REQUIRED)}")
     check_names(signature(Job).parameters, entry, f"{where}.")
-    return _located(where, lambda: Job(**{**entry, "processing": _plain_processing(entry["processing"])}))
+    with prefixed(where):
+        return Job(**{**entry, "processing": _plain_processing(entry["processing"])})
 
 
 def _plain_processing(given: Any) -> Any:

@@ -43,7 +43,6 @@ class MachineScheduling(Problem):
     horizon: int = field(init=False, repr=False, compare=False)
     reward_range: tuple[float, float] = field(init=False, repr=False, compare=False)
     constraint_bounds: Sequence[float] = field(init=False, repr=False, compare=False)
-    spec: Mapping[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     constraint_names = ("deadline",)
     # Outcomes do not depend on the step, which is the number of finished jobs.
