@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.cli.options import File, Json, Packages, Trusted, read_problem
+from peakrl.cli.options import File, Json, Packages, Trusted, option, read_problem
 from peakrl.cli.output import print_json, print_table, say
 from peakrl.errors import SettingsError
 
@@ -19,20 +19,15 @@ if TYPE_CHECKING:
 
 def certify(
     file: File,
-    policy: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="A policy of `peakrl solve --policy` or a run of `peakrl train --out`."),
-    ],
+    policy: Annotated[Path, option("A policy of `peakrl solve --policy` or a run of `peakrl train --out`.", "FILE")],
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Require a value within epsilon of the best safe policy and a violation of at most epsilon."),
+        option("Require a value within epsilon of the best safe policy and a violation of at most epsilon."),
     ] = None,
-    episodes: Annotated[
-        int | None, typer.Option(metavar="N", help="Use up to N new episodes instead of exact computation.")
-    ] = None,
-    failure_probability: Annotated[float, typer.Option(help="Of all bounds from episodes together.")] = 0.05,
-    seed: Annotated[int | None, typer.Option(help="Of the episodes; default: random.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the certificate, for `peakrl verify`.")] = None,
+    episodes: Annotated[int | None, option("Use up to N new episodes instead of exact computation.", "N")] = None,
+    failure_probability: Annotated[float, option("Of all bounds from episodes together.")] = 0.05,
+    seed: Annotated[int | None, option("Of the episodes; default: random.")] = None,
+    out: Annotated[Path | None, option("Save the certificate, for `peakrl verify`.", "FILE")] = None,
     as_json: Json = False,
     trust: Trusted = False,
     package: Packages = None,
@@ -90,14 +85,13 @@ def evaluate(
             metavar="FILE", help="A run of `peakrl train --out`, or a policy of `peakrl solve --policy` with --problem."
         ),
     ],
-    policy: Annotated[str, typer.Option(help="last, or averaged (the mixture of all policies, Theorem 1).")] = "last",
+    policy: Annotated[str, option("last, or averaged (the mixture of all policies, Theorem 1).")] = "last",
     simulate: Annotated[
         int | None, typer.Option(metavar="N", min=2, help="Also simulate N episodes, at least 2.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the simulated episodes.")] = 0,
+    seed: Annotated[int, option("Of the simulated episodes.")] = 0,
     problem: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The problem file; required for a policy file and for environments."),
+        Path | None, option("The problem file; required for a policy file and for environments.", "FILE")
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 1 if the policy may violate a constraint.")

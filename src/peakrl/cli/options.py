@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -27,6 +27,11 @@ Packages = Annotated[
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A problem file, or a built-in problem as for `peakrl solve`.")
 ]
+
+
+def option(help: str, metavar: str | None = None) -> Any:
+    """Return an option with its description and the name of its value."""
+    return typer.Option(metavar=metavar, help=help)
 
 
 def asking(read: Callable[[Trust], Read], trust: Trust | None) -> Read:

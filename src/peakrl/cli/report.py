@@ -8,19 +8,17 @@ from typing import Annotated
 
 import typer
 
-from peakrl.cli.options import Json, Packages, Trusted, read_problem
+from peakrl.cli.options import Json, Packages, Trusted, option, read_problem
 from peakrl.cli.output import print_json, say
 
 
 def report(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A run file, a sweep folder, or a folder of runs.")],
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="File of the page; default: inside of the folder, or next to the run."),
+        Path | None, option("File of the page; default: inside of the folder, or next to the run.", "FILE.html")
     ] = None,
     problem: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The problem file; for a run without its model or on an environment."),
+        Path | None, option("The problem file; for a run without its model or on an environment.", "FILE")
     ] = None,
     as_json: Json = False,
     trust: Trusted = False,

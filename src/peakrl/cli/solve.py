@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.cli.options import File, Json, Packages, Trusted, read_problem
+from peakrl.cli.options import File, Json, Packages, Trusted, option, read_problem
 from peakrl.cli.output import print_json, print_table, say
 from peakrl.errors import SettingsError
 
@@ -30,18 +30,11 @@ def solve(
     ] = None,
     jobs: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.csv", help="Solve a table of jobs: columns processing, due, deadline, weight, name, release."
-        ),
+        option("Solve a table of jobs: columns processing, due, deadline, weight, name, release.", "FILE.csv"),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw the Gantt chart (jobs with fixed times only).")
-    ] = None,
+    plot: Annotated[Path | None, option("Draw the Gantt chart (jobs with fixed times only).", "FILE.png")] = None,
     policy: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Save the optimal policy: .csv, .json, or any other name for `peakrl evaluate`."
-        ),
+        Path | None, option("Save the optimal policy: .csv, .json, or any other name for `peakrl evaluate`.", "FILE")
     ] = None,
     budget: Annotated[
         str | None,
@@ -218,12 +211,9 @@ COLUMNS = ["step", "states", "safe states", "actions", "safe actions"]
 def shield(
     file: File,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Save the safe set: .csv, .json, or any other name for `peakrl.load`."),
+        Path | None, option("Save the safe set: .csv, .json, or any other name for `peakrl.load`.", "FILE")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw the safe share by step (.png, .pdf, .svg).")
-    ] = None,
+    plot: Annotated[Path | None, option("Draw the safe share by step (.png, .pdf, .svg).", "FILE.png")] = None,
     as_json: Json = False,
     trust: Trusted = False,
     package: Packages = None,

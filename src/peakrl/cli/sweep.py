@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.cli.options import Json, Packages, Trusted, asking
+from peakrl.cli.options import Json, Packages, Trusted, asking, option
 from peakrl.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Sweep file: problems, settings and seeds.")],
-    folder: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder of the results; default: that of the file.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Number of processes; default: one per core.")] = None,
-    engine: Annotated[str, typer.Option(help="processes (this machine), ray or dask.")] = "processes",
-    address: Annotated[str | None, typer.Option(help="Of the Ray or Dask cluster.")] = None,
-    retries: Annotated[int, typer.Option(help="Retries of a run whose worker died.")] = 2,
-    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time limit of a run.")] = None,
+    folder: Annotated[Path | None, option("Folder of the results; default: that of the file.", "FOLDER")] = None,
+    workers: Annotated[int | None, option("Number of processes; default: one per core.")] = None,
+    engine: Annotated[str, option("processes (this machine), ray or dask.")] = "processes",
+    address: Annotated[str | None, option("Of the Ray or Dask cluster.")] = None,
+    retries: Annotated[int, option("Retries of a run whose worker died.")] = 2,
+    time_limit: Annotated[float | None, option("Time limit of a run.", "SECONDS")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List missing runs without running anything.")] = False,
     as_json: Json = False,
     trust: Trusted = False,
@@ -90,15 +88,11 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
 
 def summarize(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a sweep.")],
-    csv: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write one row per run.")] = None,
-    parquet: Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="The same; needs pyarrow.")] = None,
-    curves: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write the learning curves: one row per point.")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Largest gap that counts as solved; default: 1 % of the optimum.")
-    ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    csv: Annotated[Path | None, option("Write one row per run.", "FILE.csv")] = None,
+    parquet: Annotated[Path | None, option("The same; needs pyarrow.", "FILE.parquet")] = None,
+    curves: Annotated[Path | None, option("Write the learning curves: one row per point.", "FILE.csv")] = None,
+    epsilon: Annotated[float | None, option("Largest gap that counts as solved; default: 1 % of the optimum.")] = None,
+    confidence: Annotated[float, option("Of the intervals.")] = 0.95,
     as_json: Json = False,
 ) -> None:
     """Report means with confidence intervals and compare the learners of a sweep."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from peakrl.cli.options import File, Json, Packages, Trusted, read_problem
+from peakrl.cli.options import File, Json, Packages, Trusted, option, read_problem
 from peakrl.cli.output import print_json, print_table, say
 from peakrl.errors import SettingsError
 
@@ -16,15 +16,15 @@ from peakrl.errors import SettingsError
 def audit(
     file: File,
     slack: Annotated[
-        float | None, typer.Option(help="In the unit of the constraints; default: that of the settings in the file.")
+        float | None, option("In the unit of the constraints; default: that of the settings in the file.")
     ] = None,
     penalty: Annotated[
-        float | None, typer.Option(help="eta; default: that of the file, or 2 H I (hi - lo) / (slack / 2).")
+        float | None, option("eta; default: that of the file, or 2 H I (hi - lo) / (slack / 2).")
     ] = None,
-    failure_probability: Annotated[float, typer.Option(help="p of Theorem 1.")] = 0.05,
-    constant: Annotated[float, typer.Option(help="c of Theorem 1 (unspecified there).")] = 1.0,
+    failure_probability: Annotated[float, option("p of Theorem 1.")] = 0.05,
+    constant: Annotated[float, option("c of Theorem 1 (unspecified there).")] = 1.0,
     relaxed: Annotated[
-        bool | None, typer.Option(help="Also solve the relaxed problem, a linear program; default: if it is small.")
+        bool | None, option("Also solve the relaxed problem, a linear program; default: if it is small.")
     ] = None,
     as_json: Json = False,
     trust: Trusted = False,
@@ -64,14 +64,14 @@ LABELS = {
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="Accuracy of value and violation, for rewards in [0, 1].")],
-    problem: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the sizes from this problem file.")] = None,
-    states: Annotated[int | None, typer.Option(help="S, the largest number of states at a step.")] = None,
-    actions: Annotated[int | None, typer.Option(help="A, the largest number of actions in a state.")] = None,
-    horizon: Annotated[int | None, typer.Option(help="H, the steps of an episode.")] = None,
-    constraints: Annotated[int | None, typer.Option(help="I, the number of constraints; default: 1.")] = None,
-    failure_probability: Annotated[float, typer.Option(help="p, the failure probability.")] = 0.05,
-    constant: Annotated[float, typer.Option(help="c of Theorem 1 (unspecified there).")] = 1.0,
+    epsilon: Annotated[float, option("Accuracy of value and violation, for rewards in [0, 1].")],
+    problem: Annotated[Path | None, option("Take the sizes from this problem file.", "FILE")] = None,
+    states: Annotated[int | None, option("S, the largest number of states at a step.")] = None,
+    actions: Annotated[int | None, option("A, the largest number of actions in a state.")] = None,
+    horizon: Annotated[int | None, option("H, the steps of an episode.")] = None,
+    constraints: Annotated[int | None, option("I, the number of constraints; default: 1.")] = None,
+    failure_probability: Annotated[float, option("p, the failure probability.")] = 0.05,
+    constant: Annotated[float, option("c of Theorem 1 (unspecified there).")] = 1.0,
     as_json: Json = False,
     trust: Trusted = False,
     package: Packages = None,

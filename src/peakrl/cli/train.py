@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peakrl.cli.options import Json, Packages, Trusted, read_problem
+from peakrl.cli.options import Json, Packages, Trusted, option, read_problem
 from peakrl.cli.output import print_json, print_table, say
 from peakrl.errors import SettingsError, StorageError
 
@@ -40,21 +40,16 @@ def train(
         ),
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="Total number of episodes; default: that of the file or of the resumed run.")
+        int | None, option("Total number of episodes; default: that of the file or of the resumed run.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the run; default: that of the file.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Save the run here, with checkpoints while it learns."),
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Resume this run; FILE is required for environments only.")
-    ] = None,
+    seed: Annotated[int | None, option("Seed of the run; default: that of the file.")] = None,
+    out: Annotated[Path | None, option("Save the run here, with checkpoints while it learns.", "RUN")] = None,
+    resume: Annotated[Path | None, option("Resume this run; FILE is required for environments only.", "RUN")] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Write checkpoints here; default: --out, or that of the file.")
+        Path | None, option("Write checkpoints here; default: --out, or that of the file.", "RUN")
     ] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(metavar="N", help="Episodes between checkpoints; default: about every 30 seconds.")
+        int | None, option("Episodes between checkpoints; default: about every 30 seconds.", "N")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start again even if --out or --checkpoint contains a run.")
@@ -62,10 +57,8 @@ def train(
     live: Annotated[
         bool, typer.Option("--live", help="Serve the report page on this computer while it learns.")
     ] = False,
-    port: Annotated[int | None, typer.Option(help="Port of --live; default: any free port.")] = None,
-    tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Log the run for TensorBoard to this folder.")
-    ] = None,
+    port: Annotated[int | None, option("Port of --live; default: any free port.")] = None,
+    tensorboard: Annotated[Path | None, option("Log the run for TensorBoard to this folder.", "DIR")] = None,
     as_json: Json = False,
     trust: Trusted = False,
     package: Packages = None,

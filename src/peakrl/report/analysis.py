@@ -37,13 +37,7 @@ from peakrl.planning import Solution, solve
 from peakrl.planning.backward import value_of
 from peakrl.planning.solution import row_costs
 from peakrl.policy.tables import Policy
-from peakrl.problems.scheduling import (
-    MachineScheduling,
-    Schedule,
-    dt_order_or_least_late,
-    evaluate_order,
-    order_of,
-)
+from peakrl.problems.scheduling import MachineScheduling, Schedule, dt_order_or_least_late, evaluate_order, order_of
 from peakrl.safety.safe_set import SafeSet
 from peakrl.specs.spec import ProblemSpec
 from peakrl.tabular import TabularModel
@@ -133,17 +127,10 @@ class RunAnalysis:
     at_once: bool = False
 
     @classmethod
-    def of(
-        cls,
-        run: LearningRun,
-        known: ModelAnalysis | None = None,
-        *,
-        table: TabularModel | None = None,
-        at_once: bool = False,
-    ) -> RunAnalysis:
-        """Return the analysis of a run; `known` is the analysis of its model, if there is one already."""
+    def of(cls, run: LearningRun, *, table: TabularModel | None = None, at_once: bool = False) -> RunAnalysis:
+        """Return the analysis of a run on its model, or on the transition table of its environment."""
         model = run.model if isinstance(run.model, TabularModel) else table
-        return cls(run, known or (None if model is None else ModelAnalysis(model)), at_once)
+        return cls(run, None if model is None else ModelAnalysis(model), at_once)
 
     @property
     def on_environment(self) -> bool:
@@ -259,11 +246,11 @@ class RunAnalysis:
     @property
     def audit(self) -> Audit | None:
         """The audit of the learner's slack; None without one, or if the model is large or has no constraints."""
-        from peakrl.theory import audit_slack
-
         slack, penalty = self.run.settings.tolerated()
         if not slack or self.optimum is None or not self.exact.model.num_constraints:
             return None
+        from peakrl.theory import audit_slack
+
         return audit_slack(self.exact.model, slack, penalty, relaxed=False)
 
     @property

@@ -42,14 +42,17 @@ def curve_blocks(analysis: RunAnalysis) -> list[Block]:
     if not len(history):
         blocks.append(Text("No history was recorded: learn(..., history=...) sets how often."))
     elif analysis.on_environment:
-        columns = [("episode", history.episode_reward, "grey", "solid", "markers"), mean_so_far(run, "blue")]
+        columns = [
+            ("episode", history.episode_reward, "grey", "solid", "markers"),
+            ("mean so far", history.averaged_value, "blue"),
+        ]
         blocks.append(curves("value", "Observed reward per episode", "reward", history.episode, columns))
     elif history.sampled:
         blocks.append(sampled_chart(analysis))
     elif optimum is not None and optimum.feasible:
         blocks.append(gap_chart(analysis))
     else:
-        columns = [("behavior policy", history.value, "sky"), mean_so_far(run, "orange")]
+        columns = [("behavior policy", history.value, "sky"), ("mean so far", history.averaged_value, "orange")]
         levels = [] if optimum is None else [level("least violating policy", history.episode, optimum.value)]
         blocks.append(curves("value", "Value by episode", "value", history.episode, columns, *levels))
     if len(history):
@@ -63,11 +66,6 @@ def curves(id: str, title: str, y: str, episode: Any, columns: Sequence[Any], *m
     x = episode[keep].tolist()
     series = [Series(name, x, finite(values[keep]), *style) for name, values, *style in columns]
     return Chart(id, title, "episode", y, drawable([*series, *more]), **options)
-
-
-def mean_so_far(run: LearningRun, colour: str) -> tuple[str, Any, str]:
-    """Return the column of the mean over episodes."""
-    return "mean so far", run.history.averaged_value, colour
 
 
 def level(name: str, x: Any, value: float, colour: str = "ink") -> Series:
@@ -375,7 +373,7 @@ ORDERS = {
 
 def schedule_blocks(analysis: RunAnalysis) -> list[Block]:
     """Return Gantt charts of the learned order and of the DT rule; nothing if it is not a scheduling problem."""
-    model, problem = analysis.exact.model, analysis.exact.problem
+    model = analysis.exact.model
     if not isinstance(model.state_labels, ScheduleStates) and not isinstance(model.state_labels[0], ScheduleState):
         return []
     if not model.deterministic:
@@ -384,7 +382,7 @@ def schedule_blocks(analysis: RunAnalysis) -> list[Block]:
         return [Text(f"{model.horizon} jobs are too many for a chart.")]
     if not analysis.schedules:
         return [Text("The run does not contain the jobs, so there is no chart of the order.")]
-    objective, blocks = getattr(problem, "objective", ""), []
+    objective, blocks = getattr(analysis.exact.problem, "objective", ""), []
     for maker, schedule in analysis.schedules.items():
         title, rule = ORDERS[maker]
         bars = [

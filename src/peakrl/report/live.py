@@ -100,7 +100,7 @@ class LiveView:
     def _section(self, run: LearningRun) -> Section:
         if isinstance(run.model, TabularModel) and (self._known is None or self._known.model is not run.model):
             self._known = ModelAnalysis(run.model)
-        return section_of(RunAnalysis.of(run, self._known, at_once=True), self.name)
+        return section_of(RunAnalysis(run, self._known, at_once=True), self.name)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()

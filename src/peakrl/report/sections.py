@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from peakrl.certificates.certificate import between, chance, number
 from peakrl.errors import SettingsError
@@ -127,19 +127,14 @@ def metrics_table(analysis: RunAnalysis) -> Table:
 
 def proof_table(run: LearningRun) -> Table:
     """Return the observations that make up the learner's proof of infeasibility."""
-    rows = [
-        (line.step, shown_state(line.state), repr(line.action), line.violation, dead_end(line.dead_state))
-        for line in run.infeasibility_proof[:MOST_LINES]
-    ]
+    rows = []
+    for line in run.infeasibility_proof[:MOST_LINES]:
+        dead = None if line.dead_state is None else shown_state(line.dead_state)
+        rows.append((line.step, shown_state(line.state), repr(line.action), line.violation, dead))
     count = len(run.infeasibility_proof)
     more = f", the first {len(rows):,} of {count:,}" if count > len(rows) else ""
     caption = f"Proof of infeasibility: every action that was observed to fail, from the initial state on{more}"
     return Table("proof", caption, ("step", "state", "action", "violation", "leads to dead end"), rows)
-
-
-def dead_end(label: Any) -> str | None:
-    """Return the dead-end state that an action led to as text, or None."""
-    return None if label is None else shown_state(label)
 
 
 def audit_blocks(analysis: RunAnalysis) -> list[Block]:
@@ -329,15 +324,17 @@ def scales(analysis: RunAnalysis) -> Iterator[Scale]:
     """Yield value and violation per episode: of the first policy, on average, of the last policy and of the optimum."""
     history, metrics, learned = analysis.run.history, analysis.metrics, analysis.run.certificate
     best = "best safe policy" if analysis.feasible is not False else "least violating policy"
+    names = {"averaged_policy": ("mean while learning", "orange"), "policy": ("last policy", "blue")}
+    names["optimum"] = (best, "ink")
     for quantity in ("value", "violation"):
-        found = {"first policy": float(getattr(history, quantity)[0])} if len(history) else {}
-        names = {"averaged_policy": "mean while learning", "policy": "last policy", "optimum": best}
-        found |= {word: getattr(metrics[key], quantity) for key, word in names.items() if key in metrics}
-        colours = {"first policy": "grey", "mean while learning": "orange", "last policy": "blue", best: "ink"}
-        marks = [Mark(name, one, one, colours[name]) for name, one in found.items() if isfinite(one)]
-        if learned is not None:
-            index = [mark.name for mark in marks].index("last policy")
-            marks[index:index] = proved_mark(learned, quantity)
+        first = [float(one) for one in getattr(history, quantity)[:1] if isfinite(one)]
+        marks = [Mark("first policy", one, one, "grey") for one in first]
+        for key, (name, colour) in names.items():
+            if key == "policy" and learned is not None:
+                marks += proved_mark(learned, quantity)
+            if key in metrics:
+                one = getattr(metrics[key], quantity)
+                marks.append(Mark(name, one, one, colour))
         yield Scale(f"{quantity.capitalize()} per episode", marks)
 
 
