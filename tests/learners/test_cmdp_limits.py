@@ -15,8 +15,7 @@ from peakrl.cli.train import report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptDual, OptPessLP, OptPrimalDual, TripleQ, WeiMDP
 from peakrl.planning.cmdp import limited_costs
-from peakrl.planning.min_cost import least_by_step, least_cost
-from peakrl.planning.occupancy import flow, least_excess
+from peakrl.planning.occupancy import flow, least_by_step, least_cost, least_excess
 from peakrl.report.analysis import RunAnalysis
 from peakrl.report.sections import answer_of, headline
 from peakrl.training import load_run

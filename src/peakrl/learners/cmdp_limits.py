@@ -23,8 +23,7 @@ from pydantic import Field, model_validator
 
 from peakrl.errors import SettingsError
 from peakrl.learners.base import LearnerSettings, Sizes
-from peakrl.planning.min_cost import least_by_step, least_cost, least_words, most_words, within
-from peakrl.planning.occupancy import Chain
+from peakrl.planning.occupancy import Chain, least_by_step, least_cost, least_words, most_words, within
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 

@@ -26,8 +26,15 @@ from peakrl.compile import Target, as_model, compile_model
 from peakrl.errors import SettingsError
 from peakrl.planning.backward import value_of_mixture
 from peakrl.planning.lagrangian import best_plan, best_within
-from peakrl.planning.min_cost import least_words
-from peakrl.planning.occupancy import Flow, flow, least_excess, most_reward, policy_weights, row_weights
+from peakrl.planning.occupancy import (
+    Flow,
+    flow,
+    least_excess,
+    least_words,
+    most_reward,
+    policy_weights,
+    row_weights,
+)
 from peakrl.planning.solution import Solution, at_start, row_costs, solve
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.problem import Outcome, Problem
