@@ -76,7 +76,7 @@ _HOMES = {
         "gym.constrained_env": ("ConstrainedEnv",),
         "gym.export": ("to_gymnasium",),
         "gym.transition_table": ("from_gymnasium",),
-        "learners.assumptions.assumptions": ("Assumptions",),
+        "learners.assumptions": ("Assumptions",),
         "learners.custom": ("Learner",),
         "planning": ("Solution", "solve", "solve_cmdp"),
         "policy.tables": ("Policy",),
@@ -89,7 +89,7 @@ _HOMES = {
         "training.learn": ("learn", "resume"),
         "training.load": ("load",),
         "training.many": ("learn_many",),
-        "training.trainer": ("LearningRun",),
+        "training.run": ("LearningRun",),
     }.items()
     for name in names
 }
@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from peakrl.gym.constrained_env import ConstrainedEnv
     from peakrl.gym.export import to_gymnasium
     from peakrl.gym.transition_table import from_gymnasium
-    from peakrl.learners.assumptions.assumptions import Assumptions
+    from peakrl.learners.assumptions import Assumptions
     from peakrl.learners.custom import Learner
     from peakrl.planning import Solution, solve, solve_cmdp
     from peakrl.policy.tables import Policy
@@ -119,7 +119,7 @@ if TYPE_CHECKING:
     from peakrl.training.learn import learn, resume
     from peakrl.training.load import load
     from peakrl.training.many import learn_many
-    from peakrl.training.trainer import LearningRun
+    from peakrl.training.run import LearningRun
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from peakrl.learners import SafeQ
 from peakrl.problems import energy_harvesting
 from peakrl.report.event_log import MEASURES, EventLog
 from peakrl.training import load_run
-from peakrl.training.trainer import RunView
+from peakrl.training.run import RunView
 
 pytest.importorskip("tensorboardX", reason="tensorboardX is not installed (pip install tensorboardX): no log to try")
 
@@ -34,7 +34,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peakrl.training.rollout.KERNEL_STEPS", (100, 100))
+    monkeypatch.setattr("peakrl.training.trainer.KERNEL_STEPS", (100, 100))
     monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 1e9)  # however long one takes
 
 

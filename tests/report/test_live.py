@@ -27,7 +27,8 @@ from peakrl.learners import SafeQ
 from peakrl.problems import energy_harvesting
 from peakrl.report.live import LiveView
 from peakrl.training import load_run
-from peakrl.training.trainer import RunView, Trainer
+from peakrl.training.run import RunView
+from peakrl.training.trainer import Trainer
 
 MODEL = compile_model(energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1))
 SETTINGS = SafeQ()

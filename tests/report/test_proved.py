@@ -17,7 +17,8 @@ from peakrl.problems import scheduling_example
 from peakrl.report.analysis import RunAnalysis
 from peakrl.report.charts import proof_chart
 from peakrl.training import load_run
-from peakrl.training.trainer import RunView, Trainer
+from peakrl.training.run import RunView
+from peakrl.training.trainer import Trainer
 
 draw_proof = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "examples" / "certified_run.py"))["draw_proof"]
 MODEL = problems.near_tie()

@@ -207,7 +207,7 @@ def test_a_disk_that_fails_for_a_while_does_not_end_the_run(tmp_path, monkeypatc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_saved_before_it_stops(number, tmp_path, monkeypatch):
     model, chosen, path = compile_model(random_problem(6)), SafeQ(), tmp_path / "run"
-    monkeypatch.setattr("peakrl.training.rollout.KERNEL_STEPS", (1, 1 << 20))
+    monkeypatch.setattr("peakrl.training.trainer.KERNEL_STEPS", (1, 1 << 20))
     monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 0.0)
     heard = []
     before = signal.signal(signal.SIGTERM, lambda *_: heard.append("term"))

@@ -14,7 +14,7 @@ from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.learners.base import LearnerSettings
 from peakrl.problems import energy_harvesting
 from peakrl.training import History
-from peakrl.training.trainer import RunView
+from peakrl.training.run import RunView
 
 PROBLEM = energy_harvesting(horizon=4, battery=4, peak_power=3, max_arrival=4, mean=2, std=1)
 MODEL = compile_model(PROBLEM)
@@ -37,7 +37,7 @@ def same(one: LearningRun, other: LearningRun) -> bool:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at the clock every few episodes."""
-    monkeypatch.setattr("peakrl.training.rollout.KERNEL_STEPS", (100, 100))
+    monkeypatch.setattr("peakrl.training.trainer.KERNEL_STEPS", (100, 100))
     monkeypatch.setattr("peakrl.training.trainer.SECONDS_A_PIECE", 1e9)  # however long one takes
 
 

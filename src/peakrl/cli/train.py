@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.env_spec import LearningTarget
     from peakrl.report.live import LiveView
+    from peakrl.training.run import LearningRun, RunView, Watch
     from peakrl.training.spec_file import ProblemFile
-    from peakrl.training.trainer import LearningRun, RunView, Watch
 
 PROOF_LINES = 12
 #: Why a history is sampled, by whether the target is an environment.

@@ -195,8 +195,6 @@ def info_of(value: Any, where: str) -> dict[str, Any]:
     return value
 
 
-#: The fields of a `Step` as a plain tuple, which is faster to create.
-Taken = tuple[float, tuple[float, ...], Observed | None, bool, bool]
 #: Creates a named tuple from a plain one, twice as fast as its constructor.
 named = tuple.__new__
 
@@ -211,10 +209,10 @@ class SingleLane:
         #: Only a constraint function needs the previous observation.
         self._remembers = rules.constraints.function is not None
         #: The latest observation.
-        self.observation: Any = None
+        self._observation: Any = None
         self._step = 0
         #: [number]: argument of `step`, if it is the same object every time.
-        self.actions = list(rules.actions.labels) if rules.actions.sizes is None else None
+        self._actions = list(rules.actions.labels) if rules.actions.sizes is None else None
 
     def begin(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Observed | None]:
         """Start an episode."""
@@ -225,58 +223,46 @@ class SingleLane:
     def advance(self, actions: Sequence[int | None]) -> list[Step | Observed | None]:
         """Take one step."""
         (index,) = actions
-        return [None if index is None else Step(*self.take(index))]
+        return [None if index is None else self.take(index)]
 
-    def take(self, index: int) -> Taken:
+    def take(self, index: int) -> Step:
         """Take one step with an action number."""
-        action = self.action(index)
+        action = self.rules.actions.value(index) if self._actions is None else self._actions[index]
         try:
-            result = self.env.step(action)
+            step = self._checked(action, self.env.step(action))
         except Exception as error:
             raise failure(error) from error
-        return self.after(action, result)
-
-    def action(self, index: int) -> Any:
-        """Return the argument of `step` for an action number."""
-        return self.rules.actions.value(index) if self.actions is None else self.actions[index]
-
-    def at(self, step: int, observation: Any) -> None:
-        """Set the number of steps and the latest observation, after steps that were taken without this object."""
-        self._step, self.observation = step, observation
+        self._step += 1
+        return step
 
     def _reset(self, seed: int | None) -> Observed:
         result = self.env.reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
             raise TargetError(f"reset() returned {shown(result)}; it must return (observation, info)")
         seen = self.rules.seen(result[0], info_of(result[1], "reset()"))
-        self.observation = kept(result[0]) if self._remembers else None
+        self._observation = kept(result[0]) if self._remembers else None
         return seen
 
-    def after(self, action: Any, result: Any) -> Taken:
+    def _checked(self, action: Any, result: Any) -> Step:
         """Return the checked result of a step."""
-        try:
-            taken = self._after(action, result)
-        except Exception as error:
-            raise failure(error) from error
-        self._step += 1
-        return taken
-
-    def _after(self, action: Any, result: Any) -> Taken:
         rules = self.rules
-        observation, reward, over, cut_off, info = five_values(result)
-        info = info_of(info, "step()")
-        over, cut_off = truth(over, "terminated"), truth(cut_off, "truncated")
+        usual = type(result) is tuple and len(result) == 5
+        observation, reward, over, cut_off, info = result if usual else five_values(result)
+        if type(info) is not dict:
+            info = info_of(info, "step()")
         reward = rules.reward(reward)
         following: Observed | None
-        if over or cut_off:
-            following = rules.seen_last(observation, info, terminated=over)
-        else:
+        if over is False and cut_off is False:
             following = rules.seen(observation, info)
-        fields = (self._step, self.observation, action, reward, observation, over, cut_off, info)
+        else:
+            over, cut_off = truth(over, "terminated"), truth(cut_off, "truncated")
+            ends = over or cut_off
+            following = rules.seen_last(observation, info, terminated=over) if ends else rules.seen(observation, info)
+        fields = (self._step, self._observation, action, reward, observation, over, cut_off, info)
         constraints = rules.constraints.read(named(Transition, fields))
         if self._remembers:
-            self.observation = kept(observation)
-        return reward, constraints, following, over, cut_off and not over
+            self._observation = kept(observation)
+        return named(Step, (reward, constraints, following, over, cut_off and not over))
 
 
 def five_values(result: Any) -> tuple[Any, ...]:

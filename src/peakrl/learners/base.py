@@ -6,7 +6,7 @@ from:
 
     settings.make(task)                 once, by `learn`; the task has sizes, bounds and assumptions
     grow(first, ...)                    slots from `first` on are new: enlarge the tables
-    forbid(first row, ...)              which of the new rows are declared to fail (`learners.assumptions.limits`)
+    forbid(first row, ...)              which of the new rows are declared to fail (`learners.assumptions`)
     begin(episode, ...)                 an episode starts: draw or plan, if necessary
       row(step, slot), choices()        the row to take, and the table of all rows to take
       observe(...)                      the outcome of a step; only called if `observes` is True
@@ -16,7 +16,7 @@ from:
 
 On a compiled model a `SamplingAlgorithm` offers `run`: many episodes in one kernel, which also draws the outcomes. It
 gives bit for bit the same results as the calls above with the same random numbers. On environments, episodes are played
-step by step (`training.rollout`).
+step by step (`training.trainer`).
 
 Most algorithms are a `TabularAlgorithm`, which has all of this but the initial values of new states (`start`) and
 the results; how it learns stands in the hooks of its tables (`learners.episode`).
@@ -66,7 +66,7 @@ from peakrl.types import Floats, Ints, Longs
 
 if TYPE_CHECKING:
     from peakrl.gym.adapter import Rules
-    from peakrl.learners.assumptions.assumptions import Assumptions
+    from peakrl.learners.assumptions import Assumptions
     from peakrl.learners.coverage import Outcomes
 
 

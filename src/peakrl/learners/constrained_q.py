@@ -35,8 +35,7 @@ from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions.assumptions import Assumptions
-from peakrl.learners.assumptions.limits import allowed_rows
+from peakrl.learners.assumptions import Assumptions, allowed_rows
 from peakrl.learners.base import (
     Choices,
     Episode,

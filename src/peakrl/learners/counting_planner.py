@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions.limits import allowed_rows
+from peakrl.learners.assumptions import allowed_rows
 from peakrl.learners.base import (
     Choices,
     Episode,

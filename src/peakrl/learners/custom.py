@@ -2,7 +2,7 @@
 
 Life cycle: `begin(task)` once; then in every episode `act` and `observe` in turn, step after step, and `end_episode`.
 `decide` returns the action without exploration, at any time. Such a learner plays step by step on models and
-environments alike (`training.rollout`).
+environments alike (`training.trainer`).
 
 The behaviour policy is sampled: `decide` is called for every reachable state (for environments: every visited state)
 when the number of episodes has grown by 2 %, less often on large models, and counts until the next time.

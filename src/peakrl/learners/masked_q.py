@@ -15,8 +15,7 @@ from pydantic import Field
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.assumptions import Assumptions
-from peakrl.learners.assumptions.limits import allowed_rows
+from peakrl.learners.assumptions import Assumptions, allowed_rows
 from peakrl.learners.base import LearnerSettings, Task
 from peakrl.learners.constants import Bonus
 from peakrl.learners.constrained_q import ConstrainedQ, OptimisticQ

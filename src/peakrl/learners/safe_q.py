@@ -53,17 +53,17 @@ from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions.assumptions import (
+from peakrl.learners.assumptions import (
     NO_GROUPS,
     Assumptions,
     Groups,
+    allowed_rows,
     check_max_reward,
     distribution_starts,
     distributions_of_rows,
     known_violations,
     make_groups,
 )
-from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import Episode, LearnerSettings, Sizes, TabularAlgorithm, Task
 from peakrl.learners.constants import Start, levels, slater_penalty
 from peakrl.learners.episode import Log, Path, note, register

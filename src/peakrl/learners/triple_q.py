@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions.limits import allowed_rows, avoidable
+from peakrl.learners.assumptions import allowed_rows, avoidable
 from peakrl.learners.base import TabularAlgorithm, Task
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.episode import Log, Path, note, register

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions.limits import allowed_rows
+from peakrl.learners.assumptions import allowed_rows
 from peakrl.learners.base import LearnerSettings, TabularAlgorithm, Task
 from peakrl.learners.counts import NO_CELL, TransitionCounts, cells_of, check_counts, count_path, counted_outcomes
 from peakrl.learners.coverage import Outcomes

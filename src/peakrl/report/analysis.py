@@ -46,7 +46,7 @@ from peakrl.types import Floats, Longs
 if TYPE_CHECKING:
     from peakrl.problem import Problem
     from peakrl.theory import Audit
-    from peakrl.training.trainer import LearningRun
+    from peakrl.training.run import LearningRun
 
 PROVED_INFEASIBLE = (
     "infeasible, proved by the learner: every action sequence from an initial state was observed to fail"

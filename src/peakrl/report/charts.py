@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from peakrl.problems.heating import Thermostat
     from peakrl.problems.robots import BatteryRobot
     from peakrl.report.analysis import ModelAnalysis, RunAnalysis
-    from peakrl.training.trainer import LearningRun
+    from peakrl.training.run import LearningRun
 
 #: Most points of a curve.
 POINTS = 2000

@@ -21,7 +21,7 @@ from peakrl.report.blocks import flattened
 from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
-    from peakrl.training.trainer import RunView
+    from peakrl.training.run import RunView
 
 #: Most points of one write; TensorBoard shows about 1,000 in total.
 MOST_POINTS = 500

@@ -23,7 +23,7 @@ from peakrl.tabular import TabularModel
 
 if TYPE_CHECKING:
     from peakrl.report.blocks import Section
-    from peakrl.training.trainer import LearningRun, RunView
+    from peakrl.training.run import LearningRun, RunView
 
 #: Least seconds between two pages; most share of the time for building; seconds since the last request of an open page.
 LEAST, SHARE, OPEN = 2.0, 0.1, 5.0

@@ -22,7 +22,7 @@ from peakrl.errors import SettingsError, StorageError
 from peakrl.report.blocks import Section, exactly, is_number, shown
 from peakrl.storage import reading, write_file
 from peakrl.tabular import TabularModel
-from peakrl.training.trainer import LearningRun
+from peakrl.training.run import LearningRun
 from peakrl.version import __version__
 
 NAME = "report.html"

@@ -22,7 +22,7 @@ from peakrl.report.policy_blocks import explorer, map_blocks
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.tabular import TabularModel
-    from peakrl.training.trainer import LearningRun
+    from peakrl.training.run import LearningRun
 
 #: Most lines of a proof, and most decisions, on the page.
 MOST_LINES, MOST_DECISIONS = 500, 2000

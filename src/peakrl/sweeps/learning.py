@@ -38,7 +38,7 @@ from peakrl.sweeps.store import canonical
 from peakrl.tabular import TabularModel
 from peakrl.training.history import History
 from peakrl.training.learn import Record, is_sampled, learn
-from peakrl.training.trainer import LearningRun
+from peakrl.training.run import LearningRun
 
 FUNCTION = "peakrl.sweeps.learning:learn_run"
 #: Key among settings that cannot be a parameter of a learner.

@@ -11,7 +11,7 @@ from peakrl.compile import Target, as_model, is_problem
 from peakrl.errors import SettingsError, StorageError
 from peakrl.gym.adapter import DetachedEnvironment, Lanes, is_environment, load_rules
 from peakrl.learners import DEFAULT, make_learner
-from peakrl.learners.assumptions.assumptions import NOTHING, Assumptions
+from peakrl.learners.assumptions import NOTHING, Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.model_file import restored_model
@@ -19,6 +19,7 @@ from peakrl.records import Arrays, fields_of
 from peakrl.records import Record as FileRecord
 from peakrl.storage import remove_leftovers
 from peakrl.tabular import TabularModel
+from peakrl.training.run import LearningRun, Watch
 from peakrl.training.run_file import (
     Saver,
     bring_back,
@@ -29,7 +30,7 @@ from peakrl.training.run_file import (
     stored_learner,
     writer,
 )
-from peakrl.training.trainer import LearningRun, Trainer, Watch, drive, pieces
+from peakrl.training.trainer import Trainer, drive, pieces
 
 #: "auto" records this many points; sampled ones if the exact curve might visit more outcomes than this.
 AUTO_POINTS, AUTO_WORK = 1000, 1e10

@@ -8,7 +8,7 @@ from typing import Any
 from peakrl.certificates.certificate import CERTIFICATE, Certificate
 from peakrl.errors import SettingsError, StorageError
 from peakrl.gym.adapter import is_environment
-from peakrl.learners.assumptions.assumptions import Assumptions
+from peakrl.learners.assumptions import Assumptions
 from peakrl.model_file import load_model
 from peakrl.policy.export import POLICY
 from peakrl.policy.files import load_policy

@@ -20,7 +20,7 @@ from peakrl.compile import Target, as_model, is_problem
 from peakrl.cores import usable_cores
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Lanes, is_environment
-from peakrl.learners.assumptions.assumptions import Assumptions
+from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.progress import Progress
@@ -33,7 +33,8 @@ from peakrl.training.learn import (
     prepared,
     recording_interval,
 )
-from peakrl.training.trainer import LearningRun, Trainer, pieces
+from peakrl.training.run import LearningRun
+from peakrl.training.trainer import Trainer, pieces
 
 Kept = TypeVar("Kept")
 #: A `ConstrainedEnv` or another Gymnasium environment, or a function that creates one.

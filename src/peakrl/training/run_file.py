@@ -34,7 +34,7 @@ from peakrl.evaluation.curve import PolicyCurve
 from peakrl.gym.adapter import Lanes, store_rules
 from peakrl.labels import UnstorableLabel, load_labels, store_labels
 from peakrl.learners import learner_from
-from peakrl.learners.assumptions.assumptions import Assumptions
+from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.episode import Changes
 from peakrl.learners.space import GrowingSpace, checked_rows
@@ -238,7 +238,8 @@ def restore(trainer: Trainer, plain: Mapping[str, Any], arrays: Arrays, labels: 
         assert isinstance(space, GrowingSpace)  # an environment
         space.rules.constraints.count = stored_count(plain["constraints"], space.rules.constraints.bounds)
         space.load(labels, part(arrays, "space."))
-        trainer.begin_again()
+        trainer.started = trainer.done
+        trainer.begin_algorithm()
     algorithm = trainer.learned()
     algorithm.load(part(arrays, "engine."))
     overwrite(trainer.generator, arrays["generator"], "generator")

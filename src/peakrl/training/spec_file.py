@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from peakrl.errors import PeakError, ProblemError
 from peakrl.gym.env_spec import EnvironmentSpec, LearningTarget, described_target
 from peakrl.learners import DEFAULT, learner_from
-from peakrl.learners.assumptions.assumptions import Assumptions
+from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.problem import Problem
 from peakrl.specs.problem_file import described, naming

@@ -1,203 +1,69 @@
-"""The training loop: a `Trainer` drives an algorithm on a target, a `LearningRun` is what it returns.
+"""The training loop: a `Trainer` plays the episodes of an algorithm on a target; `drive` adds progress and checkpoints.
 
-On a model the history is exact: pi^k is evaluated for every episode k at which it changed, so the averages of pi-bar^k
-are over all episodes, not over samples. Without randomness the return of an episode is the value of its policy. For
-environments the history holds the returns and violations of the episodes.
+On a model a numba kernel samples many episodes in one call, and the history is exact: pi^k is evaluated for every
+episode k at which it changed, so the averages of pi-bar^k are over all episodes, not over samples. Without randomness
+the return of an episode is the value of its policy. For environments the history holds the returns and violations of
+the episodes.
+
+An environment has lanes (`gym.adapter`) that are stepped one by one, or several together. Episodes are counted in the
+order in which they start; pi^k is the policy at the start of episode k, and the learner sees an episode when it is
+over. Episode k of a single environment is reset with a seed derived from the run's seed and k, so that a resumed run
+sees what an uninterrupted run would have seen. An episode that ends before the horizon earns nothing from then on.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.certificates.certificate import Certificate
 from peakrl.errors import LearnerError, PeakError, SettingsError, TargetError
 from peakrl.evaluation.curve import policy_value
-from peakrl.gym.adapter import Lanes, ModelLane, SingleLane
-from peakrl.learners.assumptions.assumptions import NOTHING, Assumptions
-from peakrl.learners.assumptions.contradictions import DeclarationCheck
-from peakrl.learners.assumptions.limits import Limits
-from peakrl.learners.base import Algorithm, LearnerSettings, ProofHistory, Results, SamplingAlgorithm, Sizes, Task
-from peakrl.learners.coverage import Coverage, find_coverage
+from peakrl.gym.adapter import LaneError, Lanes, ModelLane, Observed, SingleLane, Step, episode_seed
+from peakrl.learners.assumptions import NOTHING, Assumptions, Limits, Observations
+from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Results, SamplingAlgorithm, Sizes, Task
 from peakrl.learners.episode import Changes, Log
-from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import GrowingSpace, ModelSpace
 from peakrl.policy.mixture import AveragedPolicy
-from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.progress import Progress
 from peakrl.sampling import seed_state
 from peakrl.space import MOST_INDICES, StateSpace
 from peakrl.tabular import TabularModel
 from peakrl.training.history import Experience, History, Recorder
-from peakrl.training.rollout import KernelSource, LaneSource, SingleSource
-from peakrl.training.run_file import Interrupts, Saver, writer
+from peakrl.training.run import LearningRun, RunView, Table, Watch, table_of
+from peakrl.training.run_file import Interrupts, Saver
 from peakrl.types import Floats, Ints, Longs
 
 #: Target duration of a piece of work between two looks at the clock, in seconds.
 SECONDS_A_PIECE = 0.5
+#: Steps of a piece, at first and at most: kernels, lanes.
+KERNEL_STEPS = 1 << 16, 1 << 20
+LANE_STEPS = 1 << 10, 1 << 16
 #: Without a history, the progress line shows the value of the current policy on models of up to this many nodes.
 SHOWN_NODES = 200_000
-
-Table = Policy | StochasticPolicy
-FEASIBLE = {True: "feasible", False: "proved infeasible", None: "feasibility not proved"}
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LearningRun:
-    """Result of `learn`: the learned policy, the history and what the learner knows."""
-
-    #: The model, or the states of an environment that were visited.
-    model: StateSpace
-    #: Settings of the learner.
-    settings: LearnerSettings
-    #: What was declared about the target.
-    assumptions: Assumptions
-    #: K: number of episodes.
-    episodes: int
-    #: Seed of the random numbers.
-    seed: int
-    #: Learning curve.
-    history: History
-    #: Number of episodes that violated a constraint.
-    violations: int
-    #: The last episode that violated a constraint (1-based), or None.
-    last_violation_episode: int | None
-    #: True or False if the learner proved it. None: unknown; the absence of violations proves nothing.
-    feasible: bool | None
-    #: The observations that `feasible = False` rests on, starting from a first state.
-    infeasibility_proof: list[Witness]
-    #: Why the run ended before the planned episodes, or None.
-    stop_reason: str | None
-    #: Bounds of a certified learner, review by review; None for other learners.
-    proof_history: ProofHistory | None
-    #: The policies, or functions that compute them on first use.
-    _policy: Table | Callable[[], Table]
-    _followed: Table | Callable[[], Table]
-    _averaged: AveragedPolicy | None
-    _learned: Algorithm | Results
-    _trainer: Trainer | None = None
-
-    @cached_property
-    def policy(self) -> Table:
-        """The learner's best decisions after the last episode, without exploration."""
-        return self._policy() if callable(self._policy) else self._policy
-
-    @cached_property
-    def behavior_policy(self) -> Table:
-        """pi^K, the policy of the last episode."""
-        return self._followed() if callable(self._followed) else self._followed
-
-    @property
-    def averaged_policy(self) -> AveragedPolicy:
-        """pi-bar of Theorem 1: the uniform mixture of pi^1 .. pi^K."""
-        if self._averaged is None:
-            raise PeakError("this run has no list of policy changes: learn(..., average=True) keeps one")
-        return self._averaged
-
-    @cached_property
-    def q(self) -> Floats:
-        """[entry]: the learner's estimate of each action's value (the Q-table of Q-learners)."""
-        return self._learned.values().copy()
-
-    @cached_property
-    def certificate(self) -> Certificate | None:
-        """What a certified learner proved about `policy`, or its current bounds; None for other learners."""
-        return self._learned.certificate()
-
-    @cached_property
-    def issued(self) -> list[dict[str, float]]:
-        """What a certified learner certified, one entry for each epsilon that it reached, in their order.
-
-        Each entry holds `epsilon`, `episodes`, `gap`, `violation_high` and the other bounds at that time. The list is
-        empty for other learners and for a run that is still learning.
-        """
-        return list(getattr(self._learned, "issued", ()))
-
-    @property
-    def proof_episode(self) -> int | None:
-        """The episode that completed the proof of infeasibility; None without such a proof."""
-        return getattr(self._learned, "proved_in", None)
-
-    @property
-    def stored_numbers(self) -> int | None:
-        """Size of the learner's tables; None for a run that is still learning."""
-        return None if isinstance(self._learned, Results) else sum(a.size for a in self._learned.arrays().values())
-
-    @cached_property
-    def coverage(self) -> Coverage | None:
-        """States that `policy` may reach in which its action was never tried, and their probability.
-
-        None for learners that do not count visits, for randomised policies and for a run that is still learning.
-        """
-        model = self.model if isinstance(self.model, TabularModel) else None
-        if isinstance(self._learned, Results) or not isinstance(self.policy, Policy):
-            return None
-        return find_coverage(self._learned, self.policy.rows, model)
-
-    @cached_property
-    def visits(self) -> Longs | None:
-        """[row]: how often the learner took each action, at any step; None for learners that do not count."""
-        return self._learned.visits()
-
-    @cached_property
-    def infeasible_limits(self) -> str | None:
-        """Why the limits are infeasible under the counts observed on an environment, or None.
-
-        None also for learners that count nothing. On a model `learn` raises an error for such limits.
-        """
-        return self._learned.infeasible_limits()
-
-    @property
-    def multipliers(self) -> Floats | None:
-        """[cost]: Lagrange multipliers of the limited violations; None for learners without such limits."""
-        return self._learned.multipliers()
-
-    @property
-    def multiplier_curve(self) -> Floats | None:
-        """[point, 1 + cost]: episode, and the multipliers then; None for learners without such a curve."""
-        return self._learned.multiplier_curve()
-
-    @property
-    def averaged_multipliers(self) -> Floats | None:
-        """[cost]: mean of `multiplier_curve`, the quantity that bounds on primal-dual learners refer to."""
-        curve = self.multiplier_curve
-        return None if curve is None or not len(curve) else curve[:, 1:].mean(axis=0)
-
-    def memory(self) -> Memory | None:
-        """Return the violations that the learner recorded; None for learners that record none."""
-        return self._learned.memory()
-
-    def save(self, path: str | Path) -> None:
-        """Write the run, its model included, to one file for `peakrl.load` and `peakrl.resume`."""
-        if self._trainer is None:
-            raise PeakError("this run cannot be saved: it is a view of a run that is still learning")
-        writer(self._trainer)(Path(path), self._trainer)
-
-    def __repr__(self) -> str:
-        last = f", last in episode {self.last_violation_episode:,}" if self.last_violation_episode else ""
-        coverage = "" if self.coverage is None else f", policy {self.coverage}"
-        limits = "" if self.infeasible_limits is None else f"; {self.infeasible_limits}"
-        return (
-            f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
-            f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{coverage}{limits}>"
-        )
+#: An episode: slots (the one after the last step included), rows, rewards and constraints, those of a step together.
+Walked = tuple[list[int], list[int], list[float], list[float]]
 
 
-def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Results) -> Table:
-    """Return a policy of an algorithm: its action probabilities if it is randomised, else these rows [node]."""
-    chances = algorithm.chances()
-    return Policy(states, rows(), learned) if chances is None else simplest_policy(states, chances)
+class Lane:
+    """An episode in progress."""
+
+    def __init__(self, number: int, played: Episode | None) -> None:
+        self.number = number
+        #: The first state; None until it was observed.
+        self.first: Observed | None = None
+        self.slot = self.row = -1
+        self.played = played
+        #: Steps taken so far.
+        self.step = 0
 
 
 class Trainer:
-    """Drives an algorithm on a target; holds everything that a checkpoint stores."""
+    """Plays episodes of an algorithm on a target; holds everything that a checkpoint stores."""
 
     def __init__(
         self,
@@ -226,11 +92,16 @@ class Trainer:
         self.space: ModelSpace | GrowingSpace
         #: [slot, column]: pi^k of the episode that was started last.
         self.greedy: NDArray[np.int64]
-        self.source: KernelSource | LaneSource
+        #: Changes of the policy since the last complete episode.
+        self._log = Log.of_size(0)
+        #: Environments, and models whose learner has no kernel; None: a kernel plays.
+        self.lanes: Lanes | None = None
+        #: Episodes in a piece of work: at first, and at most.
+        self.pieces = 1, 1
         if isinstance(target, TabularModel):
             self._begin_on_model(target, every)
         else:
-            self._begin_on_lanes(target, every)
+            self._begin_on_environment(target, every)
 
     def _begin_on_model(self, model: TabularModel, every: int) -> None:
         self.space = ModelSpace(model)
@@ -250,16 +121,16 @@ class Trainer:
         algorithm.grow(0, Log.of_size(0))
         limits = Limits.declared(self.assumptions, self.space)
         if limits is not None:
-            DeclarationCheck(limits).check_model(model)
+            limits.check_model(model)
             algorithm.forbid(0, *limits.forbidden(0))
             if isinstance(algorithm, SamplingAlgorithm):
                 self._note_first(algorithm)
         self.greedy = algorithm.greedy()
         if isinstance(algorithm, SamplingAlgorithm):
-            self.source = KernelSource(algorithm)
+            begin, most = KERNEL_STEPS[1 if algorithm.quick else 0], KERNEL_STEPS[1]
+            self.pieces = max(1, begin // model.horizon), max(1, most // model.horizon)
         else:
-            lane = ModelLane(model, self.generator)
-            self.source = LaneSource(lane, self.space, self.assumptions, lambda: algorithm)
+            self._use_lanes(ModelLane(model, self.generator), None)
 
     def _note_first(self, algorithm: Algorithm) -> None:
         """Log the states in which the first policy does not take the first row, which is declared to fail."""
@@ -271,7 +142,7 @@ class Trainer:
         if isinstance(self.recorder, Recorder) and self.recorder.curve is not None:
             self.recorder.curve.pending = list(first)
 
-    def _begin_on_lanes(self, lanes: Lanes, every: int) -> None:
+    def _begin_on_environment(self, lanes: Lanes, every: int) -> None:
         rules, settings = lanes.rules, self.settings
         if self.assumptions.states is not None:
             rules.states = self.assumptions.states
@@ -284,13 +155,26 @@ class Trainer:
         limits = Limits.declared(self.assumptions, self.space)
         if limits is not None and limits.safe is not None and rules.constraints.count is None:
             rules.constraints.count = limits.safe.model.num_constraints
-        source = SingleSource if isinstance(lanes, SingleLane) else LaneSource
-        self.source = source(lanes, self.space, self.assumptions, self._make, limits)
+        self._use_lanes(lanes, limits)
 
-    def begin_again(self) -> None:
-        """Create the algorithm for the states of a file."""
-        assert isinstance(self.source, LaneSource)
-        self.source.begin_again(self)
+    def _use_lanes(self, lanes: Lanes, limits: Limits | None) -> None:
+        self.lanes, self.rules, self.limits = lanes, lanes.rules, limits
+        self.pieces = max(1, LANE_STEPS[0] // self.rules.horizon), max(1, LANE_STEPS[1] // self.rules.horizon)
+        #: Episodes that were started, and is the last one among them?
+        self.started, self._final = 0, False
+        self._running: list[Lane | None] = [None] * lanes.count
+        #: Of episodes that must end together those that are over, those to learn from now; memory for further episodes.
+        self._over: list[Lane] = []
+        self._waiting: list[Episode] = []
+        self._free: list[Episode] = []
+        #: Are new states added at the end of the episode, and the first of them.
+        self._waits = False
+        self._unknown: int | None = None
+        self.observations = Observations(self.assumptions, self.space)
+        #: Is anything declared that a step may contradict?
+        self._watchful = limits is not None or self.observations.active
+        if limits is not None:
+            self.rules.idle = lambda first: first.offer[self._first_choice(first)]
 
     def _make(self) -> Algorithm:
         """Create the algorithm."""
@@ -304,15 +188,13 @@ class Trainer:
 
     # Running -------------------------------------------------------------------------------------------------
 
-    @property
-    def recorded(self) -> bool:
-        """Are the returns of episodes recorded?"""
-        return self.recorder is not None
-
     def advance(self, episodes: int) -> None:
         """Run some more episodes."""
         try:
-            self.source.play(self, episodes)
+            if self.lanes is not None:
+                self._play_lanes(self.lanes, episodes)
+            elif isinstance(self.algorithm, SamplingAlgorithm):
+                self._play_kernel(self.algorithm, episodes)
             if self.stop_reason is not None:  # how far from the end of a piece depends on the clock: read it again
                 self.greedy = self.learned().greedy()
         except (TargetError, LearnerError) as error:
@@ -320,7 +202,7 @@ class Trainer:
                 error.run = self.result()
             raise
 
-    def take(self, count: int, experience: Floats, changes: Changes) -> None:
+    def _take_in(self, count: int, experience: Floats, changes: Changes) -> None:
         """Record the next `count` episodes: reward and violation of each, and the changes of the policy."""
         if self.recorder is not None:
             self.recorder.add(self.done, count, experience, changes)
@@ -333,6 +215,318 @@ class Trainer:
     def stop_reason(self) -> str | None:
         """Why the algorithm stopped, or None."""
         return None if self.algorithm is None else self.algorithm.stop_reason
+
+    def _play_kernel(self, algorithm: SamplingAlgorithm, episodes: int) -> None:
+        """Play episodes on a model: a kernel samples many in one call."""
+        while episodes > 0 and algorithm.stop_reason is None:
+            count = min(episodes, self.pieces[1])
+            # The last episode runs alone, so that its policy can be read before the algorithm learns from it.
+            if count > 1:
+                self._run_kernel(algorithm, count - 1)
+            if algorithm.stop_reason is None:
+                self.greedy = algorithm.greedy()
+                self._run_kernel(algorithm, 1)
+            episodes -= count
+
+    def _run_kernel(self, algorithm: SamplingAlgorithm, count: int) -> None:
+        if self.logs and not len(self._log.node):
+            self._log = Log.of_size(algorithm.log_room + KERNEL_STEPS[1])
+        while count > 0 and algorithm.stop_reason is None:
+            experience = np.empty((count if self.recorder is not None else 0, 4 if algorithm.randomised else 2))
+            self._log.clear()
+            ran = algorithm.run(self.generator, self.done, count, self._log, experience, self.counters)
+            self._take_in(ran, experience[:ran], self._log.changes)
+            count -= ran
+
+    # Environments, and models whose learner has no kernel ------------------------------------------------------
+
+    def _play_lanes(self, lanes: Lanes, episodes: int) -> None:
+        """Play until `episodes` more are complete."""
+        goal = self.done + episodes
+        self.planned = max(self.planned, goal)
+        position: int | None = None
+        try:
+            if self.algorithm is None and lanes.rules.constraints.count is not None:
+                self.begin_algorithm()
+            while self.done < goal and (self.algorithm is None or self.algorithm.stop_reason is None):
+                if self._waiting:
+                    self._complete(self._waiting.pop(0))
+                    continue
+                self._start(lanes, goal)
+                if isinstance(lanes, SingleLane) and self._play_whole(lanes):
+                    continue
+                actions: list[int | None] = [None] * len(self._running)
+                for position, lane in enumerate(self._running):
+                    if lane is not None and lane.first is not None:
+                        actions[position] = self._choose(lane)
+                for position, event in enumerate(lanes.advance(actions)):
+                    lane = self._running[position]
+                    if lane is None or event is None:
+                        continue
+                    if isinstance(event, Observed):
+                        lane.first = event
+                    else:
+                        self._take(position, lane, event)
+        except LaneError as error:
+            cause = error.__cause__
+            self._fail(str(error), error.lane, None if isinstance(cause, PeakError) else cause)
+        except LearnerError as error:
+            raise LearnerError(f"{self._where(position)}: {error}") from error.__cause__
+        except PeakError as error:
+            self._fail(str(error), position, error)
+
+    def begin_algorithm(self) -> Algorithm:
+        """Create the algorithm, once the number of constraints is known."""
+        self.algorithm = self._make()
+        self._grow(0)
+        return self.algorithm
+
+    def _log_since(self, episode: int) -> Log:
+        """Return the log with room for the next episode, whose changes hold from `episode` on."""
+        if self.logs:
+            self._log = self._log.with_room(self.learned().log_room)
+        return self._log.since(episode)
+
+    def _grow(self, first: int) -> None:
+        """Add the slots from `first` on to the tables, without what is declared to fail."""
+        algorithm, log = self.learned(), self._log_since(max(self.started, 1))
+        algorithm.grow(first, log)
+        if self.limits is not None and self.space.slots > self.space.ends:
+            self._forbid(self.limits, max(first, self.space.ends), log if first else Log.of_size(0))
+        if self._final:  # what the last episode follows in states that it is the first to meet
+            self.greedy = np.concatenate([self.greedy, algorithm.greedy()[len(self.greedy) :]])
+
+    def _forbid(self, limits: Limits, first: int, log: Log) -> None:
+        """Forbid in new slots what is declared to fail, and log the rows that replace it."""
+        algorithm, starts = self.learned(), self.space.layout.row_start
+        row = int(starts[first])
+        algorithm.forbid(row, *limits.forbidden(row))
+        if not isinstance(algorithm, SamplingAlgorithm):
+            return  # it logs its rows itself
+        for slot in range(first, self.space.slots) if len(log.node) else ():
+            steps = np.arange(self.space.horizon) if self.space.shared else self.space.slot_step[slot : slot + 1]
+            rows = np.array([algorithm.row(step, slot) for step in steps.tolist()])
+            changed = rows != starts[slot]
+            log.extend(steps[changed] * self.space.layout.node_stride + slot, rows[changed])
+
+    def _start(self, lanes: Lanes, goal: int) -> None:
+        """Start episodes in idle lanes, while the run has any left."""
+        if None not in self._running:
+            return
+        free = [position for position, lane in enumerate(self._running) if lane is None]
+        free, algorithm = free[: max(0, self.planned - self.started)], self.algorithm
+        if algorithm is not None and algorithm.together:
+            free = [] if any(self._running) else free[: algorithm.at_once]
+        if not free:
+            return
+        numbers = range(self.started + 1, self.started + 1 + len(free))
+        for position, number in zip(free, numbers, strict=True):
+            self._running[position] = Lane(number, self._free.pop() if self._free else None)
+            self.started = number
+            if algorithm is not None:
+                algorithm.begin(number, self.generator, self._log_since(number))
+        self._final = self.started >= goal and algorithm is not None
+        if self._final and algorithm is not None:
+            self.greedy = algorithm.greedy()
+        seeds = [episode_seed(self.seed, number) for number in numbers]
+        for position, seen in zip(free, lanes.begin(free, seeds), strict=True):
+            lane = self._running[position]
+            if lane is not None:
+                lane.first = seen
+
+    def _choose(self, lane: Lane) -> int:
+        """Return the action number to take."""
+        algorithm, first = self.algorithm, lane.first
+        assert first is not None  # the first state was observed
+        if algorithm is None:
+            return first.offer[self._first_choice(first)]
+        if lane.slot < 0:
+            lane.slot = self._slot_of(0, first)
+        lane.row = algorithm.row(lane.step, lane.slot)
+        if self._watchful:
+            self._check_choice(lane.step, lane.slot, lane.row)
+        return self.space.action_number(lane.row)
+
+    def _check_choice(self, step: int, slot: int, row: int) -> None:
+        """Raise if the declarations do not allow an action that is about to be taken."""
+        if self.limits is not None:
+            self.limits.check_choice(step, self.space.state_of_slot(slot), self.space.action_of_row(row))
+
+    def _first_choice(self, first: Observed) -> int:
+        """Return the position of the first allowed action, which is taken before there are tables."""
+        if self.limits is None:
+            return 0
+        self._check_first(first)
+        return self.limits.first_allowed(first.state, self._offered(first))
+
+    def _offered(self, seen: Observed) -> list[Hashable]:
+        return [self.rules.actions.labels[index] for index in seen.offer]
+
+    def _check_first(self, first: Observed) -> None:
+        if self.limits is not None:
+            self.limits.check_first(first.state, self._offered(first))
+
+    def _slot_of(self, step: int, seen: Observed) -> int:
+        """Return the slot of a state; add it if it is new."""
+        if step == 0:
+            self._check_first(seen)
+            self.observations.check_first(seen.state)
+        slot = self.space.find(step, seen)
+        if slot < 0:
+            slot = self.space.add(step, seen)
+            if not self._waits:
+                self._grow(slot)
+            elif self._unknown is None:
+                self._unknown = slot
+        return slot
+
+    def _take(self, position: int, lane: Lane, seen: Step) -> None:
+        """Process one step of a lane."""
+        algorithm = self.algorithm or self.begin_algorithm()
+        if lane.slot < 0:
+            self._choose(lane)
+        if lane.played is None:
+            lane.played = Episode(self.rules.horizon, self.rules.constraints.count or 0)
+        step, last = lane.step, lane.step + 1 == self.rules.horizon
+        following = self._following(step, seen)
+        if self._watchful:
+            self._check_step(step, lane.slot, lane.row, seen, following)
+        lane.played.add(lane.slot, lane.row, following, seen.reward, seen.constraints)
+        if algorithm.observes:
+            algorithm.observe(lane.played)
+        lane.slot, lane.step = following, step + 1
+        if seen.over or last:
+            self._running[position] = None
+            if not algorithm.together:
+                self._complete(lane.played)
+                return
+            self._over.append(lane)
+            if not any(self._running):  # all episodes that began together are over
+                self._waiting = [one.played for one in sorted(self._over, key=lambda one: one.number) if one.played]
+                self._over = []
+
+    def _following(self, step: int, seen: Step) -> int:
+        """Return the next slot; an end if the episode is over."""
+        last, shares = step + 1 == self.rules.horizon, self.learned().shares_steps
+        if seen.over and not last:
+            self._check_early_end(step + 1)
+            if shares and seen.truncated:
+                raise TargetError(
+                    f"the episode was cut off after {step + 1} steps of {self.rules.horizon}: what a step leads to "
+                    "depends on the step, so make the horizon no longer than the environment's time limit, or set "
+                    "share_steps=False"
+                )
+        elif seen.following is not None and (shares or not last):
+            # If steps share what they learn, the state after the last step matters to earlier ones.
+            return self._slot_of(step + 1, seen.following)
+        return 0 if self.space.shared else step + 1
+
+    def _check_early_end(self, step: int) -> None:
+        """Raise if 0, the reward of the steps left out, is outside of the reward range."""
+        lo, hi = self.rules.reward_range
+        most = self.assumptions.max_reward
+        hi = hi if most is None else min(hi, most)
+        if not lo <= 0.0 <= hi:
+            raise TargetError(
+                f"the episode is over with {self.rules.horizon - step} steps to go, which earn 0, but rewards lie in "
+                f"{(lo, hi)}: widen reward_range so that it holds 0, or keep episodes as long as the horizon"
+            )
+
+    def _check_step(self, step: int, slot: int, row: int, seen: Step, following: int) -> None:
+        """Raise if a step contradicts a declaration."""
+        violation = sum(max(-value, 0.0) for value in seen.constraints)
+        if self.limits is not None:
+            after = None if seen.over or seen.following is None else seen.following.state
+            state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
+            self.limits.check_step(step, state, action, after, violation)
+        self.observations.check(step, row, seen, following, violation)
+
+    def _complete(self, played: Episode) -> None:
+        """Learn from a finished episode and report it."""
+        self.learned().learn(played, self.started, self._log_since(self.started + 1))
+        earned, violated = sum(played.reward[: played.length].tolist()), sum(played.violation[: played.length].tolist())
+        if violated > 0:
+            self.counters[:] = self.counters[0] + 1, self.done + 1
+        self._take_in(1, np.array([[earned, violated]]), self._log.changes)
+        self._log.clear()
+        played.length = 0
+        self._free.append(played)
+
+    def _fail(self, message: str, position: int | None, cause: BaseException | None) -> NoReturn:
+        """Raise an error that names episode and step."""
+        if self.algorithm is not None:
+            self.greedy = self.algorithm.greedy()
+        raise TargetError(f"{self._where(position)}: {message}") from cause
+
+    def _where(self, position: int | None) -> str:
+        """Return episode and step of a lane, for messages."""
+        lane = self._running[position] if position is not None else next(filter(None, self._running), None)
+        if position is None and len(self._running) > 1:
+            running = [each.number for each in self._running if each is not None]
+            return f"episodes {', '.join(map(str, running))}" if running else f"episode {self.started}"
+        return f"episode {self.started if lane is None else lane.number}, step {0 if lane is None else lane.step}"
+
+    # A single environment plays each episode to its end before the learner sees it, with the same result.
+
+    def _play_whole(self, lanes: SingleLane) -> bool:
+        """Play an episode to its end and learn from it; return whether that was possible."""
+        (lane,), algorithm = self._running, self.algorithm
+        if lane is None or lane.first is None or lane.slot >= 0 or algorithm is None or algorithm.observes:
+            return False
+        played = lane.played or Episode(self.rules.horizon, self.rules.constraints.count or 0)
+        #: States that are new are added at the end of the episode, if the algorithm says what it does there.
+        position = algorithm.place_when_new() if self.limits is None else None
+        self._waits = position is not None
+        try:
+            played.fill(*self._walk(lanes, lane, lane.first, position or 0))
+        finally:
+            self._waits = False
+            if self._unknown is not None:
+                first, self._unknown = self._unknown, None
+                self._grow(first)
+        self._running[0] = None
+        self._complete(played)
+        return True
+
+    def _walk(self, lanes: SingleLane, lane: Lane, first: Observed, position: int) -> Walked:
+        """Play one episode; `position` is that of the action taken in states that are added at its end."""
+        space, last = self.space, self.rules.horizon - 1
+        assert isinstance(space, GrowingSpace)  # an environment
+        slot = self._slot_of(0, first)
+        chosen, begin, by_step, by_slot = self._choices()
+        size, known = space.slots, space.slots if self._unknown is None else self._unknown
+        slots, rows, rewards = [slot], list[int](), list[float]()
+        constraints: list[float] = []
+        for lane.step in range(last + 1):
+            if slot < known:
+                row = chosen[begin + lane.step * by_step + slot * by_slot]
+            else:
+                row = space.starts[slot] + min(position, len(space.offers[slot]) - 1)
+            if self._watchful:
+                self._check_choice(lane.step, slot, row)
+            seen, following = lanes.take(space.numbers[row]), -1
+            if lane.step < last and not seen.terminated and not seen.truncated and seen.following is not None:
+                following = space.find(lane.step + 1, seen.following)
+            if following < 0:
+                following = self._following(lane.step, seen)
+            if self._watchful:
+                self._check_step(lane.step, slot, row, seen, following)
+            if space.slots != size:
+                chosen, begin, by_step, by_slot = self._choices()
+                size, known = space.slots, space.slots if self._unknown is None else self._unknown
+            slot = following
+            slots.append(slot)
+            rows.append(row)
+            rewards.append(seen.reward)
+            constraints += seen.constraints
+            if seen.terminated or seen.truncated:
+                break
+        return slots, rows, rewards, constraints
+
+    def _choices(self) -> tuple[Any, int, int, int]:
+        """Return the rows that are taken, and their layout."""
+        rows, first, by_step, by_slot = self.learned().choices()
+        return memoryview(rows), first, by_step, by_slot  # type: ignore[arg-type]  # an array is a buffer
 
     # Results -------------------------------------------------------------------------------------------------
 
@@ -381,7 +575,8 @@ class Trainer:
         """
         algorithm, states = self.learned(), self.model
         if not watched:
-            self.source.rest()
+            if self.lanes is None:
+                self._log = Log.of_size(0)  # a large one
             if isinstance(self.recorder, Recorder):
                 self.recorder.rest()
         averaged = None
@@ -416,63 +611,6 @@ class Trainer:
         )
 
 
-@dataclass(frozen=True)
-class RunView:
-    """A run in progress, as passed to `learn(..., watch=...)`; valid until that function returns.
-
-    Watching does not change a run: a view reads, and `run()` copies.
-    """
-
-    trainer: Trainer
-    #: Number of episodes at the end of the run.
-    goal: int
-
-    @property
-    def model(self) -> Any:
-        """The model, or the states of an environment that were visited so far."""
-        return self.trainer.model
-
-    @property
-    def settings(self) -> LearnerSettings:
-        """Settings of the learner."""
-        return self.trainer.settings
-
-    @property
-    def seed(self) -> int:
-        """Seed of the run."""
-        return self.trainer.seed
-
-    @property
-    def episodes(self) -> int:
-        """Episodes so far."""
-        return self.trainer.done
-
-    @property
-    def violations(self) -> int:
-        """Episodes so far that violated a constraint."""
-        return int(self.trainer.counters[0])
-
-    def history_after(self, episode: int, *, latest: bool = False) -> History:
-        """Return the points recorded after an episode; with `latest` also the latest episode, recorded or not."""
-        recorder = self.trainer.recorder
-        if recorder is None or not self.episodes:
-            return History.empty()
-        return recorder.history_after(episode, self.episodes if latest else 0)
-
-    def proof_history_after(self, episode: int) -> ProofHistory | None:
-        """Return the bounds of a certified learner after an episode; None for other learners."""
-        proved = None if self.trainer.algorithm is None else self.trainer.algorithm.proof_history()
-        return None if proved is None else proved.after(episode)
-
-    def run(self) -> LearningRun:
-        """Return a copy of the run so far."""
-        return self.trainer.result(watched=True)
-
-
-#: Called at the beginning and after each piece of work, about twice a second; an exception ends the run.
-Watch = Callable[[RunView], None]
-
-
 def drive(
     trainer: Trainer,
     episodes: int,
@@ -499,7 +637,7 @@ def drive(
 
 def pieces(trainer: Trainer, episodes: int, every: int | None = None) -> Iterator[int]:
     """Advance to `episodes` piece by piece and yield the episodes done; multiples of `every` end a piece."""
-    size, largest = trainer.source.pieces
+    size, largest = trainer.pieces
     while trainer.done < episodes and trainer.stop_reason is None:
         goal = episodes if every is None else min(episodes, (trainer.done // every + 1) * every)
         count, begun = min(size, goal - trainer.done), time.perf_counter()

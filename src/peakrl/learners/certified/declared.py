@@ -25,8 +25,7 @@ import numpy as np
 
 from peakrl.errors import SettingsError, TargetError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.assumptions import (
-    ROUNDING,
+from peakrl.learners.assumptions import (
     Assumptions,
     Dynamics,
     check_max_reward,
@@ -46,6 +45,8 @@ NOISE = 1
 MOST_STATES = 1 << 20
 #: Tolerance for the probabilities of one noise in different rows.
 CLOSE = 1e-9
+#: Relative tolerance of declared rewards.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)

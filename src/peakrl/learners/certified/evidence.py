@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import Certificate, Evidence
-from peakrl.learners.assumptions.assumptions import Assumptions
+from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.certified.bounds import FINE
 from peakrl.learners.certified.phases import Rounds
 from peakrl.learners.certified.tables import FIRST, OPEN, PLAYED, TOP, VIOLATED

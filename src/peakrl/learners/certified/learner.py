@@ -39,7 +39,7 @@ from peakrl.types import Floats, Longs
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.adapter import Rules
-    from peakrl.learners.assumptions.assumptions import Assumptions
+    from peakrl.learners.assumptions import Assumptions
 
 #: Declarations that forbid actions.
 LIMITS = {"support", "constraints", "safe_policy"}

@@ -30,8 +30,7 @@ from pydantic import Field
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.assumptions import Assumptions
-from peakrl.learners.assumptions.limits import allowed_rows, avoidable
+from peakrl.learners.assumptions import Assumptions, allowed_rows, avoidable
 from peakrl.learners.base import Episode, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.cmdp_lp.empirical_model import (

@@ -21,7 +21,7 @@ from pydantic import Field, field_validator
 
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions.assumptions import Assumptions
+from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.base import Task, compiled
 from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, CountedChain
 from peakrl.learners.cmdp_lp.learner import LinearPlanner, LinearSettings, Margins

@@ -124,7 +124,7 @@ class Places(NamedTuple):
     slot_step: Longs
     step_head: Longs
     slot_link: Longs
-    #: Rows that are declared to have the same constraints (`assumptions.assumptions.Groups`); may be empty.
+    #: Rows that are declared to have the same constraints (`assumptions.Groups`); may be empty.
     group_of_row: Ints
     group_start: Longs
     group_rows: Ints

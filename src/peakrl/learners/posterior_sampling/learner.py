@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.errors import SettingsError
-from peakrl.learners.assumptions.assumptions import (
+from peakrl.learners.assumptions import (
     NO_GROUPS,
+    allowed_rows,
     check_max_reward,
     distributions_of_rows,
     known_violations,
     make_groups,
 )
-from peakrl.learners.assumptions.limits import allowed_rows
 from peakrl.learners.base import (
     Choices,
     Episode,

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules as TargetRules
-from peakrl.learners.assumptions.assumptions import Assumptions
+from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.base import Sizes, Task
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.primal_dual.kernel import BISECT, IMPROVE, PLAN

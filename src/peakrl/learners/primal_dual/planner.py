@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.learners.assumptions.limits import allowed_rows, avoidable
+from peakrl.learners.assumptions import allowed_rows, avoidable
 from peakrl.learners.base import Episode, Task, check_ranges, compiled, used
 from peakrl.learners.cmdp_limits import Budget
 from peakrl.learners.cmdp_lp.empirical_model import infeasible_by_counts

@@ -1,0 +1,689 @@
+"""`Assumptions`: what users declare about a target, prepared for kernels and compared with the target.
+
+Declarations belong to the problem, not to the learner. A false declaration is an error on a model, before the first
+episode: everything that the allowed actions can reach is checked, so that a message names a step and a state that can
+occur. On an environment a declaration is trusted until an observation contradicts it.
+
+`Limits`         actions that declarations forbid; learners avoid them from the first episode on:
+
+    support=model      every action outside of the safe set of that model; it must have all possible outcomes and the
+                       real constraints, but its probabilities may be wrong
+    constraints=f      every action with f(step, state, action) < 0; dead ends are still learned
+    safe_policy=pi     every action except that of pi, and except what a support proves: actions that violate nothing
+                       and lead, by all outcomes of the support, to states in which pi has an action or another one is
+                       proved in turn (`safety.safe_policy`)
+
+`Observations`   what the steps of an environment may contradict beside these:
+
+    deterministic    an action had another outcome, reward or constraint than before; another first state
+    rewards          an action had another reward than declared or (True) than before
+    max_reward       an action without a violation had a larger reward
+    dynamics         an action led to a state to which no noise leads
+
+`Assumptions(dynamics=(g, noises))` declares s' = g(s, a, noise), None at the end of an episode, with independent and
+identically distributed noises. The noise of a step is identified by the next state, so two noises may not lead from the
+same pair to the same state. Shared distributions and shared constraints may be random: no single observation
+contradicts them. The number of states is checked where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from peakrl.checks import ROUNDING, shown
+from peakrl.compile import as_model
+from peakrl.errors import PolicyError, SettingsError, TargetError
+from peakrl.gym.adapter import Step
+from peakrl.learners.base import describe, listed
+from peakrl.learners.space import Space
+from peakrl.safety.safe_policy import SafePolicy
+from peakrl.safety.safe_set import SafeSet
+from peakrl.tabular import TabularModel
+from peakrl.types import Floats, Ints, Longs
+from peakrl.viability import Bools
+from peakrl.visited import label_of
+
+Refusal = type[SettingsError] | type[TargetError]
+Dependence = Literal["pair", "action", "state"]
+#: (step, state, action) -> value, or a key that pairs share.
+Function = Callable[[int, Any, Any], Any]
+
+
+class Assumptions(BaseModel):
+    """What is declared about a target; None if not specified."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+
+    #: True: nothing depends on the step.
+    stationary: bool | None = None
+    #: Number of states; an upper bound for the certified learner.
+    states: int | None = None
+    #: Largest reward of a step without violation, if it is below the reward range.
+    max_reward: float | None = None
+    #: The reward of a pair: a function (step, state, action), or True: it is known from the model or, for environments,
+    #: depends on nothing else.
+    rewards: bool | Function | None = None
+    #: What the constraints depend on: an observed violation counts for everything that shares it.
+    constraint_depends_on: Dependence | None = None
+    #: Which pairs share the distribution of the next state: True, as in the model, or a function (step, state, action)
+    #: that returns the same key for them.
+    shared_transitions: bool | Function | None = None
+    #: (g, noises): the next state is g(state, action, noise), None at the end of an episode; the noises are independent
+    #: and identically distributed, with an unknown distribution.
+    dynamics: tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]] | None = None
+    #: True: neither the first state nor any outcome is random.
+    deterministic: bool | None = None
+    #: A model or `Problem` whose possible outcomes include all real ones, with the real constraints; its probabilities
+    #: may be wrong. Learners never leave its safe set.
+    support: Any = None
+    #: A function (step, state, action) -> constraint value or values, >= 0 if satisfied; other actions are never tried.
+    constraints: Function | None = None
+    #: A `Policy`, or a function (step, state) -> action or None, that satisfies every constraint wherever it returns an
+    #: action. Learners follow it if nothing else is known to be safe.
+    safe_policy: Any = None
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SettingsError(
+                describe(error, "not a declaration of Assumptions", list(type(self).model_fields))
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"Assumptions({listed(self.declared())})"
+
+    __str__ = __repr__
+
+    def check_model(self, model: TabularModel) -> None:
+        """Raise if a declaration is false for the model, or redundant."""
+        if self.stationary and not model.stationary:
+            raise SettingsError(
+                f"stationary is True, but in {model.name!r} states belong to steps: its dynamics depend on the step, "
+                "or no state occurs at two steps. Leave stationary out"
+            )
+        if self.deterministic and not model.deterministic:
+            raise SettingsError(f"deterministic is True, but in {model.name!r} something is random. Leave it out")
+        if self.states is not None:
+            raise SettingsError("states is declared, but a model has it already: leave it out")
+
+    def declared(self) -> dict[str, Any]:
+        """Return what is declared, by name."""
+        return {name: value for name, value in self if value is not None}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a file; functions are stored by name."""
+        return {name: plain(value) for name, value in self.declared().items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Assumptions:
+        """Restore declarations from `as_dict`; raise for functions."""
+        for name, value in values.items():
+            if isinstance(value, dict):
+                what = " ".join(f"the {kind} {shown}" for kind, shown in value.items())
+                raise SettingsError(f"{name} is {what}, which is not stored in files: pass it again")
+        return cls(**values)
+
+
+def plain(value: Any) -> Any:
+    """Return a declaration as a plain value."""
+    if isinstance(value, tuple):
+        return {"function": getattr(value[0], "__qualname__", repr(value[0])), "noises": len(value[1])}
+    if callable(value):
+        return {"function": getattr(value, "__qualname__", repr(value))}
+    return value if isinstance(value, bool | int | float | str) else {"object": repr(value)}
+
+
+#: Nothing is declared.
+NOTHING = Assumptions()
+NO_INTS: Ints = np.empty(0, np.int32)
+
+
+# Shared distributions and constraints ---------------------------------------------------------------------------------
+
+
+def distributions_of_rows(model: TabularModel | None, assumptions: Assumptions) -> Ints:
+    """[row]: number of its declared distribution of the next state; empty if not declared."""
+    key_of = assumptions.shared_transitions
+    if model is None or not key_of:
+        return np.empty(0, np.int32)
+    own = model.layout.row_distribution
+    if key_of is True:
+        return own.astype(np.int32)
+    numbers: dict[Any, int] = {}
+    distributions = np.empty(model.num_rows, np.int32)
+    for row, slot in enumerate(model.slot_of_row.tolist()):
+        step = 0 if model.stationary else int(model.step_of_slot[slot])
+        key = step, key_of(step, model.state_of_slot(slot), model.action_of_row(row))
+        distributions[row] = numbers.setdefault(key, len(numbers))
+    _, first = np.unique(distributions, return_index=True)
+    wrong = np.flatnonzero(own != own[first[distributions]])
+    if wrong.size:
+        row, other = int(wrong[0]), int(first[distributions[wrong[0]]])
+        raise SettingsError(
+            f"shared_transitions puts {pair_label(model, row)} and {pair_label(model, other)} "
+            "into one group, but their distributions of the next state differ"
+        )
+    return distributions
+
+
+def distribution_starts(space: Space, distribution_of_row: Ints, start: Floats) -> Floats:
+    """[distribution, column]: optimistic initial values, from `start` [column] or, in a layered model, [slot]."""
+    distributions = int(distribution_of_row.max()) + 1
+    if space.shared:
+        return np.tile(start, (distributions, 1))
+    by_distribution = np.zeros((distributions, 1))
+    # All rows of a distribution belong to one step, because their next slots do.
+    by_distribution[distribution_of_row, 0] = start[space.slot_of_row]
+    return by_distribution
+
+
+class Groups(NamedTuple):
+    """Rows with the same constraints: group g is rows[start[g]] .. rows[start[g+1]]. Empty: each row is a group."""
+
+    of_row: Ints
+    start: Longs
+    rows: Ints
+
+
+NO_GROUPS = Groups(NO_INTS, np.zeros(1, np.int64), NO_INTS)
+
+
+def group_keys(space: Space, depends_on: str) -> Longs:
+    """[row]: number of what its constraints are declared to depend on."""
+    state, action = space.slot_state[space.slot_of_row].astype(np.int64), space.row_action.astype(np.int64)
+    if depends_on == "pair":
+        return np.asarray(state * (int(action.max(initial=0)) + 1) + action)
+    return state if depends_on == "state" else action
+
+
+def make_groups(space: Space, depends_on: str, model: TabularModel | None) -> Groups:
+    """Group the rows that are declared to have the same constraints; raise if the model contradicts."""
+    _, group = np.unique(group_keys(space, depends_on), return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    start = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
+    if model is not None:
+        fails: NDArray[np.bool_] = np.any(model.row_margin < 0, axis=1)
+        first = order[start[:-1]][group]
+        mixed = np.flatnonzero(fails != fails[first])
+        if mixed.size:
+            row, other = int(mixed[0]), int(first[mixed[0]])
+            raise SettingsError(
+                f'constraint_depends_on is "{depends_on}", but the constraints differ for '
+                f"{pair_label(model, row)} and {pair_label(model, other)}"
+            )
+    return Groups(group.astype(np.int32), start.astype(np.int64), order.astype(np.int32))
+
+
+def known_violations(space: Space, depends_on: str, max_violation: Floats, first: int) -> Floats:
+    """[row - first]: the largest violation of rows before `first` with the same constraints; 0 if none is known."""
+    keys = group_keys(space, depends_on)
+    largest = np.zeros(int(keys.max(initial=0)) + 1)
+    np.maximum.at(largest, keys[:first], max_violation[:first])
+    return np.asarray(largest[keys[first:]])
+
+
+def pair_label(space: Space | TabularModel, row: int) -> str:
+    """Return "state s, action a" of a row."""
+    return f"state {space.state_of_slot(int(space.slot_of_row[row]))!r}, action {space.action_of_row(row)!r}"
+
+
+def check_max_reward(model: TabularModel | None, max_reward: float | None) -> None:
+    """Raise if an outcome of a pair that never violates earns more than declared."""
+    if max_reward is None or model is None:
+        return
+    earned = model.row_most_reward
+    above = (model.row_margin >= 0).all(axis=1) & (earned > max_reward + ROUNDING * abs(max_reward))
+    if above.any():
+        row = int(np.flatnonzero(above)[0])
+        raise SettingsError(
+            f"max_reward is {max_reward}, but {pair_label(model, row)} earns {earned[row]:g} without a violation"
+        )
+
+
+# Actions that declarations forbid -----------------------------------------------------------------------------------
+
+
+class Limits:
+    """What declarations forbid on a space."""
+
+    def __init__(self, assumptions: Assumptions, space: Space) -> None:
+        self.space = space
+        self.function = assumptions.constraints
+        self.policy = None if assumptions.safe_policy is None else SafePolicy(assumptions.safe_policy)
+        #: What the support proves to be safe, given the safe policy if there is one.
+        self.safe: SafeSet | None = None
+        if assumptions.support is not None:
+            support = as_model(assumptions.support)
+            self.safe = SafeSet(support) if self.policy is None else self.policy.widened(support)
+        #: [row of the support]: its next states, computed on demand.
+        self._known: dict[int, set[Hashable]] = {}
+
+    @staticmethod
+    def declared(assumptions: Assumptions, space: Space) -> Limits | None:
+        """Return the limits; None if nothing is forbidden by declarations."""
+        if assumptions.support is None and assumptions.constraints is None and assumptions.safe_policy is None:
+            return None
+        return Limits(assumptions, space)
+
+    @property
+    def proves(self) -> bool:
+        """Are only actions allowed that are proved or declared to be safe?"""
+        return self.safe is not None or self.policy is not None
+
+    # What is forbidden ---------------------------------------------------------------------------------------
+
+    def forbidden(self, first: int) -> tuple[Bools, Floats]:
+        """Return [row - first, column] what is forbidden of the rows from `first` on, and [row - first] its violation.
+
+        The violation is 0 for rows that are only not known to be safe.
+        """
+        space = self.space
+        columns = space.horizon if space.shared else 1
+        forbidden = np.zeros((space.rows - first, columns), np.bool_)
+        max_violation = np.zeros(space.rows - first)
+        if self.safe is not None and self.same(self.safe.model):
+            forbidden |= ~self.safe.entries.reshape(-1, space.rows).T
+        elif self.proves:
+            forbidden |= self._unproved(first, columns)
+        if self.function is not None:
+            values = self.declared_values(first)
+            forbidden |= values < 0
+            max_violation = np.maximum(-values.min(axis=1, initial=0.0), 0.0)
+        return forbidden, max_violation
+
+    def same(self, support: TabularModel) -> bool:
+        """Is the support the model that is learned on?"""
+        own = self.space.states() if self.space.ends == 0 else None
+        return isinstance(own, TabularModel) and (own is support or own.digest == support.digest)
+
+    def _steps(self, slot: int) -> range:
+        """Return the steps of the columns of a slot."""
+        if self.space.shared:
+            return range(self.space.horizon)
+        step = int(self.space.slot_step[slot])
+        return range(step, step + 1)
+
+    def _unproved(self, first: int, columns: int) -> Bools:
+        """[row - first, column]: what is neither proved nor declared to be safe."""
+        space, start = self.space, self.space.layout.row_start
+        unproved = np.ones((space.rows - first, columns), np.bool_)
+        for slot in range(int(space.slot_of_row[first]) if first < space.rows else space.slots, space.slots):
+            low, high = int(start[slot]), int(start[slot + 1])
+            state, actions = space.state_of_slot(slot), [space.action_of_row(row) for row in range(low, high)]
+            for column, step in enumerate(self._steps(slot)):
+                unproved[low - first : high - first, column] = ~self.proved(step, state, actions)
+        return unproved
+
+    def proved(self, step: int, state: Hashable, actions: Sequence[Hashable]) -> Bools:
+        """Return [action]: is it proved safe by the support, or the action of the safe policy?"""
+        allowed = np.zeros(len(actions), np.bool_)
+        if self.safe is not None:
+            try:
+                mask = self.safe.mask(step, state)
+                allowed[:] = [action in self._numbers and mask[self._numbers[action]] for action in actions]
+            except PolicyError:  # the support does not have the state
+                pass
+        if self.policy is not None and actions:
+            own = self.policy.action(step, state)
+            allowed |= [own is not None and action == own for action in actions]
+        return allowed
+
+    @cached_property
+    def _numbers(self) -> dict[Hashable, int]:
+        """Numbers of the actions of the support."""
+        assert self.safe is not None
+        return {label: number for number, label in enumerate(self.safe.model.action_labels)}
+
+    # The declared constraints --------------------------------------------------------------------------------
+
+    def declared_values(self, first: int) -> Floats:
+        """[row - first, column]: the least declared constraint value."""
+        space = self.space
+        columns = space.horizon if space.shared else 1
+        values = np.zeros((space.rows - first, columns))
+        for row in range(first, space.rows):
+            slot = int(space.slot_of_row[row])
+            state, action = space.state_of_slot(slot), space.action_of_row(row)
+            values[row - first] = [self.declared_value(step, state, action) for step in self._steps(slot)]
+        return values
+
+    def declared_value(self, step: int, state: Hashable, action: Hashable) -> float:
+        """Return the least declared constraint value."""
+        assert self.function is not None
+        given = self.function(step, state, action)
+        try:
+            values: Floats = np.asarray(given, np.float64).ravel()
+        except (TypeError, ValueError):
+            values = np.array([np.nan])
+        if not np.isfinite(values).all():
+            raise SettingsError(
+                f"constraints(step, state, action) returned {given!r} for step {step}, state {state!r}, action "
+                f"{action!r}; it must return a number, or one for each constraint, >= 0 if satisfied"
+            )
+        return float(values.min(initial=0.0)) if values.size else 0.0
+
+    def first_allowed(self, state: Hashable, labels: list[Hashable]) -> int:
+        """Return the index of the first allowed action of the first step, before there are tables."""
+        allowed = self.proved(0, state, labels) if self.proves else np.ones(len(labels), np.bool_)
+        for index, action in enumerate(labels):
+            if allowed[index] and (self.function is None or self.declared_value(0, state, action) >= 0):
+                return index
+        return 0
+
+    # Comparison with a model ---------------------------------------------------------------------------------
+
+    def check_model(self, model: TabularModel) -> None:
+        """Raise if the model contradicts a declaration."""
+        if self.function is not None:
+            self._check_function(model)
+        if not self.proves:
+            return
+        for slot in model.first_slot.tolist():
+            actions = [model.action_of_row(row) for row in model.rows_of_slot(slot)]
+            self.check_first(model.state_of_slot(slot), actions, SettingsError)
+        if self.policy is not None or self.safe is None or not self.same(self.safe.model):
+            self._walk(model)
+
+    def _check_function(self, model: TabularModel) -> None:
+        wrong = np.argwhere((self.declared_values(0) >= 0) != model.keeps[:, None])
+        if wrong.size:
+            row = int(wrong[0][0])
+            says = "is satisfied" if model.keeps[row] else "may be violated"
+            state = model.state_of_slot(int(model.slot_of_row[row]))
+            raise SettingsError(
+                f"constraints is not the constraint of the model: in state {state!r}, action "
+                f"{model.action_of_row(row)!r}, a constraint {says}"
+            )
+
+    def _walk(self, model: TabularModel) -> None:
+        """Check every allowed action of every state that allowed actions can reach."""
+        layout = model.layout
+        forbidden, _ = self.forbidden(0)
+        goes_on = allowed_rows(layout.row_start, forbidden, 0)[1] > 0
+        here = set(model.first_slot.tolist())
+        for step in range(model.horizon):
+            column, after = step if model.stationary else 0, set()
+            for slot in sorted(here):
+                if not goes_on[slot, column]:
+                    raise SettingsError(self._nothing_left(step, model.state_of_slot(slot)))
+                for row in model.rows_of_slot(slot):
+                    if not forbidden[row, column]:
+                        following = model.next_slots(row)
+                        self._check_row(model, row, step, following, goes_on)
+                        after.update(following)
+            here = after
+
+    def _check_row(
+        self, model: TabularModel, row: int, step: int, following: list[int], goes_on: np.ndarray[tuple[int, int]]
+    ) -> None:
+        state, action = model.state_of_slot(int(model.slot_of_row[row])), model.action_of_row(row)
+        where = f"at step {step} in state {state!r}"
+        own = self._own(step, state, action)
+        if not model.keeps[row]:
+            if own:
+                raise SettingsError(f"safe_policy is not safe: {where} its action {action!r} may violate")
+            raise SettingsError(f"support calls an action safe that may violate: {where} action {action!r}")
+        if step + 1 == model.horizon:
+            return
+        known = self._following(step, state, action)
+        for slot in following:
+            after = model.state_of_slot(slot)
+            if known is not None and after not in known:
+                raise SettingsError(f"support lacks an outcome: {where} action {action!r} may lead to {after!r}")
+            if not goes_on[slot, step + 1 if model.stationary else 0]:
+                raise SettingsError(
+                    f"safe_policy is not safe: {where} its action {action!r} may lead to {after!r}, in which it has no "
+                    "available action, and nothing else is known to be safe"
+                )
+
+    def _violates(self, step: int, state: Hashable, action: Hashable, unknown: bool) -> bool:
+        """Does an action violate the declared constraints? `unknown` if none are declared."""
+        return unknown if self.function is None else self.declared_value(step, state, action) < 0
+
+    def _own(self, step: int, state: Hashable, action: Hashable) -> bool:
+        """Is it the action of the safe policy?"""
+        named = None if self.policy is None else self.policy.action(step, state)
+        return named is not None and named == action
+
+    def _following(self, step: int, state: Hashable, action: Hashable) -> set[Hashable] | None:
+        """Return the next states of an action in the support; None if the support does not have the action."""
+        if self.safe is None:
+            return None
+        support = self.safe.model
+        try:
+            row = support.row_of(step, state, action)
+        except PolicyError:
+            return None
+        if row not in self._known:
+            self._known[row] = {support.state_of_slot(slot) for slot in support.next_slots(row)}
+        return self._known[row]
+
+    def check_first(self, state: Hashable, actions: list[Hashable], error: Refusal = TargetError) -> None:
+        """Raise if nothing is known to be safe in a first state."""
+        if not self.proves or self.proved(0, state, actions).any():
+            return
+        if self.policy is not None and self.safe is None:
+            named = self.policy.action(0, state)
+            why = self.policy.first_fault(state) if named is None else f"its action {named!r} is not on offer there"
+            raise error(f"safe_policy does not keep the constraints from the first state {state!r} on: {why}")
+        assert self.safe is not None
+        try:
+            inside = self.safe.contains(0, state)
+        except PolicyError as unknown:
+            raise error(f"the first state {state!r} is outside of the declared support: {unknown}") from None
+        if inside:
+            raise error(f"of what is safe in the first state {state!r}, by the declared support, nothing is on offer")
+        action = self.safe.model.action_of_row(self.safe.model.rows_of_slot(self.safe.model.slot_of(0, state))[0])
+        raise error(
+            f"no policy is safe from the first state {state!r} on, by the declared support: "
+            f"{self.safe.reason(0, state, action)}"
+        )
+
+    # Comparison with the steps of an environment -------------------------------------------------------------
+
+    def check_choice(self, step: int, state: Hashable, action: Hashable) -> None:
+        """Raise if no declaration allows the action, because no other was left."""
+        if self.proves and not self.proved(step, state, [action]).any():
+            raise TargetError(self._nothing_left(step, state))
+
+    def _nothing_left(self, step: int, state: Hashable) -> str:
+        """Return why no action of a state is allowed."""
+        named = None if self.policy is None else self.policy.action(step, state)
+        what = "nothing is" if named is None else f"nothing but action {named!r}, which is not on offer, is"
+        if named is not None and self._violates(step, state, named, False):
+            return (
+                f"constraints says that the safe policy's action {named!r} violates at step {step} in state {state!r}"
+            )
+        return f"{what} known to be safe at step {step} in state {state!r}, by what is declared"
+
+    def check_step(
+        self, step: int, state: Hashable, action: Hashable, following: Hashable | None, violation: float
+    ) -> None:
+        """Raise if a step of an environment contradicts a declaration; `following` is None at the end."""
+        where = f"action {action!r} in state {state!r}"
+        if following is not None and step + 1 < self.space.horizon:
+            self._check_following(step, state, action, following, where)
+        if self.proves and violation > 0:
+            says = "it is the safe policy's" if self._own(step, state, action) else "by the declared support it is safe"
+            raise TargetError(f"{where} violated by {violation:g}, but {says}")
+        if self._violates(step, state, action, violation > 0) != (violation > 0):
+            seen = f"violated by {violation:g}" if violation > 0 else "violated nothing"
+            raise TargetError(f"{where} {seen}, which is not what the declared constraints say")
+
+    def _check_following(self, step: int, state: Hashable, action: Hashable, following: Hashable, where: str) -> None:
+        known = self._following(step, state, action)
+        if known is not None and following not in known:
+            raise TargetError(
+                f"{where} led to {following!r}, which is outside of the declared support: by that it can lead to "
+                f"{', '.join(sorted(map(repr, known))[:5])}{' and others' if len(known) > 5 else ''} only"
+            )
+        if self.policy is not None and not self._goes_on(step + 1, following):
+            raise TargetError(f"{where} led to {following!r}, in which the safe policy has no action: it is not safe")
+
+    def _goes_on(self, step: int, state: Hashable) -> bool:
+        """Is any action known to be safe in a state?"""
+        assert self.policy is not None
+        if self.policy.action(step, state) is not None:
+            return True
+        try:
+            return self.safe is not None and self.safe.contains(step, state)
+        except PolicyError:
+            return False
+
+
+def allowed_rows(row_start: NDArray[Any], forbidden: Bools, first: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return [slot, column]: the first row that is not forbidden (-1: none) and their number; rows from `first` on.
+
+    `row_start` is that of the slots whose rows these are.
+    """
+    some = np.diff(row_start) > 0
+    starts = row_start[:-1][some] - first
+    numbers = np.arange(first, first + len(forbidden))[:, None]
+    never = np.int64(2**62)
+    lowest = np.full((len(some), forbidden.shape[1]), never)
+    counts = np.zeros_like(lowest)
+    if len(starts):
+        lowest[some] = np.minimum.reduceat(np.where(forbidden, never, numbers), starts, axis=0)
+        counts[some] = np.add.reduceat(~forbidden, starts, axis=0, dtype=np.int64)
+    return np.where(counts > 0, lowest, -1), counts
+
+
+def avoidable(row_start: NDArray[Any], forbidden: Bools, first: int) -> Bools:
+    """Return [row - first, column]: what is forbidden, unless the slot has nothing else."""
+    _, counts = allowed_rows(row_start, forbidden, first)
+    found: Bools = forbidden & np.repeat(counts > 0, np.diff(row_start), axis=0)
+    return found
+
+
+# Observations of an environment ---------------------------------------------------------------------------------------
+
+Declared = tuple[Callable[[Any, Any, Any], Any], tuple[Any, ...]]
+
+
+class Dynamics:
+    """The next states of a pair, by noise."""
+
+    def __init__(self, declared: Declared, space: Space) -> None:
+        self.rule, self.noises = declared
+        self.space = space
+        #: [row]: computed on demand.
+        self._reached: dict[int, dict[Hashable, int]] = {}
+
+    def reached(self, row: int) -> dict[Hashable, int]:
+        """Return {next state: index of the noise}, in the order of the noises."""
+        if row in self._reached:
+            return self._reached[row]
+        state, action = self.space.state_of_slot(int(self.space.slot_of_row[row])), self.space.action_of_row(row)
+        found: dict[Hashable, int] = {}
+        for number, noise in enumerate(self.noises):
+            after = label(self.rule(state, action, noise))
+            if found.setdefault(after, number) != number:
+                raise SettingsError(
+                    f"dynamics leads from {pair_label(self.space, row)} to {named(after)} by the noises "
+                    f"{self.noises[found[after]]!r} and {noise!r}, so that the next state does not identify the noise"
+                )
+        self._reached[row] = found
+        return found
+
+    def check(self, row: int, after: Hashable) -> None:
+        """Raise if no noise leads from a pair to the observed next state."""
+        reached = self.reached(row)
+        if after not in reached:
+            others = ", ".join(map(named, list(reached)[:5])) + (" and others" if len(reached) > 5 else "")
+            raise TargetError(
+                f"{pair_label(self.space, row)} led to {named(after)}, which no noise of the declared dynamics "
+                f"explains: it can lead to {others} only"
+            )
+
+
+def label(reached: Any) -> Hashable:
+    """Return the label of a state; None for the end."""
+    try:
+        hash(reached)
+    except TypeError:
+        try:
+            return label_of(reached)
+        except TargetError:
+            raise SettingsError(f"dynamics leads to {shown(reached)}, which is not a state") from None
+    known: Hashable = reached
+    return known
+
+
+def named(state: Hashable) -> str:
+    """Return a state, or "the end"."""
+    return "the end" if state is None else repr(state)
+
+
+class Observations:
+    """Compares observations with the declarations deterministic, rewards, max_reward and dynamics."""
+
+    def __init__(self, assumptions: Assumptions, space: Space) -> None:
+        self.assumptions, self.space = assumptions, space
+        self._remembers = bool(assumptions.deterministic or assumptions.rewards)
+        #: Is anything declared that a step may contradict?
+        self.active = self._remembers or assumptions.dynamics is not None or assumptions.max_reward is not None
+        self._map = None if assumptions.dynamics is None else Dynamics(assumptions.dynamics, space)
+        self._first: Hashable = None
+        self._begun = False
+        #: [row]: reward, constraints and next slot.
+        self._seen: dict[int, tuple[float, tuple[float, ...], int]] = {}
+
+    def check_first(self, state: Hashable) -> None:
+        """Check the first state of an episode."""
+        if not self.assumptions.deterministic:
+            return
+        if self._begun and state != self._first:
+            raise TargetError(f"the episode began in {state!r}, an earlier one in {self._first!r}: {NOT_RANDOM}")
+        self._begun, self._first = True, state
+
+    def check(self, step: int, row: int, seen: Step, following: int, violation: float) -> None:
+        """Check one step."""
+        most = self.assumptions.max_reward
+        if most is not None and violation == 0 and seen.reward > most + ROUNDING * abs(most):
+            raise TargetError(f"the reward is {seen.reward:g} without a violation, but max_reward is {most:g}")
+        shows = step + 1 < self.space.horizon or self.space.shared
+        if self._remembers:
+            before = self._seen.setdefault(row, (seen.reward, seen.constraints, -1))
+            self._check_reward(step, row, seen.reward, before[0])
+            if self.assumptions.deterministic:
+                self._check_outcome(row, seen, before, following if shows else -1)
+        if self._map is not None and shows:
+            self._map.check(row, None if following < self.space.ends else self.space.state_of_slot(following))
+
+    def _check_reward(self, step: int, row: int, reward: float, before: float) -> None:
+        expected: Any = before
+        if callable(self.assumptions.rewards):
+            expected = self.assumptions.rewards(step, self.space.state_of_slot(int(self.space.slot_of_row[row])),
+                                          self.space.action_of_row(row))  # fmt: skip
+        if abs(reward - expected) > ROUNDING * max(1.0, abs(expected)):
+            says = "by the declared rewards" if callable(self.assumptions.rewards) else "and before"
+            raise TargetError(f"{pair_label(self.space, row)} earned {reward:g}, {says} {expected:g}")
+
+    def _check_outcome(
+        self, row: int, seen: Step, before: tuple[float, tuple[float, ...], int], following: int
+    ) -> None:
+        """Raise unless constraints and next state are the same as before."""
+        if seen.constraints != before[1]:
+            raise TargetError(
+                f"{pair_label(self.space, row)} gave constraints {seen.constraints}, before {before[1]}: {NOT_RANDOM}"
+            )
+        if following < 0:
+            return
+        if before[2] < 0:
+            self._seen[row] = (*before[:2], following)
+        elif before[2] != following:
+            now, then = self._state(following), self._state(before[2])
+            raise TargetError(f"{pair_label(self.space, row)} led to {now}, before to {then}: {NOT_RANDOM}")
+
+    def _state(self, slot: int) -> str:
+        return "the end" if slot < self.space.ends else repr(self.space.state_of_slot(slot))
+
+
+NOT_RANDOM = "but deterministic is declared"

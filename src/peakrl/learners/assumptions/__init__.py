@@ -1,1 +1,0 @@
-"""What users declare about a target, and how declarations are checked."""
