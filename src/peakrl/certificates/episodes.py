@@ -6,7 +6,7 @@ They have their own random stream: an episode from which a policy was learned or
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from peakrl.checks import ROUNDING
 from peakrl.errors import PolicyError, TargetError
 from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
 from peakrl.evaluation.simulation import largest_violation, model_episodes
-from peakrl.gym.adapter import episode_seed, is_environment
+from peakrl.gym.adapter import Rules, episode_seed, is_environment
 from peakrl.policy.export import Exported
 from peakrl.policy.mixture import AnyPolicy, model_for
 from peakrl.policy.tables import Policy
@@ -57,29 +57,47 @@ AnyRule = Callable[[int, Any, Sequence[Hashable]], Hashable]
 STREAM = 0x6365727469667900
 
 
-class Episodes(Protocol):
+class Episodes:
     """A source of fresh episodes."""
 
-    horizon: int
-    #: The least and the largest return of an episode, and its largest violation: infinite if not declared.
-    low: float
-    high: float
-    most_violation: float
-    #: None for environments.
-    model: TabularModel | None
-    subject: str
+    def __init__(
+        self,
+        target: TabularModel | Rules,
+        policy: AnyPolicy | AnyRule,
+        seed: int,
+        bounds: tuple[float, ...] | None,
+    ) -> None:
+        self._policy, self._seed = policy, seed
+        #: None for environments.
+        self.model = target if isinstance(target, TabularModel) else None
+        self.horizon, self.subject = target.horizon, name_of(policy, target.name)
+        #: The least and the largest return of an episode, and its largest violation: infinite if not declared.
+        self.low, self.high = ends(target.horizon, target.reward_range, may_end_early=self.model is None)
+        self.most_violation = largest_violation(target.horizon, bounds)
+        self._plain = {
+            "name": target.name,
+            "horizon": target.horizon,
+            "reward_range": [float(end) for end in target.reward_range],
+            "constraint_bounds": None if bounds is None else [float(bound) for bound in bounds],
+            "may_end_early": self.model is None,
+            "seed": str(seed),
+        }
 
     def more(self, count: int) -> tuple[Floats, Floats]:
         """Return the returns and violations of so many further episodes, in the order in which they started."""
-        ...
+        raise NotImplementedError
 
     def rests_on(self, optimum: str | None) -> tuple[str, ...]:
         """Return the assumptions of the bounds from these episodes."""
-        ...
+        raise NotImplementedError
 
     def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
         """Return the numbers from which the bounds can be recomputed."""
-        ...
+        plain, arrays = self._plain | {"optimum": optimum}, {"returns": returns, "violations": violations}
+        if optimum == "solved" and self.model is not None:
+            model, tables = model_evidence(self.model)
+            return Evidence(plain | {"model": model}, arrays | tables)
+        return Evidence(plain, arrays)
 
 
 def stream_of(seed: int, part: int = 0) -> int:
@@ -108,17 +126,14 @@ def same_for_all(what: str) -> tuple[str, ...]:
 # On a model -----------------------------------------------------------------------------------------------------------
 
 
-class ModelEpisodes:
+class ModelEpisodes(Episodes):
     """Episodes on a model."""
 
     def __init__(self, model: TabularModel, policy: AnyPolicy | AnyRule, seed: int) -> None:
-        self.model: TabularModel | None = model
-        self._model, self._policy, self._seed, self._part = model, policy, seed, 0
         if isinstance(policy, Exported) or not callable(policy):
             model_for(model, policy)  # raises for anything else
-        self.horizon, self.subject = model.horizon, name_of(policy, model.name)
-        self.low, self.high = ends(model.horizon, model.reward_range, may_end_early=False)
-        self.most_violation = largest_violation(model.horizon, model.constraint_bounds)
+        super().__init__(model, policy, seed, model.constraint_bounds)
+        self._model, self._part = model, 0
 
     def more(self, count: int) -> tuple[Floats, Floats]:
         """Return the returns and violations of so many further episodes."""
@@ -134,23 +149,6 @@ class ModelEpisodes:
         """Return the assumptions of the bounds from these episodes."""
         name = f"the system behaves as the model {self._model.name!r} says (digest {self._model.digest})"
         return (*same_for_all(name), *filter(None, [optimum]))
-
-    def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
-        """Return the numbers from which the bounds can be recomputed."""
-        plain, arrays = model_evidence(self._model)
-        plain_values = {
-            "name": self._model.name,
-            "horizon": self.horizon,
-            "reward_range": plain["reward_range"],
-            "constraint_bounds": plain["constraint_bounds"],
-            "may_end_early": False,
-            "seed": str(self._seed),
-            "optimum": optimum,
-        }
-        drawn = {"returns": returns, "violations": violations}
-        if optimum != "solved":
-            return Evidence(plain_values, drawn)
-        return Evidence(plain_values | {"model": plain}, drawn | arrays)
 
 
 def followed(model: TabularModel, rule: AnyRule, words: Words) -> tuple[float, float]:
@@ -209,28 +207,18 @@ def name_of(policy: Any, where: str | None = None) -> str:
 # On an environment ----------------------------------------------------------------------------------------------------
 
 
-class EnvironmentEpisodes:
+class EnvironmentEpisodes(Episodes):
     """Episodes on a Gymnasium environment, which may be vectorised."""
 
-    def __init__(
-        self,
-        env: Any,
-        policy: AnyPolicy | AnyRule,
-        seed: int,
-        unknown: Unknown = "raise",
-    ) -> None:
+    def __init__(self, env: Any, policy: AnyPolicy | AnyRule, seed: int, unknown: Unknown = "raise") -> None:
         if not is_environment(env):
             raise TargetError(f"{env!r} cannot be certified on; give a Problem, a TabularModel or an environment")
         from peakrl.gym.constrained_env import adapt
 
-        self.model: TabularModel | None = None
-        self._lanes, self._policy, self._seed, self._done = adapt(env), policy, seed, 0
+        self._lanes, self._done = adapt(env), 0
+        super().__init__(self._lanes.rules, policy, seed, self._lanes.rules.constraints.bounds)
         self._generator = np.random.default_rng(stream_of(seed))
         self._unknown, self._fallback = unknown, Fallback(unknown, stream_of(seed, 2))
-        rules = self._lanes.rules
-        self.horizon, self.subject = rules.horizon, name_of(policy, rules.name)
-        self.low, self.high = ends(rules.horizon, rules.reward_range, may_end_early=True)
-        self.most_violation = largest_violation(rules.horizon, rules.constraints.bounds)
 
     def more(self, count: int) -> tuple[Floats, Floats]:
         """Return the returns and violations of so many further episodes, in the order in which they started."""
@@ -260,18 +248,3 @@ class EnvironmentEpisodes:
             return None
         how = "an available action is drawn at random" if self._unknown == "random" else "the function given decides"
         return f"in a state that was not visited while learning {how}: {self._fallback.uses:,} steps"
-
-    def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
-        """Return the numbers from which the bounds can be recomputed."""
-        rules = self._lanes.rules
-        bounds = rules.constraints.bounds
-        plain_values = {
-            "name": rules.name,
-            "horizon": rules.horizon,
-            "reward_range": [float(end) for end in rules.reward_range],
-            "constraint_bounds": None if bounds is None else [float(bound) for bound in bounds],
-            "may_end_early": True,
-            "seed": str(self._seed),
-            "optimum": optimum,
-        }
-        return Evidence(plain_values, {"returns": returns, "violations": violations})

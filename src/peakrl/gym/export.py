@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -38,7 +38,7 @@ from peakrl.problem import Problem
 from peakrl.problems.harvesting import EnergyHarvesting
 from peakrl.problems.scheduling import MachineScheduling
 from peakrl.safety.safe_set import SafeSet
-from peakrl.safety.shield import Shield, shield
+from peakrl.safety.shield import shield
 from peakrl.specs.problem_file import naming, read_spec
 from peakrl.specs.registry import kind_named
 from peakrl.specs.spec import ProblemSpec, located
@@ -307,33 +307,13 @@ def make_environment(
     return env
 
 
-@overload
-def to_gymnasium(
-    problem: Problem | TabularModel | ProblemSpec,
-    render_mode: str | None = None,
-    *,
-    shielded: Literal[False] = False,
-    with_step: bool | None = None,
-) -> ProblemEnvironment: ...
-
-
-@overload
-def to_gymnasium(
-    problem: Problem | TabularModel | ProblemSpec,
-    render_mode: str | None = None,
-    *,
-    shielded: bool,
-    with_step: bool | None = None,
-) -> ProblemEnvironment | Shield: ...
-
-
 def to_gymnasium(
     problem: Problem | TabularModel | ProblemSpec,
     render_mode: str | None = None,
     *,
     shielded: bool = False,
     with_step: bool | None = None,
-) -> ProblemEnvironment | Shield:
+) -> Any:
     """Return a problem as a Gymnasium environment, with action masks and constraints in `info`.
 
     Observations and actions are indices into the environment's `states` and `actions`, which contain the labels.
@@ -351,10 +331,7 @@ def to_gymnasium(
         steps. The optimal policy of a stationary problem with a horizon may depend on the step too.
     """
     env = make_environment(problem, render_mode, with_step=with_step)
-    if not shielded:
-        return env
-    shielded_env: Shield = shield(env, SafeSet(env.model))
-    return shielded_env
+    return shield(env, SafeSet(env.model)) if shielded else env
 
 
 def built(problem: Any, trust: Trust) -> Any:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any, TypeVar, overload
+from typing import Any
 
 import numpy as np
 
@@ -36,44 +36,11 @@ from peakrl.training.learn import (
 from peakrl.training.run import LearningRun
 from peakrl.training.trainer import Trainer, pieces
 
-Kept = TypeVar("Kept")
 #: A `ConstrainedEnv` or another Gymnasium environment, or a function that creates one.
 Environment = Any
 
 #: Seconds between two updates of the progress bar.
 LOOK_EVERY = 0.2
-
-
-@overload
-def learn_many(
-    models: Target | Environment | Iterable[Target | Environment],
-    learner: LearnerSettings | Learner | str,
-    episodes: int,
-    seeds: int | Iterable[int] = ...,
-    *,
-    keep: None = ...,
-    history: Record = ...,
-    average: bool = ...,
-    assumptions: Assumptions | None = ...,
-    workers: int | None = ...,
-    progress: bool = ...,
-) -> list[LearningRun]: ...
-
-
-@overload
-def learn_many(
-    models: Target | Environment | Iterable[Target | Environment],
-    learner: LearnerSettings | Learner | str,
-    episodes: int,
-    seeds: int | Iterable[int] = ...,
-    *,
-    keep: Callable[[LearningRun], Kept],
-    history: Record = ...,
-    average: bool = ...,
-    assumptions: Assumptions | None = ...,
-    workers: int | None = ...,
-    progress: bool = ...,
-) -> list[Kept]: ...
 
 
 def learn_many(
@@ -114,15 +81,9 @@ def learn_many(
         with opened(given) as target:
             sampled = isinstance(target, TabularModel) and is_sampled(history, episodes, target)
             active = Trainer(
-                target,
-                own,
-                planned=episodes,
-                seed=seed,
-                every=every,
-                average=average,
-                assumptions=known,
+                target, own, planned=episodes, seed=seed, every=every, average=average, assumptions=known,
                 sampled=sampled,
-            )
+            )  # fmt: skip
             for count in pieces(active, episodes):
                 done[index] = count
                 if stop.is_set():
