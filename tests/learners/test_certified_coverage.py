@@ -14,11 +14,10 @@ from peakrl.gym.constrained_env import adapt
 from peakrl.learners import Certified
 from peakrl.learners.certified.bounds import LOWER, UPPER, VIOLATION, beta, upper_mean
 from peakrl.learners.certified.declared import OnModel
-from peakrl.learners.certified.episodes import play_episodes
 from peakrl.learners.certified.phases import Goal, Rounds
 from peakrl.learners.certified.tables import GAUGED, OPEN, VIOLATED
 from peakrl.learners.certified.values import first_value
-from peakrl.learners.episode import Log
+from peakrl.learners.episode import Log, Path, Simulator, run_episodes
 from peakrl.learners.space import ModelSpace
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import Trainer
@@ -113,18 +112,18 @@ class Watched:
         self.generator = seed_state(np.uint64(seed))
         self.failed = dict.fromkeys(PARTS, False)
         self.false = False
-        self.payoff = np.stack(
-            [model.payoffs.reward, np.maximum(-model.payoffs.constraints, 0).sum(axis=1)], axis=1
-        )  # fmt: skip
+        payoffs = model.payoffs
+        payoff = np.stack([payoffs.reward, np.maximum(-payoffs.constraints, 0).sum(axis=1)], axis=1)
+        self.simulator = Simulator(model.layout, model.sampler, payoffs.stride, payoffs.row_payoff, payoff)
 
     def play(self, episodes):
         r, model = self.rounds, self.model
         while r.stop_reason is None and r.status.episodes < episodes:
             count, issued = r.status.left, len(r.issued)
-            play_episodes(
-                model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-                r.tables, r.rows, r.live, r.gauge, self.generator, r.status.episodes, count, NO_LOG,
-                0, np.empty((0, 2)), np.zeros(2, np.int64),
+            r.tables.mode[:] = r.live, r.gauge
+            run_episodes(
+                self.simulator, r.tables, Path.of_length(model.horizon, 2), self.generator, r.status.episodes, count, 0,
+                NO_LOG, np.empty((0, 2)), np.zeros(2, np.int64),
             )  # fmt: skip
             self.compare()
             r.played(count)
@@ -221,7 +220,7 @@ def test_judging_a_candidate_by_the_returns_of_another_fails_more_often_than_its
 
 def whole_level_for_each(learner):
     """Let every bet on upper values fail as if it were the only one, and as often as not."""
-    learner.tables = learner.tables._replace(log_share=np.zeros_like(learner.tables.log_share))
+    learner.tables.log_share[:] = 0.0
 
 
 def old_samples_kept(learner):
@@ -281,8 +280,7 @@ def upper_bound_on_environment(model, seed, episodes, *, complete):
     active = Trainer(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, assumptions=declared)
     active.advance(1)
     if complete:
-        rounds = active.algorithm.rounds
-        rounds.tables = rounds.tables._replace(complete=True)
+        active.algorithm.rounds.store.set(complete=True)
     active.advance(episodes - 1)
     return active.algorithm.certificate().optimum_high
 

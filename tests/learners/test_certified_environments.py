@@ -88,14 +88,15 @@ def like_environment(model, met, seed, episodes):
     settings, env = met.settings, met._trainer
     active = Trainer(model, settings, planned=episodes, seed=seed, every=0, average=False)
     rounds, theirs = active.algorithm.rounds, env.algorithm.rounds
-    shares, slots = np.full(len(rounds.tables.log_share), 50.0), np.full(model.num_slots, 50.0)
+    shares, slots = rounds.tables.log_share, np.full(model.num_slots, 50.0)
+    shares[:] = 50.0
     weights = theirs.lower_logs()
     for slot, _, place, rows in pairs(model, env):
         slots[place] = weights[slot]
         for row, own in rows:
             shares[own + 1] = theirs.tables.log_share[theirs.tables.distribution_of_row[row]]
     shares[0] = theirs.tables.log_share[0]
-    rounds.tables = rounds.tables._replace(complete=False, joint=True, log_share=shares)
+    rounds.store.set(complete=False, joint=True)
     rounds.facts = replace(rounds.facts, certain=False)
     rounds.lower_logs = lambda: slots
     active.advance(episodes)

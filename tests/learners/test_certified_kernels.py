@@ -19,7 +19,7 @@ from peakrl.learners.certified.bounds import FINE, ROUGH, beta, upper_mean
 from peakrl.learners.certified.declared import UNMET
 from peakrl.learners.certified.gaps import estimate_policy, measure_gaps, plan_candidate
 from peakrl.learners.certified.tables import GRID, OPEN, SUM
-from peakrl.learners.episode import Log
+from peakrl.learners.episode import Log, Path
 from peakrl.sampling import seed_state
 
 
@@ -234,6 +234,7 @@ def test_where_nothing_is_known_a_tested_row_is_taken_then_an_open_one_then_the_
 
 def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():
     t, rng, length = learned(0, episodes=1).rounds.tables, np.random.default_rng(0), 3
+    path = Path.of_length(length, 2)
     gap = rng.random(t.gap.shape)
     for least, most, top in [(-2.0, 4.0, gap.max()), (1.0, 1.0, 0.0), (0.5, 2.0, -1.0)]:
         t = t._replace(
@@ -244,9 +245,9 @@ def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():
         for _ in range(40):
             slots = rng.integers(0, len(gap), length)
             earned, violations = rng.uniform(-1.0, 2.0, length), rng.choice([0.0, 0.5], length, p=[0.8, 0.2])
-            t.path_slot[:length], t.path_reward[:length], t.path_violation[:length] = slots, earned, violations
+            path.slot[:], path.payoff[:, 0], path.payoff[:, 1] = slots, earned, violations
             with plain_python(episodes):
-                episodes.note_evidence(t, length)
+                episodes.note_evidence(t, path, length)
             total = sum(earned.tolist())
             totals.append(total)
             violated += bool(violations.any())
@@ -301,14 +302,14 @@ def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
         cell_after=np.full(120, -1), cell_reward=np.zeros(120), cells=np.array([noises]),
         known=np.zeros(6, np.uint8), reward=np.zeros(6), tested=np.zeros(3, np.uint8),
     )  # fmt: skip
-    seen, read, tested = [Counter() for _ in range(4)], {}, set()
+    seen, read, tested, path = [Counter() for _ in range(4)], {}, set(), Path.of_length(3, 2)
     for _ in range(40):
         rows, slots = rng.integers(0, 5, 3), rng.integers(0, 9, 3)
         earned = rng.integers(0, 3, 3) / 2
-        t.path_slot[:3], t.path_row[:3], t.path_next[:3] = slots, rows, [*slots[1:], 4]
-        t.path_reward[:3] = earned
+        path.slot[:], path.row[:], path.following[:] = slots, rows, [*slots[1:], 4]
+        path.payoff[:, 0] = earned
         with plain_python(episodes):
-            episodes.count_path(t, 3)
+            episodes.count_path(t, path, 3)
         seen[0][int(slots[0]), 0.0] += 1
         for row, following, reward in zip(rows.tolist(), [*slots[1:].tolist(), 4], earned.tolist(), strict=True):
             led = noise_next[row].tolist()
@@ -338,8 +339,9 @@ def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
 def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_grown(seed):
     learner = learned(seed, episodes=30)
     model, rng = learner.space.model, np.random.default_rng(seed)
+    path = Path.of_length(model.horizon, 2)
     for _ in range(10):
-        learner.rounds.make_room()
+        learner.rounds.store.reserve(model.horizon + 1)
         t = learner.rounds.tables
         slot, entries = int(model.first_slot[0]), []
         for step in range(model.horizon):
@@ -347,13 +349,13 @@ def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_gro
             distribution = model.layout.row_distribution[row]
             outcomes = slice(*model.layout.outcome_start[distribution : distribution + 2])
             following = int(rng.choice(model.layout.outcome_next[outcomes]))
-            t.path_slot[step], t.path_row[step], t.path_next[step] = slot, row, following
-            t.path_reward[step] = float(t.reward[row])
+            path.slot[step], path.row[step], path.following[step] = slot, row, following
+            path.payoff[step, 0] = float(t.reward[row])
             entries.append((row, step * t.shift))
             slot = following
         before, open_before = t.updated.copy(), t.witness == OPEN
         with plain_python(bounds, values, episodes):
-            episodes.learn_path(t, model.horizon, False, Log.of_size(0))
+            episodes.learn_path(t, model.layout, path, model.horizon, 31, Log.of_size(0))
         for entry in entries:
             samples = t.samples[t.distribution_of_row[entry[0]]]
             grown = open_before[entry] and samples >= episodes.GROWTH * before[entry]

@@ -34,7 +34,7 @@ from peakrl.learners.certified.tables import (
 )
 from peakrl.learners.certified.values import sweep
 from peakrl.learners.infeasibility import DECLARED
-from peakrl.types import Bytes, Floats, Ints
+from peakrl.types import Bytes, Floats, Ints, Longs
 
 
 class Proofs(SpaceTables):
@@ -87,7 +87,7 @@ class Proofs(SpaceTables):
             total = reward + total
         return total
 
-    def _decided(self) -> tuple[Ints, Ints, Bytes]:
+    def _decided(self) -> tuple[Longs, Ints, Bytes]:
         """Return [slot with actions, column] the candidate's rows, why they are ruled out, and whether it is dead."""
         t = self.tables
         rows = t.candidate[t.slots]
@@ -125,12 +125,9 @@ class Proofs(SpaceTables):
         t, top = self.tables, self.start
         if apart:  # the sweep writes to these
             t = t._replace(witness=t.witness.copy(), dead=t.dead.copy(), guess=t.guess.copy())
-        slots, rows = np.arange(self.space.slots), self.space.slot_of_row
-        own = t._replace(
-            upper=t.upper.copy(), value=t.value.copy(), top=top, greedy=t.greedy.copy(), updated=t.updated.copy()
-        )
-        own.upper[: len(rows)] = top[self.steps(slots)][rows]
-        own.value[t.slots, : self.columns] = top[self.steps(t.slots)]
+        upper, value = top[self.steps(np.arange(self.space.slots))][t.slot_of_row], t.value.copy()
+        value[t.slots, : self.columns] = top[self.steps(t.slots)]
+        own = t._replace(upper=upper, value=value, top=top, greedy=t.greedy.copy(), updated=t.updated.copy())
         sweep(own, FINE)
         return own
 

@@ -16,12 +16,14 @@ import math
 
 import numpy as np
 
-from peakrl.jit import loop
+from peakrl.jit import inlined, loop
 from peakrl.learners.certified.tables import (
     FIRST,
+    GAUGE,
     GAUGED,
     GRID,
     LEAST,
+    LIVE,
     MOST,
     OPEN,
     PLAYED,
@@ -32,9 +34,8 @@ from peakrl.learners.certified.tables import (
     Tables,
 )
 from peakrl.learners.certified.values import forbid, refresh_noted, update_entry
-from peakrl.learners.episode import Log, lacks_room, note_episode, take_row
-from peakrl.sampling import Words, draw_first
-from peakrl.types import Floats, Ints, Layout, Longs, Sampler
+from peakrl.learners.episode import Log, Path
+from peakrl.types import Layout
 
 #: An entry is updated when the samples of its distribution have grown by this factor.
 GROWTH = 1.05
@@ -74,53 +75,41 @@ def note_noise(t: Tables, distribution: int, row: int, following: int) -> None:
 
 
 @loop
-def count_path(t: Tables, length: int) -> None:
+def count_path(t: Tables, path: Path, length: int) -> None:
     """Count the samples of an episode and record its rewards and tested groups."""
-    note_sample(t, np.int64(FIRST), t.path_slot[0], 0.0)
+    note_sample(t, np.int64(FIRST), path.slot[0], 0.0)
     for step in range(length):
-        row = t.path_row[step]
+        row, reward = path.row[step], path.payoff[step, 0]
         distribution = np.int64(t.distribution_of_row[row])
         if t.noises > 0:
-            note_noise(t, distribution, row, t.path_next[step])
+            note_noise(t, distribution, row, path.following[step])
         else:
-            note_sample(t, distribution, t.path_next[step], t.path_reward[step] if t.joint else 0.0)
+            note_sample(t, distribution, path.following[step], reward if t.joint else 0.0)
         if not t.joint:
             t.known[row] = 1
-            t.reward[row] = t.path_reward[step]
+            t.reward[row] = reward
         t.tested[t.group_of_row[row]] = 1
 
 
 @loop
-def learn_path(t: Tables, length: int, live: bool, log: Log) -> None:
-    """Learn from the `length` steps of an episode.
-
-    `live`: the greedy rows are followed, so their changes are logged.
-    """
-    count_path(t, length)
+def update_path(t: Tables, path: Path, length: int, log: Log) -> None:
+    """Update U along an episode."""
     for step in range(length - 1, -1, -1):
-        row, column = t.path_row[step], step * t.shift
+        row, column = path.row[step], step * t.shift
         grown = t.deterministic or t.samples[t.distribution_of_row[row]] >= GROWTH * t.updated[row, column]
         if t.witness[row, column] == OPEN and grown:
             update_entry(t, step, row)
-            refresh_noted(t, column, t.path_slot[step], live, log)
+            refresh_noted(t, column, path.slot[step], log)
 
 
 @loop
-def forbid_path(t: Tables, length: int, live: bool, log: Log) -> None:
-    """Rule out the groups that violated in an episode."""
-    for step in range(length):
-        if t.path_violation[step] > 0.0:
-            forbid(t, np.int64(t.group_of_row[t.path_row[step]]), t.path_violation[step], live, log)
-
-
-@loop
-def note_evidence(t: Tables, length: int) -> None:
+def note_evidence(t: Tables, path: Path, length: int) -> None:
     """Count one episode of the frozen candidate: its return, whether it violated, its largest gap."""
     total, violated, gap = 0.0, 0.0, 0.0
     for step in range(length):
-        total += t.path_reward[step]
-        violated += t.path_violation[step]
-        gap = max(gap, t.gap[t.path_slot[step], step * t.shift])
+        total += path.payoff[step, 0]
+        violated += path.payoff[step, 1]
+        gap = max(gap, t.gap[path.slot[step], step * t.shift])
     least, most, top = t.scale[LEAST], t.scale[MOST], t.scale[TOP]
     index = np.int64(math.floor((total - least) / (most - least) * GRID)) if most > least else np.int64(0)
     t.returns[min(max(index, np.int64(0)), np.int64(GRID))] += 1
@@ -135,58 +124,19 @@ def note_evidence(t: Tables, length: int) -> None:
 
 
 @loop
-def take_episode(t: Tables, length: int, live: bool, gauge: bool, log: Log) -> None:
-    """Learn from the episode in the tables; `gauge`: it is one of the frozen candidate."""
-    if gauge:
-        note_evidence(t, length)
-    forbid_path(t, length, live, log)
-    learn_path(t, length, live, log)
+def learn_path(t: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
+    """Learn from an episode."""
+    if t.mode[GAUGE]:
+        note_evidence(t, path, length)
+    for step in range(length):
+        if path.payoff[step, 1] > 0.0:
+            forbid(t, np.int64(t.group_of_row[path.row[step]]), path.payoff[step, 1], log)
+    count_path(t, path, length)
+    update_path(t, path, length, log)
 
 
-@loop
-def play_episodes(
-    layout: Layout,
-    sampler: Sampler,
-    stride: int,
-    row_payoff: Ints,
-    #: [record, 2]: reward and total violation.
-    payoff: Floats,
-    t: Tables,
-    #: [slot, column]: the rows that are followed; `t.greedy` itself if `live`.
-    followed: Ints,
-    live: bool,
-    #: Are these episodes of the frozen candidate?
-    gauge: bool,
-    generator: Words,
-    done: int,
-    episodes: int,
-    log: Log,
-    reserve: int,
-    #: [episode, 2]: reward and violation of each episode; empty if not recorded.
-    experience: Floats,
-    counters: Longs,
-) -> int:
-    """Run up to `episodes` episodes on a model; return how many were run.
-
-    It stops early when the log might not hold the next episode.
-    """
-    for k in range(episodes):
-        if lacks_room(log, reserve):
-            return k
-        slot = draw_first(generator, sampler)
-        earned, violated = 0.0, 0.0
-        for step in range(t.horizon):
-            row = np.int64(followed[slot, step * t.shift])
-            record, following = take_row(generator, layout, sampler, stride, row_payoff, row)
-            t.path_slot[step] = slot
-            t.path_row[step] = row
-            t.path_next[step] = following
-            t.path_reward[step] = payoff[record, 0]
-            t.path_violation[step] = payoff[record, 1]
-            earned += payoff[record, 0]
-            violated += payoff[record, 1]
-            slot = following
-        note_episode(experience, counters, done, k, earned, violated)
-        log.head[1] = done + k + 2
-        take_episode(t, t.horizon, live, gauge, log)
-    return episodes
+@inlined
+def choose_row(t: Tables, layout: Layout, step: int, slot: int) -> int:
+    """Return the row that is followed."""
+    column = step * t.shift
+    return t.greedy[slot, column] if t.mode[LIVE] else t.followed[slot, column]

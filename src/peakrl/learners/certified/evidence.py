@@ -17,12 +17,13 @@ from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.certified.bounds import FINE
 from peakrl.learners.certified.phases import Rounds
-from peakrl.learners.certified.tables import FIRST, OPEN, PLAYED, TOP, VIOLATED
+from peakrl.learners.certified.tables import OPEN, PLAYED, TOP, VIOLATED
 from peakrl.learners.certified.values import first_value
 from peakrl.learners.infeasibility import DECLARED
 from peakrl.learners.space import GrowingSpace
-from peakrl.types import Longs
 
+#: Tables that are part of the evidence as they are.
+PLAIN = ("known", "then_known", "reward", "group_of_row", "tested", "max_violation", "then_max_violation", "row_start")
 #: What each declaration means, for `rests_on`.
 WORDS = {
     "shared_transitions": "declared: pairs of one group share the distribution of the next state",
@@ -157,16 +158,13 @@ def evidence_of(r: Rounds, constraint_bounds: tuple[float, ...]) -> Evidence:
 
 def evidence_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
     """Return the tables of the evidence, in the order of models."""
-    t, slots, rows = r.tables, r.space.slots, r.space.rows
-    last = int(r.space.shared)  # nodes after the last step
-    arrays = {name: getattr(t, name)[:rows].copy() for name in ("known", "then_known", "reward", "group_of_row")}
-    arrays |= {name: getattr(t, name)[: r.groups].copy() for name in ("tested", "max_violation", "then_max_violation")}
-    arrays |= {name: np.pad(getattr(t, name)[:slots].T, ((0, last), (0, 0))).ravel() for name in ("candidate", "gap")}
-    arrays["forbidden"] = (t.witness[:rows].T == DECLARED).astype(np.int8).ravel()
-    arrays["noise_next"] = t.noise_next[:rows].ravel()
-    arrays["row_start"] = t.row_start[: slots + 1].copy()
+    t, last = r.tables, int(r.space.shared)  # nodes after the last step
+    arrays = {name: getattr(t, name).copy() for name in PLAIN}
+    arrays |= {name: np.pad(getattr(t, name).T, ((0, last), (0, 0))).ravel() for name in ("candidate", "gap")}
+    arrays["forbidden"] = (t.witness.T == DECLARED).astype(np.int8).ravel()
+    arrays["noise_next"] = t.noise_next.ravel()
     arrays["slot_step"] = np.array(r.space.slot_step, np.int64)
-    arrays["distribution_of_row"] = t.distribution_of_row[:rows] - np.int32(1)
+    arrays["distribution_of_row"] = t.distribution_of_row - np.int32(1)
     for name in ("returns", "gaps"):
         column = getattr(t, name)
         seen = np.flatnonzero(column)
@@ -176,17 +174,16 @@ def evidence_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
 
 def cell_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
     """Return the cells and the samples of each distribution; one without samples has an empty cell."""
-    t = r.tables
-    owner: Longs = t.cell_distribution[: t.cells[0]].astype(np.int64)
-    empty = np.setdiff1d(np.arange(r.distributions), owner)
-    owner = (np.append(owner, empty) - 1) % r.distributions  # that of the first state, 0, comes last
-    assert FIRST == 0
+    t, distributions = r.tables, np.arange(len(r.tables.samples))
+    owner = t.cell_distribution[: t.cells[0]].astype(np.int64)
+    empty = np.setdiff1d(distributions, owner)
+    owner = (np.append(owner, empty) - 1) % len(distributions)  # that of the first state, 0, comes last
     order = np.argsort(owner, kind="stable")
-    start = np.searchsorted(owner[order], np.arange(r.distributions))
+    start = np.searchsorted(owner[order], distributions)
     arrays: dict[str, NDArray[Any]] = {"cell_start": start}
     for name in ("cell_next", "cell_reward", "cell_count", "then_count", "then_before"):
         column = getattr(t, name)[: t.cells[0]]
         arrays[name] = np.append(column, np.zeros(len(empty), column.dtype))[order]
-    arrays["distribution"] = np.add.reduceat(arrays["cell_count"], start)[:, None]
-    arrays["then_distribution"] = np.add.reduceat(arrays["then_count"], start)[:, None]
+    for name, counts in (("distribution", "cell_count"), ("then_distribution", "then_count")):
+        arrays[name] = np.add.reduceat(arrays[counts], start)[:, None]
     return arrays

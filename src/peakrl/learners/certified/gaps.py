@@ -37,7 +37,7 @@ from peakrl.learners.certified.bounds import FINE, beta, upper_mean
 from peakrl.learners.certified.declared import UNMET
 from peakrl.learners.certified.tables import FIRST, OPEN, Tables
 from peakrl.learners.certified.values import least_violating, next_slot
-from peakrl.types import Floats, Ints
+from peakrl.types import Floats, Longs
 
 
 @loop
@@ -78,7 +78,7 @@ def fallback(t: Tables, column: int, slot: int) -> int:
 
 
 @loop
-def plan_candidate(t: Tables, rows: Ints, value: Floats, estimate: Floats) -> None:
+def plan_candidate(t: Tables, rows: Longs, value: Floats, estimate: Floats) -> None:
     """Set rows, V and E [slot, column] of the policy."""
     for step in range(t.horizon - 1, -1, -1):
         low, column = t.least * (t.horizon - step - 1), step * t.shift
@@ -102,7 +102,7 @@ def plan_candidate(t: Tables, rows: Ints, value: Floats, estimate: Floats) -> No
 
 
 @loop
-def estimate_policy(t: Tables, rows: Ints, estimate: Floats) -> None:
+def estimate_policy(t: Tables, rows: Longs, estimate: Floats) -> None:
     """Set E [slot, column] of a policy on the counted transitions; a step without samples earns the least reward."""
     for step in range(t.horizon - 1, -1, -1):
         rest, column = t.least * (t.horizon - step - 1), step * t.shift
@@ -158,7 +158,7 @@ def least_following(t: Tables, step: int, row: int, low: Floats, floor: float, l
 @loop
 def lower_values(
     t: Tables,
-    rows: Ints,
+    rows: Longs,
     #: [slot]: log(1/d) of one bet.
     log_share: Floats,
     low: Floats,
@@ -194,12 +194,12 @@ def other_action(t: Tables, column: int, slot: int, row: int) -> tuple[float, in
 @loop
 def measure_gaps(
     t: Tables,
-    rows: Ints,
+    rows: Longs,
     low: Floats,
     gap: Floats,
     #: [slot, column]: D, to be filled; it must hold 0 after the last step and at ends.
     stopping: Floats,
-    challenger: Ints,
+    challenger: Longs,
 ) -> float:
     """Set g, D and the challenger's rows [slot, column]; return the largest g."""
     top = 0.0

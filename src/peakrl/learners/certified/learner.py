@@ -23,14 +23,13 @@ from peakrl.learners.base import (
     ProofHistory,
     SamplingAlgorithm,
     Task,
-    compiled,
 )
 from peakrl.learners.certified.declared import OnEnvironment, OnModel, environment_facts
-from peakrl.learners.certified.episodes import play_episodes, take_episode
+from peakrl.learners.certified.episodes import choose_row, learn_path
 from peakrl.learners.certified.evidence import certificate
 from peakrl.learners.certified.phases import Goal, Rounds
-from peakrl.learners.certified.tables import CHALLENGE, OPEN
-from peakrl.learners.episode import Log
+from peakrl.learners.certified.tables import CHALLENGE, OPEN, Tables
+from peakrl.learners.episode import Log, Path, Simulator, learn_played, register, run_episodes
 from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import GrowingSpace, ModelSpace
 from peakrl.sampling import Words
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 LIMITS = {"support", "constraints", "safe_policy"}
 #: The candidate's exact value and violation are recorded on models of up to this many nodes.
 MOST_JUDGED = 200_000
+register(Tables, choose=choose_row, learn=learn_path)
 
 
 class Certified(LearnerSettings):
@@ -107,7 +107,10 @@ class CertifiedLearner(SamplingAlgorithm):
         else:
             assert isinstance(space, ModelSpace)
             declared = OnModel(space, assumptions)
-            self.payoff = np.stack([space.model.payoffs.reward, space.model.record_violation], axis=1)
+            model, payoffs = space.model, space.model.payoffs
+            payoff = np.stack([payoffs.reward, model.record_violation], axis=1)
+            self.simulator = Simulator(model.layout, model.sampler, payoffs.stride, payoffs.row_payoff, payoff)
+            self.path = Path.of_length(model.horizon, 2)
         if min(settings.epsilon) == 0 and not declared.facts.deterministic:
             raise SettingsError(
                 "epsilon is 0, which only Assumptions(deterministic=True) can reach: if outcomes are random, no number "
@@ -141,7 +144,7 @@ class CertifiedLearner(SamplingAlgorithm):
         """A new block may change every node; an episode those of its path and, by a violation, of its groups."""
         t, largest = self.rounds.tables, 1
         if self.task.assumptions.constraint_depends_on is not None:
-            largest = int(np.bincount(t.group_of_row[: self.space.rows], minlength=1).max())
+            largest = int(np.bincount(t.group_of_row, minlength=1).max())
         new = t.candidate.size if self.rounds.facts.growing else 0  # new slots may appear at any step
         return t.candidate.size + new + t.horizon * (2 + largest * self.columns)
 
@@ -157,16 +160,16 @@ class CertifiedLearner(SamplingAlgorithm):
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run some episodes of the model, fewer if the log is full or the learner stops."""
-        model, r, ran = compiled(self.task), self.rounds, 0
+        r, ran = self.rounds, 0
         while ran < episodes and self.stop_reason is None:
-            count = play_episodes(
-                model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-                r.tables, r.rows, r.live, r.gauge, generator, done + ran, min(episodes - ran, r.status.left),
-                log, self.log_room, experience[ran:], counters,
+            if ran and 0 < len(log.node) < log.head[0] + self.log_room:
+                break
+            r.tables.mode[:] = r.live, r.gauge
+            count = run_episodes(
+                self.simulator, r.tables, self.path, generator, done + ran, min(episodes - ran, r.status.left),
+                self.log_room, log, experience[ran:], counters,
             )  # fmt: skip
             ran += count
-            if count == 0:
-                break
             self._go_on(count, log)
         return ran
 
@@ -194,21 +197,13 @@ class CertifiedLearner(SamplingAlgorithm):
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode, as `run` does."""
         r, length = self.rounds, played.length
-        r.make_room()
+        r.store.reserve(length + 1)
         if played.violation[:length].any():
             r.settle()
-        t = r.tables
-        for path, steps in (
-            (t.path_slot, played.slot),
-            (t.path_row, played.row),
-            (t.path_next, played.following),
-            (t.path_reward, played.reward),
-            (t.path_violation, played.violation),
-        ):
-            path[:length] = steps[:length]
-        gauge = r.gauge and self._begun > 0
+        r.tables.mode[:] = r.live, r.gauge and self._begun > 0
         self._begun = max(0, self._begun - 1)
-        take_episode(t, length, r.live, gauge, log)
+        path = Path(played.slot, played.row, played.following, np.stack([played.reward, played.violation], axis=1))
+        learn_played(r.tables, self.space.layout, path, length, episode, log)
         self._go_on(1, log)
 
     def begin(self, episode: int, generator: Words, log: Log) -> None:
@@ -222,22 +217,18 @@ class CertifiedLearner(SamplingAlgorithm):
 
     # Results -------------------------------------------------------------------------------------------------
 
-    def _by_slot(self, rows: NDArray[Any]) -> NDArray[np.int64]:
-        """[slot, column]: rows, the first in states without actions."""
-        return np.maximum(rows[: self.space.slots].astype(np.int64), self.space.layout.row_start[:-1, None])
-
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the rows that the next episode follows."""
-        return self._by_slot(self.rounds.rows)
+        return self.rounds.rows.copy()
 
     def chosen(self) -> NDArray[np.int64]:
         """[slot, column]: the candidate, the subject of the certificate."""
-        return self._by_slot(self.rounds.tables.candidate)
+        return self.rounds.tables.candidate.copy()
 
     def values(self) -> Floats:
         """[entry]: upper values; minus infinity for actions that are ruled out."""
-        t, rows = self.rounds.tables, self.space.rows
-        return self.space.entries_of(np.where(t.witness[:rows] == OPEN, t.upper[:rows], -np.inf))
+        t = self.rounds.tables
+        return self.space.entries_of(np.where(t.witness == OPEN, t.upper, -np.inf))
 
     def known(self) -> NDArray[np.int8]:
         """[entry]: actions that violated, or that led to a dead state."""
@@ -245,8 +236,8 @@ class CertifiedLearner(SamplingAlgorithm):
 
     def memory(self) -> Memory:
         """Return the violations that were observed."""
-        t, rows = self.rounds.tables, self.space.rows
-        return Memory(t.witness[:rows], t.max_violation[t.group_of_row[:rows]])
+        t = self.rounds.tables
+        return Memory(t.witness, t.max_violation[t.group_of_row])
 
     def feasible(self) -> bool | None:
         """Return False if an observed first state is dead."""
@@ -284,18 +275,17 @@ class CertifiedLearner(SamplingAlgorithm):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all tables by name."""
-        return self.rounds.kept() | {"proved": self._curve()}
+        return self.rounds.arrays() | {"proved": self._curve()}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `arrays` returned."""
         self._lines = [tuple(line) for line in arrays["proved"].reshape(-1, 5).tolist()]
-        self.rounds.restore(arrays)
+        self.rounds.load(arrays)
 
     def check(self, done: int) -> None:
         """Check arrays of a file and set what follows from them."""
         r = self.rounds
-        if r.status.episodes != done:
-            raise ValueError("engine.status is out of range")
+        r.check(done)
         self.proof()
         if self._lines and r.status.frozen:
             self._judged = r.status.policies, self._lines[-1][3], self._lines[-1][4]

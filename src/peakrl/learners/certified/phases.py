@@ -59,7 +59,7 @@ from peakrl.learners.certified.tables import (
 from peakrl.learners.certified.values import first_value, sweep
 from peakrl.learners.space import Space
 from peakrl.learners.tables import alike
-from peakrl.types import Floats, Ints
+from peakrl.types import Floats, Longs
 
 #: The grids of n and of f in the forecast.
 SIZES: Floats = 8.0 * 1.1 ** np.arange(295.0)
@@ -165,7 +165,7 @@ class Rounds(Proofs):
         return self.status.kind == CANDIDATE and bool(self.status.frozen)
 
     @property
-    def rows(self) -> Ints:
+    def rows(self) -> Longs:
         """[slot, column]: the rows that the next episode follows."""
         return self.tables.greedy if self.live else self.tables.followed
 
@@ -185,7 +185,7 @@ class Rounds(Proofs):
         else:
             self.review()
 
-    def _block(self, kind: int, episodes: int, rows: Ints | None = None) -> None:
+    def _block(self, kind: int, episodes: int, rows: Longs | None = None) -> None:
         self.status.kind, self.status.left = kind, episodes
         if rows is not None:
             self.tables.followed[:] = rows
@@ -263,7 +263,7 @@ class Rounds(Proofs):
     def _choose(self, high: float) -> None:
         """Keep the candidate, or replace it."""
         t, frozen = self.tables, self.status.frozen
-        rows, value, estimate = np.zeros_like(t.candidate), np.zeros_like(t.value), np.zeros_like(t.value)
+        rows, value, estimate = t.candidate.copy(), np.zeros_like(t.value), np.zeros_like(t.value)
         plan_candidate(t, rows, value, estimate)
         best = counted_mean(t, estimate)
         if not frozen:
@@ -305,7 +305,7 @@ class Rounds(Proofs):
         estimate_policy(self.tables, self.tables.candidate, estimate)
         return counted_mean(self.tables, estimate)
 
-    def freeze(self, rows: Ints) -> None:
+    def freeze(self, rows: Longs) -> None:
         """Freeze a candidate: its evidence starts now, and what is known now determines its actions in new states."""
         t = self.tables
         self.status.frozen = 1
@@ -368,7 +368,7 @@ class Rounds(Proofs):
     def _try_gaps(self) -> int:
         """Freeze the gaps if few enough episodes of the candidate may certify them; return how many, or 0."""
         t, low = self.tables, self.lower_values_now()
-        gap, stopping, challenger = np.zeros_like(t.gap), np.zeros_like(low), np.zeros_like(t.challenger)
+        gap, stopping, challenger = np.zeros_like(t.gap), np.zeros_like(low), t.challenger.copy()
         aim, next_share = self.aim(), self.attempt_share(self.status.attempts + 1) + math.log(2)
         effort = EFFORT * self.status.episodes + EFFORT_LEAST
 
@@ -397,19 +397,22 @@ class Rounds(Proofs):
 
     # Files ---------------------------------------------------------------------------------------------------
 
-    def kept(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything that was learned, by name."""
         lines = [list(line.values()) for line in self.issued]
         bounds = np.array(astuple(self.bounds))
-        return super().kept() | {"bounds": bounds, "passed": np.array(lines).reshape(-1, len(bounds) + 4)}
+        return super().arrays() | {"bounds": bounds, "passed": np.array(lines).reshape(-1, len(bounds) + 4)}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `kept` returned, for the same states; raise ValueError if it does not fit."""
-        super().restore(arrays)
-        self.bounds = Bounds(*alike(self.kept()["bounds"], arrays["bounds"], "engine.bounds").tolist())
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `arrays` returned, for the same states."""
+        super().load(arrays)
+        self.bounds = Bounds(*alike(np.array(astuple(self.bounds)), arrays["bounds"], "engine.bounds").tolist())
         names = [*asdict(self.bounds), "epsilon", "episodes", "candidate", "attempt"]
         lines = arrays["passed"].reshape(-1, len(names)).tolist()
         self.issued = [dict(zip(names, line, strict=True)) for line in lines]
-        due = self.status.left == 0 and self.stop_reason is None
-        if len(lines) > len(self.goal.epsilons) or min(astuple(self.status)[:-1]) < 0 or due:
+
+    def check(self, done: int) -> None:
+        """Raise ValueError if what was loaded is out of range, or contradicts itself; set what follows from it."""
+        super().check(done)
+        if len(self.issued) > len(self.goal.epsilons) or (self.status.left == 0 and self.stop_reason is None):
             raise ValueError("engine.status is out of range")

@@ -20,20 +20,17 @@ after the candidate was frozen
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.learners.base import check_ranges
 from peakrl.learners.certified.declared import NOISE, UNMET, Declared
-from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES
 from peakrl.learners.space import Space
-from peakrl.learners.tables import FINITE, alike
+from peakrl.learners.tables import TableStore, alike, declarations, table
 from peakrl.types import Bytes, Floats, Ints, Longs
 
 #: Witness of an entry that is not ruled out.
@@ -46,6 +43,8 @@ OPTIMISTIC, CHALLENGE, CANDIDATE = range(3)
 JUDGED_KEPT, JUDGED_BAD = 1, 2
 #: Steps of the grids on which returns and gaps of the frozen candidate are counted.
 GRID = 1 << 16
+#: `Tables.mode`: are the greedy rows followed, so that their changes are logged? Is the episode evidence?
+LIVE, GAUGE = range(2)
 #: `Tables.counts`: episodes of the frozen candidate, those that violated, episodes since the gaps were frozen.
 PLAYED, VIOLATED, GAUGED = range(3)
 #: `Tables.scale`: least and most return, largest frozen gap (-1: none), sum of returns, sum of their squares.
@@ -53,7 +52,7 @@ LEAST, MOST, TOP, SUM, SQUARES = range(5)
 
 
 class Tables(NamedTuple):
-    """What kernels read and write; arrays may be longer than what is in use."""
+    """What kernels read and write."""
 
     horizon: int
     #: 1 if steps share slots, so that a column is a step; otherwise 0.
@@ -80,81 +79,81 @@ class Tables(NamedTuple):
     group_start: Longs
     group_rows: Ints
     #: [slot]: its first row, with one more for the end of the last.
-    row_start: Longs
+    row_start: Annotated[Longs, table("slot end", stored=False)]
     #: [row]
-    distribution_of_row: Ints
-    group_of_row: Ints
-    slot_of_row: Ints
+    distribution_of_row: Annotated[Ints, table("row", stored=False)]
+    group_of_row: Annotated[Ints, table("row", stored=False)]
+    slot_of_row: Annotated[Ints, table("row", stored=False)]
     #: [row, noise]: the next slot.
-    noise_next: Ints
+    noise_next: Annotated[Ints, table("row", "noise", fill=UNMET, stored=False)]
 
     #: [row, column]: U, why ruled out, and the samples of its distribution at the last update.
-    upper: Floats
-    witness: Ints
-    updated: Longs
+    upper: Annotated[Floats, table("row", "column")]
+    witness: Annotated[Ints, table("row", "column", fill=OPEN, low=DECLARED, below="slot")]
+    updated: Annotated[Longs, table("row", "column", low=0)]
     #: [slot, column], with a column after the last step: W, and is it dead.
-    value: Floats
-    dead: Bytes
+    value: Annotated[Floats, table("slot", "after")]
+    dead: Annotated[Bytes, table("slot", "after", low=0, high=1)]
     #: [slot, column]: the greedy row; those of the candidate, of the episodes that are not greedy, of the challenger.
-    greedy: Ints
-    candidate: Ints
-    followed: Ints
-    challenger: Ints
+    greedy: Annotated[Longs, table("slot", "column", rows=True)]
+    candidate: Annotated[Longs, table("slot", "column", rows=True)]
+    followed: Annotated[Longs, table("slot", "column", rows=True)]
+    challenger: Annotated[Longs, table("slot", "column", rows=True)]
     #: [slot, column]: the gap as frozen.
-    gap: Floats
+    gap: Annotated[Floats, table("slot", "column", low=0)]
     #: [step]: B, at least every W of the step.
-    top: Floats
+    top: Annotated[Floats, table("step after")]
     #: [row]: is the reward known (now, and when the gaps were frozen), and the reward.
-    known: Bytes
-    then_known: Bytes
-    reward: Floats
+    known: Annotated[Bytes, table("row", low=0, high=1)]
+    then_known: Annotated[Bytes, table("row", low=0, high=1)]
+    reward: Annotated[Floats, table("row")]
     #: [group]: was it tested, its largest violation (now, and when the gaps were frozen), `JUDGED_...`.
-    tested: Bytes
-    max_violation: Floats
-    then_max_violation: Floats
-    judged: Bytes
+    tested: Annotated[Bytes, table("group", low=0, high=1)]
+    max_violation: Annotated[Floats, table("group", low=0)]
+    then_max_violation: Annotated[Floats, table("group", low=0)]
+    judged: Annotated[Bytes, table("group", low=0, high=JUDGED_BAD)]
     #: [distribution]: log(1/d) of one bound, samples, first and last cell (-1: none).
-    log_share: Floats
-    samples: Longs
-    cell_first: Longs
-    cell_last: Longs
+    log_share: Annotated[Floats, table("distribution", stored=False)]
+    samples: Annotated[Longs, table("distribution", stored=False)]
+    cell_first: Annotated[Longs, table("distribution", fill=-1, stored=False)]
+    cell_last: Annotated[Longs, table("distribution", fill=-1, stored=False)]
     #: [distribution, step], or [row + 1, step] if dynamics are declared: the best nu of the last bound; only one column
     #: if every distribution belongs to one step.
-    guess: Floats
-    #: [cell]: the next cell of the same distribution (-1: none).
-    cell_after: Longs
+    guess: Annotated[Floats, table("row end", "line", fill=-np.inf, low=-np.inf, high=np.inf)]
     #: [cell]: distribution, next slot, reward (if it depends on the outcome), samples, samples before the candidate was
     #: frozen; samples of either kind when the gaps were frozen.
-    cell_distribution: Ints
-    cell_next: Ints
-    cell_reward: Floats
-    cell_count: Longs
-    cell_before: Longs
-    then_count: Longs
-    then_before: Longs
+    cell_distribution: Annotated[Ints, table("cell", low=0, below="distribution")]
+    cell_next: Annotated[Ints, table("cell", low=0, below="slot")]
+    cell_reward: Annotated[Floats, table("cell")]
+    cell_count: Annotated[Longs, table("cell", low=0)]
+    cell_before: Annotated[Longs, table("cell", low=0)]
+    then_count: Annotated[Longs, table("cell", low=0)]
+    then_before: Annotated[Longs, table("cell", low=0)]
+    #: [cell]: the next cell of the same distribution (-1: none).
+    cell_after: Annotated[Longs, table("cell", fill=-1, stored=False)]
     #: Number of cells.
-    cells: Longs
+    cells: Annotated[Longs, table(1, counts="cell")]
 
+    #: `LIVE`, `GAUGE`.
+    mode: Annotated[Bytes, table(2, stored=False)]
     #: Evidence on the frozen candidate: `PLAYED` .., histogram of returns (least + width * index / GRID), of largest
     #: gaps (top * index / GRID), `LEAST` ...
-    counts: Longs
-    returns: Longs
-    gaps: Longs
-    scale: Floats
+    counts: Annotated[Longs, table(3, low=0)]
+    returns: Annotated[Longs, table(GRID + 1, low=0)]
+    gaps: Annotated[Longs, table(GRID + 1, low=0)]
+    scale: Annotated[Floats, table(5)]
 
     #: Scratch: values and counts of the samples of one distribution.
-    sample_value: Floats
-    sample_count: Longs
+    sample_value: Annotated[Floats, table("cell", stored=False)]
+    sample_count: Annotated[Longs, table("cell", stored=False)]
     #: [distribution]: the step of `bound_value`, the bound, and a dead slot among the samples (or OPEN).
-    bound_step: Longs
-    bound_value: Floats
-    bound_dead: Longs
-    #: [step]: the current episode.
-    path_slot: Longs
-    path_row: Longs
-    path_next: Longs
-    path_reward: Floats
-    path_violation: Floats
+    bound_step: Annotated[Longs, table("distribution", stored=False)]
+    bound_value: Annotated[Floats, table("distribution", stored=False)]
+    bound_dead: Annotated[Longs, table("distribution", stored=False)]
+
+
+#: What is known of a cell.
+CELL = tuple(name for name, _, how in declarations(Tables) if how.axes[0] == "cell" and how.stored)
 
 
 @dataclass
@@ -176,61 +175,6 @@ class Status:
     dead_first: int = OPEN
 
 
-class Field(NamedTuple):
-    """Declaration of a table."""
-
-    axis: str
-    dtype: Any
-    #: Second axis, if it has one.
-    tail: str = ""
-    fill: float = 0
-    #: Range of the values in a file; `high` may be an axis. Tables without a range are not kept: they are scratch or
-    #: follow from the others.
-    low: float | None = None
-    high: float | str = math.inf
-
-
-BYTE, INT, LONG, FLOAT = np.int8, np.int32, np.int64, np.float64
-FIELDS = {
-    "row_start": Field("slot end", LONG),
-    **dict.fromkeys(("distribution_of_row", "group_of_row", "slot_of_row"), Field("row", INT)),
-    "noise_next": Field("row", INT, "noise", UNMET),
-    "upper": Field("row", FLOAT, "column", low=-FINITE, high=FINITE),
-    "witness": Field("row", INT, "column", OPEN, low=DECLARED, high="slot"),
-    "updated": Field("row", LONG, "column", low=0),
-    "value": Field("slot", FLOAT, "column after", low=-FINITE, high=FINITE),
-    "dead": Field("slot", BYTE, "column after", low=0, high=1),
-    **dict.fromkeys(("greedy", "candidate", "followed", "challenger"), Field("slot", INT, "column", low=0)),
-    "gap": Field("slot", FLOAT, "column", low=0, high=FINITE),
-    "top": Field("step", FLOAT, low=-FINITE, high=FINITE),
-    **dict.fromkeys(("known", "then_known"), Field("row", BYTE, low=0, high=1)),
-    "reward": Field("row", FLOAT, low=-FINITE, high=FINITE),
-    "tested": Field("group", BYTE, low=0, high=1),
-    **dict.fromkeys(("max_violation", "then_max_violation"), Field("group", FLOAT, low=0, high=FINITE)),
-    "judged": Field("group", BYTE, low=0, high=JUDGED_BAD),
-    "log_share": Field("distribution", FLOAT),
-    "samples": Field("distribution", LONG),
-    **dict.fromkeys(("cell_first", "cell_last"), Field("distribution", LONG, fill=-1)),
-    "guess": Field("row end", FLOAT, "line", -math.inf, low=-math.inf),
-    "cell_after": Field("cell", LONG, fill=-1),
-    "cell_distribution": Field("cell", INT, low=0, high="distribution"),
-    "cell_next": Field("cell", INT, low=0, high="slot"),
-    "cell_reward": Field("cell", FLOAT, low=-FINITE, high=FINITE),
-    **dict.fromkeys(("cell_count", "cell_before", "then_count", "then_before"), Field("cell", LONG, low=0)),
-    "cells": Field("one", LONG),
-    "counts": Field("three", LONG, low=0),
-    **dict.fromkeys(("returns", "gaps"), Field("grid", LONG, low=0)),
-    "scale": Field("five", FLOAT, low=-FINITE, high=FINITE),
-    "sample_value": Field("cell", FLOAT),
-    "sample_count": Field("cell", LONG),
-    "bound_value": Field("distribution", FLOAT),
-    **dict.fromkeys(("bound_step", "bound_dead"), Field("distribution", LONG)),
-    **dict.fromkeys(("path_slot", "path_row", "path_next"), Field("step", LONG)),
-    **dict.fromkeys(("path_reward", "path_violation"), Field("step", FLOAT)),
-}
-KEPT = {name: field for name, field in FIELDS.items() if field.low is not None}
-
-
 class SpaceTables:
     """The tables on a space, which grow with it."""
 
@@ -239,24 +183,29 @@ class SpaceTables:
         self.failure_probability, self.status = failure_probability, Status()
         facts, horizon, shift = self.facts, space.horizon, int(space.shared)
         least, most = facts.reward_range
-        self.columns, self.groups, self.distributions = horizon if shift else 1, 0, 2 if facts.noises else 1
-        lengths = {"": (), "noise": (facts.noises,), "column": (self.columns,)}
-        lengths |= {"column after": (self.columns + shift,), "line": (horizon + 1 if shift else 1,)}
-        self._store = {name: Table(f.fill, f.dtype, *lengths[f.tail]) for name, f in FIELDS.items()}
-        self._settled = -1
-        none = np.empty(0, np.int32)
-        self.tables = Tables(
-            horizon=horizon, shift=shift, node_stride=space.layout.node_stride,
+        self.columns, noises, none = horizon if shift else 1, facts.noises, np.empty(0, np.int32)
+        sizes = {
+            "slot": 0, "slot end": 1, "row": 0, "row end": 1, "group": 0, "distribution": 2 if noises else 1,
+            "cell": declared.cells + noises + horizon + 1, "column": self.columns, "after": self.columns + shift,
+            "step after": horizon + 1, "line": horizon + 1 if shift else 1, "noise": noises,
+        }  # fmt: skip
+        self.store = TableStore(
+            Tables, sizes, horizon=horizon, shift=shift, node_stride=space.layout.node_stride,
             ends=space.ends if least <= 0.0 <= most else 0, least=least, most=facts.most, joint=facts.joint,
-            deterministic=facts.deterministic, complete=not facts.growing, noises=facts.noises,
+            deterministic=facts.deterministic, complete=not facts.growing, noises=noises,
             step_slots=np.zeros((horizon, 2), np.int64), slots=none, group_start=np.zeros(1, np.int64), group_rows=none,
-            **{name: table.room for name, table in self._store.items()},
         )  # fmt: skip
-        self._enlarge(declared.cells + facts.noises)
+        self.store.grow()
+        self._settled = -1
         self.tables.top[:] = self.start
         self.tables.scale[:] = horizon * least, horizon * most, -1.0, 0.0, 0.0
-        self.tables.cell_distribution[: facts.noises], self.tables.cells[0] = NOISE, facts.noises
+        self.tables.cell_distribution[:noises], self.tables.cells[0] = NOISE, noises
         self.sort_cells()
+
+    @property
+    def tables(self) -> Tables:
+        """The tables that kernels get."""
+        return self.store.tables
 
     @property
     def start(self) -> Floats:
@@ -264,34 +213,11 @@ class SpaceTables:
         most = max(self.facts.most, 0.0) if self.tables.ends else self.facts.most
         return np.asarray(most * np.arange(self.space.horizon, -1.0, -1.0))
 
-    # Sizes ---------------------------------------------------------------------------------------------------
-
-    def _sizes(self, cells: int) -> dict[str, int]:
-        """Return the length of each axis."""
-        slots, rows = self.space.slots, self.space.rows
-        return {
-            "slot": slots, "slot end": slots + 1, "row": rows, "row end": rows + 1, "group": self.groups,
-            "distribution": self.distributions, "cell": cells, "step": self.space.horizon + 1, "grid": GRID + 1,
-            "one": 1, "three": 3, "five": 5,
-        }  # fmt: skip
-
-    def _enlarge(self, cells: int) -> None:
-        """Enlarge the tables to the sizes of the space, with room for an episode more than `cells` cells."""
-        sizes = self._sizes(cells + self.space.horizon + 1)
-        for name, field in FIELDS.items():
-            self._store[name].grow(sizes[field.axis])
-        self.tables = self.tables._replace(**{name: table.room for name, table in self._store.items()})
-
-    def make_room(self) -> None:
-        """Make room for the cells of an episode."""
-        if self.tables.cells[0] + self.space.horizon + 1 > len(self.tables.cell_next):
-            self._enlarge(int(self.tables.cells[0]))
-
     def sort_cells(self) -> None:
         """Sort the cells by distribution, that of the first state last, so that kernels find the lists in order."""
         t, cells = self.tables, np.arange(self.tables.cells[0])
-        order = np.argsort((t.cell_distribution[: len(cells)] - 1) % self.distributions, kind="stable")
-        for name in (name for name, field in KEPT.items() if field.axis == "cell"):
+        order = np.argsort((t.cell_distribution[: len(cells)] - 1) % len(t.samples), kind="stable")
+        for name in CELL:
             column = getattr(t, name)
             column[: len(cells)] = column[order]
         owner = t.cell_distribution[: len(cells)]
@@ -303,15 +229,17 @@ class SpaceTables:
 
     def grow(self, first: int) -> None:
         """Add the slots from `first` on."""
-        space, first = self.space, max(first, self.space.ends)
-        start = space.layout.row_start
+        space, sizes, start = self.space, self.store.sizes, self.space.layout.row_start
+        first = max(first, space.ends)
         rows = slice(int(start[first]), space.rows)
         distributions, groups, rewards = self.declared.rows(rows.start)
-        self.groups = max(self.groups, int(groups.max(initial=-1)) + 1)
-        self.distributions = max(self.distributions, int(distributions.max(initial=0)) + 1)
-        self._enlarge(int(self.tables.cells[0]))
+        largest = {"group": int(groups.max(initial=-1)), "distribution": int(distributions.max(initial=0))}
+        ends = {"slot end": space.slots + 1, "row end": space.rows + 1}
+        ends |= {axis: max(sizes[axis], number + 1) for axis, number in largest.items()}
+        self.store.grow(slot=space.slots, row=space.rows, **ends)
+        self.store.fill_rows(first, start)
         t = self.tables
-        t.row_start[first : len(start)] = start[first:]
+        t.row_start[first:] = start[first:]
         t.distribution_of_row[rows], t.group_of_row[rows] = distributions, groups
         t.slot_of_row[rows] = space.slot_of_row[rows]
         if rewards is not None:
@@ -323,13 +251,13 @@ class SpaceTables:
         if self.facts.noises:
             self.declared.lead(t.noise_next, first)
         if space.shared and space.slots - space.ends == self.facts.states:
-            self.tables = t._replace(complete=True)
+            self.store.set(complete=True)
         if not self.facts.growing:
             self.settle()
 
     def _alike(self, first: int) -> Iterator[Longs]:
         """Yield the slots from `first` on that have actions, grouped by their number."""
-        sizes = np.diff(self.tables.row_start[first : self.space.slots + 1])
+        sizes = np.diff(self.tables.row_start[first:])
         for size in np.unique(sizes[sizes > 0]):
             yield first + np.flatnonzero(sizes == size)
 
@@ -395,60 +323,45 @@ class SpaceTables:
         if self._settled == space.slots:
             return
         self._settled = space.slots
-        slots = np.flatnonzero(np.diff(t.row_start[: space.slots + 1])).astype(np.int32)
+        slots = np.flatnonzero(np.diff(t.row_start)).astype(np.int32)
         spans = np.tile([0, len(slots)], (space.horizon, 1))
         if not space.shared:
             steps = space.slot_step[slots]
             slots, bounds = slots[np.argsort(steps, kind="stable")], np.arange(space.horizon + 1)
             found = np.searchsorted(np.sort(steps), bounds)
             spans = np.stack([found[:-1], found[1:]], axis=1)
-        group = t.group_of_row[: space.rows]
-        order = np.argsort(group, kind="stable").astype(np.int32)
-        start = np.searchsorted(group[order], np.arange(self.groups + 1))
-        self.tables = t._replace(step_slots=spans, slots=slots, group_start=start, group_rows=order)
+        order = np.argsort(t.group_of_row, kind="stable").astype(np.int32)
+        start = np.searchsorted(t.group_of_row[order], np.arange(len(t.tested) + 1))
+        self.store.set(step_slots=spans, slots=slots, group_start=start, group_rows=order)
 
     # Files ---------------------------------------------------------------------------------------------------
 
-    def kept(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything that was learned, by name."""
-        sizes = self._sizes(int(self.tables.cells[0]))
-        status = np.array(astuple(self.status), np.int64)
-        return {name: self._store[name].room[: sizes[f.axis]] for name, f in KEPT.items()} | {"status": status}
+        return self.store.arrays() | {"status": np.array(astuple(self.status), np.int64)}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `kept` returned, for the same states; raise ValueError if it does not fit."""
-        cells = arrays["cell_distribution"].size
-        self._enlarge(cells)
-        t, sizes = self.tables, self._sizes(cells)
-        t.cells[0] = cells
-        for name, array in SpaceTables.kept(self).items():
-            alike(array, arrays[name], f"engine.{name}")
-        limits = {f.high: sizes[f.high] - 1 for f in KEPT.values() if isinstance(f.high, str)}
-        check_ranges(arrays, {name: (f.low or 0, limits.get(f.high, f.high)) for name, f in KEPT.items()})
-        for name in KEPT:
-            getattr(t, name)[: len(arrays[name])] = arrays[name]
-        self.status = Status(*arrays["status"].tolist())
-        self._check()
-        self.sort_cells()
-        np.add.at(t.samples, t.cell_distribution[:cells], t.cell_count[:cells])
-        self.settle()
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `arrays` returned, for the same states."""
+        self.store.load(arrays)
+        like = np.array(astuple(self.status), np.int64)
+        self.status = Status(*alike(like, arrays["status"], "engine.status").tolist())
 
-    def _check(self) -> None:
-        """Raise ValueError if restored tables contradict each other."""
-        t, space, noises = self.tables, self.space, self.facts.noises
-        start = t.row_start[: space.slots + 1, None]
-        for name in ("candidate", "followed", "challenger", "greedy"):
-            rows = getattr(t, name)[: space.slots]
-            if (((rows < start[:-1]) | (rows >= start[1:])) & (start[:-1] < start[1:])).any():
-                raise ValueError(f"engine.{name} names a row of another state")
+    def check(self, done: int) -> None:
+        """Raise ValueError if what was loaded is out of range, or contradicts itself; set what follows from it."""
+        t, status, dead_first, noises = self.tables, self.status, self.status.dead_first, self.facts.noises
+        self.store.check(t.row_start, {})
+        in_range = 0 <= status.kind <= CANDIDATE and (dead_first == OPEN or 0 <= dead_first < self.space.slots)
+        if not in_range or min(astuple(status)[:-1]) < 0 or status.episodes != done:
+            raise ValueError("engine.status is out of range")
         owner = t.cell_distribution[: t.cells[0]]
         if noises and ((owner == NOISE) != (np.arange(len(owner)) < noises)).any():
             raise ValueError("engine.cell_distribution has a wrong number of noises")
         if 0 <= t.scale[TOP] < t.gap.max(initial=0.0):  # gaps become indices of a grid over [0, top]
             raise ValueError("engine.gap is out of range")
-        status, dead_first = self.status, self.status.dead_first
-        if not (0 <= status.kind <= CANDIDATE and (dead_first == OPEN or 0 <= dead_first < space.slots)):
-            raise ValueError("engine.status is out of range")
+        self.sort_cells()
+        t.samples[:] = 0
+        np.add.at(t.samples, t.cell_distribution[: t.cells[0]], t.cell_count[: t.cells[0]])
+        self.settle()
 
 
 def first_of(judged: NDArray[np.int8]) -> Longs:

@@ -21,7 +21,7 @@ import numpy as np
 from peakrl.jit import loop
 from peakrl.learners.certified.bounds import ROUGH, beta, upper_mean
 from peakrl.learners.certified.declared import UNMET
-from peakrl.learners.certified.tables import FIRST, OPEN, Tables
+from peakrl.learners.certified.tables import FIRST, LIVE, OPEN, Tables
 from peakrl.learners.episode import Log, note
 from peakrl.learners.infeasibility import VIOLATES
 
@@ -153,11 +153,8 @@ def first_value(t: Tables, precision: float) -> tuple[float, int]:
 
 
 @loop
-def forbid(t: Tables, group: int, violation: float, live: bool, log: Log) -> None:
-    """Rule out every row of a group that violated, at all of its steps.
-
-    `live`: the greedy rows are followed, so their changes are logged.
-    """
+def forbid(t: Tables, group: int, violation: float, log: Log) -> None:
+    """Rule out every row of a group that violated, at all of its steps."""
     new = t.max_violation[group] == 0.0
     t.max_violation[group] = max(t.max_violation[group], violation)
     if not new:
@@ -168,13 +165,13 @@ def forbid(t: Tables, group: int, violation: float, live: bool, log: Log) -> Non
         for column in range(t.witness.shape[1]):
             if t.witness[row, column] == OPEN:
                 t.witness[row, column] = VIOLATES
-            refresh_noted(t, column, slot, live, log)
+            refresh_noted(t, column, slot, log)
 
 
 @loop
-def refresh_noted(t: Tables, column: int, slot: int, live: bool, log: Log) -> None:
-    """Update W and the greedy row of a node; log the row if it changed and is followed (`live`)."""
+def refresh_noted(t: Tables, column: int, slot: int, log: Log) -> None:
+    """Update W and the greedy row of a node; log the row if it changed and is followed."""
     before = t.greedy[slot, column]
     refresh(t, column, slot)
-    if live and t.greedy[slot, column] != before:
+    if t.mode[LIVE] and t.greedy[slot, column] != before:
         note(log, column * t.node_stride + slot, t.greedy[slot, column])
