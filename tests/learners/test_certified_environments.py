@@ -39,7 +39,6 @@ LAKE = {
     "reward_range": (0, 1),
     "constraint": lambda step: 1.0,
     "constraint_bounds": (1.0,),
-    "states": 200,
 }
 #: So many states are as good as not known.
 UNKNOWN = Assumptions(states=2**21)
@@ -310,8 +309,8 @@ def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_tha
 
 @pytest.mark.parametrize("tolerance", [0.0, 1e-6])
 def test_a_certificate_says_what_it_forgives(tolerance):
-    env = ModelEnvironment(MODELS["tie"], 1)
-    lines = certified(env, 0.4, 60, relative=False, constraint_tolerances=[tolerance]).certificate.rests_on
+    env = ConstrainedEnv(ModelEnvironment(MODELS["tie"], 1), constraint_tolerances=[tolerance])
+    lines = certified(env, 0.4, 60, relative=False).certificate.rests_on
     assert any("counts as satisfied down to 1e-06 below 0" in line for line in lines) == (tolerance > 0)
 
 
@@ -350,7 +349,7 @@ def test_what_only_a_model_can_bear_out_is_refused(assumptions, says):
 
 def test_without_constraint_bounds_nothing_can_be_certified():
     with pytest.raises(SettingsError, match="constraint_bounds"):
-        certified(gymnasium.make("FrozenLake-v1"), 0.1, 100, horizon=5, reward_range=(0, 1))
+        certified(ConstrainedEnv(gymnasium.make("FrozenLake-v1"), horizon=5, reward_range=(0, 1)), 0.1, 100)
 
 
 # --- Lanes and files ------------------------------------------------------------------------------------------------
@@ -358,9 +357,7 @@ def test_without_constraint_bounds_nothing_can_be_certified():
 
 def test_lanes_that_run_together_are_certified_and_learned_from_in_the_order_of_their_start(tmp_path):
     model = compile_model(WalkProblem())
-    run = certified(
-        SyncVectorEnv([Walk] * 3), 0.4, 60_000, horizon=4, reward_range=(0.0, 0.3), constraint_bounds=(1.0,)
-    )
+    run = certified(SyncVectorEnv([Walk] * 3), 0.4, 60_000)
     judged = evaluate(model, on_model(model, run.policy, labels=lambda state: state))
     assert run.stop_reason == "certified"
     assert solve(model).value - judged.value <= run.certificate.epsilon
@@ -406,7 +403,8 @@ def test_the_log_tells_what_every_episode_followed():
 
 @pytest.mark.parametrize("kind", [OPTIMISTIC, CHALLENGE, CANDIDATE])
 def test_what_is_done_in_a_state_that_waits_is_what_is_done_there_once_it_is_entered(kind):
-    learner = certified(ConstrainedEnv(gymnasium.make("FrozenLake-v1"), **LAKE), 0.5, 60, relative=False)._learned
+    env, known = ConstrainedEnv(gymnasium.make("FrozenLake-v1"), **LAKE), Assumptions(states=200)
+    learner = certified(env, 0.5, 60, relative=False, assumptions=known)._learned
     learner.rounds.status.kind = kind
     for state, offer in ((100, (0, 1, 2, 3)), (101, (2,)), (102, (1, 3))):
         slot = learner.space.add(2, Observed(state, offer))
