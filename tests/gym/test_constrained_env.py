@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from peakrl import ConstrainedEnv, learn, to_gymnasium
+from peakrl import ConstrainedEnv, from_gymnasium, learn, solve, to_gymnasium
 from peakrl.gym.constrained_env import ConstrainedVectorEnv
 from peakrl.problems import energy_harvesting
 
@@ -59,6 +59,13 @@ def test_its_arguments_come_before_what_the_environment_declares():
     run = learn(env, episodes=5)
     assert (run.model.horizon, run.model.constraint_names) == (3, ("peak",))
     assert run.model.reward_range == to_gymnasium(problem).model.reward_range
+
+
+def test_its_transition_table_has_its_constraints_and_horizon():
+    problem = from_gymnasium(constrained(lake(), constraint_names=("dry",)))
+    assert (problem.horizon, problem.constraint_names) == (8, ("dry",))
+    assert solve(problem).value == 1.0
+    assert not solve(from_gymnasium(constrained(lake(), constraint=lambda transition: -1.0))).feasible
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)

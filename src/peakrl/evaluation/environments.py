@@ -76,10 +76,12 @@ def followed_episodes(
     generator: np.random.Generator,
     before: int = 0,
     fallback: Fallback | None = None,
+    steps: list[tuple[Any, ...]] | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the reward and the violation of an episode for each seed, in the order in which they start.
 
-    `before` counts episodes that these lanes have played already, for messages.
+    `before` counts episodes that these lanes have played already, for messages. Every step is appended to `steps`:
+    (step, state, action, reward, constraints, next state).
     """
     episodes, fallback = len(seeds), fallback or Fallback()
     rewards, violations = np.zeros(episodes), np.zeros(episodes)
@@ -102,6 +104,8 @@ def followed_episodes(
                 if isinstance(event, Observed):
                     show(walk, event)
                 elif walk is not None and isinstance(event, Step):
+                    if steps is not None and walk.seen is not None:
+                        steps.append(record_of(lanes, walk.step, walk.seen, actions[place], event))
                     rewards[walk.number - before] += event.reward
                     violations[walk.number - before] += violation_of(event.constraints)
                     walk.step, walk.seen = walk.step + 1, event.following
@@ -128,28 +132,19 @@ def idle_rule(lanes: Lanes, policy: AnyPolicy | Rule, generator: np.random.Gener
 
 
 def environment_rollout(env: Any, policy: AnyPolicy | Rule, seed: int, unknown: Unknown) -> list[tuple[Any, ...]]:
-    """Return (step, state, action, reward, constraints, next state) of one episode."""
-    lanes, fallback = lanes_of(env), Fallback(unknown, seed)
+    """Return (step, state, action, reward, constraints, next state) of the steps of one episode."""
+    lanes, steps = lanes_of(env), list[tuple[Any, ...]]()
     if lanes.count > 1:
         raise TargetError("one episode is followed at a time: pass a single environment, not a vectorised one")
-    walk = Walk(0, rule_for_episode(policy, np.random.default_rng(seed)))
-    steps: list[tuple[Any, ...]] = []
-    over = False
-    try:
-        (walk.seen,) = lanes.begin([0], [episode_seed(seed, 0)])
-        while walk.seen is not None and not over and walk.step < lanes.rules.horizon:
-            index = choose(lanes, walk, fallback)
-            (event,) = lanes.advance([index])
-            if not isinstance(event, Step) or index is None:
-                raise AssertionError("a lane with an episode takes a step")
-            state, walk.seen = walk.seen.state, event.following
-            following = None if event.following is None else event.following.state
-            action = lanes.rules.actions.labels[index]
-            steps.append((walk.step, state, action, event.reward, event.constraints, following))
-            walk.step, over = walk.step + 1, event.over
-    except LaneError as error:
-        fail(error, [walk])
+    generator, fallback = np.random.default_rng(seed), Fallback(unknown, seed)
+    followed_episodes(lanes, policy, [episode_seed(seed, 0)], generator, fallback=fallback, steps=steps)
     return steps
+
+
+def record_of(lanes: Lanes, step: int, seen: Observed, index: int | None, event: Step) -> tuple[Any, ...]:
+    """Return (step, state, action, reward, constraints, next state) of a step."""
+    following = None if event.following is None else event.following.state
+    return step, seen.state, lanes.rules.actions.labels[index or 0], event.reward, event.constraints, following
 
 
 def lanes_of(env: Any) -> Lanes:

@@ -106,8 +106,6 @@ class Rules:
         self._known: set[State] = set()
         #: Integer observations without an action mask.
         self._numbered: dict[int, Observed] = {}
-        #: Integer observations with an action mask: dtype and bytes of the latest mask.
-        self._masked: dict[int, tuple[Any, bytes, Observed]] = {}
         lo, hi = self.reward_range
         margin = ROUNDING * max(1.0, abs(lo), abs(hi)) if math.isfinite(lo) and math.isfinite(hi) else 0.0
         #: Least and largest allowed reward, with a margin for rounding.
@@ -115,22 +113,12 @@ class Rules:
 
     def seen(self, observation: Any, info: dict[str, Any]) -> Observed:
         """Return the state and the available actions."""
-        if type(observation) not in NUMBERS:
+        if type(observation) not in NUMBERS or "action_mask" in info:
             return self._checked(observation, info.get("action_mask"))
-        if "action_mask" not in info:
-            known = self._numbered.get(observation)
-            if known is None:
-                known = self._numbered[int(observation)] = self._checked(observation, None)
-            return known
-        mask = info["action_mask"]
-        if type(mask) is not np.ndarray or mask.ndim != 1:
-            return self._checked(observation, mask)
-        before, given = self._masked.get(observation), mask.tobytes()
-        if before is not None and before[0] is mask.dtype and before[1] == given:
-            return before[2]
-        seen = self._checked(observation, mask)
-        self._masked[int(observation)] = mask.dtype, given, seen
-        return seen
+        known = self._numbered.get(observation)
+        if known is None:
+            known = self._numbered[int(observation)] = self._checked(observation, None)
+        return known
 
     def _checked(self, observation: Any, mask: Any) -> Observed:
         state = label_of(observation)

@@ -93,19 +93,20 @@ def from_gymnasium(
     Parameters
     ----------
     env:
-        The environment. Dynamics that are missing in its table are missing in the problem.
-    horizon:
-        Steps of an episode. Default: the time limit of the environment.
-    constraint:
-        Function of a `Transition` (with an empty `info`) that returns one or several numbers, >= 0 if satisfied; the
-        same function as for `learn(env)`.
-    constraint_names:
-        One name for each constraint.
+        The environment, or a `ConstrainedEnv`. Dynamics that are missing in its table are missing in the problem.
+    horizon, constraint, constraint_names:
+        As for `ConstrainedEnv`, whose arguments are the defaults. `info` of the transition is empty.
     initial:
         The initial state or {state: probability}. Default: that of the environment.
     stationary:
         False if `constraint` depends on the step.
     """
+    from peakrl.gym.constrained_env import ConstrainedEnv
+
+    declared = env.declared if isinstance(env, ConstrainedEnv) else {}
+    horizon = declared.get("horizon") if horizon is None else horizon
+    constraint = declared.get("constraint") if constraint is None else constraint
+    constraint_names = declared.get("constraint_names") if constraint_names is None else constraint_names
     inner = getattr(env, "unwrapped", env)
     table = getattr(inner, "P", None)
     if not isinstance(table, Mapping) or not table:
