@@ -149,9 +149,8 @@ class FileKind(NamedTuple):
         """Return the values that every file begins with."""
         return {"schema": self.schema, "peakrl": __version__}
 
-    @contextlib.contextmanager
-    def reading(self, path: str | Path) -> Iterator[Record]:
-        """Yield the record of a file; errors about its content, also those of the block, become StorageErrors."""
+    def read(self, path: str | Path) -> Record:
+        """Return the record of a file, or raise."""
         record = Record(*read_record(path, self.name))
         with content_of(path):
             if record.plain["schema"] != self.schema:
@@ -159,6 +158,13 @@ class FileKind(NamedTuple):
                     f"{path} was written by peakrl {record.plain['peakrl']} (schema {record.plain['schema']}), and "
                     f"this peakrl reads schema {self.schema}: {self.remedy}"
                 )
+        return record
+
+    @contextlib.contextmanager
+    def reading(self, path: str | Path) -> Iterator[Record]:
+        """Yield the record of a file; errors about its content, also those of the block, become StorageErrors."""
+        record = self.read(path)
+        with content_of(path):
             yield record
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import gymnasium
 import numpy as np
 import pytest
@@ -467,10 +469,7 @@ def test_a_run_cut_in_two_and_taken_over_equals_the_whole(settings, depends_on):
     whole, first, second = make(), make(), make()
     whole.advance(90)
     first.advance(37)
-    plain, arrays = snapshot(first)
-    restore(
-        second, plain, {name: array.copy() for name, array in arrays.items()}, first.space.labels[first.space.ends :]
-    )
+    restore(second, copy.deepcopy(snapshot(first)), first.space.labels[first.space.ends :])
     second.advance(53)
     one, two = whole.result(), second.result()
     assert np.array_equal(one.q, two.q)

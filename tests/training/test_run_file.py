@@ -353,7 +353,7 @@ def test_every_flipped_bit_is_noticed(small, monkeypatch):
         for bit in range(8):
             data[place] ^= 1 << bit
             with pytest.raises(StorageError):
-                read_record(small, checkpoint.KIND)
+                read_record(small, checkpoint.RUN.name)
             data[place] ^= 1 << bit
 
 
@@ -375,9 +375,9 @@ def test_a_file_that_is_missing_foreign_or_of_another_schema_is_refused_with_its
     path.write_bytes(small.read_bytes().replace(b"peakrl 1\n", b"peakrl 2\n", 1))
     with pytest.raises(StorageError, match="format version '2'"):
         load_run(path)
-    plain, arrays = read_record(small, checkpoint.KIND)
-    for schema in (checkpoint.SCHEMA - 1, 99):
-        write_record(path, checkpoint.KIND, plain | {"schema": schema, "peakrl": "9.9"}, arrays)
+    plain, arrays = read_record(small, checkpoint.RUN.name)
+    for schema in (checkpoint.RUN.schema - 1, 99):
+        write_record(path, checkpoint.RUN.name, plain | {"schema": schema, "peakrl": "9.9"}, arrays)
         with pytest.raises(
             StorageError, match=rf"written by peakrl 9\.9 \(schema {schema}\), and this peakrl reads schema"
         ):
@@ -412,7 +412,7 @@ NESTED = st.recursive(
 @settings(max_examples=50)
 @given(data=st.data())
 def test_a_file_with_one_forged_field_is_read_or_refused_with_our_own_error(data, small, tmp_path_factory):
-    plain, arrays = read_record(small, checkpoint.KIND)
+    plain, arrays = read_record(small, checkpoint.RUN.name)
     if data.draw(st.booleans()):
         holder = data.draw(st.sampled_from([plain, plain["model"], plain["settings"], plain["model"]["states"]]))
         name = data.draw(st.sampled_from(sorted(holder)))
@@ -424,7 +424,7 @@ def test_a_file_with_one_forged_field_is_read_or_refused_with_our_own_error(data
         name = data.draw(st.sampled_from(sorted(arrays)))
         forge(data, arrays, name)
     path = tmp_path_factory.mktemp("forged") / "run"
-    write_record(path, plain.pop("kind") if "kind" in plain else checkpoint.KIND, plain, arrays)
+    write_record(path, plain.pop("kind") if "kind" in plain else checkpoint.RUN.name, plain, arrays)
     with contextlib.suppress(PeakError):
         read_run(path).advance(3)
 

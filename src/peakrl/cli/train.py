@@ -166,11 +166,11 @@ def resumed(path: Path, target: LearningTarget | None, **asked: Any) -> Learning
     """Resume a run file; the target is needed for environments and for runs without their model."""
     from peakrl.records import kind_of
     from peakrl.training.learn import resume
-    from peakrl.training.run_file import ENVIRONMENT_KIND
+    from peakrl.training.run_file import ENVIRONMENT_RUN
 
     if target is not None:
         return resume(path, **asked, **{"env" if target.is_environment else "model": target.subject})
-    if kind_of(path) == ENVIRONMENT_KIND:
+    if kind_of(path) == ENVIRONMENT_RUN.name:
         raise SettingsError(f"{path} is a run on an environment: name its problem file too")
     return resume(path, **asked)
 

@@ -15,8 +15,8 @@ from peakrl.learners.assumptions import NOTHING, Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.model_file import restored_model
-from peakrl.records import Arrays, fields_of
 from peakrl.records import Record as FileRecord
+from peakrl.records import content_of, fields_of
 from peakrl.storage import remove_leftovers
 from peakrl.tabular import TabularModel
 from peakrl.training.run import LearningRun, Watch
@@ -26,7 +26,6 @@ from peakrl.training.run_file import (
     continued,
     description,
     kind_for,
-    read_plain,
     stored_learner,
     writer,
 )
@@ -260,7 +259,8 @@ def read_run(
     """
     remove_leftovers(Path(path))
     target = None if target is None else prepared(target)
-    plain, arrays = read_plain(path, kind_for(path, target))
+    record = kind_for(path, target).read(path)
+    plain = record.plain
     with fields_of(path):
         settings, declared = stored_learner(path, plain, assumptions)
         planned = int(plain["planned"])
@@ -268,7 +268,7 @@ def read_run(
         if episodes is not None:
             check_goal(path, settings, episodes, planned, int(plain["done"]))
         if target is None:
-            target = stored_target(path, plain, arrays)
+            target = stored_target(path, record)
         elif isinstance(target, TabularModel) and target.digest != plain["model"]["digest"]:
             raise StorageError(f"{path} holds a run on another model, {plain['model']['name']!r}, than {target!r}")
         trainer = Trainer(
@@ -284,31 +284,27 @@ def read_run(
         found = description(trainer).get("environment")
         if found != plain.get("environment"):
             raise StorageError(f"{path} holds a run on {plain['environment']}, not on {found} (name, horizon, rewards)")
-    bring_back(path, trainer, plain, arrays)
+    bring_back(path, trainer, record)
     return trainer
 
 
-def stored_target(path: str | Path, plain: Mapping[str, Any], arrays: Arrays) -> TabularModel | Lanes:
+def stored_target(path: str | Path, record: FileRecord) -> TabularModel | Lanes:
     """Return the model of a file, or a placeholder for its environment."""
-    if "rules" not in plain:
-        return restored_model(path, FileRecord(dict(plain), arrays).part("model"))
+    if "rules" not in record.plain:
+        return restored_model(path, record.part("model"))
     # The tables have an entry for every step, which limits the horizon.
-    longest = max(len(arrays["space.row_start"]), *arrays["greedy"].shape)
-    try:
-        return DetachedEnvironment(load_rules(plain["rules"], longest))
-    except SettingsError as error:
-        raise StorageError(f"{path} is damaged: {error}") from error
+    longest = max(len(record.arrays["space.row_start"]), *record.arrays["greedy"].shape)
+    with content_of(path):
+        return DetachedEnvironment(load_rules(record.plain["rules"], longest))
 
 
 def check_plan(path: str | Path, plain: Mapping[str, Any]) -> None:
     """Raise if a file holds arguments that `learn` refuses."""
-    try:
+    with content_of(path):
         check_episodes(plain["planned"], "planned")
         check_seed(plain["seed"])
         if plain["every"] != 0:
             check_episodes(plain["every"], "every")
-    except SettingsError as error:
-        raise StorageError(f"{path} is damaged: {error}") from error
 
 
 def check_goal(path: str | Path, settings: LearnerSettings, episodes: int, planned: int, done: int) -> None:

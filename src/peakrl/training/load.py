@@ -16,8 +16,7 @@ from peakrl.records import kind_of, read_record
 from peakrl.safety.safe_set import SAFE_SET, load_safe_set
 from peakrl.tabular import MODEL
 from peakrl.training.learn import load_run
-from peakrl.training.run_file import ENVIRONMENT_KIND
-from peakrl.training.run_file import KIND as RUN
+from peakrl.training.run_file import ENVIRONMENT_RUN, RUN
 
 
 def load(path: str | Path, target: Any = None, *, assumptions: Assumptions | None = None) -> Any:
@@ -51,7 +50,7 @@ def load(path: str | Path, target: Any = None, *, assumptions: Assumptions | Non
     """
     kind = kind_of(path)
     model = None if is_environment(target) else target
-    if kind in (RUN, ENVIRONMENT_KIND):
+    if kind in (RUN.name, ENVIRONMENT_RUN.name):
         return load_run(path, target, assumptions=assumptions)
     if assumptions is not None:
         raise SettingsError(f"assumptions belong to a run; {path} is not one")

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import check_episodes, whole
-from peakrl.errors import PeakError, SettingsError, StorageError
+from peakrl.errors import SettingsError, StorageError
 from peakrl.evaluation.curve import PolicyCurve
 from peakrl.gym.adapter import Lanes, store_rules
 from peakrl.labels import UnstorableLabel, load_labels, store_labels
@@ -41,19 +41,20 @@ from peakrl.learners.space import GrowingSpace, checked_rows
 from peakrl.learners.tables import alike, overwrite
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
-from peakrl.records import Arrays, Record, fields_of, kind_of, read_record, write_record
+from peakrl.records import Arrays, FileKind, Record, content_of, fields_of, kind_of
 from peakrl.space import MOST_INDICES
 from peakrl.storage import ready, remove_leftovers
 from peakrl.tabular import TabularModel, store_model
 from peakrl.training.history import EXPERIENCE_COLUMNS, POINT_COLUMNS, Experience, Recorder
-from peakrl.version import __version__
 
 if TYPE_CHECKING:
     from peakrl.training.trainer import Trainer
 
-KIND, ENVIRONMENT_KIND = "learning run", "learning run on an environment"
-#: Version of the fields below; other versions are refused.
-SCHEMA = 6
+#: The files of runs on models and on environments.
+RUN, ENVIRONMENT_RUN = (
+    FileKind(name, schema=6, remedy="load it with that version, or learn again")
+    for name in ("learning run", "learning run on an environment")
+)
 #: The facts by which two runs differ, for messages.
 WORDS = {
     "settings": "learner",
@@ -86,16 +87,15 @@ def writer(trainer: Trainer) -> Writer:
 
 def write_run(path: str | Path, trainer: Trainer, model: Record | None = None) -> None:
     """Write a run to one file; `model` is `store_model(trainer.target)` if that is known."""
-    plain, arrays = snapshot(trainer)
-    record = Record({"schema": SCHEMA, "peakrl": __version__} | description(trainer) | plain, dict(arrays))
+    record = snapshot(trainer)
+    record.plain |= description(trainer)
     if isinstance(trainer.target, TabularModel):
-        kind = KIND
         record.add("model", model or store_model(trainer.target))
+        RUN.write(path, record)
     else:
-        kind = ENVIRONMENT_KIND
         record.add("labels", stored_states(path, trainer))
         record.plain["rules"] = store_rules(trainer.target.rules)
-    write_record(path, kind, record.plain, record.arrays)
+        ENVIRONMENT_RUN.write(path, record)
 
 
 def stored_states(path: str | Path, trainer: Trainer) -> Record:
@@ -125,17 +125,17 @@ def description(trainer: Trainer) -> dict[str, Any]:
     return described
 
 
-def snapshot(trainer: Trainer) -> tuple[dict[str, Any], Arrays]:
-    """Return the state of a run as plain values and arrays."""
+def snapshot(trainer: Trainer) -> Record:
+    """Return the state of a run."""
     algorithm, recorder, space = trainer.learned(), trainer.recorder, trainer.space
-    plain: dict[str, Any] = {"done": trainer.done}
     arrays: Arrays = {"generator": trainer.generator, "counters": trainer.counters, "greedy": trainer.greedy}
-    arrays |= {f"engine.{name}": array for name, array in algorithm.arrays().items()}
+    record = Record({"done": trainer.done}, arrays)
+    record.add("engine", Record({}, algorithm.arrays()))
     if trainer.average:
         arrays["changes"] = np.stack(trainer.change_list())
     if isinstance(space, GrowingSpace):
-        plain["constraints"] = space.rules.constraints.count
-        arrays |= {f"space.{name}": array for name, array in space.arrays().items()}
+        record.plain["constraints"] = space.rules.constraints.count
+        record.add("space", Record({}, space.arrays()))
     if isinstance(recorder, Experience):
         arrays["history"] = recorder.table()
     elif recorder is not None:
@@ -143,7 +143,7 @@ def snapshot(trainer: Trainer) -> tuple[dict[str, Any], Arrays]:
         arrays |= {"history": recorder.parts[0], "history.last": recorder.last, "history.sums": recorder.sums}
         if recorder.curve is not None:
             arrays |= {"curve.rows": recorder.curve.rows, "curve.pending": np.stack(recorder.curve.pending)}
-    return plain, arrays
+    return record
 
 
 # Reading ------------------------------------------------------------------------------------------------------------
@@ -153,35 +153,18 @@ def continued(path: str | Path, trainer: Trainer) -> Trainer:
     """Bring a fresh trainer to the checkpoint at `path`, if there is one; a checkpoint of another run is an error."""
     if not Path(path).exists():
         return trainer
-    plain, arrays = read_plain(path, kind_for(path, trainer.target))
+    record = kind_for(path, trainer.target).read(path)
     with fields_of(path):
-        refuse_other_run(path, plain, trainer)
-    bring_back(path, trainer, plain, arrays)
+        refuse_other_run(path, record.plain, trainer)
+    bring_back(path, trainer, record)
     return trainer
 
 
-def kind_for(path: str | Path, target: TabularModel | Lanes | None) -> str:
-    """Return the kind of record that holds a run on `target`; None: the kind of the file."""
+def kind_for(path: str | Path, target: TabularModel | Lanes | None) -> FileKind:
+    """Return the kind of file that holds a run on `target`; None: the kind of the file."""
     if target is None:
-        return ENVIRONMENT_KIND if kind_of(path) == ENVIRONMENT_KIND else KIND
-    return KIND if isinstance(target, TabularModel) else ENVIRONMENT_KIND
-
-
-def read_plain(path: str | Path, kind: str = KIND) -> tuple[dict[str, Any], Arrays]:
-    """Read a run file of this schema."""
-    try:
-        plain, arrays = read_record(path, kind)
-    except StorageError as error:
-        if f"holds a {ENVIRONMENT_KIND!r}" in str(error):
-            raise StorageError(f"{path} holds a run on an environment, not on a model") from None
-        raise
-    with fields_of(path):
-        if plain["schema"] != SCHEMA:
-            raise StorageError(
-                f"{path} was written by peakrl {plain['peakrl']} (schema {plain['schema']}), and this peakrl reads "
-                f"schema {SCHEMA}: load it with that version, or learn again"
-            )
-    return plain, arrays
+        return ENVIRONMENT_RUN if kind_of(path) == ENVIRONMENT_RUN.name else RUN
+    return RUN if isinstance(target, TabularModel) else ENVIRONMENT_RUN
 
 
 def stored_learner(
@@ -214,34 +197,32 @@ def refuse_other_run(path: str | Path, plain: Mapping[str, Any], trainer: Traine
         )
 
 
-def bring_back(path: str | Path, trainer: Trainer, plain: Mapping[str, Any], arrays: Arrays) -> None:
+def bring_back(path: str | Path, trainer: Trainer, record: Record) -> None:
     """Bring a fresh trainer to the state of a file."""
-    with fields_of(path):
-        try:
-            check_episodes(plain["done"], "done", trainer.planned)
-            labels = None
-            if "labels" in plain:  # a state may have been visited at several steps
-                labels = load_labels(Record(dict(plain), arrays).part("labels"), distinct=False)
-            restore(trainer, plain, arrays, labels)
-        except PeakError as error:
-            raise StorageError(f"{path} is damaged: {error}") from error
+    with content_of(path):
+        check_episodes(record.plain["done"], "done", trainer.planned)
+        labels = None
+        if "labels" in record.plain:  # a state may have been visited at several steps
+            labels = load_labels(record.part("labels"), distinct=False)
+        restore(trainer, record, labels)
 
 
-def restore(trainer: Trainer, plain: Mapping[str, Any], arrays: Arrays, labels: Sequence[Hashable] | None) -> None:
+def restore(trainer: Trainer, record: Record, labels: Sequence[Hashable] | None) -> None:
     """Bring a fresh trainer to a snapshot; `labels` are the visited states of an environment.
 
     Sizes, types, ranges and indices are checked before a kernel reads an array.
     """
+    plain, arrays = record.plain, record.arrays
     trainer.done = plain["done"]
     if labels is not None:
         space = trainer.space
         assert isinstance(space, GrowingSpace)  # an environment
         space.rules.constraints.count = stored_count(plain["constraints"], space.rules.constraints.bounds)
-        space.load(labels, part(arrays, "space."))
+        space.load(labels, record.part("space").arrays)
         trainer.started = trainer.done
         trainer.begin_algorithm()
     algorithm = trainer.learned()
-    algorithm.load(part(arrays, "engine."))
+    algorithm.load(record.part("engine").arrays)
     overwrite(trainer.generator, arrays["generator"], "generator")
     overwrite(trainer.counters, arrays["counters"], "counters")
     algorithm.check(trainer.done)
@@ -317,11 +298,6 @@ def restore_recorder(trainer: Trainer, recorder: Recorder, arrays: Arrays) -> No
         rows = Policy(recorder.model, alike(like, arrays["curve.rows"], "curve.rows")).rows
         recorder.curve = PolicyCurve(recorder.model, rows)
         recorder.curve.pending = list(stored_changes(trainer, arrays["curve.pending"]))
-
-
-def part(arrays: Arrays, prefix: str) -> Arrays:
-    """Return the arrays whose names begin with a prefix, without the prefix."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 # Checkpoints --------------------------------------------------------------------------------------------------------
