@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.learners.constrained_q import MODIFIED, PAYOFF_COLUMNS, ConstrainedQ, OptimisticQ, bonus_constants
+from peakrl.learners.constrained_q import MODIFIED, ConstrainedQ, OptimisticQ, bonus_constants
 from peakrl.space import expand, starts_of
 from peakrl.tabular import TabularModel
 from peakrl.training.trainer import Trainer
@@ -95,7 +95,7 @@ class ReferenceRun:
         assert isinstance(engine, OptimisticQ)
         layout, levels = model.layout, engine.levels
         bound, log_term = bonus_constants(settings, engine.penalty, engine.task.sizes, episodes)
-        modified = np.ascontiguousarray(engine.payoff[MODIFIED::PAYOFF_COLUMNS])
+        modified = np.ascontiguousarray(engine.simulator.payoff[:, MODIFIED])
         sums = cumulative(layout.outcome_start, layout.outcome_probability)
         first = np.cumsum(model.first_probability)
         integer, real = ctypes.c_int64, ctypes.c_double

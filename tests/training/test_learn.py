@@ -17,8 +17,9 @@ from helpers.random_problems import random_problem
 from peakrl import TabularModel, compile_model, evaluate, learn, learners
 from peakrl.errors import SettingsError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learners.constrained_q import Rates, Tables, learn_played
-from peakrl.learners.episode import Log
+from peakrl.learners.constrained_q import MODIFIED, Tables
+from peakrl.learners.episode import Log, learn_played
+from peakrl.learners.episode import Path as Episode
 from peakrl.training import load_run
 from peakrl.training import rollout as sources
 
@@ -116,10 +117,17 @@ def test_what_is_learned_of_a_row_that_is_no_longer_greedy_leaves_the_best_one_g
     alpha = [[0.5, 0.25, (horizon + 1) / (horizon + 3), (horizon + 1) / (horizon + 4)][n] for n in visits[entries]]
     expected = [(1 - a) * old + a * new for a, old, new in zip(alpha, q[entries], reward + ahead, strict=True)]
     seen, log = visits[entries] + 1, Log.of_size(9 if logs else 0).since(8)
-    tables = Tables(q, visits, node.reshape(-1), words.reshape(-1))
-    rates = Rates(horizon, np.array([np.nan, 0.5, 0.25]), np.full(horizon, 2.0))
-    path = (np.array(each) for each in (slots, rows, followings))
-    learn_played(layout, tables, rates, None, None, *path, reward, log)
+    unused = dict.fromkeys(("mu", "sigma", "beta", "max_violation"), np.empty(0))
+    unused |= dict.fromkeys(("fell_step", "fell_slot"), np.empty(0, np.uint64))
+    unused |= dict.fromkeys(("c1", "root", "floor", "linear", "wide"), 0.0)
+    tables = Tables(
+        q=q, visits=visits, node=node.reshape(-1), choice=words.reshape(-1), bonus=False,
+        alpha=np.array([np.nan, 0.5, 0.25]), cap=np.full(horizon, 2.0), **unused,
+    )  # fmt: skip
+    payoff = np.zeros((horizon, 4))
+    payoff[:, MODIFIED] = reward
+    path = Episode(*(np.array(each) for each in (slots, rows, followings)), payoff)
+    learn_played(tables, layout, path, horizon, 7, log)
     assert (q[entries].tolist(), visits[entries].tolist()) == (expected, seen.tolist())
     found = [best(step, slot) for step, slot in enumerate(slots)]
     assert [(*node[here, :2], words[here, 2]) for here in nodes] == found
@@ -215,7 +223,7 @@ def test_of_a_policy_that_is_drawn_anew_the_list_of_changes_holds_what_was_drawn
 @pytest.mark.parametrize("settings", [PosteriorSampling(), learners.UCBVI(), learners.OptPrimalDual(total=0.5)])
 def test_first_states_are_counted_once_an_episode(settings):
     model = compile_model(random_problem(2, states=4, horizon=3))
-    assert learn(model, settings, episodes=17)._learned.counts.begun.sum() == 17
+    assert learn(model, settings, episodes=17)._learned.outcomes().begun.sum() == 17
 
 
 @pytest.mark.parametrize("actions", [1, 2])

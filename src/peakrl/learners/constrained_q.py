@@ -17,15 +17,15 @@ Optimistic Q-learning for episodic problems is due to Jin, Allen-Zhu, Bubeck and
 
 Only the greedy entry of a node changes, so the largest of the others, `runner`, stays known: the actions of a node are
 scanned again only when the greedy entry falls to it. An episode visits a node at most once and needs W_{h+1} as it was
-before. The kernel therefore plays and updates the whole episode first, without a branch on the updates, and scans the
-nodes that fell afterwards. Tables that a setting does not need are passed as None; numba drops what depends on them.
-Indices are unsigned: a signed one would be tested for being negative.
+before. On models the kernel therefore plays and updates the whole episode first, without a branch on the updates, and
+scans the nodes that fell afterwards: a loop of its own, twice as fast as the common one, which plays first and updates
+then. Indices are unsigned: a signed one would be tested for being negative.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,91 +35,26 @@ from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions import Assumptions, allowed_rows
-from peakrl.learners.base import (
-    Choices,
-    Episode,
-    LearnerSettings,
-    SamplingAlgorithm,
-    Sizes,
-    Task,
-    check_ranges,
-    compiled,
-    used,
-)
-from peakrl.learners.constants import Bonus, Levels, Start, level_of, levels, slater_penalty
-from peakrl.learners.episode import Log, note, note_episode
-from peakrl.learners.growable import Table
-from peakrl.learners.space import checked_rows
-from peakrl.learners.tables import FINITE
+from peakrl.learners.assumptions import Assumptions, allowed_rows, avoidable
+from peakrl.learners.base import Choices, Episode, LearnerSettings, Sizes, TabularAlgorithm, Task
+from peakrl.learners.constants import Bonus, Start, level_of, levels, slater_penalty
+from peakrl.learners.episode import Log, Path, Simulator, note, note_episode, register
+from peakrl.learners.tables import check_rows, table
 from peakrl.policy.export import UNKNOWN, VIOLATED
 from peakrl.sampling import U64, Words, draw_first, draw_outcome
-from peakrl.tabular import TabularModel, modified_reward
-from peakrl.types import Floats, Ints, Layout, Longs, Sampler
+from peakrl.tabular import modified_reward
+from peakrl.types import Floats, Ints, Layout, Longs
 
 ONE = U64(1)
 #: Columns of `Tables.node` and, as integers, of `Tables.choice`, which is the same memory: what a step needs to know
 #: about a node lies in one cache line.
 W, RUNNER, GREEDY = U64(0), U64(1), U64(2)
 NODE_COLUMNS = U64(4)
-#: Columns of a payoff record: modified reward R, plain reward, total violation.
-MODIFIED, PLAIN, VIOLATION = U64(0), U64(1), U64(2)
+#: Columns of a payoff record: reward, total violation, modified reward R, and padding.
+PLAIN, VIOLATION, MODIFIED = U64(0), U64(1), U64(2)
 PAYOFF_COLUMNS = U64(4)
-
-
-class Tables(NamedTuple):
-    """Tables of Algorithm 1."""
-
-    #: [entry]
-    q: Floats
-    visits: Ints
-    #: [node * NODE_COLUMNS + column]: W, the largest Q of the actions that are not greedy, and (as an integer) the
-    #: greedy row.
-    node: Floats
-    choice: Words
-
-
-class Rates(NamedTuple):
-    """Learning rates and caps."""
-
-    horizon: int
-    #: [t]: alpha_t for small t.
-    alpha: Floats
-    #: [step]: upper bound on W.
-    cap: Floats
-
-
-class ToRescan(NamedTuple):
-    """[0 .. at most H]: the nodes of an episode whose greedy entry fell to their runner."""
-
-    step: Words
-    slot: Words
-
-
-class Hoeffding(NamedTuple):
-    """b_t = scale * sqrt(1/t), scale = c2 B sqrt(H^3 l)."""
-
-    scale: float
-
-
-class Bernstein(NamedTuple):
-    """Tables [entry] and constants of the Bernstein bonus."""
-
-    mu: Floats
-    sigma: Floats
-    beta: Floats
-    #: c1, H l, B^2 H, B sqrt(H^7 S A) l, c2 B sqrt(H^3 l)
-    c1: float
-    root: float
-    floor: float
-    linear: float
-    hoeffding: float
-
-
 #: Learning rates beyond this many visits are computed, not looked up.
 TABULATED_RATES = 1 << 16
-#: Columns of `Tables.node`, for use outside of kernels.
-COLUMNS, VALUE, CHOSEN, NEXT_BEST = int(NODE_COLUMNS), int(W), int(GREEDY), int(RUNNER)
 
 
 class ConstrainedQ(LearnerSettings):
@@ -207,7 +142,38 @@ class ConstrainedQ(LearnerSettings):
         return slater_penalty(self.slater if self.slater is not None else self.slack / 2, sizes, unit)
 
 
-class OptimisticQ(SamplingAlgorithm):
+class Tables(NamedTuple):
+    """What is learned, and the constants that learning needs."""
+
+    #: [entry]
+    q: Annotated[Floats, table("entry", low=-np.inf)]
+    visits: Annotated[Ints, table("entry", low=0, high="done")]
+    #: [node * NODE_COLUMNS + column]: W, the largest Q of the actions that are not greedy, and (as an integer) the
+    #: greedy row.
+    node: Annotated[Floats, table("node", low=-np.inf)]
+    choice: Words
+    #: [entry]: sums and beta of the Bernstein bonus.
+    mu: Annotated[Floats, table("entry", when="bernstein")]
+    sigma: Annotated[Floats, table("entry", when="bernstein")]
+    beta: Annotated[Floats, table("entry", when="bernstein")]
+    #: [row]: the largest violation observed; not recorded on models.
+    max_violation: Annotated[Floats, table("row", low=0, when="environment")]
+    #: [0 .. at most H]: the nodes of an episode whose greedy entry fell to their runner.
+    fell_step: Annotated[Words, table("step", stored=False)]
+    fell_slot: Annotated[Words, table("step", stored=False)]
+    #: [t]: alpha_t for small t. [step]: upper bound on W.
+    alpha: Floats
+    cap: Floats
+    #: Is there a bonus? Its constants: c1, H l, B^2 H, B sqrt(H^7 S A) l, c2 B sqrt(H^3 l).
+    bonus: bool
+    c1: float
+    root: float
+    floor: float
+    linear: float
+    wide: float
+
+
+class OptimisticQ(TabularAlgorithm[Tables]):
     """Algorithm 1."""
 
     quick = True
@@ -215,170 +181,125 @@ class OptimisticQ(SamplingAlgorithm):
     starts_first = True
 
     def __init__(self, task: Task, settings: ConstrainedQ) -> None:
-        super().__init__(task)
-        self.slack, self.penalty = settings.slack, settings.penalty_of(task.sizes, task.episodes)
-        self.levels: Levels = levels(settings.start, task.sizes, self.penalty)
-        self.rates = make_rates(task.sizes.horizon, task.episodes, self.levels.cap)
-        self.hoeffding, self._bernstein = make_bonuses(settings, self.penalty, task.sizes, task.episodes)
-        self.bernstein: Bernstein | None = None
-        names = ["q", "mu", "sigma", "beta"] if self._bernstein is not None else ["q"]
-        #: [entry]
-        self.by_entry = {name: Table(0.0, np.float64) for name in names} | {"visits": Table(0, np.int32)}
-        #: [node * COLUMNS + column]
-        self.node = Table(0.0, np.float64)
-        #: [row]: the largest violation observed; not recorded on models.
-        self.max_violation = Table(0.0, np.float64)
-        self.to_rescan = ToRescan(np.empty(task.sizes.horizon, np.uint64), np.empty(task.sizes.horizon, np.uint64))
-        self.lowest = task.sizes.reward_range[0]
-        if task.model is not None:
-            self.payoff = self._payoff_records(task.model)
+        sizes, horizon = task.sizes, task.sizes.horizon
+        self.slack, self.penalty = settings.slack, settings.penalty_of(sizes, task.episodes)
+        self.lowest, self.levels = sizes.reward_range[0], levels(settings.start, sizes, self.penalty)
+        bound, log_term = bonus_constants(settings, self.penalty, sizes, task.episodes)
+        t = np.arange(min(task.episodes, TABULATED_RATES) + 1, dtype=np.float64)
+        super().__init__(
+            task, Tables,
+            {"node": 0, "bernstein": settings.bonus == "bernstein", "environment": task.model is None},
+            choice=np.empty(0, np.uint64), alpha=(horizon + 1.0) / (horizon + t), cap=self.levels.cap,
+            bonus=settings.bonus != "none", c1=settings.c1, root=horizon * log_term,
+            floor=bound**2 * horizon, linear=bound * math.sqrt(horizon**7 * sizes.states * sizes.actions) * log_term,
+            wide=settings.c2 * bound * math.sqrt(horizon**3 * log_term),
+        )  # fmt: skip
+
+    # Tables --------------------------------------------------------------------------------------------------
+
+    def grow(self, first: int, log: Log) -> None:
+        """Enlarge the tables."""
+        space = self.space
+        nodes = space.slots * (space.horizon + 1 if space.shared else 1)
+        self.store.sizes["node"] = nodes * int(NODE_COLUMNS)
+        super().grow(first, log)
+
+    def start(self, first: int, first_row: int, log: Log) -> None:
+        """New entries start optimistic; the first action is greedy."""
+        space, start, rows = self.space, self.levels.start, self.layout.row_start[first:]
+        self.store.set(choice=self.tables.node.view(np.uint64))
+        node, choice = self._by_node(self.tables.node)[:, first:], self._by_node(self.tables.choice)[:, first:]
+        level = start[:, None] if space.shared else start[space.slot_step[first:]]
+        actions = np.diff(rows)
+        node[..., W] = np.where(actions > 0, level, 0.0)
+        node[..., RUNNER] = np.where(actions > 1, level, -np.inf)
+        choice[..., GREEDY] = rows[:-1]
+        self._by_row(self.tables.q)[:, first_row:] = level if space.shared else np.repeat(level, actions)
+        if first < space.ends:
+            node[0, : space.ends, W] = np.arange(space.ends)[::-1] * (0.0 - self.lowest)
+
+    def _by_node(self, table: NDArray[Any]) -> NDArray[Any]:
+        """[column, slot, NODE_COLUMNS]: a view."""
+        nodes = self.columns * self.space.slots
+        return table.reshape(-1, int(NODE_COLUMNS))[:nodes].reshape(self.columns, -1, int(NODE_COLUMNS))
+
+    def _by_row(self, table: NDArray[Any]) -> NDArray[Any]:
+        """[column, row]: a view."""
+        return table.reshape(self.columns, -1)
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+        """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        rows = self.layout.row_start[low:]
+        best, counts = allowed_rows(rows, forbidden, first)
+        self._by_row(self.tables.q)[:, first:].T[avoidable(rows, forbidden, first)] = -np.inf
+        greedy = self._by_node(self.tables.choice)[:, low:, GREEDY]
+        greedy[:] = np.where(best.T >= 0, best.T, greedy)
+        self._by_node(self.tables.node)[:, low:, RUNNER][(counts == 1).T] = -np.inf
+
+    # Learning ------------------------------------------------------------------------------------------------
 
     def modified(self, reward: Floats, constraints: Floats) -> Floats:
         """[..], [.., constraint] -> [..]: R + lo."""
         return modified_reward(reward, constraints, self.slack, self.penalty)
 
-    def _payoff_records(self, model: TabularModel) -> Floats:
-        """[record * 4 + column]: modified reward minus lo, reward, violation, padding."""
-        payoffs = model.payoffs
-        records = np.zeros((len(payoffs.reward), int(PAYOFF_COLUMNS)))
-        records[:, 0] = self.modified(payoffs.reward, payoffs.constraints) - self.lowest
-        records[:, 1], records[:, 2] = payoffs.reward, model.record_violation
-        return records.ravel()
+    def payoffs(self, reward: Floats, violation: Floats, constraints: Floats) -> Floats:
+        """[.., PAYOFF_COLUMNS]: reward, violation, R."""
+        records = np.zeros((len(reward), int(PAYOFF_COLUMNS)))
+        records[:, 0], records[:, 1], records[:, 2] = (
+            reward,
+            violation,
+            self.modified(reward, constraints) - self.lowest,
+        )
+        return records
 
     @property
     def log_room(self) -> int:
         """Every step of an episode may change the greedy row of its node."""
-        return self.task.sizes.horizon
-
-    def grow(self, first: int, log: Log) -> None:
-        """Enlarge the tables; new entries start optimistic."""
-        space, steps = self.space, self.columns
-        nodes = space.slots * (steps + 1 if space.shared else 1)
-        for table in self.by_entry.values():
-            table.grow(space.rows * steps)
-        self.node.grow(nodes * COLUMNS)
-        if self.task.model is None:
-            self.max_violation.grow(space.rows)
-        q, visits, node = self.by_entry["q"].room, self.by_entry["visits"].room, self.node.room
-        self.tables = Tables(q, visits, node, node.view(np.uint64))
-        if self._bernstein is not None:
-            mu, sigma, beta = (self.by_entry[name].room for name in ("mu", "sigma", "beta"))
-            self.bernstein = self._bernstein._replace(mu=mu, sigma=sigma, beta=beta)
-        self.layout, start = space.layout, self.levels.start
-        if space.shared:
-            for step in range(steps):
-                fill_slots(self.layout, self.tables, start[step], step, first, space.slots)
-        else:
-            self._fill_by_step(first)
-        if first < space.ends:
-            left = np.arange(space.ends)[::-1] * (0.0 - self.lowest)
-            node[VALUE : space.ends * COLUMNS : COLUMNS] = left
-
-    def _fill_by_step(self, first: int) -> None:
-        """As `fill_slots`, for slots that belong to many steps, in any order."""
-        rows, level = self.layout.row_start[first:], self.levels.start[self.space.slot_step[first:]]
-        sizes, nodes = np.diff(rows), slice(first * COLUMNS, self.space.slots * COLUMNS)
-        self.tables.q[rows[0] : rows[-1]] = np.repeat(level, sizes)
-        node = self.tables.node[nodes].reshape(-1, COLUMNS)
-        node[:, VALUE], node[:, NEXT_BEST] = np.where(sizes > 0, level, 0.0), np.where(sizes > 1, level, -np.inf)
-        self.tables.choice[nodes].reshape(-1, COLUMNS)[:, CHOSEN] = rows[:-1]
-
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
-        space, columns = self.space, self.columns
-        low = int(space.slot_of_row[first]) if len(forbidden) else space.slots
-        best, counts = allowed_rows(self.layout.row_start[low:], forbidden, first)
-        left = np.repeat(counts > 0, np.diff(self.layout.row_start[low:]), axis=0)
-        q = self.by_entry["q"].used.reshape(columns, -1)
-        q[:, first:].T[forbidden & left] = -np.inf
-        nodes = self.tables.node[: space.slots * columns * COLUMNS].reshape(columns, space.slots, COLUMNS)[:, low:]
-        choice = self.tables.choice[: space.slots * columns * COLUMNS].reshape(nodes.shape[0], space.slots, COLUMNS)
-        choice[:, low:, CHOSEN] = np.where(best.T >= 0, best.T, choice[:, low:, CHOSEN]).astype(np.uint64)
-        nodes[:, :, NEXT_BEST][(counts == 1).T] = -np.inf
+        return self.space.horizon
 
     def choices(self) -> Choices:
         """The greedy rows."""
-        return Choices(self.tables.choice, CHOSEN, self.layout.node_stride * COLUMNS, COLUMNS)
+        return Choices(self.tables.choice, int(GREEDY), self.layout.node_stride * int(NODE_COLUMNS), int(NODE_COLUMNS))
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from every transition of an episode, the first one first."""
-        length = played.length
-        if played.violation[:length].any():
-            np.maximum.at(self.max_violation.room, played.row[:length], played.violation[:length])
-        modified = self.modified(played.reward[:length], played.constraints[:length])
-        learn_played(
-            self.layout, self.tables, self.rates, self.hoeffding, self.bernstein,
-            played.slot, played.row, played.following, modified - self.lowest,
-            log,
-        )  # fmt: skip
+        violation = played.violation[: played.length]
+        if violation.any():
+            np.maximum.at(self.tables.max_violation, played.row[: played.length], violation)
+        super().learn(played, episode, log)
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model."""
-        model = compiled(self.task)
-        learn_episodes(
-            model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, self.payoff,
-            self.tables, self.rates, self.hoeffding, self.bernstein, self.to_rescan,
-            generator, done, episodes, log, experience, counters,
-        )  # fmt: skip
+        payoff = self.simulator.payoff.reshape(-1)
+        learn_episodes(self.simulator, payoff, self.tables, generator, done, episodes, log, experience, counters)
         return episodes
+
+    # Results -------------------------------------------------------------------------------------------------
 
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the greedy rows."""
-        nodes = self.space.slots * self.columns
-        rows = self.tables.choice[CHOSEN : nodes * COLUMNS : COLUMNS].astype(np.int64)
-        return rows.reshape(self.columns, -1).T
+        return self._by_node(self.tables.choice)[..., GREEDY].T.astype(np.int64)
 
     def visits(self) -> Longs:
         """[row]: how often it was taken, at any step."""
-        return np.asarray(self.by_entry["visits"].used.reshape(self.columns, -1).sum(axis=0, dtype=np.int64))
+        return np.asarray(self._by_row(self.tables.visits).sum(axis=0, dtype=np.int64))
 
     def values(self) -> Floats:
         """[entry]: the Q-table of the modified problem."""
-        return self.space.entries_of(self.by_entry["q"].used.reshape(self.columns, -1).T)
+        return self.space.entries_of(self._by_row(self.tables.q).T)
 
     def known(self) -> NDArray[np.int8] | None:
         """[entry]: what was observed to violate; None for models."""
         if self.task.model is not None:
             return None
-        return self.space.entries_of(np.where(self.max_violation.used > 0, VIOLATED, UNKNOWN).astype(np.int8)[:, None])
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that learning has written, by name."""
-        own = {"max_violation": self.max_violation.used} if self.task.model is None else {}
-        return used(self.by_entry) | {"node": self.node.used} | own
+        violated = np.where(self.tables.max_violation > 0, VIOLATED, UNKNOWN).astype(np.int8)
+        return self.space.entries_of(violated[:, None])
 
     def check(self, done: int) -> None:
-        """Raise if a greedy row or a number is out of range."""
-        checked_rows(self.space, self.greedy(), self.columns, "engine.node")
-        arrays = self.arrays()
-        arrays["node"] = np.delete(arrays["node"].reshape(-1, COLUMNS), CHOSEN, axis=1)
-        check_ranges(
-            arrays,
-            {"visits": (0, done), "q": (-np.inf, FINITE), "node": (-np.inf, FINITE), "max_violation": (0.0, FINITE)}
-            | dict.fromkeys(("mu", "sigma", "beta"), (-FINITE, FINITE)),
-        )
-
-
-def make_rates(horizon: int, episodes: int, cap: Floats) -> Rates:
-    """Return alpha_t = (H+1)/(H+t) for up to TABULATED_RATES visits."""
-    t = np.arange(min(episodes, TABULATED_RATES) + 1, dtype=np.float64)
-    return Rates(horizon, (horizon + 1.0) / (horizon + t), cap)
-
-
-def make_bonuses(
-    settings: ConstrainedQ, penalty: float, sizes: Sizes, episodes: int
-) -> tuple[Hoeffding | None, Bernstein | None]:
-    """Return the constants of the selected bonus, without its tables; None for the others."""
-    horizon = sizes.horizon
-    bound, log_term = bonus_constants(settings, penalty, sizes, episodes)
-    wide = settings.c2 * bound * math.sqrt(horizon**3 * log_term)
-    if settings.bonus == "hoeffding":
-        return Hoeffding(wide), None
-    if settings.bonus == "bernstein":
-        linear = bound * math.sqrt(horizon**7 * sizes.states * sizes.actions) * log_term
-        none = np.empty(0)
-        return None, Bernstein(none, none, none, settings.c1, horizon * log_term, bound**2 * horizon, linear, wide)
-    return None, None
+        """Raise if a loaded value is out of range, or a greedy row is not one of its state."""
+        super().check(done)
+        check_rows(self.greedy(), self.layout.row_start, "engine.node")
 
 
 def bonus_constants(settings: ConstrainedQ, penalty: float, sizes: Sizes, episodes: int) -> tuple[float, float]:
@@ -388,74 +309,45 @@ def bonus_constants(settings: ConstrainedQ, penalty: float, sizes: Sizes, episod
     return bound, math.log(inside)
 
 
-@loop
-def fill_slots(layout: Layout, tables: Tables, start: float, step: int, low: int, high: int) -> None:
-    """Initialise Q and W of slots low .. high of a step; the first action is greedy."""
-    base = step * layout.entry_stride
-    for slot in range(low, high):
-        first, last = layout.row_start[slot], layout.row_start[slot + 1]
-        cell = U64(step * layout.node_stride + slot) * NODE_COLUMNS
-        tables.q[base + first : base + last] = start
-        tables.choice[cell + GREEDY] = first
-        tables.node[cell + W] = start if last > first else 0.0
-        tables.node[cell + RUNNER] = start if last > first + 1 else -np.inf
-
-
 @inlined
-def bernstein_bonus(bonus: Bernstein, entry: U64, t: int, alpha: float, following: float) -> float:
+def bernstein_bonus(tables: Tables, entry: U64, t: int, alpha: float, following: float) -> float:
     """Return b_t after adding one observation of the next value."""
-    mu = bonus.mu[entry] + following
-    sigma = bonus.sigma[entry] + following * following
+    mu = tables.mu[entry] + following
+    sigma = tables.sigma[entry] + following * following
     mean = mu / t
     variance = sigma / t - mean * mean
-    spread = max(variance + bonus.floor, 0.0)  # rounding may make it negative for huge values
-    sharp = bonus.c1 * (math.sqrt(bonus.root / t * spread) + bonus.linear / t)
-    beta = min(sharp, bonus.hoeffding * math.sqrt(1.0 / t))
-    b = (beta - (1.0 - alpha) * bonus.beta[entry]) / (2.0 * alpha)
-    bonus.mu[entry], bonus.sigma[entry], bonus.beta[entry] = mu, sigma, beta
+    spread = max(variance + tables.floor, 0.0)  # rounding may make it negative for huge values
+    sharp = tables.c1 * (math.sqrt(tables.root / t * spread) + tables.linear / t)
+    beta = min(sharp, tables.wide * math.sqrt(1.0 / t))
+    b = (beta - (1.0 - alpha) * tables.beta[entry]) / (2.0 * alpha)
+    tables.mu[entry], tables.sigma[entry], tables.beta[entry] = mu, sigma, beta
     return b
 
 
 @inlined
-def hoeffding_bonus(bonus: Hoeffding, t: int) -> float:
-    """Return b_t."""
-    return bonus.scale * math.sqrt(1.0 / t)
-
-
-@inlined
-def update(
-    tables: Tables,
-    rates: Rates,
-    hoeffding: Hoeffding | None,
-    bernstein: Bernstein | None,
-    step: U64,
-    cell: U64,
-    entry: U64,
-    reward: float,
-    following: float,
-) -> bool:
+def update(tables: Tables, horizon: int, step: U64, cell: U64, entry: U64, reward: float, following: float) -> bool:
     """Update one entry; return whether it fell to the runner, so that the node needs a `rescan`.
 
     `cell` is the index of the node's first column, `reward` is R, `following` is W_{h+1}(s').
     """
     t = tables.visits[entry] + 1
     tables.visits[entry] = t
-    alpha = rates.alpha[U64(t)] if t < rates.alpha.shape[0] else (rates.horizon + 1.0) / (rates.horizon + t)
+    alpha = tables.alpha[U64(t)] if t < tables.alpha.shape[0] else (horizon + 1.0) / (horizon + t)
     target = reward + following
-    if hoeffding is not None:
-        target += hoeffding_bonus(hoeffding, t)
-    if bernstein is not None:
-        target += bernstein_bonus(bernstein, entry, t, alpha, following)
+    if tables.bonus:
+        bernstein = tables.mu.shape[0] > 0
+        target += bernstein_bonus(tables, entry, t, alpha, following) if bernstein else tables.wide * math.sqrt(1.0 / t)
     value = (1.0 - alpha) * tables.q[entry] + alpha * target
     tables.q[entry] = value
-    tables.node[cell + W] = min(rates.cap[step], value)
+    tables.node[cell + W] = min(tables.cap[step], value)
     return value <= tables.node[cell + RUNNER]
 
 
 @inlined
-def rescan(layout: Layout, tables: Tables, rates: Rates, step: U64, slot: U64, cell: U64) -> bool:
-    """Find a node's greedy row, the largest Q of the others, and W; return whether the greedy row changed."""
-    base = step * U64(layout.entry_stride)
+def rescan(tables: Tables, layout: Layout, step: U64, slot: U64, log: Log) -> None:
+    """Find a node's greedy row, the largest Q of the others, and W; log the greedy row if it changed."""
+    node = step * U64(layout.node_stride) + slot
+    base, cell = step * U64(layout.entry_stride), node * NODE_COLUMNS
     first, last = U64(layout.row_start[slot]), U64(layout.row_start[slot + ONE])
     best, runner, greedy = tables.q[base + first], -np.inf, first
     for row in range(first + ONE, last):
@@ -468,34 +360,26 @@ def rescan(layout: Layout, tables: Tables, rates: Rates, step: U64, slot: U64, c
     changed = tables.choice[cell + GREEDY] != greedy
     tables.choice[cell + GREEDY] = greedy
     tables.node[cell + RUNNER] = runner
-    tables.node[cell + W] = min(rates.cap[step], best)
-    return changed
+    tables.node[cell + W] = min(tables.cap[step], best)
+    if changed:
+        note(log, node, greedy)
 
 
 @loop
 def learn_episodes(
-    layout: Layout,
-    sampler: Sampler,
-    stride: int,
-    row_payoff: Ints,
+    simulator: Simulator,
     #: [record * PAYOFF_COLUMNS + column]
     payoff: Floats,
     tables: Tables,
-    rates: Rates,
-    hoeffding: Hoeffding | None,
-    bernstein: Bernstein | None,
-    to_rescan: ToRescan,
     generator: Words,
     done: int,
     episodes: int,
-    #: Log and experience may be empty.
     log: Log,
-    #: [episode, 2]: observed reward and violation.
     experience: Floats,
-    #: Number of episodes with violations so far, and the last of them.
     counters: Longs,
 ) -> None:
-    """Run episodes done+1 .. done+episodes."""
+    """Run episodes done+1 .. done+episodes; see `learners.episode.run_episodes`."""
+    layout, sampler = simulator.layout, simulator.sampler
     node_stride, entry_stride = U64(layout.node_stride), U64(layout.entry_stride)
     for k in range(episodes):
         slot = U64(draw_first(generator, sampler))
@@ -504,60 +388,44 @@ def learn_episodes(
         for step in range(U64(layout.horizon)):
             cell = (here + slot) * NODE_COLUMNS
             row = tables.choice[cell + GREEDY]
-            record, link = U64(row_payoff[row]), sampler.link[row]
+            record, link = U64(simulator.row_payoff[row]), sampler.link[row]
             if link >= 0:
                 following_slot = U64(link)
             else:
                 outcome = U64(draw_outcome(generator, layout, sampler, ~link))
-                record += U64(stride) * (outcome - U64(layout.outcome_start[U64(~link)]))
+                record += U64(simulator.stride) * (outcome - U64(layout.outcome_start[U64(~link)]))
                 following_slot = U64(layout.outcome_next[outcome])
             record *= PAYOFF_COLUMNS
             earned += payoff[record + PLAIN]
             violated += payoff[record + VIOLATION]
             here += node_stride
             following = tables.node[(here + following_slot) * NODE_COLUMNS + W]
-            fell = update(
-                tables, rates, hoeffding, bernstein, step, cell, base + row, payoff[record + MODIFIED], following
-            )
+            fell = update(tables, layout.horizon, step, cell, base + row, payoff[record + MODIFIED], following)
             # Always written, but only counted if it fell: no branch.
-            to_rescan.step[falls], to_rescan.slot[falls] = step, slot
+            tables.fell_step[falls], tables.fell_slot[falls] = step, slot
             falls += U64(fell)
             slot = following_slot
             base += entry_stride
         log.head[1] = done + k + 2
         for i in range(falls):
-            step, slot = to_rescan.step[i], to_rescan.slot[i]
-            node = step * node_stride + slot
-            if rescan(layout, tables, rates, step, slot, node * NODE_COLUMNS):
-                note(log, node, tables.choice[node * NODE_COLUMNS + GREEDY])
+            rescan(tables, layout, tables.fell_step[i], tables.fell_slot[i], log)
         note_episode(experience, counters, done, k, earned, violated)
 
 
-@loop
-def learn_played(
-    layout: Layout,
-    tables: Tables,
-    rates: Rates,
-    hoeffding: Hoeffding | None,
-    bernstein: Bernstein | None,
-    #: [step]: of the episode
-    slots: Longs,
-    rows: Longs,
-    followings: Longs,
-    #: [step]: R
-    reward: Floats,
-    log: Log,
-) -> None:
+@inlined
+def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode of an environment.
 
     In vector environments a row may have ceased to be greedy, because of the updates of another episode.
     """
-    for step in range(reward.shape[0]):
-        slot, row = U64(slots[step]), U64(rows[step])
-        node = U64(step * layout.node_stride) + slot
-        cell, entry = node * NODE_COLUMNS, U64(step * layout.entry_stride) + row
-        ahead = U64((step + 1) * layout.node_stride + followings[step]) * NODE_COLUMNS
+    for step in range(U64(length)):
+        slot, row = U64(path.slot[step]), U64(path.row[step])
+        cell, entry = (step * U64(layout.node_stride) + slot) * NODE_COLUMNS, step * U64(layout.entry_stride) + row
+        ahead = ((step + ONE) * U64(layout.node_stride) + U64(path.following[step])) * NODE_COLUMNS
         overtaken = tables.choice[cell + GREEDY] != row
-        fell = update(tables, rates, hoeffding, bernstein, U64(step), cell, entry, reward[step], tables.node[ahead + W])
-        if (fell or overtaken) and rescan(layout, tables, rates, U64(step), slot, cell):
-            note(log, node, tables.choice[cell + GREEDY])
+        reward, following = path.payoff[step, MODIFIED], tables.node[ahead + W]
+        if update(tables, layout.horizon, step, cell, entry, reward, following) or overtaken:
+            rescan(tables, layout, step, slot, log)
+
+
+register(Tables, learn=learn_path)

@@ -37,8 +37,14 @@ class MaskedQ(LearnerSettings):
     failure_probability: float = Field(default=0.05, gt=0, lt=1)
 
     def make(self, task: Task) -> MaskedLearner:
-        """Return the algorithm for a target."""
-        check_mask(task.assumptions)
+        """Return the algorithm for a target; raise if nothing is declared to mask by."""
+        assumptions = task.assumptions
+        if assumptions.constraints is None and assumptions.support is None and assumptions.safe_policy is None:
+            raise SettingsError(
+                "MaskedQ takes only actions that are known to satisfy the constraints, and none is known: pass "
+                "assumptions=peakrl.Assumptions(constraints=f) with f(step, state, action) >= 0 if satisfied, or "
+                "support=model"
+            )
         return MaskedLearner(task, self.unmasked())
 
     def unmasked(self) -> ConstrainedQ:
@@ -51,8 +57,7 @@ class MaskedQ(LearnerSettings):
         return self.unmasked().bound_to_plan
 
     def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
-        """Raise if nothing is declared to mask by, or a bonus lacks sizes or bounds."""
-        check_mask(assumptions)
+        """Raise if a bonus lacks sizes or bounds."""
         self.unmasked().check_environment(rules, assumptions)
 
 
@@ -60,27 +65,10 @@ class MaskedLearner(OptimisticQ):
     """Algorithm 1 on the masked actions."""
 
     def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Mask forbidden actions; if all are forbidden, leave the one of least violation."""
-        super().forbid(first, spare_the_mildest(self.layout.row_start, forbidden, max_violation, first), max_violation)
-
-
-def check_mask(assumptions: Assumptions) -> None:
-    """Raise if nothing is declared to mask by."""
-    if assumptions.constraints is None and assumptions.support is None and assumptions.safe_policy is None:
-        raise SettingsError(
-            "MaskedQ takes only actions that are known to satisfy the constraints, and none is known: pass assumptions="
-            "peakrl.Assumptions(constraints=f) with f(step, state, action) >= 0 if satisfied, or support=model"
-        )
-
-
-def spare_the_mildest(
-    row_start: NDArray[np.int64], forbidden: NDArray[np.bool_], max_violation: Floats, first: int
-) -> NDArray[np.bool_]:
-    """Return `forbidden` [row - first, column] without the row of least violation of slots that have no other."""
-    spared = forbidden.copy()
-    starts = row_start[row_start >= first]
-    _, counts = allowed_rows(starts, forbidden, first)
-    for slot, column in np.argwhere((counts == 0) & (np.diff(starts) > 0)[:, None]).tolist():
-        low, high = int(starts[slot]) - first, int(starts[slot + 1]) - first
-        spared[low + int(np.argmin(max_violation[low:high])), column] = False
-    return spared
+        """Mask forbidden actions; if all of a state are forbidden, leave the one of least violation."""
+        spared, starts = forbidden.copy(), self.layout.row_start[self.layout.row_start >= first]
+        _, counts = allowed_rows(starts, forbidden, first)
+        for slot, column in np.argwhere((counts == 0) & (np.diff(starts) > 0)[:, None]).tolist():
+            low, high = int(starts[slot]) - first, int(starts[slot + 1]) - first
+            spared[low + int(np.argmin(max_violation[low:high])), column] = False
+        super().forbid(first, spared, max_violation)

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from peakrl.checks import LARGEST_PENALTY
-from peakrl.learners.base import LearnerSettings, Sizes, Task
+from peakrl.learners.base import LearnerSettings, Task
 from peakrl.learners.constrained_q import ConstrainedQ, OptimisticQ
 from peakrl.types import Floats
 
@@ -35,12 +35,8 @@ class MaximinQ(LearnerSettings):
 
     def make(self, task: Task) -> MaximinLearner:
         """Return the algorithm for a target."""
-        penalty = self.penalty_of(task.sizes)
+        penalty = task.sizes.span * task.sizes.horizon if self.penalty is None else self.penalty
         return MaximinLearner(task, ConstrainedQ(slack=0.0, penalty=penalty, start="tight"))
-
-    def penalty_of(self, sizes: Sizes) -> float:
-        """Return L."""
-        return sizes.span * sizes.horizon if self.penalty is None else self.penalty
 
 
 class MaximinLearner(OptimisticQ):
