@@ -21,7 +21,7 @@ from peakrl.learners.constrained_q import MODIFIED, Tables
 from peakrl.learners.episode import Log, learn_played
 from peakrl.learners.episode import Path as Episode
 from peakrl.training import load_run
-from peakrl.training import rollout as sources
+from peakrl.training import trainer
 
 SETTINGS = {
     "as printed": ConstrainedQ.paper(0.25),
@@ -185,7 +185,7 @@ EVERY = pytest.mark.parametrize(
 def test_a_change_list_that_fills_up_is_emptied_without_a_trace(settings, monkeypatch):
     model = compile_model(random_problem(3, states=4, actions=3, horizon=4, stationary=True))
     whole = learn(model, settings, episodes=60, seed=1, history=1)
-    monkeypatch.setattr(sources, "KERNEL_STEPS", (40, 40))
+    monkeypatch.setattr(trainer, "KERNEL_STEPS", (40, 40))
     pieces = learn(model, settings, episodes=60, seed=1, history=1)
     assert np.array_equal(whole.q, pieces.q)
     for column in ("change_episode", "change_node", "change_row"):
