@@ -122,8 +122,8 @@ def different(model, env, active, apart=0.0):
 
     def numbers(rounds):
         issued = [value for line in rounds.issued for value in line.values()]
-        # Without the slot that is dead, in numbers of its own.
-        return np.array([*astuple(rounds.status)[:-1], *astuple(rounds.bounds), *issued])
+        *status, dead_first = astuple(rounds.status)  # slots have numbers of their own
+        return np.array([*status, dead_first >= 0, *astuple(rounds.bounds), *issued])
 
     own, other = numbers(mine), numbers(theirs)
     if own.shape != other.shape or not np.allclose(own, other, rtol=apart, atol=apart):

@@ -20,8 +20,7 @@ from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.constrained_q import MODIFIED, Tables
 from peakrl.learners.episode import Log, learn_played
 from peakrl.learners.episode import Path as Episode
-from peakrl.training import load_run
-from peakrl.training import trainer
+from peakrl.training import load_run, trainer
 
 SETTINGS = {
     "as printed": ConstrainedQ.paper(0.25),
