@@ -1,4 +1,4 @@
-"""Counted transitions: how often each row was taken, and where it led.
+"""Counted transitions: how often each row was taken, and where it led; and the base of learners that plan on them.
 
 The next slots of a row are a linked list of cells, the newest first: `first[row]` is the newest cell, `before[cell]`
 leads to the older ones.
@@ -6,17 +6,21 @@ leads to the older ones.
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peakrl.jit import loop
+from peakrl.learners.assumptions import allowed_rows
+from peakrl.learners.base import TabularAlgorithm
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Path
+from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.space import Space
 from peakrl.learners.tables import table
 from peakrl.tabular import TabularModel
-from peakrl.types import Floats, Ints, Longs
+from peakrl.types import Bytes, Floats, Ints, Longs
 
 NO_CELL = -1
 
@@ -107,3 +111,78 @@ def check_lists(first: Ints, following: Ints) -> None:
         cells = cells[cells >= 0]
     if reached != len(following):
         raise ValueError("a list of counted outcomes does not end")
+
+
+class CountingTables(Protocol):
+    """What the tables of a learner that counts transitions contain."""
+
+    @property
+    def counts(self) -> TransitionCounts:
+        """Counted transitions."""
+
+    @property
+    def greedy(self) -> Longs:
+        """[slot, column]: the greedy row."""
+
+    @property
+    def forbidden(self) -> Bytes:
+        """[row, column]: 1 if declared to fail."""
+
+
+C = TypeVar("C", bound=CountingTables)
+
+
+class CountingAlgorithm(TabularAlgorithm[C]):
+    """Counted transitions, and the plan to follow."""
+
+    def planning_order(self) -> Longs:
+        """Slots in the order of planning, last step first; any order if steps share slots."""
+        offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
+        by_step = np.argsort(-self.space.slot_step[offering], kind="stable")
+        return offering if self.space.shared else offering[by_step]
+
+    def end_values(self) -> Floats:
+        """[end, column (+ 1 if steps share slots)]: value of an end, whose rewards are 0, counted from the lowest."""
+        left = np.arange(self.space.horizon, -1, -1) * (0.0 - self.task.sizes.reward_range[0])
+        return left[None, :] if self.space.shared else left[:, None]
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+        """Plan without what is declared to fail."""
+        start, tables = self.layout.row_start, self.tables
+        tables.forbidden[first:] = forbidden
+        known = tables.counts.max_violation[first:]
+        known[:] = np.maximum(known, np.where(forbidden.all(axis=1), max_violation, 0.0))
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        best, _ = allowed_rows(start[low:], forbidden, first)
+        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
+
+    # Results -------------------------------------------------------------------------------------------------
+
+    def visits(self) -> Longs | None:
+        """[row]: how often it was taken."""
+        return self.tables.counts.visits
+
+    def outcomes(self) -> Outcomes | None:
+        """Counted outcomes of each row."""
+        return counted_outcomes(self.tables.counts)
+
+    def values(self) -> Floats:
+        """[entry]: mean reward of each pair; NaN if untried."""
+        counts = self.tables.counts
+        mean = np.where(counts.visits > 0, counts.reward / np.maximum(counts.visits, 1), np.nan)
+        return self.space.entries_of(np.repeat(mean[:, None], self.columns, axis=1))
+
+    def known(self) -> NDArray[np.int8]:
+        """[entry]: what is known to fail."""
+        return self.memory().known(self.space)
+
+    def memory(self) -> Memory:
+        """What was observed to violate or is declared to fail."""
+        max_violation, forbidden = self.tables.counts.max_violation, self.tables.forbidden == 1
+        unseen = np.where(forbidden, DECLARED, NO_WITNESS)
+        return Memory(np.where(max_violation[:, None] > 0.0, VIOLATES, unseen).astype(np.int32), max_violation)
+
+    def check(self, done: int) -> None:
+        """Raise if loaded tables are out of range."""
+        super().check(done)
+        check_counts(self.tables.counts, self.space, done)

@@ -27,16 +27,13 @@ import math
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions import allowed_rows
-from peakrl.learners.base import LearnerSettings, TabularAlgorithm, Task
-from peakrl.learners.counts import NO_CELL, TransitionCounts, cells_of, check_counts, count_path, counted_outcomes
-from peakrl.learners.coverage import Outcomes
+from peakrl.learners.base import LearnerSettings, Task
+from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, cells_of, count_path
 from peakrl.learners.episode import Log, Path, note, register
-from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
+from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.tables import table
 from peakrl.sampling import Words
 from peakrl.types import Bytes, Floats, Ints, Layout, Longs
@@ -94,7 +91,7 @@ class Tables(NamedTuple):
     avoid_dead_ends: bool
 
 
-class OptimisticPlanner(TabularAlgorithm[Tables]):
+class OptimisticPlanner(CountingAlgorithm[Tables]):
     """Counted transitions, and the plan to follow."""
 
     starts_first = True
@@ -115,59 +112,24 @@ class OptimisticPlanner(TabularAlgorithm[Tables]):
         offers = (np.diff(space.layout.row_start[first:]) > 0)[:, None]
         w[first:, : self.columns] = sizes.span * (space.horizon - steps) * offers
         if first < space.ends:
-            left = np.arange(space.horizon, -1, -1) * (0.0 - sizes.reward_range[0])
-            w[: space.ends] = left if space.shared else left[:, None]
+            w[: space.ends] = self.end_values()
         if self.task.model is not None:
-            self._sort()
-
-    def _sort(self) -> None:
-        """Set the order of planning."""
-        offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
-        by_step = np.argsort(-self.space.slot_step[offering], kind="stable")
-        self.store.set(order=offering if self.space.shared else offering[by_step])
-
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Plan without what is declared to fail."""
-        start, tables = self.space.layout.row_start, self.tables
-        tables.forbidden[first:] = forbidden
-        known = tables.counts.max_violation[first:]
-        known[:] = np.maximum(known, np.where(forbidden.all(axis=1), max_violation, 0.0))
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        best, _ = allowed_rows(start[low:], forbidden, first)
-        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
+            self.store.set(order=self.planning_order())
 
     def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Plan if it is due."""
         if episode >= self.tables.next_plan[0]:
-            self._sort()
+            self.store.set(order=self.planning_order())
             super().begin(episode, generator, log)
 
     # Results -------------------------------------------------------------------------------------------------
 
-    def visits(self) -> Longs:
-        """[row]: how often it was taken."""
-        return self.tables.counts.visits
-
-    def outcomes(self) -> Outcomes:
-        """Counted outcomes of each row."""
-        return counted_outcomes(self.tables.counts)
-
-    def values(self) -> Floats:
-        """[entry]: mean reward of each pair; NaN if untried."""
-        counts = self.tables.counts
-        mean = np.where(counts.visits > 0, counts.reward / np.maximum(counts.visits, 1), np.nan)
-        return self.space.entries_of(np.repeat(mean[:, None], self.columns, axis=1))
-
-    def known(self) -> NDArray[np.int8]:
-        """[entry]: what is known to fail."""
-        return self.memory().known(self.space)
-
     def memory(self) -> Memory:
-        """What was observed to violate and, for SUCBVI, to lead to dead ends."""
-        witness = np.empty((self.space.rows, self.columns), np.int32)
-        find_witnesses(self.tables, witness, NO_WITNESS, VIOLATES)
-        witness[(self.tables.forbidden == 1) & (witness == NO_WITNESS)] = DECLARED
-        return Memory(witness, self.tables.counts.max_violation)
+        """What was observed to violate, is declared to fail or, for SUCBVI, leads to dead ends."""
+        memory = super().memory()
+        if self.tables.avoid_dead_ends:
+            find_dead_ends(self.tables, memory.witness)
+        return memory
 
     def feasible(self) -> bool | None:
         """False if every action of a first state is known to fail."""
@@ -177,11 +139,6 @@ class OptimisticPlanner(TabularAlgorithm[Tables]):
         """Every observation that the proof of infeasibility rests on, from the first state on."""
         tables = self.tables
         return self.memory().proof(self.space, int(tables.dead_first[0])) if tables.proved[0] else []
-
-    def check(self, done: int) -> None:
-        """Raise if loaded tables are out of range."""
-        super().check(done)
-        check_counts(self.tables.counts, self.space, done)
 
 
 @inlined
@@ -214,12 +171,13 @@ def dead_end(tables: Tables, row: int, column: int) -> int:
 
 
 @loop
-def find_witnesses(tables: Tables, witness: Ints, none: int, violates: int) -> None:
-    """Set [row, column]: why a row is known to fail."""
+def find_dead_ends(tables: Tables, witness: Ints) -> None:
+    """Set [row, column]: the dead slot that a row led to, unless it violates itself."""
     for row in range(witness.shape[0]):
         for column in range(witness.shape[1]):
-            led = dead_end(tables, row, column) if tables.avoid_dead_ends else -1
-            witness[row, column] = violates if tables.counts.max_violation[row] > 0.0 else led if led >= 0 else none
+            led = dead_end(tables, row, column)
+            if led >= 0 and tables.counts.max_violation[row] == 0.0:
+                witness[row, column] = led
 
 
 @loop
