@@ -19,10 +19,10 @@ from helpers.seeds import seeds
 from peakrl import Assumptions, Policy, compile_model, evaluate, learn, resume, solve_cmdp, write_report
 from peakrl.errors import SettingsError
 from peakrl.learners import DOPE, OptCMDP, OptPessLP, learner_from
-from peakrl.learners.cmdp_lp import rollout as following
-from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_distributions, counted_chain, extended_flow
-from peakrl.learners.cmdp_lp.rollout import Mixture
-from peakrl.learners.counting_planner import count_step
+from peakrl.learners import cmdp_lp as following
+from peakrl.learners.cmdp_lp import Mixture
+from peakrl.learners.counts import count_step
+from peakrl.learners.empirical_model import Box, box_distributions, extended_flow
 from peakrl.learners.episode import Log
 from peakrl.planning.lagrangian import best_within
 from peakrl.planning.occupancy import most_reward
@@ -52,14 +52,15 @@ def test_rows_are_drawn_where_a_number_falls_among_their_chances():
     rows, slots, columns = np.arange(10, 10 + start[-1]), np.array([2, 0, 1]), np.array([0, 1, 1])
     mixture = Mixture(slots, columns, start, rows, np.concatenate(edges))
     greedy, seen = np.zeros((3, 2), np.int32), Counter()
-    counts = begun(INVENTORY, OptCMDP.certainty_equivalent(total=3.5)).counts._replace(greedy=greedy)
+    algorithm = begun(INVENTORY, OptCMDP.certainty_equivalent(total=3.5))
+    tables, layout = algorithm.tables._replace(greedy=greedy, mixture=mixture), INVENTORY.layout._replace(node_stride=7)
     for _ in range(200):
         state = seed_state(np.uint64(rng.integers(2**60)))
         again, before = state.copy(), greedy.copy()
         numbers = [uniform(again) for _ in edges]
         log = Log.of_size(4).since(5)
         with plain_python(following):
-            following.draw_rows(state, mixture, counts, 7, log)
+            following.draw_rows(tables, layout, state, 5, log)
         expected = [
             (5, column * 7 + slot, row)
             for number, edge, first, slot, column in zip(numbers, edges, start, slots, columns, strict=False)
@@ -73,15 +74,15 @@ def test_rows_are_drawn_where_a_number_falls_among_their_chances():
 @pytest.mark.parametrize("limit", [0.7, 3.5])
 def test_on_true_frequencies_the_plan_is_the_optimum(limit):
     algorithm = begun(INVENTORY, OptCMDP.certainty_equivalent(total=limit))
-    layout = INVENTORY.layout
+    layout, counts = INVENTORY.layout, algorithm.tables.counts
     for row in range(INVENTORY.num_rows):
         distribution = layout.row_distribution[row]
         for outcome in range(layout.outcome_start[distribution], layout.outcome_start[distribution + 1]):
             for _ in range(round(20 * layout.outcome_probability[outcome])):  # all are multiples of 1/20
                 following = int(layout.outcome_next[outcome])
-                count_step(algorithm.counts, row, following, INVENTORY.row_reward[row], INVENTORY.row_violation[row, 0])
-        algorithm.own["charge"].room[row] = 20 * INVENTORY.row_violation[row]
-    algorithm.counts.begun[INVENTORY.first_slot] = 1
+                count_step(counts, row, following, INVENTORY.row_reward[row], INVENTORY.row_violation[row, 0])
+        algorithm.tables.charge[row] = 20 * INVENTORY.row_violation[row]
+    counts.begun[INVENTORY.first_slot] = 1
     algorithm.begin(1, seed_state(np.uint64(0)), Log.of_size(0))
     found = evaluate(INVENTORY, StochasticPolicy(INVENTORY, algorithm.chances()))
     best = solve_cmdp(INVENTORY, total=limit)
@@ -95,12 +96,10 @@ def test_cvxpy_finds_the_value_of_the_extended_programme(seed, scale):
     sizes = {"states": 3, "actions": 2, "horizon": 3, "constraints": 1}
     model = compile_model(random_problem(seed + 70, stationary=seed % 2 == 0, **sizes))
     algorithm = begun(model, OptCMDP(total=0.3, scale=scale), seed=seed, episodes=12)
-    counts, visits = algorithm.counts, algorithm.by_row["visits"].used
-    cells = Cells.of(counts, model.num_rows)
-    chain = counted_chain(algorithm.space, cells, visits, counts.begun, anywhere=True)
-    box = Box.of(cells, visits, scale, algorithm.box_log)
+    cells, chain = algorithm.chain(anywhere=True)
+    box = Box.of(cells, algorithm.tables.counts.visits, scale, algorithm.box_log)
     nothing = np.zeros(model.num_rows)
-    reward, cost = algorithm._payoffs(chain, nothing, nothing)
+    reward, cost = algorithm.chain_payoffs(chain, nothing, nothing)
     paths, lines, bound = extended_flow(chain, algorithm.space, cells, box)
     costs = sparse.csr_array(cost[paths.rows].T)
     found = most_reward(paths, reward[paths.rows], costs, np.array([0.3]), 1.0, (lines, bound))
@@ -116,13 +115,13 @@ def test_cvxpy_finds_the_value_of_the_extended_programme(seed, scale):
 
 def seen_of(model, algorithm):
     """What a plain reading of the lists gives: {row: (n, mean reward, mean charge, {next slot: count})} and starts."""
-    counts, found = algorithm.counts, {}
+    counts, found = algorithm.tables.counts, {}
     for row in range(model.num_rows):
         n, cell, seen = int(counts.visits[row]), int(counts.first[row]), {}
         while cell >= 0:
             seen[int(counts.following[cell])] = int(counts.count[cell])
             cell = int(counts.before[cell])
-        charge = algorithm.own["charge"].room[row, 0]
+        charge = algorithm.tables.charge[row, 0]
         found[row] = (n, counts.reward[row] / max(n, 1), charge / max(n, 1), seen)
     begun = counts.begun[: model.num_slots]
     return found, {slot: begun[slot] / begun.sum() for slot in np.flatnonzero(begun).tolist()}
@@ -137,8 +136,9 @@ def test_a_plain_walk_over_the_same_draws_counts_the_same(seed):
     settings = OptCMDP.certainty_equivalent(per_constraint=0.2)
     algorithm, walked = begun(model, settings, seed), begun(model, settings, seed)
     counters, words = np.zeros(2, np.int64), seed_state(np.uint64(seed))
-    ran = algorithm.run(seed_state(np.uint64(seed)), 0, 40, Log.of_size(0), np.empty((0, 4)), counters)
-    assert ran == 40
+    generator, done = seed_state(np.uint64(seed)), 0
+    while done < 40:  # it returns when a plan is due
+        done += algorithm.run(generator, done, 40 - done, Log.of_size(0), np.empty((0, 4)), counters)
     violating = 0
     for episode in range(1, 41):
         walked.begin(episode, words, Log.of_size(0))
@@ -171,12 +171,13 @@ def walk(model, algorithm, words, episode):
 
 def test_rows_are_drawn_as_often_as_the_chances_say():
     algorithm = begun(INVENTORY, DOPE(total=3.5, safe_policy=SAFE))
-    words, drawn, counts = seed_state(np.uint64(1)), [], algorithm.counts
+    words, drawn = seed_state(np.uint64(1)), []
     for episode in range(1, 2001):
         algorithm.begin(episode, words, Log.of_size(0))
-        drawn.append(counts.greedy[algorithm.mixture.slot[0], algorithm.mixture.column[0]])
-    chance = algorithm.mixture.edge[0]
-    share = np.mean(np.array(drawn) == algorithm.mixture.row[0])
+        mixture = algorithm.tables.mixture
+        drawn.append(algorithm.tables.greedy[mixture.slot[0], mixture.column[0]])
+    chance = mixture.edge[0]
+    share = np.mean(np.array(drawn) == mixture.row[0])
     assert abs(share - chance) < 5 * np.sqrt(chance * (1 - chance) / 2000)
     assert 0.0 < uniform(words) < 1.0
 
@@ -337,7 +338,7 @@ def test_a_run_is_not_continued_beyond_the_episodes_that_its_margins_were_made_f
 
 
 def test_a_programme_that_is_too_large_says_so_and_what_to_do(monkeypatch):
-    monkeypatch.setattr("peakrl.learners.cmdp_lp.empirical_model.MOST_VARIABLES", 200)
+    monkeypatch.setattr("peakrl.learners.empirical_model.MOST_VARIABLES", 200)
     with pytest.raises(SettingsError, match=r"has .* variables, more than 200: use a single limit"):
         learn(INVENTORY, OptCMDP(per_step=0.6), episodes=5)
 

@@ -14,7 +14,7 @@ from peakrl import Assumptions, TabularModel, compile_model, evaluate, learn, re
 from peakrl.errors import SettingsError
 from peakrl.learners import OptDual, OptPrimalDual, WeiMDP, learner_from
 from peakrl.learners.counts import NO_CELL
-from peakrl.learners.primal_dual.kernel import replan
+from peakrl.learners.primal_dual import replan
 from peakrl.theory import solve_modified
 from peakrl.training import load_run
 from peakrl.training.trainer import Trainer
@@ -42,7 +42,7 @@ def begun(model, settings, episodes, seed=0):
 
 def cells_of(algorithm, row):
     """(next slot, count) of what a row led to."""
-    counts, found = algorithm.counts, []
+    counts, found = algorithm.tables.counts, []
     cell = int(counts.first[row])
     while cell != NO_CELL:
         found.append((int(counts.following[cell]), int(counts.count[cell])))
@@ -54,10 +54,10 @@ def test_actions_that_are_forbidden_leave_values_and_chances_numbers():
     """With a temperature the logarithm of a chance of 0 would come in."""
     model = TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.5, 1.0]], [[[1.0, -1.0]]], 2)
     run = learn(model, TWINS["regularised"], episodes=5, assumptions=Assumptions(support=model))
-    found = run._learned
+    found = run._learned.tables
     assert run.violations == 0
-    assert found.dual.chance.tolist() == [[1.0, 1.0], [0.0, 0.0]]
-    assert found.counts.w[0, :2] == pytest.approx([1.0, 0.5], abs=3.0)  # no more than what bonuses add
+    assert found.chance.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert found.w[0, :2] == pytest.approx([1.0, 0.5], abs=3.0)  # no more than what bonuses add
     assert np.isfinite(found.price).all()
 
 
@@ -67,29 +67,29 @@ def test_a_plan_or_an_improvement_equals_its_twin(name, seed):
     model = compile_model(random_problem(seed + 70, stationary=True, horizon=4, constraints=2))
     settings = TWINS[name]
     algorithm = begun(model, settings, 40, seed)
-    numbers, horizon = algorithm.numbers, model.horizon
+    tables, numbers, horizon = algorithm.tables, algorithm.tables._asdict(), model.horizon
     rows_of = [list(model.rows_of_slot(slot)) for slot in range(model.num_slots)]
     seen = [cells_of(algorithm, row) for row in range(model.num_rows)]
-    visits = np.maximum(algorithm.counts.visits, 1)
-    reward, charge = algorithm.counts.reward / visits, algorithm.dual.charge / visits[:, None]
-    before, k = algorithm.price.copy(), int(algorithm.status[1])
+    visits = np.maximum(tables.counts.visits, 1)
+    reward, charge = tables.counts.reward / visits, tables.charge / visits[:, None]
+    before, k = tables.price.copy(), int(tables.plans[0])
     fall = (k + 3.0) ** -0.53 if numbers["heat"] else 1.0
     heat = numbers["heat"] * numbers["span"] * (k + 3.0) ** -0.4 if numbers["heat"] else 0.0
-    policy = None if settings.rule != OptPrimalDual.rule else algorithm.dual.chance.T.tolist()
-    replan(algorithm.counts, algorithm.dual, algorithm.rules, 41)
-    price = algorithm.price if name == "weighted" else before
+    policy = None if settings.rule != OptPrimalDual.rule else tables.chance.T.tolist()
+    replan(tables, model.layout, 41)
+    price = tables.price if name == "weighted" else before
     twin = (rows_of, horizon, seen, reward, charge, price, numbers, policy, heat)
     plans, cost, gains = lagrangian_sweep(*twin)
-    assert pytest.approx(np.array(gains), rel=1e-12, abs=1e-9) == algorithm.dual.gain.T
-    weights = algorithm.counts.begun / algorithm.counts.begun.sum()
+    assert pytest.approx(np.array(gains), rel=1e-12, abs=1e-9) == tables.gain.T
+    weights = tables.counts.begun / tables.counts.begun.sum()
     expected = weights @ np.array(cost)
     if policy is None:
         # Rounding decides between actions that are equally good.
-        best, own = (np.take_along_axis(np.array(gains), np.array(rows), 1) for rows in (plans, algorithm.dual.plan.T))
+        best, own = (np.take_along_axis(np.array(gains), np.array(rows), 1) for rows in (plans, tables.plan.T))
         assert pytest.approx(best, rel=1e-12, abs=1e-9) == own
     else:
         new = improved(rows_of, policy, gains, numbers["policy_step"] * fall, heat, numbers["mixing"])
-        assert pytest.approx(np.array(new), abs=1e-9) == algorithm.dual.chance.T
+        assert pytest.approx(np.array(new), abs=1e-9) == tables.chance.T
     if name == "weighted":
         assert expected[0] <= 0.4 or price[0] > 1e6
         cheaper = lagrangian_sweep(rows_of, horizon, seen, reward, charge, price * (1 - 1e-6), numbers)
@@ -98,7 +98,7 @@ def test_a_plan_or_an_improvement_equals_its_twin(name, seed):
         moved = (1 - fall * heat / numbers["span"]) * before + numbers["price_step"] * fall * (
             expected - numbers["limit"]
         )
-        assert algorithm.price == pytest.approx(np.clip(moved, 0, numbers["most"]), abs=1e-9)
+        assert tables.price == pytest.approx(np.clip(moved, 0, numbers["most"]), abs=1e-9)
 
 
 @pytest.mark.parametrize("stationary", [True, False])
@@ -183,7 +183,7 @@ def test_with_the_model_known_a_plan_is_held_to_cost_what_it_does(model):
     found = evaluate(model, active.result().policy)
     best = solve_modified(model, slack=0.0, penalty=0.0)  # the limit says nothing, so that the most is earned
     assert found.value == pytest.approx(best.value)
-    assert active.learned().expected[0] == pytest.approx(found.violation)
+    assert active.learned().tables.expected[0] == pytest.approx(found.violation)
     assert found.violation > 0.5
 
 

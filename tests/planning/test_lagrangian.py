@@ -11,7 +11,7 @@ from helpers.seeds import seeds
 from naive.lagrangian import priced_values
 from peakrl import TabularModel, compile_model
 from peakrl.learners import OptCMDP
-from peakrl.learners.cmdp_lp.empirical_model import Box, Cells, box_distributions, counted_chain, extended_flow
+from peakrl.learners.empirical_model import Box, box_distributions, extended_flow
 from peakrl.planning.backward import value_of_mixture
 from peakrl.planning.lagrangian import NONE_FORBIDDEN, best_plan, best_within, no_boxes, plan_at, reached_by, worth_of
 from peakrl.planning.occupancy import flow, most_reward
@@ -59,11 +59,10 @@ def counted(seed, scale):
     active = Trainer(model, settings, planned=1000, seed=seed, every=0, average=False)
     active.advance(9)
     learner = active.learned()
-    cells, visits = Cells.of(learner.counts, model.num_rows), learner.by_row["visits"].used
-    chain = counted_chain(learner.space, cells, visits, learner.counts.begun, anywhere=True)
-    box = Box.of(cells, visits, scale, learner.box_log)
+    cells, chain = learner.chain(anywhere=True)
+    box = Box.of(cells, learner.tables.counts.visits, scale, learner.box_log)
     nothing = np.zeros(model.num_rows)
-    return learner, chain, cells, box, *learner._payoffs(chain, nothing, nothing)
+    return learner, chain, cells, box, *learner.chain_payoffs(chain, nothing, nothing)
 
 
 @seeds(4)

@@ -23,13 +23,12 @@ from peakrl.errors import SettingsError
 if TYPE_CHECKING:
     from peakrl.learners.base import LearnerSettings
     from peakrl.learners.certified.learner import Certified
-    from peakrl.learners.cmdp_lp.learner import OptCMDP
-    from peakrl.learners.cmdp_lp.pessimistic import DOPE, OptPessLP
+    from peakrl.learners.cmdp_lp import DOPE, OptCMDP, OptPessLP
     from peakrl.learners.constrained_q import ConstrainedQ
     from peakrl.learners.masked_q import MaskedQ
     from peakrl.learners.maximin_q import MaximinQ
     from peakrl.learners.posterior_sampling.learner import PosteriorSampling
-    from peakrl.learners.primal_dual.learner import OptDual, OptPrimalDual, WeiMDP
+    from peakrl.learners.primal_dual import OptDual, OptPrimalDual, WeiMDP
     from peakrl.learners.safe_q import SafeQ
     from peakrl.learners.triple_q import TripleQ
     from peakrl.learners.ucbvi import SUCBVI, UCBVI
@@ -45,12 +44,12 @@ LEARNERS = {
     "MaskedQ": "peakrl.learners.masked_q",
     "MaximinQ": "peakrl.learners.maximin_q",
     "TripleQ": "peakrl.learners.triple_q",
-    "OptCMDP": "peakrl.learners.cmdp_lp.learner",
-    "OptPessLP": "peakrl.learners.cmdp_lp.pessimistic",
-    "DOPE": "peakrl.learners.cmdp_lp.pessimistic",
-    "OptDual": "peakrl.learners.primal_dual.learner",
-    "OptPrimalDual": "peakrl.learners.primal_dual.learner",
-    "WeiMDP": "peakrl.learners.primal_dual.learner",
+    "OptCMDP": "peakrl.learners.cmdp_lp",
+    "OptPessLP": "peakrl.learners.cmdp_lp",
+    "DOPE": "peakrl.learners.cmdp_lp",
+    "OptDual": "peakrl.learners.primal_dual",
+    "OptPrimalDual": "peakrl.learners.primal_dual",
+    "WeiMDP": "peakrl.learners.primal_dual",
 }
 DEFAULT = "PosteriorSampling"
 

@@ -1,4 +1,4 @@
-"""The empirical model as a chain for linear programmes, and the extended programme of optimistic learners.
+"""The empirical model of learners with limits, as a chain for linear programmes, and the extended programme.
 
 P^ = counts/n, and r, c are the means of a pair. An untried pair leads to an absorbing extra state with the largest
 reward and cost 0 (optimistic) or the largest cost (pessimistic). An end of episodes is absorbing as well, with reward
@@ -14,16 +14,19 @@ one with `box_distributions`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import SettingsError
+from peakrl.learners.assumptions import avoidable
+from peakrl.learners.base import Task
 from peakrl.learners.cmdp_limits import Budget
-from peakrl.learners.counting_planner import NO_CELL, CountingPlanner, Counts
+from peakrl.learners.counts import NO_CELL, CountingAlgorithm, CountingTables, TransitionCounts, cells_of
 from peakrl.learners.space import Space
 from peakrl.planning.lagrangian import Boxes
 from peakrl.planning.occupancy import Flow, flow
@@ -48,7 +51,7 @@ class Cells:
     probability: Floats
 
     @classmethod
-    def of(cls, counts: Counts, rows: int) -> Cells:
+    def of(cls, counts: TransitionCounts, rows: int) -> Cells:
         """Collect the linked lists."""
         found: list[int] = []
         sizes = np.zeros(rows, np.int64)
@@ -165,23 +168,56 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     return CountedChain(layout, step[order], first_slot, begun, own, place[:slots], anywhere)
 
 
-def infeasible_by_counts(planner: CountingPlanner, budget: Budget, charge: Floats) -> str | None:
-    """Return which limit is infeasible under the empirical model, given sums of costs [row, quantity]; None if unknown.
+class LimitedTables(CountingTables, Protocol):
+    """What the tables of a learner that keeps limits on expected violations contain."""
 
-    On models this is checked before the first episode. Untried pairs count as free, so that only observed costs make a
-    limit infeasible.
-    """
-    visits, started = planner.by_row["visits"].used, planner.by_slot["begun"].used
-    if planner.task.model is not None or not visits.any():
-        return None
-    chain = counted_chain(planner.space, Cells.of(planner.counts, len(visits)), visits, started, anywhere=False)
-    mean = np.vstack([charge / np.maximum(visits, 1)[:, None], np.zeros((2, charge.shape[1]))])  # END, EXTRA
-    reason = budget.infeasible_limits(chain, mean[chain.row_of], planner.task.constraint_names)
-    if reason is None:
-        return None
-    return (
-        f"by the means of {int(started.sum()):,} episodes {reason} (untried actions count as free; this is not a proof)"
-    )
+    @property
+    def charge(self) -> Floats:
+        """[row, quantity]: sum of costs."""
+
+
+L = TypeVar("L", bound=LimitedTables)
+
+
+class LimitedPlanner(CountingAlgorithm[L]):
+    """Counted transitions and costs; limits on expected violations."""
+
+    def __init__(self, task: Task, kind: type[L], budget: Budget, sizes: Mapping[str, int], **constants: Any) -> None:
+        own = {"cell": cells_of(task.model), "cost": len(budget.limits), "quantity": budget.quantities}
+        super().__init__(task, kind, own | dict(sizes), **constants)
+        self.budget, self.shares_steps = budget, task.space.shared
+
+    def payoffs(self, reward: Floats, violation: Floats, constraints: Floats) -> Floats:
+        """[.., column]: reward, violation, costs."""
+        return np.column_stack([reward, violation, self.budget.charges(constraints)])
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+        """Never plan forbidden rows, unless all rows of the state are forbidden."""
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        super().forbid(first, avoidable(self.layout.row_start[low:], forbidden, first), max_violation)
+
+    def chain(self, *, anywhere: bool) -> tuple[Cells, CountedChain]:
+        """Return the counted transitions, and the empirical model."""
+        counts = self.tables.counts
+        cells = Cells.of(counts, self.space.rows)
+        return cells, counted_chain(self.space, cells, counts.visits, counts.begun, anywhere=anywhere)
+
+    def infeasible_limits(self) -> str | None:
+        """Return which limit is infeasible under the empirical model; None if unknown.
+
+        On models this is checked before the first episode. Untried pairs count as free, so that only observed costs
+        make a limit infeasible.
+        """
+        counts, charge = self.tables.counts, self.tables.charge
+        if self.task.model is not None or not counts.visits.any():
+            return None
+        _, chain = self.chain(anywhere=False)
+        mean = np.vstack([charge / np.maximum(counts.visits, 1)[:, None], np.zeros((2, charge.shape[1]))])  # END, EXTRA
+        reason = self.budget.infeasible_limits(chain, mean[chain.row_of], self.task.constraint_names)
+        if reason is None:
+            return None
+        episodes = int(counts.begun.sum())
+        return f"by the means of {episodes:,} episodes {reason} (untried actions count as free; this is not a proof)"
 
 
 @dataclass(frozen=True)

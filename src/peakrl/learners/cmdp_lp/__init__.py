@@ -1,1 +1,0 @@
-"""Learners that plan by linear programs on counts."""

@@ -1,1 +1,0 @@
-"""Primal-dual learners for limits on expected violations."""
