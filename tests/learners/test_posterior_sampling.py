@@ -17,8 +17,7 @@ from naive.posterior_sampling import Posterior
 from peakrl import Assumptions, Policy, TabularModel, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import PeakError, SettingsError
 from peakrl.learners import PosteriorSampling
-from peakrl.learners.posterior_sampling.kernel import PLANS
-from peakrl.learners.posterior_sampling.learner import STREAM
+from peakrl.learners.posterior_sampling import STREAM
 from peakrl.policy.export import UNKNOWN
 from peakrl.problems import scheduling_example
 from peakrl.training.trainer import Trainer
@@ -63,9 +62,9 @@ def check_twin(seed, case, episodes=150):
         twin.episode()
     learner = run._learned
     assert run.violations == twin.violating
-    assert learner.status[PLANS] == twin.plans
+    assert learner.tables.plans[0] == twin.plans
     assert learner.proved_in == (twin.proved or None)
-    followed, value = learner.greedy(), learner.by_slot["value"].used
+    followed, value = learner.greedy(), learner.tables.value
     for (step, state), action in twin.choice.items():
         slot, column = model.slot_of(step, state), step if model.stationary else 0
         assert model.action_of_row(int(followed[slot, column])) == action

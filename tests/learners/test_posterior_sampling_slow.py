@@ -11,8 +11,7 @@ from benchmarks.models import sparse_model
 from helpers.shielded_environments import large_holes, latest
 from peakrl import ConstrainedEnv, Policy, compile_model, evaluate, from_gymnasium, learn, solve
 from peakrl.errors import UnknownStateError
-from peakrl.learners.posterior_sampling.kernel import CELLS, DRAW_WORK, PLAN_WORK, PLANS, STEP_WORK
-from peakrl.learners.posterior_sampling.learner import CREDIT
+from peakrl.learners.posterior_sampling import CREDIT, DRAW_WORK
 from peakrl.problems import energy_harvesting
 
 pytestmark = pytest.mark.slow
@@ -64,10 +63,10 @@ def test_taxi_with_its_own_200_steps_is_optimal_within_a_fifth_by_4_000_episodes
 def test_a_space_of_a_million_pairs_is_planned_lazily_and_learned_all_the_same():
     model = sparse_model(100_000)
     run = learn(model, episodes=20_000, seed=100, history="none", average=False)
-    status = run._learned.status
-    one_plan = model.horizon * (model.num_rows + int(status[CELLS])) + DRAW_WORK * int(status[CELLS])
-    assert status[PLAN_WORK] <= CREDIT + 2 * status[STEP_WORK] + one_plan
+    tables = run._learned.tables
+    one_plan = model.horizon * (model.num_rows + int(tables.cells[0])) + DRAW_WORK * int(tables.cells[0])
+    assert tables.plan_work[0] <= CREDIT + 2 * tables.step_work[0] + one_plan
     # A plan for every half per cent more episodes would be some 1,000 of them.
-    assert status[PLANS] < 100
+    assert tables.plans[0] < 100
     best = solve(model)
     assert evaluate(model, run.policy).value >= 0.95 * best.value

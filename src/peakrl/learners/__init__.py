@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from peakrl.learners.constrained_q import ConstrainedQ
     from peakrl.learners.masked_q import MaskedQ
     from peakrl.learners.maximin_q import MaximinQ
-    from peakrl.learners.posterior_sampling.learner import PosteriorSampling
+    from peakrl.learners.posterior_sampling import PosteriorSampling
     from peakrl.learners.primal_dual import OptDual, OptPrimalDual, WeiMDP
     from peakrl.learners.safe_q import SafeQ
     from peakrl.learners.triple_q import TripleQ
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: The module of each, the default first.
 LEARNERS = {
-    "PosteriorSampling": "peakrl.learners.posterior_sampling.learner",
+    "PosteriorSampling": "peakrl.learners.posterior_sampling",
     "SafeQ": "peakrl.learners.safe_q",
     "Certified": "peakrl.learners.certified.learner",
     "ConstrainedQ": "peakrl.learners.constrained_q",

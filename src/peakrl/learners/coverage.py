@@ -24,7 +24,7 @@ and every u gives a lower bound. By backward induction this bounds a policy, how
 confidence sets of all distributions hold together: the j-th distribution to be visited has failure probability
 d_total/(j(j+1)).
 
-Tables are [slot, column] as in `learners.posterior_sampling.kernel`.
+Tables are [slot, column] as in `learners.posterior_sampling`.
 """
 
 from __future__ import annotations

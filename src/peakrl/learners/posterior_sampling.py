@@ -1,0 +1,659 @@
+"""Posterior sampling with a memory of violations: plan with transition probabilities drawn from the posterior.
+
+Let n(o) be the number of times that outcome o (next state, reward, violation) of a pair was observed, and n their sum.
+One draw from the posterior is
+
+    p* ~ Beta(m, 2n),    (p(o), ...) ~ (1 - p*) Dirichlet(n(o), ...),
+
+with p* the probability of an optimistic pseudo-outcome of prior mass m, which earns as much as possible. The plan by
+backward induction minimises the expected violation C first and maximises the value V second (steps count from 0;
+V_H = C_H = 0):
+
+    Q_h(s,a) = sum_o p(o) (r(o) + V_{h+1}(s'(o))) + p* (hi + most_{h+1}),    at most most_h = (H-h) hi
+    C_h(s,a) = sum_o p(o) (v(o) + C_{h+1}(s'(o)))
+    pi_h(s)  = argmin_a C_h(s,a), ties by the largest Q_h(s,a), then by the first.
+
+An untried pair has Q = most_h and C = 0. C_h(s,a) > 0 means that the pair was observed to violate, or to lead to a
+state in which every pair was. This is never forgotten, and such a pair is only taken if there is no other. C_0 > 0 in a
+first state proves the problem infeasible; from then on the same rule minimises the violation. A positive C is at least
+`LEAST_COST`, so that no product underflows to 0.
+
+* Updates: after each episode its states are backed up along the path, last step first; a pair whose visits have grown
+  by a quarter since its last draw is drawn again on the way. After the first violation of a pair, its state is backed
+  up at every step. All pairs are drawn again, and a full plan is made, when episodes have grown by `growth`.
+* Large spaces: a full plan visits every observed outcome at every step. It is postponed until all plans together have
+  taken at most twice the work of the backups along paths, after an initial credit. Between two plans only paths are
+  backed up, as in real-time dynamic programming.
+* Returned policy: the plan with p(o) = n(o)/n and p* = 0. An untried pair has Q = -inf and C = 0: it is taken only if
+  everything else is known to fail, and after a proof of infeasibility only if nothing was tried.
+* Assumptions: a pair that is declared to fail has C of at least `LEAST_COST` before it is tried.
+* Shared distributions: outcomes of pairs that are declared to have the same distribution are counted together, by next
+  state; then Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p* most_{h+1}, with hi as the mean reward of
+  an untried pair. C likewise.
+
+Posterior sampling for reinforcement learning is due to Strens (2000) and Osband, Russo and Van Roy (2013), the
+optimistic pseudo-outcome to Tiapkin et al. (2022); docs/references.md.
+
+Tables. A *distribution* belongs to one row, or to several that are declared to share it. A *cell* is an observed
+outcome of a distribution. The cells of a distribution are a linked list: `head[distribution]`, then `cell_link[cell]`,
+until -1. Tables of a plan are [slot, column]; a column is a step if steps share slots, otherwise there is one column.
+
+Random numbers. A Dirichlet draw normalises gamma numbers. A normal number is drawn by Marsaglia's polar method, a gamma
+number of shape a >= 1 by Marsaglia and Tsang (2000): with d = a - 1/3 and c = 1/sqrt(9d),
+
+    v = (1 + c x)^3, x normal;  accept d v if  log u < x^2/2 + d - d v + d log v,  u uniform.
+
+It holds if u < 1 - 0.0331 x^4, so that most draws need no logarithm. For a < 1: gamma(a) = gamma(a + 1) u^(1/a).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from peakrl.errors import SettingsError
+from peakrl.jit import inlined, loop
+from peakrl.learners.assumptions import (
+    NO_GROUPS,
+    Groups,
+    allowed_rows,
+    check_max_reward,
+    distributions_of_rows,
+    known_violations,
+    make_groups,
+)
+from peakrl.learners.base import Episode, LearnerSettings, TabularAlgorithm, Task
+from peakrl.learners.counts import NO_CELL, check_lists, check_starts
+from peakrl.learners.coverage import Outcomes, collect
+from peakrl.learners.episode import Log, Path, note, register
+from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
+from peakrl.learners.tables import table
+from peakrl.planning.backward import LEAST_COST, TIE
+from peakrl.sampling import Words, seed_state, uniform
+from peakrl.types import Floats, Ints, Layout, Longs
+from peakrl.viability import Bools
+
+#: Work of plans that is allowed in addition to twice the work of the episodes: well under a second.
+CREDIT = 100_000_000
+#: Separates the learner's random stream from that of the target's outcomes.
+STREAM = np.uint64(0x706F73746572696F)
+#: From this many cells on, outcomes of a distribution that differ only in their reward share a cell.
+MOST_KINDS = 64
+#: End of a list of slots.
+NO_SLOT = -1
+#: Replaces a uniform number of exactly 0, which has no logarithm.
+LEAST_UNIFORM = 2.0**-54
+SQUEEZE = 0.0331
+#: A gamma number takes about as long as this many cells of a backup.
+DRAW_WORK = 10
+#: Weight of a visit in the draw of the pseudo-outcome's probability.
+OPTIMISM_VISITS = 2.0
+#: Cost of an untried pair in the returned policy after a proof of infeasibility: larger than any observed.
+UNKNOWN_COST = 1e200
+#: Plan with the drawn probabilities, not with means. Not a literal True: numba would compile another specialisation.
+DRAWN = np.bool_(True)
+
+
+class PosteriorSampling(LearnerSettings):
+    """Settings of posterior sampling, the default: it follows a plan on transition probabilities drawn from counts.
+
+    Among the policies of least known violation, the plan takes the best one. The learned policy is the plan on plain
+    means.
+    """
+
+    #: Prior weight of an optimistic pseudo-outcome, which earns as much as possible; more of it explores more.
+    optimism: float = Field(default=0.05, gt=0, le=1)
+    #: All pairs are drawn again when the number of episodes has grown by this share.
+    replan_growth: float = Field(default=0.005, gt=0, le=1)
+
+    def make(self, task: Task) -> PosteriorLearner:
+        """Return the algorithm for a target."""
+        return PosteriorLearner(task, self)
+
+
+class Tables(NamedTuple):
+    """Counted outcomes, the latest draw from the posterior, and the plan with it."""
+
+    #: [slot, column], with a column of zeros after the last step if steps share slots; [slot, column]: the chosen row.
+    value: Annotated[Floats, table("slot", "after")]
+    cost: Annotated[Floats, table("slot", "after", low=0)]
+    greedy: Annotated[Longs, table("slot", "column", rows=True)]
+    #: [slot]: episodes that began in it.
+    begun: Annotated[Longs, table("slot", low=0, high="done")]
+    #: [distribution]: first cell, number of cells, visits, visits at its latest draw, probability of pseudo-outcome.
+    head: Annotated[Ints, table("distribution", fill=NO_CELL, low=NO_CELL, below="cell")]
+    kinds: Annotated[Ints, table("distribution", low=0, high="steps")]
+    visits: Annotated[Longs, table("distribution", low=0, high="steps")]
+    drawn: Annotated[Longs, table("distribution", low=0, high="steps")]
+    optimism: Annotated[Floats, table("distribution", fill=1, low=0, high=1)]
+    #: [row]: visits; mean reward and violation if distributions are shared, otherwise 0; largest violation.
+    tried: Annotated[Longs, table("row", low=0, high="steps")]
+    row_reward: Annotated[Floats, table("row")]
+    row_cost: Annotated[Floats, table("row", low=0)]
+    max_violation: Annotated[Floats, table("row", low=0)]
+    #: [cell]: next slot, next cell of the list, count; mean reward and violation; drawn probability.
+    cell_next: Annotated[Ints, table("cell", low=0, below="slot")]
+    cell_link: Annotated[Ints, table("cell", fill=NO_CELL, low=NO_CELL, below="cell")]
+    cell_count: Annotated[Longs, table("cell", low=1, high="steps")]
+    cell_reward: Annotated[Floats, table("cell")]
+    cell_cost: Annotated[Floats, table("cell", low=0)]
+    cell_weight: Annotated[Floats, table("cell", low=0, high=1)]
+    cells: Annotated[Longs, table(1, counts="cell")]
+    #: The learner's own random numbers.
+    words: Annotated[Words, table(4)]
+    #: Episodes and plans so far; episodes at the next plan; work of plans, and of episodes, in visited cells.
+    episodes: Annotated[Longs, table(1, low=0, high="done")]
+    plans: Annotated[Longs, table(1, low=0)]
+    next_plan: Annotated[Longs, table(1, low=0)]
+    plan_work: Annotated[Longs, table(1, low=0)]
+    step_work: Annotated[Longs, table(1, low=0)]
+    #: Episode of the proof of infeasibility (0: none), and its first state.
+    proved: Annotated[Longs, table(1, low=0, high="done")]
+    dead_first: Annotated[Longs, table(1, low=0, below="slot")]
+    #: [row]: its slot and its distribution; [row, column]: declared to fail, empty if nothing is.
+    slot_of_row: Annotated[Ints, table("row", stored=False)]
+    distribution_of_row: Annotated[Ints, table("row", stored=False)]
+    forbidden: Annotated[Bools, table("row", "column", stored=False, when="limited")]
+    #: The slots of a step as a linked list: [slot] its step and the next slot; [step] the first and the last slot.
+    slot_step: Annotated[Longs, table("slot", stored=False)]
+    slot_link: Annotated[Longs, table("slot", fill=NO_SLOT, stored=False)]
+    step_head: Annotated[Longs, table("step", fill=NO_SLOT, stored=False)]
+    step_tail: Annotated[Longs, table("step", fill=NO_SLOT, stored=False)]
+    #: Rows that are declared to have the same constraints.
+    groups: Groups
+    #: [step, 0 .. H]: largest and least reward of the remaining steps.
+    most: Floats
+    least: Floats
+    #: 1 if a column is a step, 0 if slots belong to steps.
+    shift: int
+    #: Do rows share distributions? Then rewards and violations are counted by row.
+    shared: bool
+    #: m: prior mass of the optimistic pseudo-outcome.
+    prior: float
+    #: A plan is due when episodes have grown by this share.
+    growth: float
+    #: Work of plans that is allowed in addition to twice the work of the episodes.
+    credit: int
+
+
+class PosteriorLearner(TabularAlgorithm[Tables]):
+    """Counted outcomes, and the plan with the latest draw."""
+
+    checks_rows = True
+
+    def __init__(self, task: Task, settings: PosteriorSampling) -> None:
+        check_max_reward(task.model, task.assumptions.max_reward)
+        self.depends_on, self.grouping = task.assumptions.constraint_depends_on, task.assumptions.shared_transitions
+        self.starts_first, self.shares_steps = self.depends_on is None, task.space.shared
+        if task.model is None and self.grouping is True:
+            raise SettingsError(
+                "shared_transitions is True, but an environment has none: pass a function (step, state, action)"
+            )
+        lo, hi = task.sizes.reward_range
+        hi = hi if task.assumptions.max_reward is None else min(hi, task.assumptions.max_reward)
+        left = np.arange(task.sizes.horizon, -1, -1.0)
+        super().__init__(
+            task, Tables, {"distribution": 0, "limited": 0}, groups=NO_GROUPS, most=hi * left, least=lo * left,
+            shift=int(task.space.shared), shared=bool(self.grouping), prior=settings.optimism,
+            growth=settings.replan_growth, credit=CREDIT,
+        )  # fmt: skip
+        self._distribution_numbers: dict[Hashable, int] = {}
+        self._decision: tuple[int, Tables] | None = None
+
+    # Tables --------------------------------------------------------------------------------------------------
+
+    def grow(self, first: int, log: Log) -> None:
+        """Enlarge the tables."""
+        first_row = self.store.sizes["row"]
+        distributions = self._number_distributions(first_row)
+        self.store.sizes["distribution"] = len(self._distribution_numbers) if self.grouping else self.space.rows
+        super().grow(first, log)
+        self.tables.distribution_of_row[first_row:] = distributions
+
+    def start(self, first: int, first_row: int, log: Log) -> None:
+        """New entries start optimistic; there is room for the outcomes of one more episode."""
+        self.store.reserve(self.space.horizon)
+        space, tables = self.space, self.tables
+        if first == 0:
+            tables.words[:] = seed_state(np.uint64(self.task.seed) ^ STREAM)
+        tables.slot_of_row[first_row:] = space.slot_of_row[first_row:]
+        offers = np.flatnonzero(np.diff(self.layout.row_start[first:])) + first
+        tables.value[offers] = tables.most if space.shared else tables.most[space.slot_step[offers], None]
+        if space.shared:
+            tables.value[offers, -1] = 0.0
+        else:
+            self._link(first)
+        if self.depends_on is not None and self.task.model is None:
+            known = known_violations(space, self.depends_on, tables.max_violation, first_row)
+            tables.max_violation[first_row:] = known
+            self._begin_with_others(first, log)
+        elif self.depends_on is not None:
+            self.store.set(groups=make_groups(space, self.depends_on, self.task.model))
+
+    def _link(self, first: int) -> None:
+        """Append the slots from `first` on to the lists of their steps."""
+        tables, steps = self.tables, self.space.slot_step[first:]
+        tables.slot_step[first:] = steps
+        link, order = tables.slot_link, np.argsort(steps, kind="stable")
+        slots, steps = first + order, steps[order]
+        fresh = np.append(True, steps[1:] != steps[:-1])[: len(steps)]
+        link[slots[:-1][~fresh[1:]]] = slots[1:][~fresh[1:]]
+        tails = tables.step_tail[steps[fresh]]
+        link[tails[tails != NO_SLOT]] = slots[fresh][tails != NO_SLOT]
+        tables.step_head[steps[fresh][tails == NO_SLOT]] = slots[fresh][tails == NO_SLOT]
+        tables.step_tail[steps] = slots  # the last one of each step
+
+    def _begin_with_others(self, first: int, log: Log) -> None:
+        """Start the slots from `first` on with a row that is not known to fail, if there is one, and log it."""
+        start, tables = self.layout.row_start, self.tables
+        for slot in range(first, self.space.slots):
+            good = np.flatnonzero(tables.max_violation[start[slot] : start[slot + 1]] == 0.0)
+            if good.size and good[0] > 0:
+                tables.greedy[slot] = chosen = start[slot] + good[0]
+                log.extend(np.arange(self.columns) * self.layout.node_stride + slot, chosen)
+
+    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+        """Treat what is declared to fail as known to fail."""
+        if not self.store.sizes["limited"]:
+            self.store.grow(limited=1)
+        tables, start = self.tables, self.layout.row_start
+        tables.forbidden[first:] = forbidden
+        tables.max_violation[first:] = np.maximum(tables.max_violation[first:], max_violation)
+        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
+        best, counts = allowed_rows(start[low:], forbidden, first)
+        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
+        tables.cost[low:, : self.columns][(counts == 0) & (np.diff(start[low:]) > 0)[:, None]] = LEAST_COST
+
+    def _number_distributions(self, first: int) -> NDArray[Any]:
+        """[row - first]: the distributions of the rows from `first` on: each its own, or that of its group."""
+        space, model, numbers = self.space, self.task.model, self._distribution_numbers
+        if not self.grouping:
+            return np.arange(first, space.rows)
+        if model is not None:
+            found = distributions_of_rows(model, self.task.assumptions)
+            numbers.update((number, number) for number in range(int(found.max()) + 1))
+            return found
+        assert callable(self.grouping)
+        rows = np.arange(first, space.rows)
+        for row in rows.tolist():
+            slot = int(space.slot_of_row[row])
+            step = 0 if space.shared else int(space.slot_step[slot])
+            key = (step, self.grouping(step, space.state_of_slot(slot), space.action_of_row(row)))
+            rows[row - first] = numbers.setdefault(key, len(numbers))
+        return rows
+
+    @property
+    def log_room(self) -> int:
+        """A plan may change every node, a violation every step of the states of its group, a path its steps."""
+        largest = int(np.diff(self.store.constants["groups"].start).max(initial=1))
+        if self.task.model is None and self.depends_on is not None:
+            largest = self.space.rows
+        return self.columns * self.space.slots + self.space.horizon * (1 + self.columns * largest)
+
+    # Learning ------------------------------------------------------------------------------------------------
+
+    def learn(self, played: Episode, episode: int, log: Log) -> None:
+        """Learn from an episode; plan if it is due."""
+        if self.depends_on is not None and played.violation[: played.length].any():
+            self.store.set(groups=make_groups(self.space, self.depends_on, None))
+        super().learn(played, episode, log)
+
+    # Results -------------------------------------------------------------------------------------------------
+
+    def decision(self) -> Tables:
+        """Return the tables with the plan with the empirical means."""
+        seen = int(self.tables.episodes[0])
+        if self._decision is None or self._decision[0] != seen or len(self._decision[1].greedy) < self.space.slots:
+            self._decision = seen, self._planned(self.tables)
+        return self._decision[1]
+
+    def _planned(self, tables: Tables) -> Tables:
+        """Return the tables with a plan of their own."""
+        first = np.repeat(self.layout.row_start[:-1, None], self.columns, axis=1)
+        own = tables._replace(value=np.zeros_like(tables.value), cost=np.zeros_like(tables.cost), greedy=first)
+        make_plan(own, self.layout, False, Log.of_size(0))
+        return own
+
+    def chosen(self) -> NDArray[np.int64]:
+        """[slot, column]: the rows of the plan with the empirical means."""
+        return self.decision().greedy
+
+    def visits(self) -> Longs:
+        """[row]: how often it was taken."""
+        return self.tables.tried
+
+    def outcomes(self) -> Outcomes:
+        """Counted outcomes of each distribution."""
+        tables, cells = self.tables, slice(int(self.tables.cells[0]))
+        return collect(
+            tables.head, tables.cell_link[cells], tables.cell_next[cells], tables.cell_count[cells],
+            tables.distribution_of_row, tables.begun,
+        )  # fmt: skip
+
+    def _judged(self) -> tuple[Floats, NDArray[np.int32]]:
+        """[row, column]: Q with the empirical means, and why a row is known to fail."""
+        value, witness = np.empty(shape := (self.space.rows, self.columns)), np.empty(shape, np.int32)
+        judge_all(self.decision(), self.layout, value, witness, NO_WITNESS, VIOLATES, DECLARED)
+        if self.proved_in:
+            # The returned policy then avoids untried rows, which does not make a state with one a dead end.
+            known = self._planned(self.tables._replace(proved=np.zeros(1, np.int64)))
+            judge_all(known, self.layout, np.empty_like(value), witness, NO_WITNESS, VIOLATES, DECLARED)
+        return value, witness
+
+    def values(self) -> Floats:
+        """[entry]: Q with the empirical means; minus infinity for actions that are untried or known to fail."""
+        value, witness = self._judged()
+        return self.space.entries_of(np.where(witness == NO_WITNESS, value, -np.inf))
+
+    def known(self) -> NDArray[np.int8]:
+        """[entry]: what is known to violate, or to lead to a dead end."""
+        return self.memory().known(self.space)
+
+    def memory(self) -> Memory:
+        """What is known to fail, and why."""
+        return Memory(self._judged()[1], self.tables.max_violation)
+
+    def feasible(self) -> bool | None:
+        """False if every action of a first state is known to fail."""
+        return False if self.proved_in else None
+
+    @property
+    def proved_in(self) -> int | None:
+        """The episode that completed the proof of infeasibility."""
+        return int(self.tables.proved[0]) or None
+
+    def proof(self) -> list[Witness]:
+        """Every observation that the proof of infeasibility rests on, from the first state on."""
+        return self.memory().proof(self.space, int(self.tables.dead_first[0])) if self.proved_in else []
+
+    def check(self, done: int) -> None:
+        """Raise if loaded tables are out of range, or do not fit together."""
+        super().check(done)
+        tables = self.tables
+        check_lists(tables.head, tables.cell_link[: int(tables.cells[0])])
+        check_starts(self.space, tables.begun, done)
+        if tables.episodes[0] != done:
+            raise ValueError("engine.episodes: this is not the number of episodes")
+
+
+@loop
+def draw_distribution(tables: Tables, distribution: int) -> None:
+    """Draw the probabilities of outcomes; before the first visit the pseudo-outcome has probability 1."""
+    tables.drawn[distribution] = tables.visits[distribution]
+    if tables.visits[distribution] == 0:
+        tables.optimism[distribution] = 1.0
+        return
+    optimism = draw_gamma(tables.words, tables.prior)
+    optimism /= optimism + draw_gamma(tables.words, OPTIMISM_VISITS * tables.visits[distribution])
+    total = 0.0
+    cell = tables.head[distribution]
+    while cell != NO_CELL:
+        tables.cell_weight[cell] = draw_gamma(tables.words, np.float64(tables.cell_count[cell]))
+        total += tables.cell_weight[cell]
+        cell = tables.cell_link[cell]
+    tables.optimism[distribution] = optimism
+    cell = tables.head[distribution]
+    while cell != NO_CELL:
+        tables.cell_weight[cell] *= (1.0 - optimism) / total
+        cell = tables.cell_link[cell]
+
+
+@inlined
+def judge(tables: Tables, layout: Layout, drawn: bool, step: int, row: int) -> tuple[float, float]:
+    """Return Q and C of a row, with drawn probabilities or with means."""
+    distribution = tables.distribution_of_row[row]
+    there = (step + 1) * tables.shift
+    visits = tables.visits[distribution]
+    q, c = 0.0, 0.0
+    if visits == 0:
+        c = tables.max_violation[row]
+        q = tables.most[step] if drawn else -np.inf
+        if not drawn and tables.proved[0] > 0:
+            c = UNKNOWN_COST
+    else:
+        fails = tables.max_violation[row] > 0.0
+        cell = tables.head[distribution]
+        while cell != NO_CELL:
+            weight = tables.cell_weight[cell] if drawn else tables.cell_count[cell] / visits
+            following = tables.cell_next[cell]
+            q += weight * (tables.cell_reward[cell] + tables.value[following, there])
+            cost = tables.cell_cost[cell] + tables.cost[following, there]
+            if cost > 0.0:
+                c += weight * cost
+                fails = True
+            cell = tables.cell_link[cell]
+        highest = tables.most[step] - tables.most[step + 1]
+        if tables.shared:
+            tried = tables.tried[row] > 0
+            lowest = tables.least[step] - tables.least[step + 1]
+            q += tables.row_reward[row] if tried else (highest if drawn else lowest)
+            c += tables.row_cost[row] if tried else tables.max_violation[row]
+            highest = 0.0
+        if drawn:
+            q = min(q + tables.optimism[distribution] * (highest + tables.most[step + 1]), tables.most[step])
+        if fails:
+            c = max(c, LEAST_COST)
+    return q, c
+
+
+@loop
+def back_up(
+    tables: Tables,
+    layout: Layout,
+    drawn: bool,
+    step: int,
+    slot: int,
+    log: Log,
+) -> None:
+    """Update the row of a slot at a step."""
+    column = step * tables.shift
+    first, last = layout.row_start[slot], layout.row_start[slot + 1]
+    least, best, chosen = np.inf, -np.inf, first
+    for row in range(first, last):
+        q, c = judge(tables, layout, drawn, step, row)
+        if tables.forbidden.shape[0] > 0 and tables.forbidden[row, column]:
+            c = max(c, LEAST_COST)
+        if c < least / TIE or (c <= least * TIE and q > best):
+            least, best, chosen = min(c, least), q, row
+    if last > first:
+        tables.value[slot, column], tables.cost[slot, column] = best, least
+        if tables.greedy[slot, column] != chosen:
+            tables.greedy[slot, column] = chosen
+            note(log, column * layout.node_stride + slot, chosen)
+
+
+@loop
+def make_plan(tables: Tables, layout: Layout, drawn: bool, log: Log) -> None:
+    """Back up every slot of every step, the last step first."""
+    slots = layout.row_start.shape[0] - 1
+    for back in range(layout.horizon):
+        step = layout.horizon - 1 - back
+        if tables.shift == 1:
+            for slot in range(slots):
+                back_up(tables, layout, drawn, step, slot, log)
+        else:
+            slot = tables.step_head[step]
+            while slot != NO_SLOT:
+                back_up(tables, layout, drawn, step, slot, log)
+                slot = tables.slot_link[slot]
+
+
+@inlined
+def cell_of(tables: Tables, distribution: int, following: int, reward: float, violation: float) -> int:
+    """Return the cell of an outcome; append one for a new outcome."""
+    last, similar = NO_CELL, NO_CELL
+    cell = np.int64(tables.head[distribution])
+    while cell != NO_CELL:
+        if tables.cell_next[cell] == following:
+            if tables.cell_reward[cell] == reward and tables.cell_cost[cell] == violation:
+                break
+            # With too many outcomes, those with the same next state that agree in violating are merged.
+            if (tables.cell_cost[cell] > 0.0) == (violation > 0.0):
+                similar = cell
+        last = cell
+        cell = np.int64(tables.cell_link[cell])
+    if cell == NO_CELL and similar != NO_CELL and tables.kinds[distribution] >= MOST_KINDS:
+        cell = similar
+    if cell == NO_CELL:
+        cell = tables.cells[0]
+        tables.cells[0] += 1
+        tables.kinds[distribution] += 1
+        tables.cell_next[cell], tables.cell_link[cell], tables.cell_count[cell] = following, NO_CELL, 0
+        tables.cell_reward[cell], tables.cell_cost[cell], tables.cell_weight[cell] = reward, violation, 0.0
+        if last == NO_CELL:
+            tables.head[distribution] = cell
+        else:
+            tables.cell_link[last] = cell
+    return cell
+
+
+@inlined
+def remember(tables: Tables, row: int, following: int, reward: float, violation: float) -> None:
+    """Count an observed transition."""
+    distribution = tables.distribution_of_row[row]
+    tables.visits[distribution] += 1
+    tables.tried[row] += 1
+    if tables.shared:
+        tables.row_reward[row] += (reward - tables.row_reward[row]) / tables.tried[row]
+        tables.row_cost[row] += (violation - tables.row_cost[row]) / tables.tried[row]
+        reward, violation = 0.0, 0.0
+    cell = cell_of(tables, distribution, following, reward, violation)
+    tables.cell_count[cell] += 1
+    tables.cell_reward[cell] += (reward - tables.cell_reward[cell]) / tables.cell_count[cell]
+    tables.cell_cost[cell] += (violation - tables.cell_cost[cell]) / tables.cell_count[cell]
+
+
+@loop
+def drop_row(
+    tables: Tables,
+    layout: Layout,
+    row: int,
+    violation: float,
+    log: Log,
+) -> None:
+    """Record that a row, and every row with the same constraints, violates; back up the states concerned."""
+    first, last = np.int64(0), np.int64(1)
+    if tables.groups.of_row.shape[0] > 0:
+        group = tables.groups.of_row[row]
+        first, last = tables.groups.start[group], tables.groups.start[group + 1]
+    for i in range(first, last):
+        other = np.int64(tables.groups.rows[i]) if tables.groups.of_row.shape[0] > 0 else row
+        fresh = tables.max_violation[other] == 0.0
+        tables.max_violation[other] = max(tables.max_violation[other], violation)
+        if fresh:
+            slot = np.int64(tables.slot_of_row[other])
+            for back in range(layout.horizon if tables.shift == 1 else 1):
+                step = layout.horizon - 1 - back if tables.shift == 1 else tables.slot_step[slot]
+                back_up(tables, layout, DRAWN, step, slot, log)
+
+
+@loop
+def replan(tables: Tables, layout: Layout, log: Log) -> None:
+    """Draw every distribution and plan."""
+    for distribution in range(tables.head.shape[0]):
+        draw_distribution(tables, distribution)
+    make_plan(tables, layout, DRAWN, log)
+    steps = layout.horizon if tables.shift == 1 else 1
+    rows = layout.row_start[layout.row_start.shape[0] - 1]
+    tables.plan_work[0] += DRAW_WORK * tables.cells[0] + steps * (rows + tables.cells[0])
+    tables.plans[0] += 1
+    tables.next_plan[0] = tables.episodes[0] + max(1, int(tables.growth * tables.episodes[0]))
+
+
+@inlined
+def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
+    """Learn from an episode of `length` steps, then plan if that is due."""
+    for step in range(length):
+        remember(tables, path.row[step], path.following[step], path.payoff[step, 0], path.payoff[step, 1])
+    for step in range(length):
+        if path.payoff[step, 1] > tables.max_violation[path.row[step]]:
+            drop_row(tables, layout, path.row[step], path.payoff[step, 1], log)
+    for back in range(length):
+        step = length - 1 - back
+        slot, distribution = path.slot[step], np.int64(tables.distribution_of_row[path.row[step]])
+        if 4 * tables.visits[distribution] >= 5 * tables.drawn[distribution]:
+            draw_distribution(tables, distribution)
+        back_up(tables, layout, DRAWN, step, slot, log)
+        for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+            tables.step_work[0] += 1 + tables.kinds[tables.distribution_of_row[row]]
+    first = path.slot[0]
+    tables.begun[first] += 1
+    if tables.proved[0] == 0 and tables.cost[first, 0] > 0.0:
+        tables.proved[0], tables.dead_first[0] = episode, first
+    tables.episodes[0] += 1
+    if tables.episodes[0] >= tables.next_plan[0] and tables.plan_work[0] <= tables.credit + 2 * tables.step_work[0]:
+        replan(tables, layout, log)
+
+
+@inlined
+def out_of_cells(tables: Tables, layout: Layout) -> bool:
+    """Return whether the cells might not hold the outcomes of the next episode."""
+    return tables.cells[0] + layout.horizon > tables.cell_next.shape[0]
+
+
+@loop
+def judge_all(
+    tables: Tables,
+    layout: Layout,
+    value: Floats,
+    witness: Ints,
+    no_witness: int,
+    violates: int,
+    declared: int,
+) -> None:
+    """Set [row, column] Q with the means, and why a row is known to fail: it violates, or leads to a dead slot."""
+    slots = layout.row_start.shape[0] - 1
+    for column in range(value.shape[1]):
+        for slot in range(slots):
+            step = column if tables.shift == 1 else tables.slot_step[slot]
+            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                q, c = judge(tables, layout, False, step, row)
+                value[row, column] = q
+                witness[row, column] = no_witness
+                if tables.max_violation[row] > 0.0:
+                    witness[row, column] = violates
+                elif tables.forbidden.shape[0] > 0 and tables.forbidden[row, column]:
+                    witness[row, column] = declared
+                elif 0.0 < c < UNKNOWN_COST:
+                    cell = tables.head[tables.distribution_of_row[row]]
+                    while cell != NO_CELL and tables.cost[tables.cell_next[cell], (step + 1) * tables.shift] == 0.0:
+                        cell = tables.cell_link[cell]
+                    witness[row, column] = violates if cell == NO_CELL else tables.cell_next[cell]
+
+
+@loop
+def draw_normal(state: Words) -> float:
+    """Return a normal number."""
+    while True:
+        x = 2.0 * uniform(state) - 1.0
+        y = 2.0 * uniform(state) - 1.0
+        square = x * x + y * y
+        if 0.0 < square < 1.0:
+            return x * math.sqrt(-2.0 * math.log(square) / square)
+
+
+@loop
+def draw_gamma(state: Words, shape: float) -> float:
+    """Return a gamma number of unit scale."""
+    large = shape if shape >= 1.0 else shape + 1.0
+    d = large - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = draw_normal(state)
+        root = 1.0 + c * x
+        if root > 0.0:
+            v = root * root * root
+            u = max(uniform(state), LEAST_UNIFORM)
+            if u < 1.0 - SQUEEZE * x * x * x * x or math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+                break
+    if shape < 1.0:
+        return d * v * max(uniform(state), LEAST_UNIFORM) ** (1.0 / shape)
+    return d * v
+
+
+register(Tables, learn=learn_path, pause=out_of_cells)

@@ -1,1 +1,0 @@
-"""Posterior sampling, the default learner."""
