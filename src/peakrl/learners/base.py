@@ -56,12 +56,11 @@ from peakrl.learners.episode import (
     learn_played,
     run_episodes,
 )
-from peakrl.learners.growable import Table
 from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import Space
 from peakrl.learners.tables import TableStore, overwrite
 from peakrl.sampling import Words
-from peakrl.tabular import TabularModel, modified_reward
+from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs
 
 if TYPE_CHECKING:
@@ -220,10 +219,6 @@ class Episode:
             self.violation[:length] = 0.0
         else:
             np.maximum(-given, 0.0).sum(axis=1, out=self.violation[:length])
-
-    def modified_reward(self, slack: float, penalty: float) -> Floats:
-        """[step]: modified reward, as `TabularModel.modified_rewards`."""
-        return modified_reward(self.reward[: self.length], self.constraints[: self.length], slack, penalty)
 
 
 class Choices(NamedTuple):
@@ -567,23 +562,10 @@ class TabularAlgorithm(SamplingAlgorithm, Generic[T]):
         self.store.check(self.layout.row_start, {"done": done, "steps": done * self.space.horizon})
 
 
-def check_ranges(arrays: Mapping[str, NDArray[Any]], limits: Mapping[str, tuple[float, float]]) -> None:
-    """Raise ValueError unless the values of each array lie in their range [least, most]; NaN does not."""
-    for name, (least, most) in limits.items():
-        array = arrays.get(name)
-        if array is not None and array.size and not (array.min() >= least and array.max() <= most):
-            raise ValueError(f"engine.{name}: values must lie in [{least:g}, {most:g}]")
-
-
 def compiled(task: Task) -> TabularModel:
     """Return the model that a kernel draws from."""
     assert task.model is not None  # `training.kernel_rollout` asks for kernels on models only
     return task.model
-
-
-def used(tables: dict[str, Table]) -> dict[str, NDArray[Any]]:
-    """Return the used part of each table."""
-    return {name: table.used for name, table in tables.items()}
 
 
 def listed(values: Mapping[str, Any]) -> str:
