@@ -109,8 +109,8 @@ def test_what_is_neither_is_named(call, message):
 
 def test_models_may_be_given_by_name():
     model = peakrl.compile_model(PROBLEM)
-    policy = peakrl.solve(model=model).policy
-    assert peakrl.evaluate(model=model, policy=policy).value == peakrl.solve(model=PROBLEM).value
+    policy = peakrl.solve(model).policy
+    assert peakrl.evaluate(model=model, policy=policy).value == peakrl.solve(PROBLEM).value
     assert (
         peakrl.theory.audit_slack(model=model, slack=0.1).optimum.value
         == peakrl.theory.solve_relaxed(model=model, slack=0).value

@@ -295,17 +295,16 @@ def test_the_first_action_of_all_is_the_safe_policys_even_before_the_constraints
             return super().step(action)
 
     learn(
-        ConstrainedEnv(Watched(), constraint=pit),
+        ConstrainedEnv(Watched(), constraint=pit, **uncounted),
         LEARNERS["practical"],
         episodes=3,
         assumptions=Assumptions(safe_policy=stays),
-        **uncounted,
     )
     assert set(taken) == {STAY}
     taken.clear()
     with pytest.raises(TargetError, match="it names no action at step 0 in state 2"):
         learn(
-            ConstrainedEnv(Watched(), constraint=pit), LEARNERS["practical"], episodes=3,
-            assumptions=Assumptions(safe_policy=lambda step, place: None), **uncounted,
+            ConstrainedEnv(Watched(), constraint=pit, **uncounted), LEARNERS["practical"], episodes=3,
+            assumptions=Assumptions(safe_policy=lambda step, place: None),
         )  # fmt: skip
     assert taken == []  # not even the first

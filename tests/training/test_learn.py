@@ -231,7 +231,9 @@ def test_a_proof_is_dated_by_the_episode_after_which_it_is_known(actions):
     model = TabularModel.from_arrays(np.ones((1, actions, 1)), np.zeros((1, actions)), -np.ones((1, 1, actions)), 1)
     runs = [learn(model, learners.SUCBVI(), episodes=episodes) for episodes in range(1, 6)]
     first = [run.feasible for run in runs].index(False) + 1
-    assert [int(run._learned.proved[0]) for run in runs] == [first if run.episodes >= first else 0 for run in runs]
+    assert [int(run._learned.tables.proved[0]) for run in runs] == [
+        first if run.episodes >= first else 0 for run in runs
+    ]
 
 
 @pytest.mark.parametrize("settings", [PosteriorSampling(), SafeQ()])
@@ -282,7 +284,6 @@ def test_theorem_2_needs_an_exponent_between_0_and_a_half(phi):
         ({"episodes": 0}, "episodes"),
         ({"episodes": 10, "seed": -1}, "seed"),
         ({"episodes": 10, "history": "all"}, "history"),
-        ({"episodes": 10, "horizon": 99}, "horizon"),
     ],
 )
 def test_bad_arguments_of_learn_are_refused_by_name(arguments, culprit):

@@ -18,8 +18,8 @@ Optimistic Q-learning for episodic problems is due to Jin, Allen-Zhu, Bubeck and
 Only the greedy entry of a node changes, so the largest of the others, `runner`, stays known: the actions of a node are
 scanned again only when the greedy entry falls to it. An episode visits a node at most once and needs W_{h+1} as it was
 before. On models the kernel therefore plays and updates the whole episode first, without a branch on the updates, and
-scans the nodes that fell afterwards: a loop of its own, twice as fast as the common one, which plays first and updates
-then. Indices are unsigned: a signed one would be tested for being negative.
+scans the nodes that fell afterwards, in a loop of its own: the common one plays first and updates then. Indices are
+unsigned: a signed one would be tested for being negative.
 """
 
 from __future__ import annotations

@@ -20,5 +20,5 @@ __all__ = ["Coverage", "History", "ProofHistory", "learn_in_stages", "load_run"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"history": ("History",), "learn": ("learn_in_stages", "load_run"), "trainer": ("Coverage", "ProofHistory")},
+    {"history": ("History",), "learn": ("learn_in_stages", "load_run"), "run": ("Coverage", "ProofHistory")},
 )

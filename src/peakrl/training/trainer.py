@@ -245,9 +245,9 @@ class Trainer:
         goal = self.done + episodes
         self.planned = max(self.planned, goal)
         position: int | None = None
+        if self.algorithm is None and lanes.rules.constraints.count is not None:
+            self.begin_algorithm()
         try:
-            if self.algorithm is None and lanes.rules.constraints.count is not None:
-                self.begin_algorithm()
             while self.done < goal and (self.algorithm is None or self.algorithm.stop_reason is None):
                 if self._waiting:
                     self._complete(self._waiting.pop(0))
