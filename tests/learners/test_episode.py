@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
+import numba
 import numpy as np
 
 from helpers.random_problems import random_problem
@@ -39,6 +40,8 @@ def every_fifth(tables, layout):
 
 
 register(Tables, learn=count, pause=every_fifth)
+#: Not cached: whoever reads the cache of `run_episodes` imports every type of tables in it, and this one is a test's.
+play_episodes = numba.njit(getattr(run_episodes, "py_func", run_episodes))
 
 
 def begun():
@@ -54,7 +57,7 @@ def test_the_loop_draws_what_a_plain_walk_draws_and_logs_from_the_next_episode_o
     tables, simulator = begun()
     path, log, experience = Path.of_length(MODEL.horizon, 2), Log.of_size(50), np.zeros((4, 2))
     words, counters = seed_state(np.uint64(3)), np.zeros(2, np.int64)
-    assert run_episodes(simulator, tables, path, words, 0, 4, 1, log, experience, counters) == 4
+    assert play_episodes(simulator, tables, path, words, 0, 4, 1, log, experience, counters) == 4
     (other, _), words = begun(), seed_state(np.uint64(3))
     for episode in range(4):
         first = slot = int(draw_first(words, MODEL.sampler))
@@ -82,10 +85,10 @@ def test_the_loop_stops_when_the_learner_pauses_or_the_log_is_full():
     tables, simulator = begun()
     rest = Path.of_length(MODEL.horizon, 2), seed_state(np.uint64(1))
     counters = np.zeros(2, np.int64)
-    assert run_episodes(simulator, tables, *rest, 0, 20, 0, Log.of_size(0), np.empty((0, 2)), counters) == 5
+    assert play_episodes(simulator, tables, *rest, 0, 20, 0, Log.of_size(0), np.empty((0, 2)), counters) == 5
     log = Log.of_size(3)
     log.extend(np.zeros(2, np.int64), 1)
-    assert run_episodes(simulator, tables, *rest, 5, 20, 2, log, np.empty((0, 2)), counters) == 1
+    assert play_episodes(simulator, tables, *rest, 5, 20, 2, log, np.empty((0, 2)), counters) == 1
 
 
 def test_a_log_keeps_its_changes_when_it_gets_more_room_and_one_of_size_0_keeps_nothing():
