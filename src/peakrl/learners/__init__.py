@@ -7,7 +7,7 @@ Wherever a learner is accepted, its name can be passed as a string, in upper or 
 list its settings beside it, and `preset` for a class method: `learner = "ConstrainedQ"`, `preset = "paper"`,
 `slack = 0.1`.
 
-A new learner is one module in `peakrl.learners`, with its settings, tables and kernel, and one line here.
+A new learner is one module in `peakrl.learners`, with its settings, tables and kernel, and its name here.
 """
 
 from __future__ import annotations

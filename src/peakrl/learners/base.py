@@ -564,7 +564,7 @@ class TabularAlgorithm(SamplingAlgorithm, Generic[T]):
 
 def compiled(task: Task) -> TabularModel:
     """Return the model that a kernel draws from."""
-    assert task.model is not None  # `training.kernel_rollout` asks for kernels on models only
+    assert task.model is not None  # `Trainer` runs kernels on models only
     return task.model
 
 
