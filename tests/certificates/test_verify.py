@@ -229,7 +229,7 @@ def test_a_certificate_of_another_form_or_kind_is_named(tmp_path):
     plain, arrays = read_record(path, "certificate")
     del plain["kind"]
     write_record(path, "certificate", plain | {"schema": 9}, arrays)
-    with pytest.raises(StorageError, match=r"schema 9\), and this peakrl reads schema 1"):
+    with pytest.raises(StorageError, match=r"schema 9\), and this peakrl reads schema 2"):
         peakrl.verify(path)
     plain["certificate"]["kind"] = "dreamt"
     write_record(path, "certificate", plain, arrays)

@@ -53,6 +53,13 @@ def test_it_is_an_environment_that_declares_everything_also_inside_of_a_wrapper(
         assert run.model.constraint_names == ("dry",)
 
 
+def test_an_argument_that_does_not_exist_is_refused_also_for_vectorised_environments():
+    lakes = SyncVectorEnv([lambda: gymnasium.make("FrozenLake-v1")] * 2)
+    with pytest.raises(TypeError, match="constraint_tolerence"):
+        ConstrainedEnv(lakes, horizon=8, reward_range=(0, 1), constraint_tolerence=(0.5,))
+    lakes.close()
+
+
 def test_its_arguments_come_before_what_the_environment_declares():
     problem = energy_harvesting(horizon=5, battery=3, max_arrival=2, mean=1, std=1, peak_power=2)
     env = ConstrainedEnv(to_gymnasium(problem), horizon=3, constraint_names=("peak",))

@@ -102,3 +102,11 @@ def test_tables_of_another_type_or_shape_are_refused(name, forged):
     arrays = {key: array.copy() for key, array in store().arrays().items()} | {name: forged}
     with pytest.raises(ValueError, match=r"engine\."):
         store().load(arrays)
+
+
+def test_a_file_that_fills_every_cell_leaves_kernels_the_room_that_they_had():
+    made, full = store(), store()
+    full.tables.counts.cells[0] = 4
+    made.load(full.arrays())
+    assert made.tables.counts.cells[0] == 4
+    assert len(made.tables.counts.following) >= 4 + 4

@@ -57,6 +57,7 @@ def forge(path, change):
         (learners.OptPrimalDual(total=1.0), "engine.greedy", 10**6),
         (learners.OptPrimalDual(total=1.0), "engine.preference", np.nan),
         (learners.OptCMDP.certainty_equivalent(total=1.0), "engine.chance", -1.0),
+        (learners.OptCMDP.certainty_equivalent(total=1.0), "engine.next_plan", 2**62),
         (PosteriorSampling(), "engine.cell_next", 10_000),
         (PosteriorSampling(), "engine.head", 99_999),
         (PosteriorSampling(), "engine.cell_link", 0),

@@ -28,7 +28,7 @@ from peakrl.records import FileKind, Record
 Kind = Literal["exact", "sampled", "learned"]
 KINDS: tuple[str, ...] = get_args(Kind)
 #: The file of a certificate.
-CERTIFICATE = FileKind("certificate")
+CERTIFICATE = FileKind("certificate", schema=2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import gymnasium
@@ -113,6 +114,7 @@ class ConstrainedVectorEnv(VectorWrapper):
     """The `ConstrainedEnv` of a vectorised environment; its arguments are those of a single one."""
 
     def __init__(self, env: Any, **declared: Any) -> None:
+        signature(ConstrainedEnv.__init__).bind(self, env, **declared)  # a TypeError names an unknown argument
         super().__init__(env)
         self.declared = given(**declared)
         self._rules = rules_of(env, self.declared)

@@ -474,9 +474,9 @@ class SamplingAlgorithm(Algorithm):
 class TabularAlgorithm(SamplingAlgorithm, Generic[T]):
     """An algorithm whose tables are declared (`learners.tables`) and whose hooks run in one loop (`learners.episode`).
 
-    `kind` is the named tuple of its tables. Axes of these names have the length that they should: slot, row, entry
-    [column * rows + row], step, column, and after [column, and one for the end if steps share slots]; `sizes` are those
-    of further axes. `constants` are the fields that are no tables.
+    `kind` is the named tuple of its tables. Axes with these names get their lengths from the space: slot, row, entry
+    [column * rows + row], step, column, and after [column, and one for the end if steps share slots]; `sizes` are the
+    lengths of further axes. `constants` are the fields that are not tables.
     """
 
     def __init__(

@@ -370,6 +370,8 @@ class LinearPlanner(LimitedPlanner[Tables]):
     def check(self, done: int) -> None:
         """Raise if loaded tables are out of range."""
         super().check(done)
+        if self.tables.next_plan[0] > done + self.batch + 1:
+            raise ValueError(f"engine.next_plan must be at most {done + self.batch + 1}")
         self._mix()
 
 

@@ -168,13 +168,17 @@ class TableStore(Generic[T]):
         return {name: self._used(name, how) for name, how in kept if how.when is None or self.sizes[how.when]}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore the tables from a file; axes that kernels append to take their length from it."""
+        """Restore the tables from a file.
+
+        Axes that kernels append to keep their present length as room beside what the file holds: a forged file cannot
+        make a kernel run out of it.
+        """
         for axis, name in self._counters.items():
             overwrite(self._arrays[name], arrays[name], f"engine.{name}")
             first = next(other for other, (_, how) in self._declared.items() if how.axes[0] == axis)
             if self._arrays[name][0] != len(arrays[first]):
                 raise ValueError(f"engine.{name} does not match engine.{first}")
-            self.grow(**{axis: max(len(arrays[first]), self.sizes[axis])})
+            self.grow(**{axis: len(arrays[first]) + self.sizes[axis]})
         for name, array in self.arrays().items():
             overwrite(array, arrays[name], f"engine.{name}")
 

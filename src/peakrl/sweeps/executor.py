@@ -215,12 +215,13 @@ class _Driver:
         """Run until every task is done or has failed, with at most `most` of them submitted at a time."""
         under_way: dict[Future[Outcome], Call] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
+        for call in queue:
+            if call.time_limit is not None:
+                self.store.unmark(call.key)  # of an earlier sweep
         try:
             while queue or under_way or self.waiting:
                 while queue and len(under_way) < most:
                     call = queue.popleft()
-                    if call.time_limit is not None:
-                        self.store.unmark(call.key)  # of an earlier sweep
                     try:
                         future = engine.submit(perform, call)
                     except RuntimeError as error:
