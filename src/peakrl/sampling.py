@@ -5,9 +5,18 @@ four 64-bit integers are its whole state, so a checkpoint holds it and results d
 uniform number is the upper 53 bits times 2^-53. A discrete draw uses Walker's alias method with one number: the
 integer part of n*u picks a column, the fractional part decides between the column and its alias. If only one
 outcome is possible nothing is drawn.
+
+A normal number is drawn by Marsaglia's polar method, a gamma number of shape a >= 1 by Marsaglia and Tsang (2000): with
+d = a - 1/3 and c = 1/sqrt(9d),
+
+    v = (1 + c x)^3, x normal;  accept d v if  log u < x^2/2 + d - d v + d log v,  u uniform.
+
+It holds if u < 1 - 0.0331 x^4, so that most draws need no logarithm. For a < 1: gamma(a) = gamma(a + 1) u^(1/a).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +28,9 @@ U64 = np.uint64
 GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 ALL_BITS = (1 << 64) - 1
 TO_UNIT = 1.0 / (1 << 53)
+#: Replaces a uniform number of exactly 0, which has no logarithm.
+LEAST_UNIFORM = 2.0**-54
+SQUEEZE = 0.0331
 _11, _17, _19, _23, _41, _45 = (U64(n) for n in (11, 17, 19, 23, 41, 45))
 
 Words = NDArray[np.uint64]
@@ -56,6 +68,36 @@ def next_word(state: Words) -> np.uint64:
 def uniform(state: Words) -> float:
     """Return a uniform number in [0, 1)."""
     return np.float64(next_word(state) >> _11) * TO_UNIT
+
+
+@loop
+def draw_normal(state: Words) -> float:
+    """Return a normal number."""
+    while True:
+        x = 2.0 * uniform(state) - 1.0
+        y = 2.0 * uniform(state) - 1.0
+        square = x * x + y * y
+        if 0.0 < square < 1.0:
+            return x * math.sqrt(-2.0 * math.log(square) / square)
+
+
+@loop
+def draw_gamma(state: Words, shape: float) -> float:
+    """Return a gamma number of unit scale."""
+    large = shape if shape >= 1.0 else shape + 1.0
+    d = large - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = draw_normal(state)
+        root = 1.0 + c * x
+        if root > 0.0:
+            v = root * root * root
+            u = max(uniform(state), LEAST_UNIFORM)
+            if u < 1.0 - SQUEEZE * x * x * x * x or math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+                break
+    if shape < 1.0:
+        return d * v * max(uniform(state), LEAST_UNIFORM) ** (1.0 / shape)
+    return d * v
 
 
 @inlined

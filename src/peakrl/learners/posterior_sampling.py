@@ -37,18 +37,10 @@ optimistic pseudo-outcome to Tiapkin et al. (2022); docs/references.md.
 Tables. A *distribution* belongs to one row, or to several that are declared to share it. A *cell* is an observed
 outcome of a distribution. The cells of a distribution are a linked list: `head[distribution]`, then `cell_link[cell]`,
 until -1. Tables of a plan are [slot, column]; a column is a step if steps share slots, otherwise there is one column.
-
-Random numbers. A Dirichlet draw normalises gamma numbers. A normal number is drawn by Marsaglia's polar method, a gamma
-number of shape a >= 1 by Marsaglia and Tsang (2000): with d = a - 1/3 and c = 1/sqrt(9d),
-
-    v = (1 + c x)^3, x normal;  accept d v if  log u < x^2/2 + d - d v + d log v,  u uniform.
-
-It holds if u < 1 - 0.0331 x^4, so that most draws need no logarithm. For a < 1: gamma(a) = gamma(a + 1) u^(1/a).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from typing import Annotated, Any, NamedTuple
 
@@ -74,7 +66,7 @@ from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
 from peakrl.learners.tables import table
 from peakrl.planning.backward import LEAST_COST, TIE
-from peakrl.sampling import Words, seed_state, uniform
+from peakrl.sampling import Words, draw_gamma, seed_state
 from peakrl.types import Floats, Ints, Layout, Longs
 from peakrl.viability import Bools
 
@@ -86,9 +78,6 @@ STREAM = np.uint64(0x706F73746572696F)
 MOST_KINDS = 64
 #: End of a list of slots.
 NO_SLOT = -1
-#: Replaces a uniform number of exactly 0, which has no logarithm.
-LEAST_UNIFORM = 2.0**-54
-SQUEEZE = 0.0331
 #: A gamma number takes about as long as this many cells of a backup.
 DRAW_WORK = 10
 #: Weight of a visit in the draw of the pseudo-outcome's probability.
@@ -624,36 +613,6 @@ def judge_all(
                     while cell != NO_CELL and tables.cost[tables.cell_next[cell], (step + 1) * tables.shift] == 0.0:
                         cell = tables.cell_link[cell]
                     witness[row, column] = violates if cell == NO_CELL else tables.cell_next[cell]
-
-
-@loop
-def draw_normal(state: Words) -> float:
-    """Return a normal number."""
-    while True:
-        x = 2.0 * uniform(state) - 1.0
-        y = 2.0 * uniform(state) - 1.0
-        square = x * x + y * y
-        if 0.0 < square < 1.0:
-            return x * math.sqrt(-2.0 * math.log(square) / square)
-
-
-@loop
-def draw_gamma(state: Words, shape: float) -> float:
-    """Return a gamma number of unit scale."""
-    large = shape if shape >= 1.0 else shape + 1.0
-    d = large - 1.0 / 3.0
-    c = 1.0 / math.sqrt(9.0 * d)
-    while True:
-        x = draw_normal(state)
-        root = 1.0 + c * x
-        if root > 0.0:
-            v = root * root * root
-            u = max(uniform(state), LEAST_UNIFORM)
-            if u < 1.0 - SQUEEZE * x * x * x * x or math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
-                break
-    if shape < 1.0:
-        return d * v * max(uniform(state), LEAST_UNIFORM) ** (1.0 / shape)
-    return d * v
 
 
 register(Tables, learn=learn_path, pause=out_of_cells)
