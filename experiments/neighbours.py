@@ -59,6 +59,7 @@ from peakrl import (
 from peakrl.errors import SettingsError
 from peakrl.learners import (
     DOPE,
+    RLSVI,
     SUCBVI,
     UCBVI,
     Certified,
@@ -336,6 +337,7 @@ METHODS = {
     ),
     "SUCBVI": Method(PEAK, lambda case: SUCBVI(), certifies=f"{SEEN}; dead ends too"),
     "UCBVI": Method(PEAK, lambda case: UCBVI(), certifies=SEEN),
+    "RLSVI": Method(PEAK, lambda case: RLSVI(), certifies=SEEN),
     "masked Q": Method(PEAK, lambda case: MaskedQ(), SUPPORT, "never violates", support=True),
     "posterior, support": Method(PEAK, lambda case: PosteriorSampling(), SUPPORT, "never violates", support=True),
     "Algorithm 1": Method(TABLES, lambda case: ConstrainedQ(slack=0.1, bonus="none", start="stepwise")),
@@ -375,7 +377,7 @@ QUEUES = ("OptDual", "OptPrimalDual", "OPDOP", "regularised", "NPG-PD", "WeiMDP"
 OPTIMISTS = ("certainty-equivalent LP", "OptCMDP, 1", "OptCMDP, 0.01", "OptCMDP-bonus, 0.01")
 SAFE_START = ("OptPess-LP, 0.01", "DOPE, 0.01")
 PEAKS = (
-    "posterior", "practical", "certified", "SUCBVI", "UCBVI", "masked Q", "posterior, support", "Algorithm 1",
+    "posterior", "practical", "certified", "SUCBVI", "UCBVI", "RLSVI", "masked Q", "posterior, support", "Algorithm 1",
     "maximin Q",
 )  # fmt: skip
 ON_COUNTS = ("certainty-equivalent LP", "OptCMDP, 0.01", "OptCMDP-bonus, 0.01", *SAFE_START)

@@ -164,6 +164,7 @@ LEARNERS = {
     "Certified": lambda: Certified(epsilon=[9.0, 0.5]),
     "UCBVI": learners.UCBVI,
     "SUCBVI": learners.SUCBVI,
+    "RLSVI": learners.RLSVI,
     "MaskedQ": learners.MaskedQ,
     "MaximinQ": learners.MaximinQ,
     "TripleQ": lambda: learners.TripleQ(total=1.0),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from peakrl.learners.maximin_q import MaximinQ
     from peakrl.learners.posterior_sampling import PosteriorSampling
     from peakrl.learners.primal_dual import OptDual, OptPrimalDual, WeiMDP
+    from peakrl.learners.rlsvi import RLSVI
     from peakrl.learners.safe_q import SafeQ
     from peakrl.learners.triple_q import TripleQ
     from peakrl.learners.ucbvi import SUCBVI, UCBVI
@@ -41,6 +42,7 @@ LEARNERS = {
     "ConstrainedQ": "peakrl.learners.constrained_q",
     "UCBVI": "peakrl.learners.ucbvi",
     "SUCBVI": "peakrl.learners.ucbvi",
+    "RLSVI": "peakrl.learners.rlsvi",
     "MaskedQ": "peakrl.learners.masked_q",
     "MaximinQ": "peakrl.learners.maximin_q",
     "TripleQ": "peakrl.learners.triple_q",
@@ -55,6 +57,7 @@ DEFAULT = "PosteriorSampling"
 
 __all__ = [
     "DOPE",
+    "RLSVI",
     "SUCBVI",
     "UCBVI",
     "Certified",
