@@ -15,7 +15,19 @@ from helpers.random_policies import (
 )
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import ConstrainedEnv, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, simulate, solve
+from peakrl import (
+    ConstrainedEnv,
+    Outcome,
+    Policy,
+    Problem,
+    TabularModel,
+    certify,
+    compile_model,
+    evaluate,
+    learn,
+    simulate,
+    solve,
+)
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.evaluation.simulation import violation_interval
 
@@ -202,3 +214,59 @@ def test_the_interval_of_a_violation_that_came_up_once_does_not_begin_below_0():
     seen = np.append(np.zeros(149), 1.0)  # Student's: 1/150 -+ 1.98/150
     low, high = violation_interval(seen, most=10.0, confidence=0.95)
     assert 0 <= low <= 1 / 150 <= high
+
+
+class Riddle(gymnasium.Env):
+    """A number is shown and one of two answers is right, by the toss of a coin: nothing can be learned."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2**31), gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.asked = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.asked.append(seed)
+        self.right = int(self.np_random.integers(2))
+        return int(self.np_random.integers(2**31)), {}
+
+    def step(self, action):
+        paid = float(action == self.right)
+        return 0, paid, True, False, {"constraints": paid - 0.5}
+
+
+def riddle():
+    return ConstrainedEnv(Riddle(), horizon=1, reward_range=(0, 1), constraint_bounds=(0.5,))
+
+
+def test_simulating_with_the_seed_of_the_learner_replays_none_of_its_episodes():
+    vectorised = gymnasium.vector.SyncVectorEnv([Riddle] * 4)
+    together = ConstrainedEnv(vectorised, horizon=1, reward_range=(0, 1), constraint_bounds=(0.5,))
+    for env in (riddle(), together):
+        found = simulate(env, learn(env, episodes=400).policy, episodes=400)
+        # Standard deviations of 0.025 around 0.5; an episode that is replayed is won.
+        assert abs(found.value - 0.5) < 0.1
+        assert abs(found.violation_frequency - 0.5) < 0.1
+        assert found.unknown_steps == 400
+
+
+def test_no_consumer_of_episodes_resets_an_environment_as_another_one_does():
+    used = {}
+    for consumer, play in {
+        "learn": lambda env: learn(env, episodes=200),
+        "simulate": lambda env: simulate(env, lambda step, state, actions: 0, episodes=200),
+        "certify": lambda env: certify(env, lambda step, state, actions: 0, episodes=200, seed=0),
+    }.items():
+        env, used[consumer] = riddle(), []
+        env.unwrapped.asked = used[consumer]
+        play(env)
+    assert len({*used["learn"], *used["simulate"], *used["certify"]}) == 600
+
+
+def test_a_mean_whose_range_is_not_declared_has_an_approximate_interval():
+    bare = Riddle()
+    bare.metadata = {"peakrl": {"horizon": 1}}
+    found = simulate(bare, lambda step, state, actions: 1, episodes=5)
+    assert found.approximate == ("value", "violation")
+    assert "(approximate)" in repr(found)
+    assert simulate(riddle(), lambda step, state, actions: 1, episodes=5).approximate == ()

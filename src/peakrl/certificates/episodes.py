@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import Evidence
-from peakrl.checks import ROUNDING
 from peakrl.errors import PolicyError, TargetError
 from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
-from peakrl.evaluation.simulation import largest_violation, model_episodes
+from peakrl.evaluation.simulation import largest_violation, model_episodes, return_range
 from peakrl.gym.adapter import Rules, episode_seed, is_environment
 from peakrl.policy.export import Exported
 from peakrl.policy.mixture import AnyPolicy, model_for
@@ -72,7 +71,7 @@ class Episodes:
         self.model = target if isinstance(target, TabularModel) else None
         self.horizon, self.subject = target.horizon, name_of(policy, target.name)
         #: The least and the largest return of an episode, and its largest violation: infinite if not declared.
-        self.low, self.high = ends(target.horizon, target.reward_range, may_end_early=self.model is None)
+        self.low, self.high = return_range(target.horizon, target.reward_range, may_end_early=self.model is None)
         self.most_violation = largest_violation(target.horizon, bounds)
         self._plain = {
             "name": target.name,
@@ -103,15 +102,6 @@ class Episodes:
 def stream_of(seed: int, part: int = 0) -> int:
     """Return the seed of a part of the episodes of a user's seed."""
     return int(np.random.SeedSequence((STREAM, seed, part)).generate_state(1, np.uint64)[0])
-
-
-def ends(horizon: int, reward_range: tuple[float, float], may_end_early: bool) -> tuple[float, float]:
-    """Return the least and the largest return; rewards may exceed their range by rounding."""
-    low, high = reward_range
-    margin = ROUNDING * max(1.0, abs(low), abs(high))
-    if may_end_early:  # steps that are not taken earn nothing
-        low, high = min(low, 0.0), max(high, 0.0)
-    return horizon * (low - margin), horizon * (high + margin)
 
 
 def same_for_all(what: str) -> tuple[str, ...]:

@@ -178,6 +178,7 @@ def simulated(policy: AnyPolicy, episodes: int, seed: int, target: LearningTarge
         "violation_interval": seen.violation_interval,
         "violation_probability": seen.violation_frequency,
         "violation_probability_interval": seen.violation_frequency_interval,
+        "approximate": seen.approximate,
         "unknown_steps": seen.unknown_steps,
     }
 
@@ -193,5 +194,6 @@ def table_of(answer: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, .
         columns += (f"in {seen['episodes']:,} episodes", f"{seen['confidence']:.0%} interval")
         for index, name in enumerate(("value", "violation", "violation_probability")):
             low, high = seen[f"{name}_interval"]
-            rows[index] += (seen[name], f"{low:,.6g} to {high:,.6g}")
+            about = " (approximate)" if name in seen["approximate"] else ""
+            rows[index] += (seen[name], f"{low:,.6g} to {high:,.6g}{about}")
     return columns, rows

@@ -16,6 +16,15 @@ nu may be picked after the data, and any nu is valid: the best one has F(nu) = b
 
 With c = mean X_i the right side is c - (nu - c) expm1(mean log1p((c - X_i) / (nu - c)) - beta / n), which loses no
 digits if nu is large. Lower bounds are upper bounds of -X.
+
+For one n that is fixed beforehand `betting_interval` is narrower: stakes that are chosen from the past for that n
+(Waudby-Smith and Ramdas 2024, section 4) need not pay for the best w in hindsight. For X_i in [0, 1] and confidence 1-a
+
+    M(m) = 1/2 prod_i X_i / m + 1/2 prod_i (1 + w_i (X_i - m)),    w_i = min( sqrt(2 log(2/a) / (n s_{i-1})), 3/(4m) ),
+    s_i = (1/4 + sum_{j<=i} (X_j - c_j)^2) / (i + 1),              c_i = (1/2 + sum_{j<=i} X_j) / (i + 1),
+
+decreases in m, and has mean 1 if m is the mean of the X_i. By Markov's inequality the mean is at least the root of
+M(m) = 2/a except with probability a/2; the upper end is that of 1 - X.
 """
 
 from __future__ import annotations
@@ -24,10 +33,13 @@ import math
 
 import numpy as np
 
+from peakrl.evaluation.statistics import Interval
 from peakrl.types import Floats
 
 #: Steps of the search for the best nu, and its tolerance; an inexact nu is valid too.
 STEPS, CLOSE = 60, 1e-7
+#: Steps of the search for the end of an interval.
+HALVINGS = 40
 
 
 def upper_mean(values: Floats, most: float, failure: float) -> float:
@@ -48,6 +60,36 @@ def upper_mean(values: Floats, most: float, failure: float) -> float:
 def lower_mean(values: Floats, least: float, failure: float) -> float:
     """Return a lower bound on the mean that `values` were drawn with; each is at least `least`."""
     return -upper_mean(-values, -least, failure)
+
+
+def betting_interval(values: Floats, least: float, most: float, confidence: float) -> Interval:
+    """Return the interval of a mean for values from `least` to `most`, drawn one after another, their number fixed."""
+    width, price = most - least, math.log(2.0 / (1.0 - confidence))
+    if width == 0.0:
+        return Interval(least, most)
+    shares = np.clip((values - least) / width, 0.0, 1.0)
+    return Interval(least + width * least_share(shares, price), most - width * least_share(1.0 - shares, price))
+
+
+def least_share(shares: Floats, price: float) -> float:
+    """Return the least mean that numbers in [0, 1] may have; `price` is log(2/a)."""
+    number = np.arange(2, len(shares) + 2)
+    squares = np.cumsum((shares - (0.5 + np.cumsum(shares)) / number) ** 2)
+    variance = (0.25 + np.append(0.0, squares[:-1])) / (number - 1)
+    stakes = np.sqrt(2.0 * price / (len(shares) * variance))
+    with np.errstate(divide="ignore"):
+        logs = float(np.log(shares).sum())
+
+    def capital(mean: float) -> float:
+        spread = float(np.log1p(np.minimum(stakes, 0.75 / mean) * (shares - mean)).sum())
+        return float(np.logaddexp(logs - len(shares) * math.log(mean), spread)) - math.log(2.0)
+
+    low, high = 0.0, float(shares.mean())
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if middle > 0.0:
+            low, high = (middle, high) if capital(middle) >= price else (low, middle)
+    return low
 
 
 def log_term(count: int) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
-from peakrl.gym.adapter import LaneError, Lanes, Observed, Rules, Step, episode_seed, is_environment
+from peakrl.gym.adapter import LaneError, Lanes, Observed, Rules, Step, is_environment
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.problem import violation_of
 from peakrl.types import Floats
@@ -21,8 +21,9 @@ from peakrl.types import Floats
 Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
 #: What to do in a state that the policy does not know.
 Unknown = Literal["raise", "random"] | Rule
-#: Separates the draws in unknown states from those of the policy.
-UNKNOWN_STREAM = 0x756E6B6E
+#: Streams of random numbers: resets of the environment, draws of the policy, draws in unknown states. A learner with
+#: the same seed has others, so that no episode that it has seen is replayed.
+RESETS, DRAWS, UNKNOWN_STATES = 0x72657365, 0x64726177, 0x756E6B6E
 
 
 class Walk:
@@ -44,7 +45,7 @@ class Fallback:
             )
         self.uses = 0
         self._rule = self._drawn if unknown == "random" else None if unknown == "raise" else unknown
-        self._generator = np.random.default_rng((seed, UNKNOWN_STREAM))
+        self._generator = np.random.default_rng(stream(seed, UNKNOWN_STATES))
 
     def decide(self, step: int, state: Any, actions: Sequence[Hashable], error: UnknownStateError) -> Hashable:
         """Return an action for a state that the policy does not know; raises `error` if there is no rule."""
@@ -57,15 +58,24 @@ class Fallback:
         return actions[int(self._generator.integers(len(actions)))]
 
 
+def stream(seed: int, *purpose: int) -> np.random.SeedSequence:
+    """Return the random numbers of a seed for a purpose."""
+    return np.random.SeedSequence(seed, spawn_key=purpose)
+
+
+def reset_seeds(seed: int, episodes: int) -> list[int]:
+    """Return the seeds with which an environment is reset."""
+    return [int(stream(seed, RESETS, episode).generate_state(1)[0]) for episode in range(episodes)]
+
+
 def environment_episodes(
     env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, unknown: Unknown
 ) -> tuple[Floats, Floats, int, Rules]:
     """Return rewards and violations of the episodes, the steps at which `unknown` decided, and the declarations."""
     fallback = Fallback(unknown, seed)
-    seeds = [episode_seed(seed, episode) for episode in range(episodes)]
-    generator = np.random.default_rng(seed)
     lanes = lanes_of(env)
-    rewards, violations = followed_episodes(lanes, policy, seeds, generator, fallback=fallback)
+    generator = np.random.default_rng(stream(seed, DRAWS))
+    rewards, violations = followed_episodes(lanes, policy, reset_seeds(seed, episodes), generator, fallback=fallback)
     return rewards, violations, fallback.uses, lanes.rules
 
 
@@ -136,8 +146,8 @@ def environment_rollout(env: Any, policy: AnyPolicy | Rule, seed: int, unknown: 
     lanes, steps = lanes_of(env), list[tuple[Any, ...]]()
     if lanes.count > 1:
         raise TargetError("one episode is followed at a time: pass a single environment, not a vectorised one")
-    generator, fallback = np.random.default_rng(seed), Fallback(unknown, seed)
-    followed_episodes(lanes, policy, [episode_seed(seed, 0)], generator, fallback=fallback, steps=steps)
+    generator, fallback = np.random.default_rng(stream(seed, DRAWS)), Fallback(unknown, seed)
+    followed_episodes(lanes, policy, reset_seeds(seed, 1), generator, fallback=fallback, steps=steps)
     return steps
 
 

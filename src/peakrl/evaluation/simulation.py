@@ -1,10 +1,12 @@
 """Monte Carlo: follow a policy for many episodes and compute confidence intervals of the averages.
 
-The mean of n episodes has the interval mean +- t * s / sqrt(n) with Student's t for n - 1 degrees of freedom; it relies
-on the central limit theorem. The share of episodes that violate anything has the exact interval of Clopper and Pearson,
-which holds for every n, also if no violation was observed. If fewer than 20 episodes violate, the central limit theorem
-is a poor approximation for the mean violation: its interval is then at least as wide as bounds that hold for every n
-(`evaluation.bounds`), and unbounded above if the largest violation of a step is not declared.
+Intervals hold for every number of episodes, also for rare events: that of a mean comes from bets (`evaluation.bounds`)
+if the range of rewards, or the bounds of constraints, are declared; the share of episodes that violate anything has the
+exact interval of Clopper and Pearson. If a range is not declared the interval is *approximate*: mean +- t * s / sqrt(n)
+with Student's t for n - 1 degrees of freedom, by the central limit theorem; that of the mean violation is unbounded
+above if fewer than 20 episodes violate.
+
+Simulated episodes are none of those that a learner with the same seed has seen: they have their own random stream.
 
 A table policy is the mixture of K = 1 policy. In a mixture the episode k of 1..K is drawn first, then at each node the
 row of the node's last change at or before k is found by bisection. A stochastic policy draws the row.
@@ -22,7 +24,7 @@ import numpy as np
 from peakrl.checks import MOST_EPISODES, ROUNDING, check_confidence, check_count, check_seed
 from peakrl.compile import as_model, is_problem
 from peakrl.errors import PolicyError
-from peakrl.evaluation.bounds import lower_mean, upper_mean
+from peakrl.evaluation.bounds import betting_interval, lower_mean
 from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interval
 from peakrl.jit import loop
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
@@ -115,7 +117,7 @@ def simulate_episodes(
 STREAM = 0x73696D756C617465
 #: A return and a violation.
 BYTES_AN_EPISODE = 16
-#: Student's interval of the mean violation is used from this many violating episodes on.
+#: Without declared bounds the mean violation has an upper end from this many violating episodes on.
 ENOUGH_VIOLATING = 20
 NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
 NO_ROWS: Ints = frozen(np.empty(0), np.int32)
@@ -133,18 +135,20 @@ class Simulation:
     value: float
     #: Standard deviation of an episode's reward.
     value_std: float
-    #: Interval of the mean reward: `low`, `high`.
+    #: Interval of the mean reward: `low`, `high`; approximate if `reward_range` is not declared.
     value_interval: Interval
     #: Mean violation of an episode, all steps and constraints.
     violation: float
     #: Standard deviation of an episode's violation.
     violation_std: float
-    #: Interval of the mean violation.
+    #: Interval of the mean violation; approximate if `constraint_bounds` are not declared.
     violation_interval: Interval
     #: Share of the episodes that violated anything.
     violation_frequency: float
     #: Its exact interval.
     violation_frequency_interval: Interval
+    #: Which of the means have an approximate interval, of "value" and "violation".
+    approximate: tuple[str, ...]
     #: The number of steps in states unknown to the policy, at which `unknown` decided.
     unknown_steps: int
     #: [episode]: its reward.
@@ -155,11 +159,13 @@ class Simulation:
     def __repr__(self) -> str:
         return (
             f"<Simulation of {self.episodes:,} episodes, {self.confidence:.6g} intervals: "
-            f"value {self.value:.6g} {show(self.value_interval)}, "
-            f"violation {self.violation:.6g} {show(self.violation_interval)}, "
-            f"violation frequency {self.violation_frequency:.6g} {show(self.violation_frequency_interval)}"
+            f"value {self.value:.6g} {self._shown('value')}, violation {self.violation:.6g} {self._shown('violation')}"
+            f", violation frequency {self.violation_frequency:.6g} {show(self.violation_frequency_interval)}"
             f"{self._unknown}>"
         )
+
+    def _shown(self, name: str) -> str:
+        return show(getattr(self, f"{name}_interval")) + (" (approximate)" if name in self.approximate else "")
 
     @property
     def _unknown(self) -> str:
@@ -194,10 +200,21 @@ def simulate(
 
         rewards, violations, uses, rules = environment_episodes(target, policy, episodes, seed, unknown)
         most = largest_violation(rules.horizon, rules.constraints.bounds)
-        return summary(rewards, violations, uses, most, confidence)
+        ends = return_range(rules.horizon, rules.reward_range, may_end_early=True)
+        return summary(rewards, violations, uses, ends, most, confidence)
     model = as_model(target)
     most = largest_violation(model.horizon, model.constraint_bounds)
-    return summary(*model_episodes(model, policy, episodes, seed), 0, most, confidence)
+    ends = return_range(model.horizon, model.reward_range, may_end_early=False)
+    return summary(*model_episodes(model, policy, episodes, seed), 0, ends, most, confidence)
+
+
+def return_range(horizon: int, reward_range: tuple[float, float], may_end_early: bool) -> tuple[float, float]:
+    """Return the least and the largest return; rewards may exceed their range by rounding."""
+    low, high = reward_range
+    margin = ROUNDING * max(1.0, abs(low), abs(high))
+    if may_end_early:  # steps that are not taken earn nothing
+        low, high = min(low, 0.0), max(high, 0.0)
+    return horizon * (low - margin), horizon * (high + margin)
 
 
 def largest_violation(horizon: int, bounds: Sequence[float] | None) -> float:
@@ -236,31 +253,36 @@ def no_changes(model: TabularModel) -> tuple[Longs, Ints, Ints]:
 
 def violation_interval(violations: Floats, most: float, confidence: float) -> Interval:
     """Return the interval of the mean violation; `most` is the largest violation of an episode."""
-    student = mean_interval(violations, confidence)
-    student = Interval(max(student.low, 0.0), student.high)
-    if most == 0 or np.count_nonzero(violations) >= ENOUGH_VIOLATING:
-        return student
-    tail = (1.0 - confidence) / 2.0
-    high = most if math.isinf(most) else upper_mean(violations, most, tail)
-    return Interval(min(student.low, lower_mean(violations, 0.0, tail)), max(student.high, high))
+    if math.isfinite(most):
+        return betting_interval(violations, 0.0, most, confidence)
+    few = np.count_nonzero(violations) < ENOUGH_VIOLATING
+    high = math.inf if few else mean_interval(violations, confidence).high
+    return Interval(max(lower_mean(violations, 0.0, (1.0 - confidence) / 2.0), 0.0), high)
 
 
 def summary(
-    rewards: Floats, violations: Floats, unknown_steps: int, most_violation: float, confidence: float
+    rewards: Floats,
+    violations: Floats,
+    unknown_steps: int,
+    ends: tuple[float, float],
+    most_violation: float,
+    confidence: float,
 ) -> Simulation:
-    """Return the statistics of episodes."""
-    episodes, violating = len(rewards), int((violations > 0).sum())
+    """Return the statistics of episodes; `ends` are the least and the largest return."""
+    episodes, violating, ranged = len(rewards), int((violations > 0).sum()), all(map(math.isfinite, ends))
+    declared = {"value": ranged, "violation": math.isfinite(most_violation)}
     return Simulation(
         episodes=episodes,
         confidence=confidence,
         value=float(rewards.mean()),
         value_std=float(rewards.std(ddof=1)),
-        value_interval=mean_interval(rewards, confidence),
+        value_interval=betting_interval(rewards, *ends, confidence) if ranged else mean_interval(rewards, confidence),
         violation=float(violations.mean()),
         violation_std=float(violations.std(ddof=1)),
         violation_interval=violation_interval(violations, most_violation, confidence),
         violation_frequency=violating / episodes,
         violation_frequency_interval=clopper_pearson(violating, episodes, confidence),
+        approximate=tuple(name for name, known in declared.items() if not known),
         unknown_steps=unknown_steps,
         rewards=frozen(rewards, np.float64),
         violations=frozen(violations, np.float64),

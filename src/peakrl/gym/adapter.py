@@ -38,7 +38,7 @@ LARGEST_FLOAT = sys.float_info.max
 
 
 def episode_seed(seed: int, episode: int) -> int:
-    """Return the seed of an episode."""
+    """Return the seed of an episode to learn from; episodes for other purposes have a stream of their own."""
     return int(np.random.SeedSequence((seed, episode)).generate_state(1)[0])
 
 

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from peakrl.certificates.certify import policy_on_table
-from peakrl.certificates.episodes import stream_of
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate, simulate
 from peakrl.gym.env_spec import KIND as ENVIRONMENT
@@ -106,7 +105,7 @@ def exact_metrics(table: TabularModel, policy: Any) -> dict[str, Any]:
 def sampled_metrics(run: LearningRun, target: LearningTarget) -> dict[str, Any]:
     """Return the metrics of the last policy in new episodes, with intervals."""
     episodes = int(np.clip(SHARE * run.episodes, FEWEST, MOST))
-    seen = simulate(target.subject, run.policy, episodes=episodes, seed=stream_of(run.seed))
+    seen = simulate(target.subject, run.policy, episodes=episodes, seed=run.seed)
     return {
         "sampled": episodes,
         "value": seen.value,
