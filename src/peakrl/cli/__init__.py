@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from peakrl.cli import certify, init, report, solve, sweep, theory, train
+from peakrl.cli.command import Answer
+from peakrl.cli.command import command as command_of
 from peakrl.cli.output import say
 from peakrl.errors import PeakError
 
@@ -19,7 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 #: By panel of `peakrl --help`, in its order.
-COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+COMMANDS: dict[str, tuple[Callable[..., Answer], ...]] = {
     "One problem": (
         init.init, solve.solve, train.train, certify.evaluate, certify.certify, certify.verify, solve.shield,
         report.report, theory.audit, theory.plan,
@@ -30,7 +32,7 @@ for panel, commands in COMMANDS.items():
     for command in commands:
         # Unknown options of `solve` are parameters of the problem.
         settings = {"ignore_unknown_options": True} if command is solve.solve else {}
-        app.command(rich_help_panel=panel, context_settings=settings)(command)
+        app.command(rich_help_panel=panel, context_settings=settings)(command_of(command))
 
 
 def print_version(wanted: bool) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from peakrl.cli.options import File, Json, Packages, Trusted, option, read_problem
-from peakrl.cli.output import print_json, print_table, say
+from peakrl.cli.command import Answer, Trust, read_problem
+from peakrl.cli.output import print_table, say
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -18,27 +16,41 @@ if TYPE_CHECKING:
 
 
 def certify(
-    file: File,
-    policy: Annotated[Path, option("A policy of `peakrl solve --policy` or a run of `peakrl train --out`.", "FILE")],
-    epsilon: Annotated[
-        float | None,
-        option("Require a value within epsilon of the best safe policy and a violation of at most epsilon."),
-    ] = None,
-    episodes: Annotated[int | None, option("Use up to N new episodes instead of exact computation.", "N")] = None,
-    failure_probability: Annotated[float, option("Of all bounds from episodes together.")] = 0.05,
-    seed: Annotated[int | None, option("Of the episodes; default: random.")] = None,
-    out: Annotated[Path | None, option("Save the certificate, for `peakrl verify`.", "FILE")] = None,
-    as_json: Json = False,
-    trust: Trusted = False,
-    package: Packages = None,
-) -> None:
-    """Certify a policy. Exit code 1 if the certificate does not hold."""
+    file: Path,
+    *,
+    policy: Path,
+    epsilon: float | None = None,
+    episodes: int | None = None,
+    failure_probability: float = 0.05,
+    seed: int | None = None,
+    out: Path | None = None,
+    trust: Trust = False,
+) -> Answer:
+    """Certify a policy. Exit code 1 if the certificate does not hold.
+
+    Parameters
+    ----------
+    file : FILE
+        A problem file, or a built-in problem as for `peakrl solve`.
+    policy : FILE
+        A policy of `peakrl solve --policy` or a run of `peakrl train --out`.
+    epsilon
+        Require a value within epsilon of the best safe policy and a violation of at most epsilon.
+    episodes : N
+        Use up to N new episodes instead of exact computation.
+    failure_probability
+        Of all bounds from episodes together.
+    seed
+        Of the episodes; default: random.
+    out : FILE
+        Save the certificate, for `peakrl verify`.
+    """
     from peakrl.certificates.certify import certify as examine
     from peakrl.certificates.certify import certify_on_table
     from peakrl.storage import ready
 
     ready(out)
-    target = read_problem(file, trust or package).target(progress=True)
+    target = read_problem(file, trust).target(progress=True)
     chosen, *_ = read_policy(policy, "last", target)
     if target.is_environment and target.table is not None and episodes is None:
         certificate = certify_on_table(target.table, chosen, epsilon)
@@ -49,28 +61,32 @@ def certify(
         )  # fmt: skip
     if out is not None:
         certificate.save(out)
-    show(certificate, as_json=as_json, saved=out)
+    return answer_of(certificate, out)
 
 
-def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate of `peakrl certify --out`.")],
-    as_json: Json = False,
-) -> None:
-    """Recompute a certificate with independent code. Exit code 1 if it does not hold."""
+def verify(file: Path) -> Answer:
+    """Recompute a certificate with independent code. Exit code 1 if it does not hold.
+
+    Parameters
+    ----------
+    file : FILE
+        A certificate of `peakrl certify --out`.
+    """
     from peakrl.certificates.verify import verify as check
 
-    show(check(file), as_json=as_json)
+    return answer_of(check(file))
 
 
-def show(certificate: Certificate, *, as_json: bool, saved: Path | None = None) -> None:
-    """Print a certificate, and exit with code 1 if it does not hold."""
-    if as_json:
-        print_json(certificate.as_dict() | ({} if saved is None else {"file": str(saved)}))
-    else:
+def answer_of(certificate: Certificate, saved: Path | None = None) -> Answer:
+    """Return a certificate as an answer."""
+
+    def show() -> None:
         say(certificate)
         if saved is not None:
             say(f"saved to {saved}; check it with `peakrl verify {saved}`")
-    raise typer.Exit(0 if certificate.holds else 1)
+
+    values = certificate.as_dict() | ({} if saved is None else {"file": str(saved)})
+    return Answer(values, show, certificate.holds)
 
 
 # peakrl evaluate --------------------------------------------------------------------------------------------------
@@ -79,40 +95,46 @@ POLICIES = ("last", "averaged")
 
 
 def evaluate(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="A run of `peakrl train --out`, or a policy of `peakrl solve --policy` with --problem."
-        ),
-    ],
-    policy: Annotated[str, option("last, or averaged (the mixture of all policies, Theorem 1).")] = "last",
-    simulate: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Also simulate N episodes, at least 2.")
-    ] = None,
-    seed: Annotated[int, option("Of the simulated episodes.")] = 0,
-    problem: Annotated[
-        Path | None, option("The problem file; required for a policy file and for environments.", "FILE")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with code 1 if the policy may violate a constraint.")
-    ] = False,
-    as_json: Json = False,
-    trust: Trusted = False,
-    package: Packages = None,
-) -> None:
-    """Compute the exact value and violation of a policy; simulate it with --simulate."""
-    if policy not in POLICIES:
-        raise SettingsError(f"--policy is {policy!r}; it must be {' or '.join(POLICIES)}")
+    file: Path,
+    *,
+    policy: str = "last",
+    simulate: int | None = None,
+    seed: int = 0,
+    problem: Path | None = None,
+    check: bool = False,
+    trust: Trust = False,
+) -> Answer:
+    """Compute the exact value and violation of a policy; simulate it with --simulate.
+
+    Parameters
+    ----------
+    file : FILE
+        A run of `peakrl train --out`, or a policy of `peakrl solve --policy` with --problem.
+    policy
+        last, or averaged (the mixture of all policies, Theorem 1).
+    simulate : N
+        Also simulate N episodes, at least 2.
+    seed
+        Of the simulated episodes.
+    problem : FILE
+        The problem file; required for a policy file and for environments.
+    check
+        Exit with code 1 if the policy may violate a constraint.
+    """
+    from peakrl.checks import check_choice, check_count
+
+    check_choice(policy, "--policy", POLICIES)
+    if simulate is not None:
+        check_count(simulate, "--simulate", 2)
     if file.suffix in (".toml", ".json"):
         raise SettingsError(f"{file} is a problem file; train it first: peakrl train {file} --out {file.stem}.run")
-    target = None if problem is None else read_problem(problem, trust or package).target(progress=True)
+    target = None if problem is None else read_problem(problem, trust).target(progress=True)
     chosen, which, episodes = read_policy(file, policy, target)
     answer = {"problem": chosen.model.name, "policy": which, "episodes": episodes, **metrics(chosen, target)}
     if simulate is not None:
         answer["simulation"] = simulated(chosen, simulate, seed, target)
-    if as_json:
-        print_json(answer)
-    else:
+
+    def show() -> None:
         after = "" if episodes is None else f" after {episodes:,} episodes"
         print_table(f"{answer['problem']}: {which} policy{after}", *table_of(answer))
         margins = [(name, margin, margin >= 0) for name, margin in answer["worst_margin"].items()]
@@ -120,7 +142,8 @@ def evaluate(
             print_table("Constraints", ("constraint", "worst possible value", "always satisfied"), margins)
         if answer["value"] is None:
             say("The environment has no transition table, so there are no exact values; use --simulate N.")
-    raise typer.Exit(1 if check and answer["violation_probability"] != 0 else 0)
+
+    return Answer(answer, show, not check or answer["violation_probability"] == 0)
 
 
 def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[AnyPolicy, str, int | None]:

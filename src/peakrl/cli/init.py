@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from peakrl.cli.command import Answer, descriptions
+from peakrl.cli.output import say
 from peakrl.errors import SettingsError, StorageError
 from peakrl.specs.registry import Kind, kinds
 
@@ -19,11 +18,16 @@ from peakrl.specs.registry import Kind, kinds
 WIDTH = 100
 
 
-def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new file, with or without .toml.")],
-    kind: Annotated[str, typer.Option(help="Kind of problem: energy, jobs, tables, python, gymnasium, ...")] = "energy",
-) -> None:
-    """Write a commented problem file that is ready to train."""
+def init(name: str, *, kind: str = "energy") -> Answer:
+    """Write a commented problem file that is ready to train.
+
+    Parameters
+    ----------
+    name : NAME
+        Name of the new file, with or without .toml.
+    kind
+        Kind of problem: energy, jobs, tables, python, gymnasium, ...
+    """
     from peakrl.storage import writable, write_file
 
     if kind not in templates():
@@ -37,9 +41,10 @@ def init(
             raise StorageError(f"{path} already exists: remove it or choose another name")
     for path, text in files.items():
         write_file(path, text.encode())
-        print(f"wrote {path}")
     trust = " --trust" if base.with_suffix(".py") in files else ""
-    print(f"next: peakrl train {base}.toml{trust} --out {base}.run")
+    following = f"peakrl train {base}.toml{trust} --out {base}.run"
+    lines = [*(f"wrote {path}" for path in files), f"next: {following}"]
+    return Answer({"files": list(files), "next": following}, lambda: say("\n".join(lines)))
 
 
 def templates() -> list[str]:
@@ -77,21 +82,14 @@ def problem_table(kind: Kind, others: str) -> str:
         *comment(f"Other kinds: {others}."),
         f'kind = "{kind.name}"',
     ]
-    comments = descriptions(kind)
+    comments = descriptions(kind.function)
     for name, parameter in kind.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             continue
-        lines += comment(comments.get(name, ""))
+        lines += comment(comments[name][1].replace("`", "") if name in comments else "")
         value = kind.example.get(name, parameter.default)
         lines.append(f"# {name} = ..." if value is None else f"{name} = {as_toml(value)}")
     return "\n".join(lines) + "\n"
-
-
-def descriptions(kind: Kind) -> dict[str, str]:
-    """Return {parameter: description} of the section Parameters; a description of several is that of the first."""
-    section = (inspect.getdoc(kind.function) or "").partition("Parameters\n----------\n")[2]
-    found = re.findall(r"^(\w+)(?:, [\w, ]+)?\n((?:    .*(?:\n|$))+)", section, re.MULTILINE)
-    return {name: " ".join(text.replace("`", "").split()) for name, text in found}
 
 
 def as_toml(value: Any) -> str:

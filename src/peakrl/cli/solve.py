@@ -5,50 +5,43 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from peakrl.cli.options import File, Json, Packages, Trusted, option, read_problem
-from peakrl.cli.output import print_json, print_table, say
+from peakrl.cli.command import Answer, Trust, read_problem
+from peakrl.cli.output import print_table, say
 from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
     from peakrl.problem import Problem
-    from peakrl.specs.user_code import Trust
     from peakrl.tabular import TabularModel
 
 
 def solve(
-    problem: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PROBLEM] [--PARAMETER VALUE]...",
-            help="A problem file (.toml, .json) or a built-in problem (energy-harvesting, scheduling-1, ...), with "
-            "parameters to override: --peak-power 15, --horizon 10.",
-        ),
-    ] = None,
-    jobs: Annotated[
-        Path | None,
-        option("Solve a table of jobs: columns processing, due, deadline, weight, name, release.", "FILE.csv"),
-    ] = None,
-    plot: Annotated[Path | None, option("Draw the Gantt chart (jobs with fixed times only).", "FILE.png")] = None,
-    policy: Annotated[
-        Path | None, option("Save the optimal policy: .csv, .json, or any other name for `peakrl evaluate`.", "FILE")
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORM=LIMIT",
-            help="Limit expected violations instead of forbidding them: total=3.5, per_constraint=0.1, "
-            "per_step=0.1, chance=0.05 (of any violation) or union_chance=0.05.",
-        ),
-    ] = None,
-    as_json: Json = False,
-    trust: Trusted = False,
-    package: Packages = None,
-) -> None:
-    """Compute the optimal policy that never violates a constraint. Exit code 1 if there is none."""
+    problem: list[str] | None = None,
+    *,
+    jobs: Path | None = None,
+    plot: Path | None = None,
+    policy: Path | None = None,
+    budget: str | None = None,
+    trust: Trust = False,
+) -> Answer:
+    """Compute the optimal policy that never violates a constraint. Exit code 1 if there is none.
+
+    Parameters
+    ----------
+    problem : [PROBLEM] [--PARAMETER VALUE]...
+        A problem file (.toml, .json) or a built-in problem (energy-harvesting, scheduling-1, ...), with parameters to
+        override: --peak-power 15, --horizon 10.
+    jobs : FILE.csv
+        Solve a table of jobs: columns processing, due, deadline, weight, name, release.
+    plot : FILE.png
+        Draw the Gantt chart (jobs with fixed times only).
+    policy : FILE
+        Save the optimal policy: .csv, .json, or any other name for `peakrl evaluate`.
+    budget : FORM=LIMIT
+        Limit expected violations instead of forbidding them: total=3.5, per_constraint=0.1, per_step=0.1, chance=0.05
+        (of any violation) or union_chance=0.05.
+    """
     from peakrl.compile import compile_model
     from peakrl.planning import solve as plan
     from peakrl.planning import solve_cmdp
@@ -56,7 +49,7 @@ def solve(
     from peakrl.storage import ready
 
     ready(policy, plot)
-    wanted = wanted_problem(problem or [], jobs, trust or package)
+    wanted = wanted_problem(problem or [], jobs, trust)
     on_machine = isinstance(wanted, MachineScheduling)
     if plot is not None and budget is not None:
         raise SettingsError("--plot: the optimal policy of a limit on expected violations may be stochastic")
@@ -84,14 +77,10 @@ def solve(
     if policy is not None:
         write = {".csv": best.policy.to_csv, ".json": best.policy.to_json}.get(policy.suffix, best.policy.save)
         write(policy)
-    if as_json:
-        print_json(answer)
-    else:
-        show_solution(answer)
-    raise typer.Exit(0 if best.feasible else 1)
+    return Answer(answer, lambda: show_solution(answer), best.feasible)
 
 
-def wanted_problem(words: list[str], jobs: Path | None, trust: Trust | None = None) -> Problem | TabularModel:
+def wanted_problem(words: list[str], jobs: Path | None, trust: Trust = False) -> Problem | TabularModel:
     """Return the problem of a command line, with overridden parameters."""
     from peakrl.specs.problem_file import naming
     from peakrl.specs.registry import command_names
@@ -208,22 +197,23 @@ def shown(found: Any) -> str:
 COLUMNS = ["step", "states", "safe states", "actions", "safe actions"]
 
 
-def shield(
-    file: File,
-    out: Annotated[
-        Path | None, option("Save the safe set: .csv, .json, or any other name for `peakrl.load`.", "FILE")
-    ] = None,
-    plot: Annotated[Path | None, option("Draw the safe share by step (.png, .pdf, .svg).", "FILE.png")] = None,
-    as_json: Json = False,
-    trust: Trusted = False,
-    package: Packages = None,
-) -> None:
-    """Compute the states and actions from which every constraint can be satisfied. Exit code 1 if it is infeasible."""
+def shield(file: Path, *, out: Path | None = None, plot: Path | None = None, trust: Trust = False) -> Answer:
+    """Compute the states and actions from which every constraint can be satisfied. Exit code 1 if it is infeasible.
+
+    Parameters
+    ----------
+    file : FILE
+        A problem file, or a built-in problem as for `peakrl solve`.
+    out : FILE
+        Save the safe set: .csv, .json, or any other name for `peakrl.load`.
+    plot : FILE.png
+        Draw the safe share by step (.png, .pdf, .svg).
+    """
     from peakrl.safety.safe_set import SafeSet
     from peakrl.storage import ready
 
     ready(out, plot)
-    safe = SafeSet(read_problem(file, trust or package).model(progress=True))
+    safe = SafeSet(read_problem(file, trust).model(progress=True))
     if out is not None and out.suffix in (".csv", ".json"):
         (safe.to_csv if out.suffix == ".csv" else safe.to_json)(out)
     elif out is not None:
@@ -238,11 +228,12 @@ def shield(
         slot = next(slot for slot in safe.model.first_slot.tolist() if not safe.nodes[slot])
         action = safe.model.action_of_row(safe.model.rows_of_slot(slot)[0])
         reason = str(safe.reason(0, safe.model.state_of_slot(slot), action))
-    if as_json:
-        steps = [dict(zip(COLUMNS, count, strict=True)) for count in safe.counts]
-        print_json({"problem": name, "feasible": safe.feasible, "reason": reason, "steps": steps})
-    else:
+
+    def show() -> None:
         print_table(f"{name}: safe states and actions by step", COLUMNS, safe.counts)
         safe_words = "every initial state is safe. A policy that takes only safe actions never violates a constraint."
         say(f"Feasible: {safe_words}" if reason is None else f"Infeasible: {reason}")
-    raise typer.Exit(0 if safe.feasible else 1)
+
+    steps = [dict(zip(COLUMNS, count, strict=True)) for count in safe.counts]
+    answer = {"problem": name, "feasible": safe.feasible, "reason": reason, "steps": steps}
+    return Answer(answer, show, safe.feasible)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from peakrl.cli.options import Json, Packages, Trusted, asking, option
-from peakrl.cli.output import print_json, print_table, say
+from peakrl.cli.command import Answer, Trust, asking
+from peakrl.cli.output import print_table, say
 
 if TYPE_CHECKING:
     from peakrl.evaluation.statistics import Estimate
@@ -18,33 +15,49 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Sweep file: problems, settings and seeds.")],
-    folder: Annotated[Path | None, option("Folder of the results; default: that of the file.", "FOLDER")] = None,
-    workers: Annotated[int | None, option("Number of processes; default: one per core.")] = None,
-    engine: Annotated[str, option("processes (this machine), ray or dask.")] = "processes",
-    address: Annotated[str | None, option("Of the Ray or Dask cluster.")] = None,
-    retries: Annotated[int, option("Retries of a run whose worker died.")] = 2,
-    time_limit: Annotated[float | None, option("Time limit of a run.", "SECONDS")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List missing runs without running anything.")] = False,
-    as_json: Json = False,
-    trust: Trusted = False,
-    package: Packages = None,
-) -> None:
-    """Run the missing runs of a sweep. Exit code 1 if some failed."""
+    file: Path,
+    *,
+    folder: Path | None = None,
+    workers: int | None = None,
+    engine: str = "processes",
+    address: str | None = None,
+    retries: int = 2,
+    time_limit: float | None = None,
+    dry_run: bool = False,
+    trust: Trust = False,
+) -> Answer:
+    """Run the missing runs of a sweep. Exit code 1 if some failed.
+
+    Parameters
+    ----------
+    file : SWEEP.toml
+        Sweep file: problems, settings and seeds.
+    folder : FOLDER
+        Folder of the results; default: that of the file.
+    workers
+        Number of processes; default: one per core.
+    engine
+        processes (this machine), ray or dask.
+    address
+        Of the Ray or Dask cluster.
+    retries
+        Retries of a run whose worker died.
+    time_limit : SECONDS
+        Time limit of a run.
+    dry_run
+        List missing runs without running anything.
+    """
     from peakrl.sweeps.grid import sweep as run_sweep
 
     report = asking(
         lambda trust: run_sweep(
             file, folder=folder, workers=workers, engine=engine, address=address, retries=retries,
-            time_limit=time_limit, dry_run=dry_run, progress=not as_json or sys.stderr.isatty(), trust=trust,
+            time_limit=time_limit, dry_run=dry_run, progress=True, trust=trust,
         ),
-        trust or package,
+        trust,
     )  # fmt: skip
-    if as_json:
-        print_json(report_json(report, dry_run=dry_run))
-    else:
-        show_report(report, dry_run=dry_run)
-    raise typer.Exit(1 if report.failures else 0)
+    values = report_json(report, dry_run=dry_run)
+    return Answer(values, lambda: show_report(report, dry_run=dry_run), not report.failures)
 
 
 def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
@@ -82,20 +95,35 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
         return
     say(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
     for failure in report.failures:
-        tried = f" (tried {failure.attempts} times)" if failure.attempts > 1 else ""
-        say(f"  {failure.task}: {failure.message}{tried}")
+        say(f"  {failure}")
 
 
 def summarize(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a sweep.")],
-    csv: Annotated[Path | None, option("Write one row per run.", "FILE.csv")] = None,
-    parquet: Annotated[Path | None, option("The same; needs pyarrow.", "FILE.parquet")] = None,
-    curves: Annotated[Path | None, option("Write the learning curves: one row per point.", "FILE.csv")] = None,
-    epsilon: Annotated[float | None, option("Largest gap that counts as solved; default: 1 % of the optimum.")] = None,
-    confidence: Annotated[float, option("Of the intervals.")] = 0.95,
-    as_json: Json = False,
-) -> None:
-    """Report means with confidence intervals and compare the learners of a sweep."""
+    folder: Path,
+    *,
+    csv: Path | None = None,
+    parquet: Path | None = None,
+    curves: Path | None = None,
+    epsilon: float | None = None,
+    confidence: float = 0.95,
+) -> Answer:
+    """Report means with confidence intervals and compare the learners of a sweep.
+
+    Parameters
+    ----------
+    folder : FOLDER
+        The folder of a sweep.
+    csv : FILE.csv
+        Write one row per run.
+    parquet : FILE.parquet
+        The same; needs pyarrow.
+    curves : FILE.csv
+        Write the learning curves: one row per point.
+    epsilon
+        Largest gap that counts as solved; default: 1 % of the optimum.
+    confidence
+        Of the intervals.
+    """
     from peakrl.storage import ready
     from peakrl.sweeps import summary
 
@@ -108,10 +136,8 @@ def summarize(
         summary.write_parquet(records, parquet)
     if curves is not None:
         summary.write_csv(summary.read_curves(folder), curves)
-    if as_json:
-        print_json(summary.as_json(groups, comparisons))
-    else:
-        show_summary(groups, comparisons, confidence)
+    values = summary.as_json(groups, comparisons)
+    return Answer(values, lambda: show_summary(groups, comparisons, confidence))
 
 
 def show_summary(groups: list[Group], comparisons: list[Comparison], confidence: float) -> None:

@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from peakrl.cli.options import Json, Packages, Trusted, option, read_problem
-from peakrl.cli.output import print_json, print_table, say
+from peakrl.cli.command import Answer, Trust, read_problem
+from peakrl.cli.output import print_table, say
 from peakrl.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
@@ -33,39 +33,48 @@ WHY_SAMPLED = {
 
 
 def train(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE", help="A problem file (see `peakrl init`) or a built-in problem (see `peakrl solve`)."
-        ),
-    ] = None,
-    episodes: Annotated[
-        int | None, option("Total number of episodes; default: that of the file or of the resumed run.")
-    ] = None,
-    seed: Annotated[int | None, option("Seed of the run; default: that of the file.")] = None,
-    out: Annotated[Path | None, option("Save the run here, with checkpoints while it learns.", "RUN")] = None,
-    resume: Annotated[Path | None, option("Resume this run; FILE is required for environments only.", "RUN")] = None,
-    checkpoint: Annotated[
-        Path | None, option("Write checkpoints here; default: --out, or that of the file.", "RUN")
-    ] = None,
-    checkpoint_every: Annotated[
-        int | None, option("Episodes between checkpoints; default: about every 30 seconds.", "N")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Start again even if --out or --checkpoint contains a run.")
-    ] = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="Serve the report page on this computer while it learns.")
-    ] = False,
-    port: Annotated[int | None, option("Port of --live; default: any free port.")] = None,
-    tensorboard: Annotated[Path | None, option("Log the run for TensorBoard to this folder.", "DIR")] = None,
-    as_json: Json = False,
-    trust: Trusted = False,
-    package: Packages = None,
-) -> None:
+    file: Path | None = None,
+    *,
+    episodes: int | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    resume: Path | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int | None = None,
+    overwrite: bool = False,
+    live: bool = False,
+    port: int | None = None,
+    tensorboard: Path | None = None,
+    trust: Trust = False,
+) -> Answer:
     """Learn a problem. Repeating the command with the same --out resumes an interrupted run.
 
     Exit code 1 if the problem is infeasible.
+
+    Parameters
+    ----------
+    file : FILE
+        A problem file (see `peakrl init`) or a built-in problem (see `peakrl solve`).
+    episodes
+        Total number of episodes; default: that of the file or of the resumed run.
+    seed
+        Seed of the run; default: that of the file.
+    out : RUN
+        Save the run here, with checkpoints while it learns.
+    resume : RUN
+        Resume this run; FILE is required for environments only.
+    checkpoint : RUN
+        Write checkpoints here; default: --out, or that of the file.
+    checkpoint_every : N
+        Episodes between checkpoints; default: about every 30 seconds.
+    overwrite
+        Start again even if --out or --checkpoint contains a run.
+    live
+        Serve the report page on this computer while it learns.
+    port
+        Port of --live; default: any free port.
+    tensorboard : DIR
+        Log the run for TensorBoard to this folder.
     """
     from peakrl.storage import ready
 
@@ -75,7 +84,7 @@ def train(
         raise SettingsError("--seed cannot be changed in a resumed run: omit it")
     if resume is None and file is None:
         raise SettingsError("name a problem file (`peakrl init NAME` writes one), or pass a run with --resume")
-    described = None if file is None else read_problem(file, trust or package)
+    described = None if file is None else read_problem(file, trust)
     place = checkpoint or out or resume or (None if described is None else described.checkpoint)
     refuse_loss({out, place} - {None, resume}, place if resume is None else None, overwrite)
     begun_at: list[int] = []
@@ -109,11 +118,7 @@ def train(
     answer["episodes_before"] = begun_at[0] if begun_at else 0
     answer["run_file"] = None if kept is None else str(kept)
     certificates = answer.pop("certificates")
-    if as_json:
-        print_json(answer)
-    else:
-        show(answer, certificates, file)
-    raise typer.Exit(1 if answer["feasible"] is False else 0)
+    return Answer(answer, lambda: show(answer, certificates, file), answer["feasible"] is not False)
 
 
 @contextmanager
